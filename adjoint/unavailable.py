@@ -21,9 +21,20 @@ TABLE: dict[str, tuple[str, str]] = {
         "quantization of traced graphs; prepare and convert take modules",
         "prepare_fx prepare_qat_fx convert_fx fuse_fx",
     ),
-    "cuda": (
-        "graphs of GPU kernels",
-        "CUDAGraph StreamContext graph graph_pool_handle make_graphed_callables",
+    "cuda": ("partitions of a GPU", "GreenContext"),
+    "cuda.gds": (
+        "reading of files by a GPU itself",
+        "GdsFile gds_register_buffer gds_deregister_buffer",
+    ),
+    "cuda.green_contexts": ("partitions of a GPU", "GreenContext"),
+    "cuda.jiterator": (
+        "kernels from a line of C++; adjoint.library takes CUDA C and Triton",
+        "_create_jit_fn _create_multi_output_jit_fn",
+    ),
+    "cuda.sparse": ("sparse tensor types of old; see adjoint.sparse", "FloatTensor DoubleTensor"),
+    "cuda.tunable": (
+        "tuning of products by hand; compile times its kernels by itself",
+        "enable is_enabled() tuning_enable tuning_is_enabled() set_filename get_filename",
     ),
     "distributed": (
         "such group of processes",

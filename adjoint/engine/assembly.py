@@ -319,6 +319,7 @@ ELSEWHERE = {
     "StorageBase": "adjoint.engine.tensor.memory",
     "get_device_module": "adjoint.accelerator",
     "set_vital": "adjoint._utils",
+    "Event": "adjoint.cuda",
     "Stream": "adjoint.cuda",
     "TensorType": "adjoint.engine.tensor.tensor",
     "typename": "adjoint.engine.tensor.typing_rules",

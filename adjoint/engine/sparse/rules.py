@@ -54,7 +54,7 @@ def _on_elements(record: Record, *, linear: bool = False) -> Fn:
     return rule
 
 
-def _to_device(x: Any, *, device: Any) -> Any:
+def _to_device(x: Any, *, device: Any, non_blocking: bool = False) -> Any:
     return x.moved(device)
 
 

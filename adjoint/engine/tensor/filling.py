@@ -28,6 +28,8 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
             return self
     if not is_tensor(other):
         other = scalar_tensor(_number("copy_", other), self, "copy_")
+    if _copied_across(self, other, non_blocking):
+        return self
     source = other.to(device=self.device, dtype=self.dtype)
     if source.shape != self.shape:
         try:
@@ -40,6 +42,18 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if source._storage is self._storage:  # reading and writing may overlap
         source = source.clone()
     return write(self, source)
+
+
+def _copied_across(self: Tensor, other: Tensor, non_blocking: bool) -> bool:
+    """Copy between a GPU and pinned memory as it lies; whether that was done."""
+    if other.device.type == self.device.type or not (constants(other) and constants(self)):
+        return False
+    array, source = direct_array(self), other._array
+    alike = array is not None and source.shape == array.shape and source.dtype == array.dtype
+    if not alike or not HOOKS.array.copy_across(array, source, non_blocking):
+        return False
+    self._storage.version += 1
+    return True
 
 
 def _number(name: str, value: Any) -> Any:

@@ -16,6 +16,7 @@ class Held(NamedTuple):
     what: str  # "float32[3, 4]"
     tensors: int  # that show it
     grad: bool  # whether it is a parameter's or needs a gradient
+    address: int  # of its first byte, on a GPU
 
 
 def largest_storages() -> list[Held]:
@@ -31,9 +32,11 @@ def largest_storages() -> list[Held]:
     held = []
     for tensors in found.values():
         widest = max(tensors, key=lambda x: x.numel())
-        nbytes = int(getattr(widest._storage.buffer, "nbytes", widest._array.nbytes))
+        buffer = widest._storage.buffer
+        nbytes = int(getattr(buffer, "nbytes", widest._array.nbytes))
         grads = any(x._requires_grad for x in tensors)
-        held.append(Held(nbytes, str(widest._spec), len(tensors), grads))
+        address = int(getattr(getattr(buffer, "data", None), "ptr", 0))
+        held.append(Held(nbytes, str(widest._spec), len(tensors), grads, address))
     return sorted(held, key=lambda each: -each.nbytes)
 
 

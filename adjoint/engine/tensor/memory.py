@@ -256,7 +256,13 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 
 @method
 def record_stream(self: Tensor, stream: Any) -> None:
-    """Note that a stream uses this tensor. CuPy's pool orders reuse by stream already."""
+    """Have this tensor's memory stay until what a stream was asked for so far is done.
+
+    Needed where another stream uses it than the one that was current when it was made.
+    """
+    if self.device.type != "cuda":
+        raise RuntimeError(f"record_stream: the tensor is on {self.device}, which has no streams")
+    HOOKS.array.used_by(self._array, stream)
 
 
 # What a tensor is, apart from who it is.

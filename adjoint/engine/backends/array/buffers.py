@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from operator import iadd
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from adjoint.engine.backends.array.devices import cupy, full_device, library, transfer
+from adjoint.engine.backends.array.device_memory import POOLS
+from adjoint.engine.backends.array.devices import full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.memory import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
@@ -128,10 +129,6 @@ def to_list(tensor: Tensor) -> Any:
     return array.tolist()
 
 
-# Page-locked arrays by their identity: an array has no hash.
-_pinned: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
-
 def as_bytes(array: Array) -> Array:
     """The memory of a whole buffer, byte by byte."""
     return array.reshape(-1).view(np.uint8)
@@ -165,24 +162,9 @@ def map_file(filename: str, shared: bool, nbytes: int) -> Array:
     return np.asarray(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(length,)))
 
 
-def is_pinned(array: Array) -> bool:
-    """Whether a host array lies in memory this backend has page-locked."""
-    while array is not None:
-        if _pinned.get(id(array)) is array:
-            return True
-        array = getattr(array, "base", None)
-    return False
-
-
-def pin(array: Array) -> Array:
-    """A copy of a host array in page-locked memory."""
-    library_ = cupy()
-    memory = library_.cuda.alloc_pinned_memory(max(array.nbytes, 1))
-    whole = np.frombuffer(memory, array.dtype, array.size)
-    _pinned[id(whole)] = whole  # what all views of it have as their base
-    out = whole.reshape(array.shape)
-    out[...] = array
-    return out
+def used_by(array: Array, stream: Any) -> None:
+    """Have a GPU array's memory stay until a stream is done with it."""
+    POOLS[0].used_by(array, stream.wrapped)
 
 
 class Buffers:
@@ -192,6 +174,7 @@ class Buffers:
     address = staticmethod(address)
     check_overlap = staticmethod(check_overlap)
     full_device = staticmethod(full_device)
+    copy_across = staticmethod(copy_across)
     copy_into = staticmethod(copy_into)
     room = staticmethod(room)
     grow = staticmethod(grow)
@@ -205,6 +188,7 @@ class Buffers:
     offset_in = staticmethod(offset_in)
     to_host = staticmethod(to_host)
     to_list = staticmethod(to_list)
+    used_by = staticmethod(used_by)
     wrap = staticmethod(wrap)
     fill_where: Any  # backends.array.indexing
     put_into: Any

@@ -1,10 +1,10 @@
-"""The CUDA device through CuPy: what is there, memory, streams and events."""
+"""The CUDA device through CuPy: what is there, and which one is current."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import uuid
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from adjoint.engine.backends.array.devices import cupy
@@ -12,7 +12,7 @@ from adjoint.engine.core.device import Device
 
 
 def is_available() -> bool:
-    """Whether CuPy, a driver and a GPU are all there."""
+    """Whether CuPy, Triton, a driver and a GPU are all there."""
     try:
         cupy()
     except RuntimeError:
@@ -29,10 +29,21 @@ def index_of(device: Any = None) -> int:
     """A device's index; the current device's where none is given."""
     if device is None:
         return current_device()
-    if isinstance(device, int):
-        return device
-    index = Device(device).index
-    return current_device() if index is None else index
+    if isinstance(device, int) and not isinstance(device, bool):
+        index: int | None = device
+    else:
+        wanted = Device(device)
+        if wanted.type != "cuda":
+            raise ValueError(f"expected a CUDA device, received {str(wanted)!r}")
+        index = wanted.index
+    if index is None:
+        return current_device()
+    count = int(cupy().cuda.runtime.getDeviceCount())
+    if not 0 <= index < count:
+        raise RuntimeError(
+            f"CUDA error: invalid device ordinal: there is no cuda:{index}, there are {count} GPUs"
+        )
+    return index
 
 
 def current_device() -> int:
@@ -41,15 +52,45 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """Make a device the current one."""
-    cupy().cuda.Device(index_of(device)).use()
+    """Make a device the current one; a negative number changes nothing."""
+    if not (isinstance(device, int) and device < 0):
+        cupy().cuda.Device(index_of(device)).use()
 
 
-@contextmanager
-def device(device: Any) -> Iterator[None]:
-    """A device as the current one, for a block."""
-    with cupy().cuda.Device(index_of(device)):
-        yield
+class device:
+    """A device as the current one, in a `with` block; None or a negative number changes nothing.
+
+    Args:
+        device: the device, or its number.
+    """
+
+    def __init__(self, device: Any) -> None:
+        unchanged = device is None or (isinstance(device, int) and device < 0)
+        self.idx = -1 if unchanged else index_of(device)
+        self.prev_idx = -1
+        self._entered: list[Any] = []
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            self.prev_idx = current_device()
+            entered = cupy().cuda.Device(self.idx)
+            entered.__enter__()
+            self._entered.append(entered)
+
+    def __exit__(self, *what: object) -> None:
+        if self.idx >= 0:
+            self._entered.pop().__exit__(*what)
+
+
+class device_of(device):
+    """The device of a tensor as the current one; no change for tensors of other kinds.
+
+    Args:
+        obj: the tensor or storage.
+    """
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device if obj.is_cuda else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +102,69 @@ class DeviceProperties:
     minor: int
     total_memory: int
     multi_processor_count: int
+    warp_size: int
+    max_threads_per_block: int
+    max_threads_per_multi_processor: int
+    regs_per_multiprocessor: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    L2_cache_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    is_integrated: int
+    is_multi_gpu_board: int
+    pci_bus_id: int
+    pci_device_id: int
+    pci_domain_id: int
+    uuid: uuid.UUID
+
+    @property
+    def gcnArchName(self) -> str:
+        """The architecture, as the driver names it."""
+        return self.name
+
+    def __str__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // (1 << 20)}MB, "
+            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, "
+            f"L2_cache_size={self.L2_cache_size // (1 << 20)}MB)"
+        )
+
+    __repr__ = __str__
+
+
+# Fields that are numbers, and the driver's numbers for them.
+ATTRIBUTES = {
+    "major": 75, "minor": 76, "multi_processor_count": 16, "warp_size": 10,
+    "max_threads_per_block": 1, "max_threads_per_multi_processor": 39,
+    "regs_per_multiprocessor": 82, "shared_memory_per_block": 8,
+    "shared_memory_per_block_optin": 97, "shared_memory_per_multiprocessor": 81,
+    "L2_cache_size": 38, "clock_rate": 13, "memory_clock_rate": 36, "memory_bus_width": 37,
+    "is_integrated": 18, "is_multi_gpu_board": 84, "pci_bus_id": 33, "pci_device_id": 34,
+    "pci_domain_id": 50,
+}  # fmt: skip
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
-    """Name, compute capability, memory and multiprocessors of a GPU."""
-    p = cupy().cuda.runtime.getDeviceProperties(index_of(device))
-    name = p["name"].decode() if isinstance(p["name"], bytes) else p["name"]
+    """Name, compute capability, memory, multiprocessors and limits of a GPU."""
+    return _properties(index_of(device))
+
+
+@cache
+def _properties(index: int) -> DeviceProperties:
+    runtime = cupy().cuda.runtime
+    told = runtime.getDeviceProperties(index)
+    name = told["name"].decode() if isinstance(told["name"], bytes) else told["name"]
+    numbers = {
+        field: int(runtime.deviceGetAttribute(number, index))
+        for field, number in ATTRIBUTES.items()
+    }
+    identity = uuid.UUID(bytes=bytes(told["uuid"]).ljust(16, b"\0")[:16])
     return DeviceProperties(
-        name, p["major"], p["minor"], p["totalGlobalMem"], p["multiProcessorCount"]
+        name=name, total_memory=int(told["totalGlobalMem"]), uuid=identity, **numbers
     )
 
 
@@ -83,22 +179,16 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     return p.major, p.minor
 
 
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether a GPU reads another one's memory directly."""
+    one, other = index_of(device), index_of(peer_device)
+    return one != other and bool(cupy().cuda.runtime.deviceCanAccessPeer(one, other))
+
+
 def synchronize(device: Any = None) -> None:
     """Wait until all work on a device is done."""
     with cupy().cuda.Device(index_of(device)):
         cupy().cuda.runtime.deviceSynchronize()
-
-
-def memory_allocated(device: Any = None) -> int:
-    """Bytes held by tensors on a device."""
-    with cupy().cuda.Device(index_of(device)):
-        return int(cupy().get_default_memory_pool().used_bytes())
-
-
-def memory_reserved(device: Any = None) -> int:
-    """Bytes the pool holds on a device, in use or free for reuse."""
-    with cupy().cuda.Device(index_of(device)):
-        return int(cupy().get_default_memory_pool().total_bytes())
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
@@ -106,99 +196,3 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     with cupy().cuda.Device(index_of(device)):
         free, total = cupy().cuda.runtime.memGetInfo()
         return int(free), int(total)
-
-
-def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """The pool's state in words."""
-    free, total = mem_get_info(device)
-    used, held = memory_allocated(device), memory_reserved(device)
-    mib = 1 << 20
-    return (
-        f"cuda:{index_of(device)} {get_device_name(device)}\n"
-        f"  held by tensors   {used / mib:12.1f} MiB\n"
-        f"  held by the pool  {held / mib:12.1f} MiB ({(held - used) / mib:.1f} free for reuse)\n"
-        f"  free on device    {free / mib:12.1f} MiB of {total / mib:.1f}"
-    )
-
-
-def empty_cache() -> None:
-    """Give the pool's unused memory back to the driver."""
-    if is_available():
-        cupy().get_default_memory_pool().free_all_blocks()
-        cupy().get_default_pinned_memory_pool().free_all_blocks()
-
-
-class Stream:
-    """A queue of work on a device; `with stream(s):` sends work to it."""
-
-    def __init__(self, device: Any = None, priority: int = 0, *, wrapped: Any = None) -> None:
-        self.device = Device("cuda", index_of(device))
-        if wrapped is None:
-            with cupy().cuda.Device(self.device.index):
-                wrapped = cupy().cuda.Stream(non_blocking=True, priority=priority)
-        self.wrapped = wrapped
-
-    @property
-    def cuda_stream(self) -> int:
-        """The driver's handle."""
-        return int(self.wrapped.ptr)
-
-    def synchronize(self) -> None:
-        """Wait for the work queued so far."""
-        self.wrapped.synchronize()
-
-    def query(self) -> bool:
-        """Whether all work queued is done."""
-        return bool(self.wrapped.done)
-
-    def record_event(self, event: Event | None = None) -> Event:
-        """An event that completes when the work queued so far does."""
-        event = event or Event()
-        event.record(self)
-        return event
-
-    def wait_event(self, event: Event) -> None:
-        """Hold later work until the event has completed."""
-        self.wrapped.wait_event(event.wrapped)
-
-    def wait_stream(self, stream: Stream) -> None:
-        """Hold later work until what `stream` has queued is done."""
-        self.wait_event(stream.record_event())
-
-
-class Event:
-    """A mark in a stream: to wait for, or to time with."""
-
-    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
-        self.wrapped = cupy().cuda.Event(block=blocking, disable_timing=not enable_timing)
-
-    def record(self, stream: Stream | None = None) -> None:
-        """Put the mark after the work queued so far."""
-        self.wrapped.record((stream or current_stream()).wrapped)
-
-    def synchronize(self) -> None:
-        """Wait for the mark."""
-        self.wrapped.synchronize()
-
-    def query(self) -> bool:
-        """Whether the mark has been reached."""
-        return bool(self.wrapped.done)
-
-    def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this mark to another."""
-        return float(cupy().cuda.get_elapsed_time(self.wrapped, end_event.wrapped))
-
-
-def current_stream(device: Any = None) -> Stream:
-    """The stream work goes to."""
-    return Stream(device, wrapped=cupy().cuda.get_current_stream())
-
-
-@contextmanager
-def stream(stream: Stream | None) -> Iterator[None]:
-    """A stream as the current one, for a block."""
-    if stream is None:
-        yield
-        return
-    with cupy().cuda.Device(stream.device.index), stream.wrapped:
-        yield

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 
+from adjoint.engine.backends.array.device_memory import install
 from adjoint.engine.core import switches
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.tensor.tensor import DEVICE_OF
@@ -68,6 +70,11 @@ def cupy() -> Any:
             "cuda: a CUDA device was asked for, but CuPy is not installed. Install it with "
             "`pip install adjoint[cuda]`, or use device='cpu'."
         ) from error
+    if importlib.util.find_spec("triton") is None:
+        raise RuntimeError(
+            "cuda: a CUDA device was asked for, but Triton, which writes its kernels, is not "
+            "installed. Install it with `pip install adjoint[cuda]`, or use device='cpu'."
+        )
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as error:
@@ -76,9 +83,13 @@ def cupy() -> Any:
             f"({error}). Install the driver, or use device='cpu'."
         ) from error
     if count == 0:
-        raise RuntimeError("cuda: a CUDA device was asked for, but the driver reports no GPU.")
+        raise RuntimeError(
+            "cuda: a CUDA device was asked for, but the driver reports no GPU. Is "
+            "CUDA_VISIBLE_DEVICES set to hide it? Else use device='cpu'."
+        )
     DEVICE_OF[module.ndarray] = lambda array: Device("cuda", array.device.id)
     CURRENT_INDEX["cuda"] = lambda: int(module.cuda.runtime.getDevice())
+    install(module)
     _cupy = module
     return module
 
@@ -146,17 +157,11 @@ def full_device(device: Any) -> Device:
     return device
 
 
-def transfer(array: Array, device: Device) -> Array:
-    """The array's elements on another device."""
-    other = next((d for d in _OTHERS.values() if type(array) is d.arrays), None)
-    if other is not None:
-        array = other.to_host(array)
-    here = isinstance(array, np.ndarray)
-    if device.type == "cpu":
-        return array if here else _cupy.asnumpy(array)
-    if device.type in _OTHERS:
-        with active(device):
-            return _OTHERS[device.type].from_host(array if here else _cupy.asnumpy(array))
-    with active(device):
-        # CuPy keeps an array that is already on the current device; a new buffer is promised.
-        return cupy().array(array, copy=True)
+def other_device(kind: str) -> ArrayDevice | None:
+    """A type of device from outside the package."""
+    return _OTHERS.get(kind)
+
+
+def known_device_of(array: Array) -> ArrayDevice | None:
+    """The device from outside the package that an array is on."""
+    return next((d for d in _OTHERS.values() if type(array) is d.arrays), None)

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from adjoint.engine.backends.array.devices import active, full_device, library, transfer
+from adjoint.engine.backends.array.devices import active, full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
+from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
@@ -293,6 +294,8 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
         return error
     if isinstance(error, MemoryError):
         shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x)[:40] for x in operands)
+        if isinstance(error, OutOfMemoryError):  # a GPU's, which tells who holds its memory
+            return OutOfMemoryError(f"{record.name}({shown}): {error}")
         held = told(largest_storages(), 8)
         return OutOfMemoryError(
             f"{record.name}({shown}): {error}. {held}\nTake a smaller batch, let go of what is not "

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.buffers import Buffers, to_host
-from adjoint.engine.backends.array.devices import cupy, full_device, transfer
+from adjoint.engine.backends.array.devices import cupy, full_device
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType

@@ -119,8 +119,11 @@ def check(arena: int, memory: Callable[[], dict[str, Any]]) -> None:
         )
 
 
-def too_much(memory: dict[str, Any], why: str) -> OutOfMemoryError:
-    """The error for a program whose memory cannot be had; it names the largest buffers."""
+def too_much(memory: dict[str, Any], why: str, device: str = "") -> OutOfMemoryError:
+    """The error for a program whose memory cannot be had; it names the largest buffers.
+
+    `device` is what the device says of its memory.
+    """
     head = (
         f"compile: the program needs {size(memory['arena'])} for temporary values, {why}. "
         f"Largest at its peak, step {memory['step']}:"
@@ -129,7 +132,8 @@ def too_much(memory: dict[str, Any], why: str) -> OutOfMemoryError:
     if memory["remat"] != "memory":
         advice += ", or compile with options={'remat': 'memory'}, which keeps less"
     lines = largest(memory, places=True)
-    return OutOfMemoryError("\n".join([head, *lines, advice + "."]))
+    said = [device] if device else []
+    return OutOfMemoryError("\n".join([head, *lines, advice + ".", *said]))
 
 
 def largest(memory: dict[str, Any], *, places: bool = False) -> list[str]:

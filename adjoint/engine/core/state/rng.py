@@ -28,6 +28,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar, is_host
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 MASK = (1 << 64) - 1
 FRESH_SEED = 67280421310721  # a new Generator's, as in PyTorch
@@ -81,6 +82,11 @@ class Generator:
         """
         if CONTEXT.capture is not None:
             return CONTEXT.capture.random(self, count)
+        if STREAM_CAPTURE.graph is not None and self._device.type == "cuda":
+            STREAM_CAPTURE.refuse(
+                "random numbers are drawn",
+                "Every replay would draw the same ones; adjoint.compile draws anew at each call.",
+            )
         with self._lock:
             start = self._offset
             self._offset = (start + count) & MASK

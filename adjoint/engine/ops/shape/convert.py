@@ -44,7 +44,7 @@ CAST = linear(
 )
 TO_DEVICE: Record = linear(
     "to_device",
-    lambda x, device: Spec(x.shape, x.dtype, device),
+    lambda x, device, non_blocking=False: Spec(x.shape, x.dtype, device),
     lambda g, x_spec: TO_DEVICE(g, device=x_spec.device),
     batched_params=_same_params,
 )
@@ -135,11 +135,17 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         given.get("device"),
         given.get("copy", False),
         given.get("memory_format"),
+        bool(given.get("non_blocking", False)),
     )
 
 
 def convert(
-    x: Tensor, dtype: DType | None, device: Any, copy: bool = False, memory_format: Any = None
+    x: Tensor,
+    dtype: DType | None,
+    device: Any,
+    copy: bool = False,
+    memory_format: Any = None,
+    non_blocking: bool = False,
 ) -> Tensor:
     """x with another dtype, device or layout; x itself where nothing changes."""
     if dtype is not None and dtype.__class__ is not DType:
@@ -150,12 +156,19 @@ def convert(
         raise TypeError(f"to: expected a device, dtype or tensor, received {device!r}")
     out = x
     if device is not None and not _same_device(Device(device), x.device):
-        out = TO_DEVICE(out, device=Device(device))
+        out = moved(out, Device(device), non_blocking)
     if dtype is not None and dtype is not x.dtype:
         out = _cast(out, dtype)
     if memory_format is not None and memory_format is not preserve_format:
         return _ordered(x, out, copy, memory_format)
     return CLONE(x) if out is x and copy else out
+
+
+def moved(x: Tensor, device: Device, non_blocking: bool) -> Tensor:
+    """x on another device; where asked, the host does not wait for a copy of pinned memory."""
+    if non_blocking and device.type == "cuda" and x.device.type == "cpu":
+        return TO_DEVICE(x, device=device, non_blocking=True)
+    return TO_DEVICE(x, device=device)
 
 
 def _ordered(x: Tensor, out: Tensor, copy: bool, memory_format: MemoryFormat) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DTYPES, bfloat16, bool_
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.products.linear import LINEAR
 from adjoint.engine.ops.products.matmul import MATMUL
 
@@ -23,6 +24,8 @@ _BFLOAT16 = NUMPY_OF[bfloat16]
 @lowers(MATMUL)
 def matmul(xp: Any, x: Any, y: Any) -> Any:
     dtype = x.dtype
+    if xp is not np and STREAM_CAPTURE.graph is not None:
+        return STREAM_CAPTURE.graph.product(x, y)
     if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
         return xp.matmul(x, y)
     if dtype != y.dtype or dtype.kind == "b":

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.devices import transfer
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.memory import copy_with
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.shape import convert, join, rearrange, triangular
@@ -34,8 +34,8 @@ def cast(xp: Any, x: Array, dtype: DType) -> Array:
 
 
 @lowers(convert.TO_DEVICE)
-def to_device(xp: Any, x: Array, device: Device) -> Array:
-    return transfer(x, device)
+def to_device(xp: Any, x: Array, device: Device, non_blocking: bool = False) -> Array:
+    return transfer(x, device, non_blocking)
 
 
 @lowers(convert.CLONE)

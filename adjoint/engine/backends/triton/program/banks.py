@@ -21,6 +21,7 @@ from adjoint.engine.compiler.memory.places import RESULT
 COUNT = 2
 CAPTURED = 4  # launches that are worth a graph
 Places = list[tuple[int, int]]  # positions of words, and what is added there
+Copies = list[tuple[int, Any]]  # numbers of results, and the memory they are copied to
 Launches = list[tuple[Callable[[int], None], int]]  # what launches, and where its words are
 
 
@@ -69,16 +70,17 @@ class Results:
             bank.results.append(array)
             bank.point(places, self.machine.address(array))
 
-    def take(self, bank: DeviceBank, count: int) -> tuple[list[Any], list[int]]:
-        """The arrays of this call's results; and those that are handed out as copies."""
+    def take(self, bank: DeviceBank, count: int) -> tuple[list[Any], Copies]:
+        """The arrays of this call's results; and which are handed out as copies, with their memory:
+        where there is none left, that is said before anything is written."""
         found: list[Any] = [None] * count
-        copied: list[int] = []
+        copied: Copies = []
         arrays = bank.results
         for i, (k, shape, dtype, places) in enumerate(self.wanted):
             array = arrays[i]
             if sys.getrefcount(array) > UNSHARED:
                 if self.fixed[i]:
-                    copied.append(k)
+                    copied.append((k, self.machine.empty(shape, dtype)))
                 else:
                     arrays[i] = array = self.machine.empty(shape, dtype)
                     bank.point(places, self.machine.address(array))

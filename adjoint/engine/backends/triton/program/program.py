@@ -36,6 +36,7 @@ from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
 
@@ -101,8 +102,8 @@ class GpuProgram:
         machine, image = self.machine, self.image
         try:
             self.arena = machine.empty(image.arena + PAGE, np.uint8)
-        except MemoryError:
-            raise too_much(image.memory, "which the GPU has not free") from None
+        except MemoryError as error:
+            raise too_much(image.memory, "which the GPU has not free", str(error)) from None
         self.origin = -(-machine.address(self.arena) // PAGE) * PAGE
         count = len(image.words)
         self.device_words = machine.empty(count, np.int64)
@@ -210,6 +211,10 @@ class GpuProgram:
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
+        if STREAM_CAPTURE.graph is not None:
+            STREAM_CAPTURE.refuse(
+                "a compiled function is called", "It is a graph already: call it by itself."
+            )
         with self.machine.active():
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
@@ -219,8 +224,9 @@ class GpuProgram:
                     segment(inputs, results)
                 else:
                     segment(self.turn)
-            for k in copied:
-                results[k] = results[k].copy()
+            for k, copy in copied:
+                copy[...] = results[k]
+                results[k] = copy
             self.raise_faults()
             del hold
             return results
@@ -236,7 +242,7 @@ class GpuProgram:
 
     def fill(
         self, bank: DeviceBank, inputs: list[Any], targets: list[Any]
-    ) -> tuple[list[Any], list[int], list[Any]]:
+    ) -> tuple[list[Any], banks.Copies, list[Any]]:
         """The words of this call; its results, and arrays that must live until it is done."""
         machine = self.machine
         if bank.mark is not None:

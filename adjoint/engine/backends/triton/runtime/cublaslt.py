@@ -80,15 +80,20 @@ class CublasProducts:
         self.workspace: Any = None
         self.plans: dict[tuple[MatrixProduct, bool], ChosenProduct] = {}
 
-    def prepare(self, product: MatrixProduct) -> Callable[[int], None]:
-        """What runs a product, given the address of its three addresses on the host."""
+    def ready(self) -> c_void_p:
+        """The library's handle, made with its workspace when first asked for."""
         if self.handle is None:
             self.handle = c_void_p()
             check("create", library().cublasLtCreate(byref(self.handle)))
             self.workspace = cupy().empty(WORKSPACE, np.uint8)
+        return self.handle
+
+    def prepare(self, product: MatrixProduct) -> Callable[[int], None]:
+        """What runs a product, given the address of its three addresses on the host."""
+        handle = self.ready()
         key = product, uses_tf32()
         if key not in self.plans:
-            self.plans[key] = ChosenProduct(self.handle, *key)
+            self.plans[key] = ChosenProduct(handle, *key)
         plan = self.plans[key]
 
         def run(words: int) -> None:

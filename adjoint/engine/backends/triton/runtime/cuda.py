@@ -52,11 +52,8 @@ class CudaMachine:
     # -- memory ---------------------------------------------------------------------------------
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        """A new array; `MemoryError` where the GPU has no room for it."""
-        try:
-            return self.cupy.empty(shape, dtype)
-        except self.cupy.cuda.memory.OutOfMemoryError as error:
-            raise MemoryError(str(error)) from error
+        """A new array; `OutOfMemoryError` where the GPU has no room for it."""
+        return self.cupy.empty(shape, dtype)
 
     def address(self, array: Any) -> int:
         """Where an array begins."""

@@ -1,0 +1,365 @@
+"""Memory of GPUs: CuPy's pool, with what it holds counted, limited and, if asked, traced to lines.
+
+Note [counted memory]
+    All device memory comes from pools made here: CuPy keeps and splits the memory, and each piece
+    is handed out as a `Block` whose making and end are counted. So peaks are true, whoever asks
+    for memory: eager operations, arenas of compiled programs, workspaces. Counting takes about a
+    microsecond a piece. Counters are plain integers: Python switches threads, and collects
+    garbage, at calls and jumps only, of which `n += x` has none.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from adjoint.engine.core.errors import OutOfMemoryError, show_line
+from adjoint.engine.core.places import Where, below_root, place_now
+from adjoint.engine.tensor.holders import largest_storages
+
+GIB, MIB = 1 << 30, 1 << 20
+VARIABLE = "ADJOINT_TRACK_MEMORY"  # has lines noted from the beginning
+FULL = 2  # the runtime's number for an allocation that failed
+
+
+@dataclass(slots=True)
+class Count:
+    """How much of something there is and was."""
+
+    current: int = 0
+    peak: int = 0
+    allocated: int = 0  # all that ever was
+
+    def add(self, n: int) -> None:
+        """More of it."""
+        self.allocated += n
+        self.current += n
+        if self.current > self.peak:
+            self.peak = self.current
+
+    @property
+    def freed(self) -> int:
+        """What went again."""
+        return self.allocated - self.current
+
+    def reset_peak(self) -> None:
+        """Begin to look for the peak anew."""
+        self.peak = self.current
+
+    def reset_accumulated(self) -> None:
+        """Forget what is no longer there."""
+        self.allocated = self.current
+
+
+class Piece(NamedTuple):
+    """A block that somebody has."""
+
+    size: int
+    asked: int
+    where: Where | None  # the line that asked for it, if lines are noted
+
+
+@dataclass(slots=True)
+class DeviceCounts:
+    """What one GPU's pools hold."""
+
+    used: Count = field(default_factory=Count)  # bytes of blocks
+    blocks: Count = field(default_factory=Count)
+    requested: Count = field(default_factory=Count)  # bytes that were asked for
+    held: Count = field(default_factory=Count)  # bytes taken from the driver
+    segments: Count = field(default_factory=Count)
+    retries: int = 0
+    failures: int = 0
+    limit: int = 0  # bytes that may be taken from the driver; 0: all there is
+    live: dict[int, Piece] = field(default_factory=dict)  # blocks, by address
+    kept: dict[int, int] = field(default_factory=dict)  # sizes of segments, by address
+
+    def counts(self) -> dict[str, Count]:
+        """All counts, by PyTorch's names."""
+        return {
+            "active": self.blocks, "active_bytes": self.used, "allocated_bytes": self.used,
+            "allocation": self.blocks, "requested_bytes": self.requested,
+            "reserved_bytes": self.held, "segment": self.segments,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One entry of the history: a block came or went."""
+
+    action: str  # "alloc", "free_completed"
+    address: int
+    size: int
+    where: Where | None
+    time_us: int
+
+
+class Tracking:
+    """Whether lines that ask for memory are noted, and what happened since."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.history: deque[Happened] | None = None
+
+    def start(self, history: int | None) -> None:
+        """Note lines from now on; and the latest `history` events, unless that is None."""
+        self.on = True
+        self.history = None if history is None else deque(maxlen=history)
+
+    def stop(self) -> None:
+        """Note nothing more."""
+        self.on, self.history = False, None
+
+    def note(self, action: str, address: int, piece: Piece) -> None:
+        """Remember an event."""
+        if self.history is not None:
+            now = time.time_ns() // 1000
+            self.history.append(Happened(action, address, piece.size, piece.where, now))
+
+
+TRACKING = Tracking()
+COUNTS: dict[int, DeviceCounts] = {}
+
+
+def counts_of(index: int) -> DeviceCounts:
+    """What a GPU's pools hold."""
+    found = COUNTS.get(index)
+    if found is None:
+        found = COUNTS[index] = DeviceCounts()
+    return found
+
+
+class Pools:
+    """The pools of a process; one serves all who do not ask for another."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+        self.memory = cupy.cuda.memory
+        self.block, self.segment = _classes(self.memory)
+        self.waiting: deque[tuple[Any, list[Any]]] = deque()  # used by other streams until then
+        self.default = self.fresh()
+        self.serve: Callable[[int], Any] = self.serving(self.default)
+        cupy.cuda.set_allocator(self.serve)
+
+    def fresh(self) -> Any:
+        """A pool of its own."""
+        return self.memory.MemoryPool(self.take)
+
+    def take(self, size: int) -> Any:
+        """Memory from the driver, within the limit; CuPy lets go of what is unused and asks again
+        where this fails."""
+        runtime = self.cupy.cuda.runtime
+        index = int(runtime.getDevice())
+        counts = counts_of(index)
+        try:
+            if counts.limit and counts.held.current + size > counts.limit:
+                raise runtime.CUDARuntimeError(FULL)
+            segment = self.segment(size)
+        except runtime.CUDARuntimeError:
+            counts.retries += 1
+            raise
+        counts.held.add(size)
+        counts.segments.add(1)
+        counts.kept[segment.ptr] = size
+        segment.counts = counts
+        return self.memory.MemoryPointer(segment, 0)
+
+    def serving(self, pool: Any) -> Callable[[int], Any]:
+        """What hands out memory of a pool in counted blocks."""
+        malloc, pointer, block_class = pool.malloc, self.memory.MemoryPointer, self.block
+        full = self.memory.OutOfMemoryError
+
+        def serve(size: int) -> Any:
+            if self.waiting:
+                self.release()
+            try:
+                held = malloc(size).mem
+            except full:
+                held = self.last_try(pool, size)
+            if not size:
+                return pointer(held, 0)
+            block = block_class()
+            block.ptr = address = held.ptr
+            block.size = room = held.size
+            block.device_id = index = held.device_id
+            block.held, block.streams = held, None
+            counts = COUNTS.get(index) or counts_of(index)
+            block.counts = counts
+            piece = Piece(room, size, place_now() if TRACKING.on else None)
+            counts.live[address] = piece
+            counts.blocks.add(1)
+            counts.used.add(room)
+            counts.requested.add(size)
+            if TRACKING.history is not None:
+                TRACKING.note("alloc", address, piece)
+            return pointer(block, 0)
+
+        return serve
+
+    def last_try(self, pool: Any, size: int) -> Any:
+        """Memory after all that can be let go was, of every pool; or an error that tells."""
+        gc.collect()
+        while self.waiting:
+            event, _ = self.waiting.popleft()
+            event.synchronize()
+        for each in {id(p): p for p in (pool, self.default)}.values():
+            each.free_all_blocks()
+        try:
+            return pool.malloc(size).mem
+        except self.memory.OutOfMemoryError:
+            pass
+        index = int(self.cupy.cuda.runtime.getDevice())
+        counts = counts_of(index)
+        counts.failures += 1
+        raise out_of_memory(self.cupy, index, size)
+
+    def used_by(self, array: Any, stream: Any) -> None:
+        """Have an array's memory stay until a stream, which is not its own, is done with it."""
+        block = array.data.mem
+        while not isinstance(block, self.block):
+            owner = getattr(block, "_owner", None)  # a window on memory of another array's
+            if owner is None or not hasattr(owner, "data"):
+                return  # memory of another library's, which knows its own streams
+            block = owner.data.mem
+        if block.streams is None:
+            block.streams = []
+        if all(each.ptr != stream.ptr for each in block.streams):
+            block.streams.append(stream)
+
+    def release(self) -> None:
+        """Let go of blocks that other streams are done with."""
+        while self.waiting and self.waiting[0][0].done:
+            self.waiting.popleft()
+
+
+def _classes(memory: Any) -> tuple[type, type]:
+    """The classes of blocks and of segments, which are CuPy's kinds of memory."""
+
+    class Block(memory.BaseMemory):  # type: ignore[misc]
+        """A piece of a pool's memory that somebody has."""
+
+        __slots__ = ("counts", "held", "streams")
+
+        def __del__(self, tracking: Tracking = TRACKING) -> None:
+            counts = self.counts
+            piece = counts.live.pop(self.ptr)
+            counts.blocks.current -= 1
+            counts.used.current -= piece.size
+            counts.requested.current -= piece.asked
+            if self.streams:
+                _wait_for(self.held, self.streams)
+            if tracking.history is not None:
+                tracking.note("free_completed", self.ptr, piece)
+
+    class Segment(memory.Memory):  # type: ignore[misc]
+        """Memory of the driver's that a pool keeps."""
+
+        __slots__ = ("counts",)
+
+        def __del__(self) -> None:
+            counts = getattr(self, "counts", None)
+            if counts is not None:
+                counts.kept.pop(self.ptr, None)
+                counts.held.current -= self.size
+                counts.segments.current -= 1
+
+    return Block, Segment
+
+
+def _wait_for(held: Any, streams: list[Any]) -> None:
+    """Keep memory until other streams have done what was asked of them so far."""
+    pools = POOLS[0]
+    for stream in streams:
+        event = pools.cupy.cuda.Event(disable_timing=True)
+        event.record(stream)
+        pools.waiting.append((event, [held]))
+
+
+POOLS: list[Pools] = []  # one, once CuPy is there
+
+
+def install(cupy: Any) -> None:
+    """Have all of CuPy's memory come from counted pools."""
+    POOLS[:] = [Pools(cupy)]
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        TRACKING.start(history=None)
+
+
+@contextmanager
+def using(pool: Any) -> Iterator[None]:
+    """A block in which this thread's memory comes from a pool."""
+    pools = POOLS[0]
+    with pools.cupy.cuda.using_allocator(pools.serving(pool)):
+        yield
+
+
+# -- what is told -------------------------------------------------------------------------------
+
+
+def shown(n: int) -> str:
+    """Bytes as PyTorch's messages have them.
+
+    >>> shown(3 << 29), shown(100)
+    ('1.50 GiB', '100 bytes')
+    """
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
+        if n >= unit:
+            return f"{n / unit:.2f} {name}"
+    return f"{n} bytes"
+
+
+def told_place(where: Where) -> str:
+    """A line of the program, for a message."""
+    module = f"{below_root(where.module)}, " if where.module else ""
+    return module + show_line(where.file, where.line)
+
+
+def pool_state(cupy: Any, index: int) -> str:
+    """What a GPU's memory is taken by, in a sentence or two."""
+    counts = counts_of(index)
+    with cupy.cuda.Device(index):
+        free, total = cupy.cuda.runtime.memGetInfo()
+    unused = counts.held.current - counts.used.current
+    limit = f"{shown(counts.limit)} allowed; " if counts.limit else ""
+    return (
+        f"GPU {index} has a total capacity of {shown(total)} of which {shown(free)} is free. "
+        f"{limit}{shown(counts.used.current)} is in use by tensors and compiled programs, "
+        f"{shown(unused)} is kept by the pool in pieces that do not do."
+    )
+
+
+def holders(index: int, count: int = 8) -> list[str]:
+    """Lines about the largest pieces: tensors by shape, and the lines that asked for them."""
+    pieces = sorted(counts_of(index).live.items(), key=lambda each: -each[1].size)[:count]
+    names = {held.address: held for held in largest_storages()}
+    lines = []
+    for address, piece in pieces:
+        held = names.get(address)
+        what = "no tensor's (a program's or a library's)" if held is None else held.what
+        if held is not None and held.grad:
+            what += ", requires grad"
+        where = "" if piece.where is None else f"  {told_place(piece.where)}"
+        lines.append(f"  {shown(piece.size):>11}  {what}{where}")
+    return lines
+
+
+def out_of_memory(cupy: Any, index: int, size: int) -> OutOfMemoryError:
+    """The error for memory that cannot be had: what was asked, the pool's state, who has it."""
+    head = f"CUDA out of memory. Tried to allocate {shown(size)}. {pool_state(cupy, index)}"
+    lines = [head, "The largest pieces:", *holders(index)]
+    if not TRACKING.on:
+        lines.append(
+            "To see which lines made them, call cuda.memory._record_memory_history() first or set "
+            f"{VARIABLE}=1."
+        )
+    lines.append(
+        "Take a smaller batch, let go of what is not needed, or compile with "
+        "options={'remat': 'memory'}."
+    )
+    return OutOfMemoryError("\n".join(lines))
