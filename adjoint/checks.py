@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.core.errors import OutOfMemoryError
+from adjoint.engine.core.errors import AcceleratorError, OutOfMemoryError
 from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = ["AcceleratorError", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt"]
-
-
-class AcceleratorError(RuntimeError):
-    """A device failed."""
 
 
 class SymInt:

@@ -8,6 +8,7 @@
 True
 """
 
+from adjoint.engine.core.errors import AcceleratorError as AcceleratorError
 from adjoint.engine.core.errors import AdjointError as AdjointError
 from adjoint.engine.core.errors import CaptureError as CaptureError
 from adjoint.engine.core.errors import DeviceError as DeviceError
@@ -18,6 +19,7 @@ from adjoint.engine.core.errors import OutOfMemoryError as OutOfMemoryError
 from adjoint.engine.core.errors import ShapeError as ShapeError
 
 __all__ = [
+    "AcceleratorError",
     "AdjointError",
     "CaptureError",
     "DTypeError",

@@ -318,9 +318,22 @@ def _hub_folder() -> None:
 
 def _needs_a_gpu() -> None:
     if not ad.cuda.is_available():
-        for call in (ad.cuda.set_device, ad.accelerator.set_device_index):
+        calls = (
+            ad.cuda.set_device, ad.accelerator.set_device_index, ad.cuda.MemPool, ad.cuda.Stream,
+            ad.cuda.set_per_process_memory_fraction,
+        )  # fmt: skip
+        for call in calls:
             with pytest.raises(RuntimeError, match="cuda"):
-                call(0)
+                call(0) if call is not ad.cuda.MemPool else call()
+
+
+def _waiting_is_told() -> None:
+    assert ad.cuda.get_sync_debug_mode() == 0
+    ad.cuda.set_sync_debug_mode("warn")
+    assert ad.cuda.get_sync_debug_mode() == 1
+    ad.cuda.set_sync_debug_mode(0)
+    with pytest.raises(RuntimeError, match="debug_mode"):
+        ad.cuda.set_sync_debug_mode("loud")
 
 
 def _compiler_marks() -> None:
@@ -435,6 +448,10 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "set_multithreading_enabled": _same_thread,
     "set_dir": _hub_folder,
     "set_device": _needs_a_gpu,
+    "set_per_process_memory_fraction": _needs_a_gpu,
+    "set_stream": _needs_a_gpu,
+    "set_sync_debug_mode": _waiting_is_told,
+    "use_mem_pool": _needs_a_gpu,
     "set_device_index": _needs_a_gpu,
     "set_rng_state_all": _elsewhere,
     "set_device_states": _elsewhere,

@@ -59,8 +59,6 @@ from adjoint.cuda.state import current_solver_handle as current_solver_handle
 from adjoint.cuda.state import get_arch_list as get_arch_list
 from adjoint.cuda.state import get_gencode_flags as get_gencode_flags
 from adjoint.cuda.state import get_sync_debug_mode as get_sync_debug_mode
-from adjoint.cuda.state import has_half as has_half
-from adjoint.cuda.state import has_magma as has_magma
 from adjoint.cuda.state import init as init
 from adjoint.cuda.state import ipc_collect as ipc_collect
 from adjoint.cuda.state import is_bf16_supported as is_bf16_supported
@@ -118,16 +116,24 @@ STORAGES = (
     "Int", "Long", "Short",
 )  # fmt: skip
 
+# Values that programs read.
+ANSWERS = {
+    "_initialized": is_initialized,
+    "has_half": lambda: True,
+    "has_magma": lambda: False,  # linear algebra is cuSOLVER's
+    "default_generators": lambda: tuple(
+        default_generator_of(Device("cuda", i)) for i in range(device_count())
+    ),
+}
+
 
 def __getattr__(name: str) -> Any:
     if name in MODULES:
         return _brought(f"adjoint.cuda.{name}")
     if name in GRAPHS:
         return getattr(_brought("adjoint.cuda.graphs"), name)
-    if name == "_initialized":
-        return is_initialized()
-    if name == "default_generators":
-        return tuple(default_generator_of(Device("cuda", i)) for i in range(device_count()))
+    if name in ANSWERS:
+        return ANSWERS[name]()
     if name == "streams":
         return _brought("adjoint.engine.backends.array.streams")
     if name.removesuffix("Storage") in STORAGES and name.endswith("Storage"):

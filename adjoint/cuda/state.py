@@ -14,9 +14,6 @@ from adjoint.engine.backends.array.cuda import (
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.transfers import SYNC_MODES, Waiting
 
-has_half = True
-has_magma = False  # linear algebra is cuSOLVER's
-
 
 class CudaError(RuntimeError):
     """A call of CUDA's that failed.

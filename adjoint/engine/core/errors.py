@@ -41,6 +41,10 @@ class OutOfMemoryError(AdjointError, RuntimeError, MemoryError):
     """Memory cannot be had; the message says what holds it."""
 
 
+class AcceleratorError(AdjointError, RuntimeError):
+    """A device failed; the message says which operations it may come from."""
+
+
 class FileError(AdjointError, RuntimeError):
     """A file is damaged, or asks for what reading it may not do."""
 

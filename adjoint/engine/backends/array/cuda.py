@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.faults import wait
 from adjoint.engine.core.device import Device
 
 
@@ -188,7 +189,7 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 def synchronize(device: Any = None) -> None:
     """Wait until all work on a device is done."""
     with cupy().cuda.Device(index_of(device)):
-        cupy().cuda.runtime.deviceSynchronize()
+        wait(cupy().cuda.runtime.deviceSynchronize)
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:

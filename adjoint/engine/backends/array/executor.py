@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from adjoint.engine.backends.array import faults
 from adjoint.engine.backends.array.devices import active, full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
@@ -355,9 +356,15 @@ def execute(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -
         arrays = [raw(x) for x in operands]
         if device is not CPU:  # 0-d CPU tensors may take part on any device
             arrays = [transfer(a, device) if isinstance(a, ndarray) else a for a in arrays]
+        if device.type == "cuda":
+            faults.note(record.name)
         with active(device):
             result = call(record, kernel, arrays, pattern(arrays), params)
+            if faults.BLOCKING and device.type == "cuda":
+                xp.cuda.runtime.deviceSynchronize()
     except Exception as error:
+        if faults.is_fault(error):
+            raise faults.reported(error, waited_for=faults.BLOCKING) from error
         raise explain(record, operands, params, error) from error
     if record.window is not None:
         out = window(operands[0], result, record, params)

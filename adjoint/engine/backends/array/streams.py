@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.array.cuda import index_of
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.faults import wait
 from adjoint.engine.core.device import Device
 
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -5  # the lower the number, the sooner
@@ -88,7 +89,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for the work queued so far."""
-        self.wrapped.synchronize()
+        wait(self.wrapped.synchronize)
 
     def query(self) -> bool:
         """Whether all work queued is done."""
@@ -189,7 +190,7 @@ class Event:
 
     def synchronize(self) -> None:
         """Wait for the mark."""
-        self.wrapped.synchronize()
+        wait(self.wrapped.synchronize)
 
     def query(self) -> bool:
         """Whether the mark has been reached."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import active, cupy, known_device_of, other_device
+from adjoint.engine.backends.array.faults import wait
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
@@ -79,7 +80,7 @@ def on_host(array: Array) -> Array:
         if Waiting.mode == "error":
             raise RuntimeError(message)
         warn_user(message)
-    return cupy().asnumpy(array)
+    return wait(array.get)
 
 
 def from_pinned(target: Array, source: Array, wait: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array import faults
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
@@ -78,6 +79,7 @@ class CudaMachine:
         to, here, size = target.data.ptr, source.ctypes.data, source.nbytes
 
         def upload() -> None:
+            faults.note("a compiled program")  # whose words these are
             copy(to, here, size, UP, stream().ptr)
 
         return upload
@@ -86,11 +88,11 @@ class CudaMachine:
         """Copy words of the device to pinned ones, and wait for them."""
         runtime, stream = self.cupy.cuda.runtime, self.cupy.cuda.get_current_stream()
         runtime.memcpyAsync(target.ctypes.data, source.data.ptr, target.nbytes, DOWN, stream.ptr)
-        stream.synchronize()
+        faults.wait(stream.synchronize)
 
     def on_host(self, array: Any) -> Any:
         """The same elements on the CPU."""
-        return array.get()
+        return faults.wait(array.get)
 
     def mark(self, again: Any = None) -> Any:
         """A mark after what was asked for so far, to be waited for; one that was may be reused."""
@@ -100,7 +102,7 @@ class CudaMachine:
 
     def read(self, word: Any) -> int:
         """One word of the device's, after all that was asked for."""
-        return int(word.get()[0])
+        return int(faults.wait(word.get)[0])
 
     # -- launches -------------------------------------------------------------------------------
 
@@ -108,18 +110,12 @@ class CudaMachine:
         """What launches a kernel, given the address of its words on the device (or, for a product,
         on the host)."""
         if isinstance(work, MatrixProduct):
-            return self.products.prepare(work)
+            return self.watched(self.products.prepare(work), "a matrix product")
         if work.others:
             return self.choice(name, work)
         if name not in self.loaded:
             made = compiled(work, self.capability)
-            with self.active():
-                module = self.cupy.cuda.function.Module()
-                module.load(made.cubin)
-                function = module.get_function(made.name)
-                if made.shared > SHARED:
-                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.shared)
-            self.loaded[name] = function, made
+            self.loaded[name] = self.load(made, work.origin), made
         function, made = self.loaded[name]
         grid, block = (*work.grid, 1), (made.warps * 32, 1, 1)
         scratch = self.empty(made.scratch * grid[0] * grid[1], np.uint8) if made.scratch else None
@@ -128,6 +124,34 @@ class CudaMachine:
         def launch(words: int, hold: Any = scratch) -> None:
             arguments = (np.int64(words), room, np.uint64(0))
             function(grid, block, arguments, shared_mem=made.shared)
+
+        return self.watched(launch, f"the kernel of {work.origin}")
+
+    def load(self, made: CompiledKernel, origin: str) -> Any:
+        """The function of a kernel's code on this GPU."""
+        with self.active():
+            try:
+                module = self.cupy.cuda.function.Module()
+                module.load(made.cubin)
+                function = module.get_function(made.name)
+                if made.shared > SHARED:
+                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.shared)
+            except self.cupy.cuda.driver.CUDADriverError as error:
+                raise KernelError(
+                    f"compile: the GPU does not take the kernel of {origin} ({error})"
+                ) from error
+        return function
+
+    def watched(self, run: Launcher, what: str) -> Launcher:
+        """A launch that is waited for and named if it fails, where that is asked for."""
+        if not faults.BLOCKING:
+            return run
+
+        def launch(words: int) -> None:
+            run(words)
+            faults.note(what)
+            wait = self.cupy.cuda.runtime.deviceSynchronize
+            faults.wait(wait, waited_for=True)
 
         return launch
 
@@ -147,7 +171,7 @@ class CudaMachine:
         for at, way in enumerate(ways):
             try:
                 ready.append((at, self.prepare(f"{name}.{at}", way)))
-            except (KernelError, self.cupy.cuda.driver.CUDADriverError) as error:
+            except KernelError as error:
                 refused = error
         if not ready:
             assert refused is not None
@@ -177,6 +201,8 @@ class CudaMachine:
 
     def graph(self, run: Callable[[], None]) -> Callable[[], None]:
         """What replays the launches that `run` makes."""
+        if faults.BLOCKING:
+            return run
         stream = self.cupy.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture()

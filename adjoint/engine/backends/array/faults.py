@@ -1,0 +1,58 @@
+"""Faults of a GPU, which come to light after the operation that caused them: who that may be.
+
+Work on a GPU is asked for and done later, so an error of a kernel is raised by whatever looks at
+the GPU next. The latest operations and their lines are remembered for the message; with
+`ADJOINT_LAUNCH_BLOCKING=1` (or CUDA_LAUNCH_BLOCKING, as PyTorch has it) each operation is waited
+for, and the one that failed raises.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.core.errors import AcceleratorError, show_line, users_place
+
+VARIABLES = ("ADJOINT_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING")
+BLOCKING = any(os.environ.get(name, "0") not in ("", "0") for name in VARIABLES)
+# What was asked for lately, and the lines that asked.
+LATEST: deque[tuple[str, tuple[str, int] | None]] = deque(maxlen=8)
+
+
+def note(what: str) -> None:
+    """Remember what is asked of the GPU now."""
+    LATEST.append((what, users_place()))
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether an error is CUDA's own."""
+    return type(error).__module__.startswith("cupy_backends.cuda.")
+
+
+def told(what: str, place: tuple[str, int] | None) -> str:
+    """An operation and its line, for a message."""
+    return what if place is None else f"{what}, {show_line(*place)}"
+
+
+def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorError:
+    """An error of the GPU's, with the latest operation, if it was waited for, or all it may be."""
+    head = f"CUDA error: {error}"
+    if waited_for and LATEST:
+        return AcceleratorError(f"{head}, in {told(*LATEST[-1])}")
+    since = "It may come from any operation since the GPU was last waited for; the latest first:"
+    lines = [f"{head}. {since}"]
+    lines += [f"  {told(*each)}" for each in reversed(LATEST)]
+    lines.append(f"Run with {VARIABLES[0]}=1 to see which one it is.")
+    return AcceleratorError("\n".join(lines))
+
+
+def wait(synchronize: Callable[[], Any], *, waited_for: bool = False) -> Any:
+    """Wait for the GPU; a fault that comes to light is told with the operations that may be it."""
+    try:
+        return synchronize()
+    except Exception as error:
+        if is_fault(error):
+            raise reported(error, waited_for=waited_for) from error
+        raise
