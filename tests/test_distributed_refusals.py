@@ -78,9 +78,9 @@ def test_a_missing_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_engine_that_is_not_connected() -> None:
-    assert not dist.is_nccl_available()
-    with pytest.raises(RuntimeError, match="NCCL is not available: .*backend='gloo'"):
-        dist.init_process_group("nccl", rank=0, world_size=2)
+    if not dist.is_nccl_available():
+        with pytest.raises(RuntimeError, match="NCCL is not available: .*"):
+            dist.init_process_group("nccl", rank=0, world_size=2)
     with pytest.raises(ValueError, match="Invalid backend: 'carrier'"):
         dist.init_process_group("carrier")
 

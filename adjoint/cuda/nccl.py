@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from adjoint.distributed.nccl.library import NcclMissing
-from adjoint.distributed.nccl.library import version as _version
+from adjoint.distributed.engines.nccl import load
+from adjoint.distributed.errors import DistBackendError
 
 
 def version() -> tuple[int, int, int]:
     """NCCL's version, as (major, minor, patch)."""
-    return _version()
+    return load().version()
 
 
 def is_available(tensors: Sequence[Any] = ()) -> bool:
     """Whether NCCL is installed, and these tensors are on GPUs of their own."""
     try:
-        _version()
-    except NcclMissing:
+        load()
+    except DistBackendError:
         return False
     places = [x.device for x in tensors]
     return all(p.type == "cuda" for p in places) and len(set(places)) == len(places)

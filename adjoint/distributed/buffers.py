@@ -59,7 +59,9 @@ def put(tensor: Tensor, host: Any) -> None:
     HOOKS.array.copy_into(array, given if tensor.device is CPU else transfer(given, tensor.device))
 
 
-def parts(tensors: Sequence[Tensor], whole: Any) -> Callable[[], None]:
+def parts(
+    tensors: Sequence[Tensor], whole: Any, put: Callable[[Tensor, Any], None]
+) -> Callable[[], None]:
     """What distributes an array's rows to tensors."""
 
     def finish() -> None:
@@ -69,15 +71,3 @@ def parts(tensors: Sequence[Tensor], whole: Any) -> Callable[[], None]:
     for tensor in tensors:
         tensor._storage.version += 1
     return finish
-
-
-def both(first: Finish, second: Finish) -> Finish:
-    """One step after another."""
-    if first is None or second is None:
-        return first or second
-
-    def run() -> None:
-        first()
-        second()
-
-    return run

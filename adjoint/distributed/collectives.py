@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from adjoint.distributed import operations
-from adjoint.distributed.buffers import both, describe, parts, read, require_tensor, written
+from adjoint.distributed.buffers import describe, parts, require_tensor
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.group import ProcessGroup, get_group_rank, is_member, resolve
 from adjoint.distributed.progress import PROGRESS, Operation
 from adjoint.distributed.reduce_op import RedOpType, ReduceOp, kind_of
+from adjoint.distributed.ways import HostWay, way_for
 from adjoint.distributed.work import Work, settle
+from adjoint.engine.backends.array.cuda import is_available, synchronize
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -65,9 +67,8 @@ def check_reduction(name: str, tensor: Tensor, op: Any) -> Any:
 def begin(
     group: ProcessGroup, what: str, start: Any, finish: Any = None, timeout: float | None = None
 ) -> Operation:
-    """Begin a collective of a group; `start` is given the communicator."""
-    channel = group.channel
-    return PROGRESS.submit(channel, what, lambda: start(channel.data), finish, timeout)
+    """Begin a collective of the host's; `start` is given the communicator."""
+    return HostWay(group.channel).begin(what, start, finish, timeout)
 
 
 def barrier(
@@ -77,6 +78,8 @@ def barrier(
     if skips(group, "barrier"):
         return None
     limit = None if timeout is None else seconds_of(timeout)
+    if "nccl" in resolve(group).backend and is_available():
+        synchronize()  # a barrier of GPUs is one for their work, too
     operation = begin(resolve(group), "barrier", lambda comm: comm.barrier(), None, limit)
     return settle(operation, async_op)
 
@@ -108,9 +111,10 @@ def all_reduce(
         tensor.copy_(operations.all_reduce(tensor, kind, chosen))
         return Work(None, [tensor]) if async_op else None
     require_tensor("all_reduce", tensor)
-    array, finish = written(tensor)
+    way = way_for(chosen, tensor)
+    array, finish = way.written(tensor)
     what = f"all_reduce {kind.value} {describe(tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.all_reduce(array, kind), finish)
+    operation = way.begin(what, lambda comm: comm.all_reduce(array, kind), finish)
     return settle(operation, async_op, [tensor])
 
 
@@ -158,9 +162,10 @@ def reduce(
     root = root_of("reduce", chosen, dst, group_dst)
     kind = check_reduction("reduce", tensor, op)
     require_tensor("reduce", tensor)
-    array, finish = written(tensor)
+    way = way_for(chosen, tensor)
+    array, finish = way.written(tensor)
     what = f"reduce {kind.value} to {root} {describe(tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.reduce(array, kind, root), finish)
+    operation = way.begin(what, lambda comm: comm.reduce(array, kind, root), finish)
     return settle(operation, async_op, [tensor])
 
 
@@ -177,9 +182,10 @@ def broadcast(
         tensor.copy_(operations.broadcast(tensor, root, chosen))
         return Work(None, [tensor]) if async_op else None
     require_tensor("broadcast", tensor)
-    array, finish = written(tensor)
+    way = way_for(chosen, tensor)
+    array, finish = way.written(tensor)
     what = f"broadcast from {root} {describe(tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.broadcast(array, root), finish)
+    operation = way.begin(what, lambda comm: comm.broadcast(array, root), finish)
     return settle(operation, async_op, [tensor])
 
 
@@ -198,11 +204,12 @@ def all_gather(
             slot.copy_(found)
         return Work(None, list(tensor_list)) if async_op else None
     require_tensor("all_gather", tensor)
-    array = read(tensor)
-    whole = np.empty((chosen.size(), *array.shape), array.dtype)
-    finish = parts(tensor_list, whole)
+    way = way_for(chosen, tensor, *tensor_list)
+    array = way.read(tensor)
+    whole = way.xp.empty((chosen.size(), *array.shape), array.dtype)
+    finish = parts(tensor_list, whole, way.put)
     what = f"all_gather {describe(tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.all_gather(whole, array), finish)
+    operation = way.begin(what, lambda comm: comm.all_gather(whole, array), finish)
     return settle(operation, async_op, list(tensor_list))
 
 
@@ -234,10 +241,11 @@ def all_gather_into_tensor(
         return Work(None, [output_tensor]) if async_op else None
     require_tensor("all_gather_into_tensor", output_tensor)
     require_tensor("all_gather_into_tensor", input_tensor)
-    array = read(input_tensor)
-    whole, finish = written(output_tensor)
+    way = way_for(chosen, input_tensor, output_tensor)
+    array = way.read(input_tensor)
+    whole, finish = way.written(output_tensor)
     what = f"all_gather_into_tensor {describe(input_tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.all_gather(whole, array), finish)
+    operation = way.begin(what, lambda comm: comm.all_gather(whole, array), finish)
     return settle(operation, async_op, [output_tensor])
 
 
@@ -280,10 +288,11 @@ def reduce_scatter_tensor(
         return Work(None, [output]) if async_op else None
     require_tensor("reduce_scatter_tensor", output)
     require_tensor("reduce_scatter_tensor", input)
-    array = read(input)
-    part, finish = written(output)
+    way = way_for(chosen, input, output)
+    array = way.read(input)
+    part, finish = way.written(output)
     what = f"reduce_scatter_tensor {kind.value} {describe(input)}"
-    operation = begin(chosen, what, lambda comm: comm.reduce_scatter(part, array, kind), finish)
+    operation = way.begin(what, lambda comm: comm.reduce_scatter(part, array, kind), finish)
     return settle(operation, async_op, [output])
 
 
@@ -298,10 +307,11 @@ def reduce_scatter(
     check_list("reduce_scatter", input_list, output, chosen.size())
     kind = check_reduction("reduce_scatter", output, op)
     require_tensor("reduce_scatter", output)
-    whole = np.stack([read(t).reshape(-1) for t in input_list])
-    part, finish = written(output)
+    way = way_for(chosen, output, *input_list)
+    whole = way.xp.stack([way.read(t).reshape(-1) for t in input_list])
+    part, finish = way.written(output)
     what = f"reduce_scatter {kind.value} {describe(output)}"
-    operation = begin(chosen, what, lambda comm: comm.reduce_scatter(part, whole, kind), finish)
+    operation = way.begin(what, lambda comm: comm.reduce_scatter(part, whole, kind), finish)
     return settle(operation, async_op, [output])
 
 
@@ -315,15 +325,16 @@ def gather(
     chosen = resolve(group)
     root = root_of("gather", chosen, dst, group_dst)
     require_tensor("gather", tensor)
-    array, finish, whole = read(tensor), None, None
+    way = way_for(chosen, tensor, *(gather_list or ()))
+    array, finish, whole = way.read(tensor), None, None
     if chosen.rank() == root:
         check_list("gather", gather_list or [], tensor, chosen.size())
-        whole = np.empty((chosen.size(), *array.shape), array.dtype)
-        finish = parts(gather_list or [], whole)
+        whole = way.xp.empty((chosen.size(), *array.shape), array.dtype)
+        finish = parts(gather_list or [], whole, way.put)
     elif gather_list:
         raise ValueError("gather: only the destination passes gather_list")
     what = f"gather to {root} {describe(tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.gather(whole, array, root), finish)
+    operation = way.begin(what, lambda comm: comm.gather(whole, array, root), finish)
     return settle(operation, async_op, gather_list)
 
 
@@ -338,14 +349,16 @@ def scatter(
     root = root_of("scatter", chosen, src, group_src)
     require_tensor("scatter", tensor)
     whole = None
+    way = way_for(chosen, tensor, *(scatter_list or ()))
     if chosen.rank() == root:
         check_list("scatter", scatter_list or [], tensor, chosen.size())
-        whole = np.stack([read(t).reshape(-1) for t in scatter_list or []])
+        rows = [way.read(t).reshape(-1) for t in scatter_list or []]
+        whole = way.xp.stack(rows)
     elif scatter_list:
         raise ValueError("scatter: only the source passes scatter_list")
-    out, finish = written(tensor)
+    out, finish = way.written(tensor)
     what = f"scatter from {root} {describe(tensor)}"
-    operation = begin(chosen, what, lambda comm: comm.scatter(out, whole, root), finish)
+    operation = way.begin(what, lambda comm: comm.scatter(out, whole, root), finish)
     return settle(operation, async_op, [tensor])
 
 
@@ -364,11 +377,11 @@ def all_to_all_single(
     if output_split_sizes or input_split_sizes:
         check_splits(chosen, gives, takes)
     row = int(np.prod(input.shape[1:], dtype=np.int64))
-    array = read(input)
-    out, finish = written(output)
+    way = way_for(chosen, input, output)
+    array = way.read(input)
+    out, finish = way.written(output)
     what = f"all_to_all_single {tuple(input.shape[1:])} {input.dtype}"
-    operation = begin(
-        chosen,
+    operation = way.begin(
         what,
         lambda comm: comm.all_to_all(
             out, [n * row for n in takes], array, [n * row for n in gives]
@@ -423,13 +436,12 @@ def all_to_all(
     gives = [t.shape.numel() for t in input_tensor_list]
     takes = [t.shape.numel() for t in output_tensor_list]
     check_splits(chosen, gives, takes)
-    arrays = [read(t).reshape(-1) for t in input_tensor_list]
-    whole = np.concatenate(arrays)
-    out = np.empty(sum(takes), whole.dtype)
-    ends = np.cumsum(takes)[:-1]
-    finish = parts(output_tensor_list, np.split(out, ends))
+    way = way_for(chosen, *input_tensor_list, *output_tensor_list)
+    arrays = [way.read(t).reshape(-1) for t in input_tensor_list]
+    whole = way.xp.concatenate(arrays)
+    out = way.xp.empty(sum(takes), whole.dtype)
+    ends = np.cumsum(takes)[:-1].tolist()
+    finish = parts(output_tensor_list, way.xp.split(out, ends), way.put)
     what = f"all_to_all {input_tensor_list[0].dtype}"
-    operation = begin(
-        chosen, what, lambda comm: comm.all_to_all(out, takes, whole, gives), both(finish, None)
-    )
+    operation = way.begin(what, lambda comm: comm.all_to_all(out, takes, whole, gives), finish)
     return settle(operation, async_op, list(output_tensor_list))

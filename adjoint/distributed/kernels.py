@@ -11,31 +11,49 @@ from adjoint.distributed import operations as ops
 from adjoint.distributed.group import resolve
 from adjoint.distributed.progress import PROGRESS
 from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.ways import HostWay, device_way
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.device import Device
 
 
-def _host(xp: Any, x: Any) -> Any:
-    return np.ascontiguousarray(x if xp is np else xp.asnumpy(x)).reshape(x.shape)
-
-
-def _run(group: str, what: str, x: Any, start: Any) -> None:
+def _way(group: str, x: Any) -> Any:
+    """The way of an array: between GPUs, or through the host."""
     chosen = resolve(group)
-    channel = chosen.channel
-    text = f"{what} {x.shape} {x.dtype.name} (recorded)"
-    PROGRESS.wait(PROGRESS.submit(channel, text, lambda: start(channel.data)))
+    if "nccl" in chosen.backend and hasattr(x, "__cuda_array_interface__"):
+        return device_way(chosen, Device("cuda", int(x.device.id)))
+    return HostWay(chosen.channel)
 
 
-def _changed(xp: Any, x: Any) -> Any:
-    host = _host(xp, x)
-    return host.copy() if host is x or np.shares_memory(host, x) else host
+def _array(way: Any, xp: Any, x: Any) -> Any:
+    """An array as its way takes it, its own memory where possible."""
+    found = x if way.xp is xp else xp.asnumpy(x)
+    return way.xp.ascontiguousarray(found).reshape(x.shape)
+
+
+def _changed(way: Any, xp: Any, x: Any) -> Any:
+    """The same to write in."""
+    return way.xp.array(x, copy=True, order="C") if way.xp is xp else _array(way, xp, x)
+
+
+def _back(way: Any, xp: Any, out: Any) -> Any:
+    return out if way.xp is xp else xp.asarray(out)
+
+
+def _begin(way: Any, what: str, x: Any, start: Any) -> Any:
+    return way.begin(f"{what} {x.shape} {x.dtype.name} (recorded)", start, None, None)
+
+
+def _run(way: Any, what: str, x: Any, start: Any) -> None:
+    PROGRESS.wait(_begin(way, what, x, start))
 
 
 @lowers(ops.ALL_REDUCE)
 def all_reduce(xp: Any, x: Any, op: str, group: str) -> Any:
-    out = _changed(xp, x)
+    way = _way(group, x)
+    out = _changed(way, xp, x)
     kind = RedOpType(op)
-    _run(group, f"all_reduce {op}", out, lambda comm: comm.all_reduce(out, kind))
-    return xp.asarray(out)
+    _run(way, f"all_reduce {op}", out, lambda comm: comm.all_reduce(out, kind))
+    return _back(way, xp, out)
 
 
 UNDER_WAY: dict[int, tuple[Any, Any]] = {}  # number -> operation and its memory
@@ -44,13 +62,11 @@ _NUMBERS = itertools.count(1)
 
 @lowers(ops.BEGIN_ALL_REDUCE)
 def begin_all_reduce(xp: Any, x: Any, op: str, group: str) -> Any:
-    out = _changed(xp, x)
-    channel, kind, number = resolve(group).channel, RedOpType(op), next(_NUMBERS)
-    text = f"all_reduce {op} {out.shape} {out.dtype.name} (recorded)"
-    UNDER_WAY[number] = (
-        PROGRESS.submit(channel, text, lambda: channel.data.all_reduce(out, kind)),
-        out,
-    )
+    way = _way(group, x)
+    out = _changed(way, xp, x)
+    kind, number = RedOpType(op), next(_NUMBERS)
+    operation = _begin(way, f"all_reduce {op}", out, lambda comm: comm.all_reduce(out, kind))
+    UNDER_WAY[number] = operation, out
     PROGRESS.wake()
     return xp.asarray(np.array([number], np.int64))
 
@@ -64,38 +80,43 @@ def end_all_reduce(xp: Any, number: Any, shape: Any, dtype: Any, group: str) -> 
 
 @lowers(ops.BROADCAST)
 def broadcast(xp: Any, x: Any, root: int, group: str) -> Any:
-    out = _changed(xp, x)
-    _run(group, f"broadcast from {root}", out, lambda comm: comm.broadcast(out, root))
-    return xp.asarray(out)
+    way = _way(group, x)
+    out = _changed(way, xp, x)
+    _run(way, f"broadcast from {root}", out, lambda comm: comm.broadcast(out, root))
+    return _back(way, xp, out)
 
 
 @lowers(ops.REDUCE)
 def reduce(xp: Any, x: Any, root: int, group: str) -> Any:
-    out = _changed(xp, x)
-    _run(group, f"reduce to {root}", out, lambda comm: comm.reduce(out, RedOpType.SUM, root))
-    return xp.asarray(out if resolve(group).rank() == root else np.zeros_like(out))
+    way = _way(group, x)
+    out = _changed(way, xp, x)
+    _run(way, f"reduce to {root}", out, lambda comm: comm.reduce(out, RedOpType.SUM, root))
+    return _back(way, xp, out if resolve(group).rank() == root else way.xp.zeros_like(out))
 
 
 @lowers(ops.ALL_GATHER)
 def all_gather(xp: Any, x: Any, group: str) -> Any:
-    host = _host(xp, x)
-    out = np.empty((resolve(group).size(), *host.shape), host.dtype)
-    _run(group, "all_gather", host, lambda comm: comm.all_gather(out, host))
-    return xp.asarray(out)
+    way = _way(group, x)
+    host = _array(way, xp, x)
+    out = way.xp.empty((resolve(group).size(), *host.shape), host.dtype)
+    _run(way, "all_gather", host, lambda comm: comm.all_gather(out, host))
+    return _back(way, xp, out)
 
 
 @lowers(ops.REDUCE_SCATTER)
 def reduce_scatter(xp: Any, x: Any, group: str) -> Any:
-    host = _host(xp, x)
-    out = np.empty(host.shape[1:], host.dtype)
-    _run(group, "reduce_scatter", host, lambda comm: comm.reduce_scatter(out, host, RedOpType.SUM))
-    return xp.asarray(out)
+    way = _way(group, x)
+    host = _array(way, xp, x)
+    out = way.xp.empty(host.shape[1:], host.dtype)
+    _run(way, "reduce_scatter", host, lambda comm: comm.reduce_scatter(out, host, RedOpType.SUM))
+    return _back(way, xp, out)
 
 
 @lowers(ops.ALL_TO_ALL)
 def all_to_all(xp: Any, x: Any, group: str) -> Any:
-    host = _host(xp, x)
-    out = np.empty_like(host)
+    way = _way(group, x)
+    host = _array(way, xp, x)
+    out = way.xp.empty_like(host)
     counts = [host[0].size] * len(host)
-    _run(group, "all_to_all", host, lambda comm: comm.all_to_all(out, counts, host, counts))
-    return xp.asarray(out)
+    _run(way, "all_to_all", host, lambda comm: comm.all_to_all(out, counts, host, counts))
+    return _back(way, xp, out)

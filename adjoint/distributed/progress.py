@@ -22,6 +22,7 @@ import numpy as np
 from adjoint.distributed.engines.base import Communicator, Request
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.monitor import Monitor
+from adjoint.engine.backends.array.faults import LOST
 from adjoint.engine.core.errors import show_line, users_place
 
 LINE = 512  # bytes of a line that says what a process calls
@@ -174,6 +175,12 @@ class Progress:
         while not operation.ended:
             with self.lock:
                 self.step()
+                join = getattr(operation.request, "join", None)
+                if join is not None:  # a GPU's: only what is queued after waits for it
+                    join()
+            if join is not None:
+                self.wake()
+                return
             if operation.ended:
                 break
             looks += 1
@@ -199,6 +206,14 @@ class Progress:
             operation.state, operation.error = "failed", DistBackendError(text)
             self.active.remove(operation)
             self.broken = text
+            self._abort(operation)
+
+    def _abort(self, operation: Operation) -> None:
+        """Have a GPU stop waiting; what it was to compute is nothing to be read any more."""
+        abort = getattr(operation.channel.data, "abort", None)
+        if abort is not None and operation.request is not None:
+            LOST.append(operation.error)
+            abort()
 
     def lost_peer(self, peers: Sequence[int], now: float) -> str | None:
         """Why an operation with these processes will never end, if so."""
@@ -252,8 +267,11 @@ class Progress:
             self._work.wait()
             with self.lock:
                 self.step()
+                queued = [op for op in self.active if hasattr(op.request, "join")]
                 if not self.active:
                     self._work.clear()
+            for operation in queued:  # nobody may be waiting for them
+                self._watch(operation, operation.deadline)
             time.sleep(BACKGROUND_NAP)
 
     def blocking(self, what: str, call: Callable[[], Any], timeout: float) -> Any:

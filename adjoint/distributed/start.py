@@ -19,6 +19,7 @@ from adjoint.distributed.engines import mpi, nccl
 from adjoint.distributed.engines.alone import AloneEngine
 from adjoint.distributed.engines.base import Engine
 from adjoint.distributed.engines.process_manager import under_process_manager
+from adjoint.distributed.engines.stored import StoreEngine
 from adjoint.distributed.errors import DistError
 from adjoint.distributed.group import GROUPS, ProcessGroup
 from adjoint.distributed.monitor import Monitor
@@ -60,8 +61,9 @@ def check_backend(backend: str | None) -> str:
                 f"init_process_group: Invalid backend: {backend!r}. Expected gloo, mpi or nccl "
                 "(or cpu:gloo,cuda:nccl)."
             )
-    if parts == ["nccl"] and not nccl.is_usable():
-        raise RuntimeError(f"init_process_group: NCCL is not available: {nccl.REASON}")
+    lacking = nccl.missing() if parts == ["nccl"] else None
+    if lacking is not None:
+        raise RuntimeError(f"init_process_group: NCCL is not available: {lacking}")
     return asked
 
 
@@ -78,8 +80,9 @@ def init_process_group(
 ) -> None:
     """Join the processes that were started together; every one of them calls this.
 
-    MPI carries the messages (`pip install 'adjoint[mpi]'`), also for a program that asks for
-    "gloo"; tensors on GPUs go through the host. One process alone needs no engine.
+    MPI carries the messages of CPUs (`pip install 'adjoint[mpi]'`), also for a program that asks
+    for "gloo"; where "nccl" is asked for, collectives of tensors on GPUs go by NCCL, messages from
+    one process to another through the host. One process alone needs no engine on the CPU.
 
     Args:
         backend: "gloo", "mpi" or "nccl"; what is asked for is what `get_backend` says.
@@ -140,14 +143,17 @@ def _join(
 ) -> None:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     job = f"{os.environ.get('TORCHELASTIC_RUN_ID', 'job')}/{attempt}"
-    mpi.load()  # the clearest error first
-    if under_process_manager():
-        engine = mpi.start(None, place.rank, place.size)
-        kept = _share_store(engine, place, seconds)
+    by_store = "nccl" in backend and not mpi.is_installed()
+    if not by_store:
+        mpi.load()  # the clearest error first
+    engine: Engine
+    if under_process_manager() and not by_store:
+        joined = mpi.start(None, place.rank, place.size)
+        engine, kept = joined, _share_store(joined, place, seconds)
     else:
         kept = _agreed_store(place, seconds, init_method, store)
         meet(PrefixStore(job, kept), place, seconds)
-        engine = mpi.start(PrefixStore(f"{job}/mpi", kept), place.rank, place.size)
+        engine = _host_engine(kept, job, place, by_store)
     PROGRESS.monitor = Monitor(kept, job, place.rank, PROGRESS.report)
     _Job.engine, _Job.store, _Job.name, _Job.size = engine, kept, job, place.size
     atexit.register(_leave)
@@ -155,6 +161,13 @@ def _join(
     STATE.group = PROGRESS.blocking(
         "init_process_group", lambda: _world(engine, place, backend, kept, seconds), seconds
     )
+
+
+def _host_engine(kept: TCPStore, job: str, place: ProcessPlace, by_store: bool) -> Engine:
+    """What carries the messages of CPUs: MPI, else the store itself, for what NCCL needs."""
+    if by_store:
+        return StoreEngine(PrefixStore(f"{job}/engine", kept.clone()), place.rank, place.size)
+    return mpi.start(PrefixStore(f"{job}/mpi", kept), place.rank, place.size)
 
 
 def _agreed_store(

@@ -20,6 +20,9 @@ BLOCKING = any(os.environ.get(name, "0") not in ("", "0") for name in VARIABLES)
 # What was asked for lately, and the lines that asked.
 LATEST: deque[tuple[str, tuple[str, int] | None]] = deque(maxlen=8)
 
+# Work that was given up while a GPU waited for others: what it was to write is not to be read.
+LOST: list[BaseException | None] = []
+
 
 def note(what: str) -> None:
     """Remember what is asked of the GPU now."""
@@ -51,8 +54,11 @@ def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorEr
 def wait(synchronize: Callable[[], Any], *, waited_for: bool = False) -> Any:
     """Wait for the GPU; a fault that comes to light is told with the operations that may be it."""
     try:
-        return synchronize()
+        found = synchronize()
     except Exception as error:
         if is_fault(error):
             raise reported(error, waited_for=waited_for) from error
         raise
+    if LOST and LOST[0] is not None:
+        raise LOST[0]
+    return found

@@ -1,0 +1,173 @@
+"""NCCL on a GPU: one process, and what two on one GPU are told; `pytest -m cuda`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.distributed as dist
+from adjoint.distributed.fsdp import fully_shard
+from adjoint.nn.parallel import DistributedDataParallel
+
+pytestmark = pytest.mark.cuda
+DTYPES = [
+    ad.bool, ad.uint8, ad.int8, ad.int16, ad.int32, ad.int64, ad.float16, ad.bfloat16, ad.float32,
+    ad.float64, ad.complex64, ad.complex128,
+]  # fmt: skip
+
+
+@pytest.fixture
+def world() -> Iterator[Any]:
+    dist.init_process_group("nccl", rank=0, world_size=1)
+    yield dist.group.WORLD
+    dist.destroy_process_group()
+
+
+def carried(world: Any) -> bool:
+    return "cuda:0" in world.device_channels
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_collectives_of_one(world: Any, dtype: Any) -> None:
+    assert dist.get_backend() == "nccl"
+    want = ad.tensor(np.random.default_rng(0).integers(0, 2, (3, 4)).tolist()).to(dtype)
+    exact = not (dtype.is_floating_point or dtype.is_complex)
+    ops = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT]
+    ops += [] if dtype.is_complex else [dist.ReduceOp.MIN, dist.ReduceOp.MAX]
+    ops += [dist.ReduceOp.BAND, dist.ReduceOp.BXOR] if exact else [dist.ReduceOp.AVG]
+    for op in ops:
+        x = want.to("cuda")
+        dist.all_reduce(x, op)
+        ad.testing.assert_close(x.cpu(), want)
+        dist.reduce(x, 0, op)
+        part = ad.zeros(3, 4, dtype=dtype, device="cuda")
+        dist.reduce_scatter_tensor(part, x, op)
+        ad.testing.assert_close(part.cpu(), want)
+    x = want.to("cuda")
+    assert carried(world)
+    dist.broadcast(x, 0)
+    turned = ad.zeros(4, 3, dtype=dtype, device="cuda").T
+    dist.all_gather_into_tensor(turned, x)
+    ad.testing.assert_close(turned.cpu(), want)
+    for move in ("all_gather", "gather", "scatter", "all_to_all", "all_to_all_single"):
+        out = ad.zeros(3, 4, dtype=dtype, device="cuda")
+        match move:
+            case "all_gather":
+                dist.all_gather([out], x)
+            case "gather":
+                dist.gather(x, [out], dst=0)
+            case "scatter":
+                dist.scatter(out, [x], src=0)
+            case "all_to_all":
+                dist.all_to_all([out], [x])
+            case _:
+                dist.all_to_all_single(out, x)
+        ad.testing.assert_close(out.cpu(), want, msg=move)
+
+
+def test_work_under_way(world: Any) -> None:
+    side = ad.cuda.Stream()
+    with ad.cuda.stream(side):
+        x = ad.ones(1 << 20, device="cuda")
+        ad.cuda._sleep(10_000_000)
+        x += 1  # what is queued comes first
+        work = dist.all_reduce(x, async_op=True)
+        assert work is not None
+        work.wait()
+        y = x * 2
+    side.synchronize()
+    assert y.max().item() == 4.0
+    assert work.is_completed()
+    assert work.is_success()
+    dist.barrier()
+    assert dist.all_reduce(ad.ones(2, device="cuda"), async_op=True).get_future().wait()
+    host = ad.ones(2)  # what is on the CPU goes by the host's engine
+    dist.all_reduce(host)
+    assert host.tolist() == [1.0, 1.0]
+    names: list[Any] = [None]
+    dist.all_gather_object(names, "me")
+    assert names == ["me"]
+
+
+def train(wrap: Any, compiled: bool = False) -> list[float]:
+    ad.manual_seed(0)
+    net = ad.nn.Sequential(ad.nn.Linear(8, 32), ad.nn.Tanh(), ad.nn.Linear(32, 1)).to("cuda")
+    net = wrap(net)
+    optimizer = ad.optim.AdamW(net.parameters(), lr=0.01)
+    x, y = ad.randn(64, 8, device="cuda"), ad.randn(64, 1, device="cuda")
+
+    def step(x: Any, y: Any) -> Any:
+        loss = (net(x) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ad.compile(step) if compiled else step
+    return [run(x, y).item() for _ in range(6)]
+
+
+def sharded(net: Any) -> Any:
+    fully_shard(net)
+    return net
+
+
+@pytest.mark.parametrize("wrap", [DistributedDataParallel, sharded])
+def test_training_equals_one_process(world: Any, wrap: Any) -> None:
+    assert train(wrap) == pytest.approx(train(lambda net: net), rel=1e-5)
+
+
+def test_compiled_training_equals_one_process(world: Any) -> None:
+    want = train(lambda net: net, compiled=True)
+    assert train(DistributedDataParallel, compiled=True) == pytest.approx(want, rel=1e-4)
+
+
+def test_derivatives_and_recorded_collectives(world: Any) -> None:
+    import adjoint.distributed.nn as dist_nn
+
+    x = ad.ones(3, device="cuda", requires_grad=True)
+    (dist_nn.all_reduce(x * 2) * 3).sum().backward()
+    assert x.grad.tolist() == [6.0] * 3
+
+    @ad.compile
+    def both(x: Any) -> Any:
+        y = x * 2
+        dist.all_reduce(y)
+        return y + dist_nn.all_reduce(x)
+
+    for _ in range(3):
+        assert both(ad.ones(3, device="cuda")).tolist() == [3.0] * 3
+
+
+TWO = """
+import adjoint as ad, adjoint.distributed as dist
+from adjoint.distributed.engines import mpi
+mpi.is_installed = lambda: False  # by the store
+dist.init_process_group("nccl", timeout=40)
+assert dist.group.WORLD.engine.name == "store"
+ad.cuda.set_device(0)
+x = ad.ones(4, device="cuda") * (dist.get_rank() + 1)
+dist.all_reduce(x)
+print("sum", x.tolist(), flush=True)
+"""
+
+
+def test_two_processes_on_one_gpu_are_told(tmp_path: Path) -> None:
+    program = tmp_path / "two.py"
+    program.write_text(TWO)
+    made = subprocess.run(
+        [sys.executable, "-m", "adjoint.cli", "launch", "--nproc-per-node=2", str(program)],
+        env={**os.environ}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode == 0:  # an NCCL that allows it
+        assert made.stdout.count("sum [3.0, 3.0, 3.0, 3.0]") == 2
+    else:
+        assert "GPU of its own" in made.stderr, made.stderr
