@@ -9,24 +9,29 @@ for, and the one that failed raises.
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any
 
-from adjoint.engine.core.errors import AcceleratorError, show_line, users_place
+from adjoint.engine.core.errors import AcceleratorError, is_ours, show_line
 
 VARIABLES = ("ADJOINT_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING")
 BLOCKING = any(os.environ.get(name, "0") not in ("", "0") for name in VARIABLES)
-# What was asked for lately, and the lines that asked.
-LATEST: deque[tuple[str, tuple[str, int] | None]] = deque(maxlen=8)
+# What was asked for lately, and the instructions that asked: lines are found when told.
+LATEST: deque[tuple[str, CodeType | None, int]] = deque(maxlen=8)
 
 # Work that was given up while a GPU waited for others: what it was to write is not to be read.
 LOST: list[BaseException | None] = []
 
 
 def note(what: str) -> None:
-    """Remember what is asked of the GPU now."""
-    LATEST.append((what, users_place()))
+    """Remember what is asked of the GPU now; for every operation, so it does as little as can be."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame.f_code):
+        frame = frame.f_back
+    LATEST.append((what, None, 0) if frame is None else (what, frame.f_code, frame.f_lasti))
 
 
 def is_fault(error: BaseException) -> bool:
@@ -34,9 +39,12 @@ def is_fault(error: BaseException) -> bool:
     return type(error).__module__.startswith("cupy_backends.cuda.")
 
 
-def told(what: str, place: tuple[str, int] | None) -> str:
+def told(what: str, code: CodeType | None, instruction: int) -> str:
     """An operation and its line, for a message."""
-    return what if place is None else f"{what}, {show_line(*place)}"
+    if code is None:
+        return what
+    found = [line for start, end, line in code.co_lines() if start <= instruction < end and line]
+    return f"{what}, {show_line(code.co_filename, found[0] if found else code.co_firstlineno)}"
 
 
 def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorError:
