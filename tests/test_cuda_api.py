@@ -591,3 +591,45 @@ def test_a_kernel_that_does_not_compile_falls_back(monkeypatch: pytest.MonkeyPat
     assert len(told) == 1
     ad.testing.assert_close(got, (x * 2.25).sin().exp() + 0.125)
     ad.testing.assert_close(compiled(x), got)
+
+
+# -- profiles -----------------------------------------------------------------------------------
+
+
+def test_a_profile_times_kernels(tmp_path: Path) -> None:
+    ad.manual_seed(0)
+    net = ad.nn.Sequential(ad.nn.Linear(512, 512), ad.nn.GELU(), ad.nn.LayerNorm(512)).to("cuda")
+
+    def step(x: Any) -> Any:
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+
+    compiled = ad.compile(step)
+    x = ad.randn(4096, 512, device="cuda")
+    for _ in range(3):
+        compiled(x)
+    want = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    with ad.profiler.profile(with_flops=True, profile_memory=True) as seen:
+        for _ in range(2):
+            compiled(x)
+        eager = (x * 2).sum()
+    assert eager.item() == pytest.approx(2 * x.sum().item(), rel=1e-2, abs=1)
+    for p, q in zip(net.parameters(), want, strict=True):  # the same was computed
+        ad.testing.assert_close(p.grad * 1.5, q, rtol=1e-3, atol=1e-4)
+    rows = [row for row in seen.key_averages() if row.device == "cuda:0"]
+    products = [row for row in rows if "matmul" in row.key]
+    assert products
+    for row in rows:
+        assert row.self_device_time_total > 0
+        assert row.cpu_time_total == 0
+        assert row.operations
+    assert all(0 < (row.roofline or 0) < 1.5 for row in products)
+    assert any("test_cuda_api" in line for row in rows for line in row.lines)
+    assert "Self CUDA" in seen.key_averages().table(sort_by="self_cuda_time_total")
+    assert seen.memory_timeline().peak > 0
+    seen.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert '"cuda:0"' in (tmp_path / "trace.json").read_text()
+    compiled.explain(html=tmp_path / "page.html", run=(x,))
+    assert any("@triton.jit" in t for t in compiled.latest.executable.sources().values())

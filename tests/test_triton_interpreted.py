@@ -64,8 +64,27 @@ def compare_random(count: int) -> None:
     run()
 
 
+def profile() -> None:
+    """Kernels have rows with their operations and lines; called in a process that interprets."""
+    import adjoint as ad
+
+    importlib.import_module("tests.triton_interpreter")
+    compiled = ad.compile(lambda x: (x * 2).exp().sum(1) + 1, backend="interpreted-triton")
+    x = ad.ones(3, 5)
+    compiled(x)
+    with ad.profiler.profile(with_flops=True) as seen:
+        compiled(x)
+    kernels = [row for row in seen.key_averages() if row.device == "interpreter"]
+    assert {"exp", "sum"} <= {name for row in kernels for name in row.operations}
+    assert all(row.self_device_time_total > 0 and row.cpu_time_total == 0 for row in kernels)
+    assert any("test_triton_interpreted" in line for row in kernels for line in row.lines)
+    executable: Any = compiled.latest.executable
+    assert any("@triton.jit" in text for text in executable.sources().values())
+    assert "tl.load" in "".join(executable.sources().values())
+
+
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
-    run_script(f"t.compare({names!r}, {optimizers!r})")
+    run_script(f"t.compare({names!r}, {optimizers!r}); t.profile()")
 
 
 def run_script(call: str) -> None:

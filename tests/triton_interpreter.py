@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,17 @@ class Library:
 
 class Interpreter:
     """The machine that a program runs on."""
+
+    name = "interpreter"
+
+    def timer(self) -> float:
+        return time.perf_counter()
+
+    def between(self, first: float, last: float) -> float:
+        return 1000 * (last - first)
+
+    def hold(self, microseconds: int) -> None:
+        """Launches are done when they are asked for."""
 
     def active(self) -> Any:
         return contextlib.nullcontext()

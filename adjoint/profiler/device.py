@@ -34,7 +34,7 @@ class DeviceClock:
         for event in sorted(events, key=lambda e: (e.start, -e.end)):
             if event.marks is not None:
                 milliseconds = self.cupy.cuda.get_elapsed_time(*event.marks)
-                event.device_time = 1000 * float(milliseconds)
+                event.device_time = max(1000 * float(milliseconds) - event.waited, 0.0)
                 event.marks = None
             while open_at and open_at[-1].end <= event.start:
                 open_at.pop()

@@ -36,6 +36,8 @@ class Event:
     device_time: float = 0.0
     inside_device: float = 0.0
     marks: tuple[Any, Any] | None = None  # events of a GPU, until they are read
+    waited: float = 0.0  # of the time on the device, what it was held up for, to be timed
+    device: str = ""  # a GPU's name: its kernel, which takes no time of the CPU's
 
     @property
     def key(self) -> str:
@@ -49,8 +51,8 @@ class Event:
 
     @property
     def cpu_time_total(self) -> float:
-        """Microseconds from beginning to end."""
-        return self.end - self.start
+        """Microseconds of the CPU's from beginning to end."""
+        return 0.0 if self.device else self.end - self.start
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -85,6 +87,7 @@ class Average:
     modules: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     roofline: float | None = None  # share of what the machine could do in the time
+    device: str = ""  # a GPU's name, where these are its kernels
 
     @property
     def cpu_time(self) -> float:
@@ -125,7 +128,14 @@ def averages(events: Iterable[Event], by_shape: bool = False, by_stack: int = 0)
         stack = event.stack[:by_stack]
         place = found.setdefault(
             (event.name, shapes, stack),
-            Average(event.name, shapes, stack, is_user_annotation=event.user, kind=event.kind),
+            Average(
+                event.name,
+                shapes,
+                stack,
+                is_user_annotation=event.user,
+                kind=event.kind,
+                device=event.device,
+            ),  # fmt: skip
         )
         place.add(event)
     return Averages(found.values())

@@ -35,9 +35,9 @@ def trace_entry(event: Event) -> dict[str, Any]:
         "cat": event.kind,
         "name": event.name,
         "pid": os.getpid(),
-        "tid": event.thread,
+        "tid": event.device or event.thread,
         "ts": round(event.start, 3),
-        "dur": round(event.cpu_time_total, 3),
+        "dur": round(event.end - event.start, 3),
         "args": args,
     }
 

@@ -25,6 +25,9 @@ def kernel_events(runs: Iterable[tuple[Event | None, Ran]]) -> Iterator[Event]:
             if outer is not None:
                 event.thread, event.depth = outer.thread, outer.depth + 1
                 outer.inside += event.cpu_time_total
+                outer.inside_device += event.device_time
+                # Where the GPU was not timed as a whole, its kernels are what is known.
+                outer.device_time = max(outer.device_time, outer.inside_device)
             yield event
 
 
@@ -42,7 +45,10 @@ def _entries(run: Ran, told: list[Any]) -> Iterator[Event]:
         account = told[k] if k < len(told) else None
         name = account.name if account is not None else f"entry {k}"
         start = (began + shift) / 1000
-        yield _event(name, start, start + took / 1000, count, account)
+        event = _event(name, start, start + took / 1000, count, account)
+        if run.device:
+            event.device, event.device_time = run.device, took / 1000
+        yield event
 
 
 def _event(name: str, start: float, end: float, count: int, account: Any) -> Event:

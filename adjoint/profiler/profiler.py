@@ -260,9 +260,13 @@ class profile:
                 Average(OUTSIDE, count=1, cpu_time_total=outside, self_cpu_time_total=outside)
             )
         if self.with_flops:
-            machine = measured()
             for row in found:
-                row.roofline = machine.share(row.flops, row.moved, row.self_cpu_time_total / 1e6)
+                kind = row.device.partition(":")[0]
+                known = kind == "cuda" or not row.device
+                taken = row.self_device_time_total if row.device else row.self_cpu_time_total
+                if known and (row.flops or row.moved):
+                    machine = measured(kind or "cpu")
+                    row.roofline = machine.share(row.flops, row.moved, taken / 1e6)
         return found
 
     def memory_timeline(self) -> MemoryTimeline:

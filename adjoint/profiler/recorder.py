@@ -162,6 +162,8 @@ class Recorder:
 
     def ran(self, run: Ran) -> None:
         """Kernels of a compiled program ran."""
+        for event in self._open:
+            event.waited += run.waited / 1000
         self.runs.append((self._open[-1] if self._open else None, run))
 
 

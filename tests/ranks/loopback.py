@@ -160,7 +160,7 @@ def check_what_carries(rank: int, size: int) -> None:
     x = ad.ones(2)
     dist.all_reduce(x)
     assert x.tolist() == [size, size]
-    assert USED == {"world"}
+    assert {"world"} == USED
 
 
 if __name__ == "__main__":

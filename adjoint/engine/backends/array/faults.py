@@ -27,7 +27,7 @@ LOST: list[BaseException | None] = []
 
 
 def note(what: str) -> None:
-    """Remember what is asked of the GPU now; for every operation, so it does as little as can be."""
+    """Remember what is asked of the GPU now: for every operation, so it does little."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_ours(frame.f_code):
         frame = frame.f_back

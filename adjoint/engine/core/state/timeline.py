@@ -25,6 +25,8 @@ class Ran:
     start: int
     end: int
     times: Sequence[int]
+    device: str = ""  # a GPU's name: the times are its own
+    waited: int = 0  # nanoseconds it was held up for, to be timed
 
 
 class Listener(Protocol):

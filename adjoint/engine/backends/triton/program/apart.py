@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from adjoint.engine.backends.triton.program.timing import Showing
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 
@@ -48,18 +49,14 @@ class Part:
         )
 
 
-class Apart:
+class Apart(Showing):
     """A program on each of two devices."""
 
     def __init__(self, device: Part, host: Part, make: Make, make_host: Make) -> None:
         self.parts = [(p, f(p.task)) for p, f in ((device, make), (host, make_host))]
         for part, _ in self.parts:
             part.task = replace(part.task, examples=(), targets=())
-
-    def explain(self) -> str:
-        """What the program on the GPU does, step by step."""
-        shown: Any = self.parts[0][1]
-        return str(shown.explain())
+        self.shown = self.parts[0][1]
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """First the one that can fail."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.triton.program.program import GpuProgram, Machine, MakeTarget
+from adjoint.engine.backends.triton.program.timing import Showing
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import planned
@@ -69,7 +70,7 @@ def on(spec: Spec, device: Device) -> Spec:
     return Spec(spec.shape, spec.dtype, device)
 
 
-class Mirrored:
+class Mirrored(Showing):
     """A program and its mirror (Note [mirrors])."""
 
     def __init__(
@@ -110,7 +111,7 @@ class Mirrored:
             task, graph=moved(graph, device), examples=tuple(examples), targets=tuple(targets),
             sizing=None,
         )  # fmt: skip
-        self.program = GpuProgram(inner, options, machine, target, frozenset(mine))
+        self.program = self.shown = GpuProgram(inner, options, machine, target, frozenset(mine))
         self.piece_of = piece_of
 
     def lay(self, pieces: list[tuple[Any, Any]]) -> None:
@@ -131,10 +132,6 @@ class Mirrored:
             strides = np.empty(shape, np.int8).strides
             steps = tuple(s * dtype.itemsize for s in strides)
             self.there.append(self.machine.window(base + start, self.device, shape, steps, dtype))
-
-    def explain(self) -> str:
-        """What the program does, step by step."""
-        return self.program.explain()
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Copy what is on the CPU there and, after the program, back."""

@@ -26,17 +26,20 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
+from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.memory.footprint import too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options
-from adjoint.engine.compiler.package.draft import Draft
+from adjoint.engine.compiler.package.accounts import Account, accounts
+from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
 
@@ -48,6 +51,8 @@ MakeTarget = Callable[[frozenset[int]], TritonTarget]  # given the inputs that a
 
 class Machine(Protocol):
     """Whoever has the memory and runs the kernels: a GPU, or Triton's interpreter in tests."""
+
+    name: str
 
     def active(self) -> Any: ...
     def empty(self, shape: Any, dtype: Any) -> Any: ...
@@ -61,6 +66,9 @@ class Machine(Protocol):
     def read(self, word: Any) -> int: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
+    def timer(self) -> Any: ...
+    def between(self, first: Any, last: Any) -> float: ...
+    def hold(self, microseconds: int) -> None: ...
 
 
 class GpuProgram:
@@ -75,6 +83,7 @@ class GpuProgram:
         mirrored: frozenset[int] = frozenset(),  # inputs whose arrays never change either
     ) -> None:
         self.task, self.machine = task, machine
+        self.latest_times: dict[tuple[int, int], tuple[int, int]] = {}  # of a call that was timed
         written = {id(x) for x in task.targets}
         self.fixed = {i for i, source in enumerate(task.sources) if isinstance(source, State)}
         self.fixed |= mirrored
@@ -207,6 +216,18 @@ class GpuProgram:
         """What the program does, step by step."""
         return explain(self.image)
 
+    def drafted(self) -> tuple[Draft, dict[str, int]]:
+        """The plan's words, and its sizes: none are open."""
+        return self.draft, {}
+
+    def accounts(self) -> list[list[Account]]:
+        """By segment, what every launch does."""
+        return accounts(self.draft, concrete({}))
+
+    def sources(self) -> dict[str, str]:
+        """The Triton text of every kernel, by name."""
+        return sources_of(self.draft)
+
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
@@ -218,16 +239,21 @@ class GpuProgram:
         with self.machine.active():
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
-            for segment in self.segments:
+            clock = LaunchClock(self) if LISTENERS else None
+            for number, segment in enumerate(self.segments):
                 if segment.__class__ is DeviceCall:
                     self.raise_faults()
                     segment(inputs, results)
+                elif clock is not None:
+                    clock.run(number, segment, self.turn)
                 else:
                     segment(self.turn)
             for k, copy in copied:
                 copy[...] = results[k]
                 results[k] = copy
             self.raise_faults()
+            if clock is not None:
+                clock.tell()
             del hold
             return results
 

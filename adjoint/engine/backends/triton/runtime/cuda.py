@@ -31,6 +31,13 @@ UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 
 Launcher = Callable[[int], None]
 HERE = nullcontext()
+HOLD = """
+extern "C" __global__ void hold(long long nanoseconds) {
+    long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do { asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - start < nanoseconds);
+}
+"""
 
 
 class CudaMachine:
@@ -38,11 +45,12 @@ class CudaMachine:
 
     def __init__(self, index: int) -> None:
         self.cupy = cupy()
-        self.index = index
+        self.index, self.name = index, f"cuda:{index}"
         major, minor = divmod(int(self.cupy.cuda.Device(index).compute_capability), 10)
         self.capability = major * 10 + minor
         self.loaded: dict[str, tuple[Any, CompiledKernel]] = {}
         self.products = CublasProducts(index)
+        self.holding: Any = None
 
     def active(self) -> Any:
         """A context in which memory and launches are this GPU's."""
@@ -187,6 +195,23 @@ class CudaMachine:
             found[0](words)
 
         return launch
+
+    def timer(self) -> Any:
+        """A mark that tells the time it is reached at."""
+        event = self.cupy.cuda.Event()
+        event.record()
+        return event
+
+    def between(self, first: Any, last: Any) -> float:
+        """Milliseconds between two such marks, waited for."""
+        faults.wait(last.synchronize)
+        return float(self.cupy.cuda.get_elapsed_time(first, last))
+
+    def hold(self, microseconds: int) -> None:
+        """Have the GPU do nothing for a while."""
+        if self.holding is None:
+            self.holding = self.cupy.RawKernel(HOLD, "hold")
+        self.holding((1,), (1,), (np.int64(microseconds * 1000),))
 
     def timed(self, run: Launcher, words: int) -> float:
         """Milliseconds that a launch takes; it is launched several times."""

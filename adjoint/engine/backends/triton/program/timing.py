@@ -1,0 +1,91 @@
+"""Times of a program's kernels on the GPU, and their texts, for profiles and pages.
+
+While somebody listens, launches are made one by one with marks between them instead of being
+replayed. The GPU is held up first, for as long as it takes to ask for all of them: else the marks
+would show how fast the host asks.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from time import perf_counter_ns
+from typing import Any
+
+from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.compiler.package.draft import Draft, concrete
+from adjoint.engine.compiler.schedule.steps import Launch, told
+from adjoint.engine.core.state.timeline import LISTENERS, Ran
+
+ASKING = 20  # microseconds that it takes to ask for a launch and a mark
+NANO = 1_000_000  # nanoseconds of a millisecond, in which marks are apart
+
+
+class LaunchClock:
+    """The times of one call's launches."""
+
+    def __init__(self, program: Any) -> None:
+        self.program, self.machine = program, program.machine
+        self.seen: list[tuple[int, int, Any, list[Any]]] = []
+
+    def run(self, number: int, segment: Any, bank: int) -> None:
+        """Launch a segment, with marks."""
+        machine, launches = self.machine, segment.launches[bank]
+        started, begin = perf_counter_ns(), machine.timer()
+        machine.hold(ASKING * len(launches))
+        marks = [machine.timer()]
+        for launch, words in launches:
+            launch(words)
+            marks.append(machine.timer())
+        self.seen.append((number, started, begin, marks))
+
+    def tell(self) -> None:
+        """Wait for the GPU, and tell those who listen."""
+        between = self.machine.between
+        for number, started, begin, marks in self.seen:
+            waited = int(between(begin, marks[0]) * NANO)
+            times: list[int] = []
+            for first, last in pairwise(marks):
+                at = started + int(between(begin, first) * NANO) - waited
+                times += [at, int(between(first, last) * NANO), 1]
+            self.program.latest_times |= {
+                (number, k): (times[3 * k + 1], 1) for k in range(len(times) // 3)
+            }
+            ended = started + sum(times[1::3])
+            run = Ran(self.program, number, started, ended, times, self.machine.name, waited)
+            for listener in LISTENERS:
+                listener.ran(run)
+
+
+class Showing:
+    """What shows itself as the program on the GPU that it holds."""
+
+    shown: Any
+
+    def explain(self) -> str:
+        """What the program does, step by step."""
+        return str(self.shown.explain())
+
+    def drafted(self) -> Any:
+        """Its plan's words."""
+        return self.shown.drafted()
+
+    def sources(self) -> dict[str, str]:
+        """The texts of its kernels."""
+        return dict(self.shown.sources())
+
+    @property
+    def latest_times(self) -> Any:
+        """The times of its launches, when they were taken last."""
+        return self.shown.latest_times
+
+
+def sources_of(draft: Draft) -> dict[str, str]:
+    """The text of every kernel, by name."""
+    found: dict[str, str] = {}
+    for segment in draft.segments:
+        for name, _, entry in segment or ():
+            if isinstance(entry, Launch):
+                label = told(entry.label, concrete({}))
+                product = f"# {label}: a matrix product, by cuBLASLt"
+                found[name] = entry.text.source if isinstance(entry.text, Written) else product
+    return found
