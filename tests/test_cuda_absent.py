@@ -96,4 +96,4 @@ def test_what_cannot_be_refuses_when_used() -> None:
     with pytest.raises(NotImplementedError, match="by hand"):
         ad.cuda.tunable.enable()
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
-        getattr(ad.cuda, "nothing_of_the_" + "kind")
+        _ = ad.cuda.nothing_of_the_kind
