@@ -88,7 +88,9 @@ def test_work_under_way(world: Any) -> None:
     assert work.is_completed()
     assert work.is_success()
     dist.barrier()
-    assert dist.all_reduce(ad.ones(2, device="cuda"), async_op=True).get_future().wait()
+    other = dist.all_reduce(ad.ones(2, device="cuda"), async_op=True)
+    assert other is not None
+    assert other.get_future().wait()
     host = ad.ones(2)  # what is on the CPU goes by the host's engine
     dist.all_reduce(host)
     assert host.tolist() == [1.0, 1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.cuda.memory import CUDAPluggableAllocator as CUDAPluggableAllocator
@@ -117,7 +118,7 @@ STORAGES = (
 )  # fmt: skip
 
 # Values that programs read.
-ANSWERS = {
+ANSWERS: dict[str, Callable[[], Any]] = {
     "_initialized": is_initialized,
     "has_half": lambda: True,
     "has_magma": lambda: False,  # linear algebra is cuSOLVER's

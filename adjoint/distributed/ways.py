@@ -25,8 +25,10 @@ Start = Callable[[Any], Any]  # begins an operation, given the communicator
 class Way(Protocol):
     """Arrays that an engine reads and writes, and how its operations begin."""
 
-    xp: Any
-    name: str
+    @property
+    def xp(self) -> Any:
+        """The library of its arrays."""
+        ...
 
     def read(self, tensor: Tensor) -> Any:
         """A tensor's elements as a contiguous array, its own memory where possible."""
@@ -40,7 +42,9 @@ class Way(Protocol):
         """Write an array's elements into a tensor."""
         ...
 
-    def begin(self, what: str, start: Start, finish: Finish, timeout: float | None) -> Operation:
+    def begin(
+        self, what: str, start: Start, finish: Finish = None, timeout: float | None = None
+    ) -> Operation:
         """Begin a collective."""
         ...
 
@@ -48,8 +52,7 @@ class Way(Protocol):
 class HostWay:
     """Arrays of the host; tensors on GPUs are copied there and back."""
 
-    xp = np
-    name = ""
+    xp: Any = np
     read = staticmethod(buffers.read)
     written = staticmethod(buffers.written)
     put = staticmethod(buffers.put)
@@ -157,6 +160,6 @@ def connect(group: ProcessGroup, lane: GpuLane) -> DeviceChannel:
             return library.join(identity.tobytes(), rank, size)
 
     handle = PROGRESS.blocking(f"group {host.name}: {what}", join, host.timeout)
-    communicator = NcclCommunicator(library, handle, rank, size, lane)
+    communicator: Any = NcclCommunicator(library, handle, rank, size, lane)
     channel = Channel(communicator, host.check, host.members, host.name, host.timeout)
     return DeviceChannel(channel, lane)

@@ -135,7 +135,7 @@ def averages(events: Iterable[Event], by_shape: bool = False, by_stack: int = 0)
                 is_user_annotation=event.user,
                 kind=event.kind,
                 device=event.device,
-            ),  # fmt: skip
+            ),
         )
         place.add(event)
     return Averages(found.values())

@@ -221,7 +221,7 @@ class Pools:
 
     def used_by(self, array: Any, stream: Any) -> None:
         """Have an array's memory stay until a stream, which is not its own, is done with it."""
-        block = array.data.mem
+        block: Any = array.data.mem
         while not isinstance(block, self.block):
             owner = getattr(block, "_owner", None)  # a window on memory of another array's
             if owner is None or not hasattr(owner, "data"):
@@ -238,7 +238,7 @@ class Pools:
             self.waiting.popleft()
 
 
-def _classes(memory: Any) -> tuple[type, type]:
+def _classes(memory: Any) -> tuple[Any, Any]:
     """The classes of blocks and of segments, which are CuPy's kinds of memory."""
 
     class Block(memory.BaseMemory):  # type: ignore[misc]
