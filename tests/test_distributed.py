@@ -56,6 +56,27 @@ def test_on_ranks(program: str, ranks: int, tmp_path: Path) -> None:
     assert out == "passed\n"
 
 
+OF_GPUS = ["check_engine", "check_what_carries", "check_moving", "check_mismatches"]
+
+
+@pytest.mark.parametrize(("program", "chosen"), [("loopback", []), ("stored", OF_GPUS)])
+def test_engines_of_gpus_without_one(program: str, chosen: list[str]) -> None:
+    """NCCL's engine with a library played by MPI, and the store in the place of MPI."""
+    code, out, errors = launch("--nproc-per-node=2", "-m", f"tests.ranks.{program}", *chosen)
+    assert code == 0, errors
+    assert out == "passed\n"
+
+
+@pytest.mark.slow
+def test_engines_of_gpus_in_training() -> None:
+    for program in ("loopback", "stored"):
+        code, out, errors = launch(
+            "--nproc-per-node=4", "-m", f"tests.ranks.{program}", WITH_TRAINING="1"
+        )
+        assert code == 0, errors
+        assert out == "passed\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "ranks"), [("collectives", 2), ("training", 4), ("sharding", 4), ("tensors", 4)]

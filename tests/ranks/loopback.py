@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -166,7 +167,7 @@ def check_what_carries(rank: int, size: int) -> None:
 if __name__ == "__main__":
     install()
     mine: Any = sys.modules[__name__]
-    for module in (collectives, training):
+    for module in (collectives, training) if "WITH_TRAINING" in os.environ else (collectives,):
         for name, value in vars(module).items():
             if name.startswith("check_") and name != "check_again":
                 setattr(mine, name, value)
