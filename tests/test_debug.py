@@ -10,6 +10,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.holders import MADE_BY
 
 
 class Deep(nn.Module):
@@ -150,3 +151,19 @@ def test_out_of_memory_says_what_holds_it() -> None:
     assert isinstance(caught.value, MemoryError)
     assert isinstance(caught.value, RuntimeError)
     assert np.asarray(big).shape == (500, 1000)
+
+
+def test_memory_is_told_with_the_lines_that_made_it() -> None:
+    count = len(MADE_BY)
+    with ad.debug.track_memory():
+        made = ad.zeros(1234, 77)
+        more = made + 1
+        view = more[1:]
+    later = ad.zeros(1235, 77)
+    report = [line for line in ad.debug.memory_report(100).splitlines() if ", 77]" in line]
+    lines = {line.split("  ")[-1].split(",", 2)[0]: line for line in report}
+    assert sum("test_debug.py" in line and "made at" in line for line in report) == 2
+    assert sum('"more = made + 1"' in line for line in report) == 1
+    assert "made at" not in lines["float32[1235"]
+    del made, more, view, later
+    assert len(MADE_BY) == count

@@ -1,6 +1,7 @@
 """Looking at a program while it runs: its operations, the first NaN, the usual suspicions."""
 
 from adjoint.debug.memory import memory_report as memory_report
+from adjoint.debug.memory import track_memory as track_memory
 from adjoint.debug.nonfinite import NonFiniteError as NonFiniteError
 from adjoint.debug.nonfinite import break_on_nonfinite as break_on_nonfinite
 from adjoint.debug.operations import Operation as Operation
@@ -15,5 +16,6 @@ __all__ = [
     "break_on_nonfinite",
     "check",
     "memory_report",
+    "track_memory",
     "trace_ops",
 ]

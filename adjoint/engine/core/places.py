@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.errors import EXECUTING, users_place
+from adjoint.engine.core.errors import EXECUTING, show_line, users_place
 
 
 class Where(NamedTuple):
@@ -101,6 +101,12 @@ def below_root(path: str) -> str:
     """
     root, _, rest = path.partition(".")
     return rest or root
+
+
+def told_place(where: Where) -> str:
+    """A place for a message: `blocks.0.mlp, model.py:12, "x = self.up(x)"`."""
+    module = f"{below_root(where.module)}, " if where.module else ""
+    return module + show_line(where.file, where.line) + (", backward" if where.backward else "")
 
 
 def place_now() -> Where | None:

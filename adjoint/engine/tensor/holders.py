@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any, NamedTuple
 
+from adjoint.engine.core.places import Where, told_place
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -17,6 +18,11 @@ class Held(NamedTuple):
     tensors: int  # that show it
     grad: bool  # whether it is a parameter's or needs a gradient
     address: int  # of its first byte, on a GPU
+    where: Where | None = None  # the line that made it, if lines are noted
+
+
+# Lines that made buffers, by identity, with what forgets them; filled where that is asked for.
+MADE_BY: dict[int, tuple[Where, Any]] = {}
 
 
 def largest_storages() -> list[Held]:
@@ -36,7 +42,8 @@ def largest_storages() -> list[Held]:
         nbytes = int(getattr(buffer, "nbytes", widest._array.nbytes))
         grads = any(x._requires_grad for x in tensors)
         address = int(getattr(getattr(buffer, "data", None), "ptr", 0))
-        held.append(Held(nbytes, str(widest._spec), len(tensors), grads, address))
+        where, _ = MADE_BY.get(id(buffer), (None, None))
+        held.append(Held(nbytes, str(widest._spec), len(tensors), grads, address, where))
     return sorted(held, key=lambda each: -each.nbytes)
 
 
@@ -57,6 +64,7 @@ def told(held: list[Held], count: int) -> str:
         f"  {size(each.nbytes):>9}  {each.what}"
         + (f", shown by {each.tensors} tensors" if each.tensors > 1 else "")
         + (", requires grad" if each.grad else "")
+        + (f", made at {told_place(each.where)}" if each.where is not None else "")
         for each in held[:count]
     ]
     return "\n".join(lines)

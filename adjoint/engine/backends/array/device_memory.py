@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.errors import OutOfMemoryError, show_line
-from adjoint.engine.core.places import Where, below_root, place_now
+from adjoint.engine.core.errors import OutOfMemoryError
+from adjoint.engine.core.places import Where, place_now, told_place
 from adjoint.engine.tensor.holders import largest_storages
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -312,12 +312,6 @@ def shown(n: int) -> str:
         if n >= unit:
             return f"{n / unit:.2f} {name}"
     return f"{n} bytes"
-
-
-def told_place(where: Where) -> str:
-    """A line of the program, for a message."""
-    module = f"{below_root(where.module)}, " if where.module else ""
-    return module + show_line(where.file, where.line)
 
 
 def pool_state(cupy: Any, index: int) -> str:

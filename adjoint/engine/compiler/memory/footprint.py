@@ -12,8 +12,8 @@ from adjoint.engine.compiler.memory.memory import ArenaBlock, alive, rounded
 from adjoint.engine.compiler.memory.places import Buffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Step, told
-from adjoint.engine.core.errors import OutOfMemoryError, show_line
-from adjoint.engine.core.places import below_root
+from adjoint.engine.core.errors import OutOfMemoryError
+from adjoint.engine.core.places import Where, told_place
 from adjoint.engine.graph.ir import Value
 
 Moments = list[tuple[str, Step]]
@@ -145,17 +145,10 @@ def largest(memory: dict[str, Any], *, places: bool = False) -> list[str]:
             f"({shortened(b['by'])}), last read by step {b['last']}"
         )
         if places and b["where"]:
-            lines.append(f"            {shortened(shown_place(b['where']), 100)}")
+            lines.append(f"            {shortened(told_place(Where(*b['where'])), 100)}")
     if memory["alive"] > len(memory["largest"]):
         lines.append(f"  and {memory['alive'] - len(memory['largest'])} more")
     return lines
-
-
-def shown_place(where: tuple[str, int, str, bool]) -> str:
-    """A place for people: `blocks.0.mlp, model.py:12, "x = self.up(x)"`."""
-    file, line, module, backward = where
-    parts = [below_root(module)] if module else []
-    return ", ".join([*parts, show_line(file, line), *(["backward"] if backward else [])])
 
 
 def shortened(label: str, length: int = 60) -> str:
