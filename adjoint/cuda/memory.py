@@ -87,6 +87,7 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
         for name, count in counts.counts().items():
             for part in ("current", "peak", "allocated", "freed"):
                 found[f"{name}.all.{part}"] = int(getattr(count, part))
+        found["requested_bytes.all.current"] = counts.asked()
         found["num_alloc_retries"] = counts.retries
         found["num_ooms"] = counts.failures
         found["num_device_alloc"] = counts.segments.allocated
@@ -113,7 +114,6 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     index, counts = index_of(device), _counts(device)
     free, total = mem_get_info(device)
     rows = [("held by tensors and programs", counts.used), ("held by the pool", counts.held)]
-    rows += [] if abbreviated else [("asked for", counts.requested)]
     mib = device_memory.MIB
     lines = [f"cuda:{index} {get_device_name(index)}", f"{'MiB':>29} {'now':>12} {'most':>12}"]
     lines += [f"{n:>29} {c.current / mib:12.1f} {c.peak / mib:12.1f}" for n, c in rows]
@@ -180,11 +180,11 @@ def _pieces(start: int, size: int, counts: DeviceCounts) -> list[dict[str, Any]]
     """What a segment is divided into, in the order of addresses."""
     found, at = [], start
     for address in sorted(a for a in counts.live if start <= a < start + size):
-        piece = counts.live[address]
+        room, asked, where = counts.live[address]
         if address > at:
             found.append(_piece(at, address - at, 0, None, False))
-        found.append(_piece(address, piece.size, piece.asked, piece.where, True))
-        at = address + piece.size
+        found.append(_piece(address, room, asked, where, True))
+        at = address + room
     if at < start + size:
         found.append(_piece(at, start + size - at, 0, None, False))
     return found

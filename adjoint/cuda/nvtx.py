@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 _depth = 0
+COLOUR = 0xFF76B900
 
 
 def _nvtx() -> Any:
@@ -46,7 +47,7 @@ def range_start(msg: str) -> int:
         raise NotImplementedError(
             "nvtx.range_start: CuPy has no ranges that overlap. Use range_push and range_pop."
         )
-    return int(nvtx.RangeStart(str(msg)))
+    return int(nvtx.RangeStart(str(msg), COLOUR))
 
 
 def range_end(range_id: int) -> None:

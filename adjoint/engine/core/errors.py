@@ -76,10 +76,22 @@ def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE)
 
 
+class _Passed:
+    """Where code lies that is nobody's own: the package, and libraries that call it back."""
+
+    paths: tuple[str, ...] = (_PACKAGE,)
+
+
+def pass_over(path: str) -> None:
+    """Have the code of a library that calls the package back not count as the program's."""
+    _Passed.paths = (*_Passed.paths, path)
+
+
 def users_place() -> tuple[str, int] | None:
     """File and line where the program called into the package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    passed = _Passed.paths
+    while frame is not None and frame.f_code.co_filename.startswith(passed):
         tell = EXECUTING.get(frame.f_code)
         if tell is not None and not (place := tell(frame))[0].startswith(_PACKAGE):
             return place

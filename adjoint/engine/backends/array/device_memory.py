@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-from adjoint.engine.core.errors import OutOfMemoryError
+from adjoint.engine.core.errors import OutOfMemoryError, pass_over
 from adjoint.engine.core.places import Where, place_now, told_place
 from adjoint.engine.tensor.holders import largest_storages
 
@@ -57,12 +58,9 @@ class Count:
         self.allocated = self.current
 
 
-class Piece(NamedTuple):
-    """A block that somebody has."""
-
-    size: int
-    asked: int
-    where: Where | None  # the line that asked for it, if lines are noted
+# A block that somebody has: its bytes, those asked for, the line, if lines are noted. A plain
+# tuple: one is made for every piece.
+Piece = tuple[int, int, Where | None]
 
 
 @dataclass(slots=True)
@@ -71,7 +69,6 @@ class DeviceCounts:
 
     used: Count = field(default_factory=Count)  # bytes of blocks
     blocks: Count = field(default_factory=Count)
-    requested: Count = field(default_factory=Count)  # bytes that were asked for
     held: Count = field(default_factory=Count)  # bytes taken from the driver
     segments: Count = field(default_factory=Count)
     retries: int = 0
@@ -84,9 +81,12 @@ class DeviceCounts:
         """All counts, by PyTorch's names."""
         return {
             "active": self.blocks, "active_bytes": self.used, "allocated_bytes": self.used,
-            "allocation": self.blocks, "requested_bytes": self.requested,
-            "reserved_bytes": self.held, "segment": self.segments,
+            "allocation": self.blocks, "reserved_bytes": self.held, "segment": self.segments,
         }  # fmt: skip
+
+    def asked(self) -> int:
+        """Bytes that were asked for, of the blocks there are."""
+        return sum(asked for _, asked, _ in list(self.live.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Tracking:
         """Remember an event."""
         if self.history is not None:
             now = time.time_ns() // 1000
-            self.history.append(Happened(action, address, piece.size, piece.where, now))
+            self.history.append(Happened(action, address, piece[0], piece[2], now))
 
 
 TRACKING = Tracking()
@@ -141,7 +141,8 @@ class Pools:
     def __init__(self, cupy: Any) -> None:
         self.cupy = cupy
         self.memory = cupy.cuda.memory
-        self.block, self.segment = _classes(self.memory)
+        self.elsewhere: dict[int, list[Any]] = {}  # other streams that use blocks, by address
+        self.block, self.segment = _classes(self.memory, self.elsewhere)
         self.waiting: deque[tuple[Any, list[Any]]] = deque()  # used by other streams until then
         self.default = self.fresh()
         self.serve: Callable[[int], Any] = self.serving(self.default)
@@ -188,14 +189,19 @@ class Pools:
             block.ptr = address = held.ptr
             block.size = room = held.size
             block.device_id = index = held.device_id
-            block.held, block.streams = held, None
-            counts = COUNTS.get(index) or counts_of(index)
-            block.counts = counts
-            piece = Piece(room, size, place_now() if TRACKING.on else None)
+            block.held = held
+            block.counts = counts = COUNTS.get(index) or counts_of(index)
+            piece = (room, size, place_now() if TRACKING.on else None)
             counts.live[address] = piece
-            counts.blocks.add(1)
-            counts.used.add(room)
-            counts.requested.add(size)
+            blocks, used = counts.blocks, counts.used  # `Count.add`, without its calls
+            blocks.allocated += 1
+            blocks.current = many = blocks.current + 1
+            if many > blocks.peak:
+                blocks.peak = many
+            used.allocated += room
+            used.current = much = used.current + room
+            if much > used.peak:
+                used.peak = much
             if TRACKING.history is not None:
                 TRACKING.note("alloc", address, piece)
             return pointer(block, 0)
@@ -227,10 +233,9 @@ class Pools:
             if owner is None or not hasattr(owner, "data"):
                 return  # memory of another library's, which knows its own streams
             block = owner.data.mem
-        if block.streams is None:
-            block.streams = []
-        if all(each.ptr != stream.ptr for each in block.streams):
-            block.streams.append(stream)
+        streams = self.elsewhere.setdefault(int(block.ptr), [])
+        if all(each.ptr != stream.ptr for each in streams):
+            streams.append(stream)
 
     def release(self) -> None:
         """Let go of blocks that other streams are done with."""
@@ -238,24 +243,23 @@ class Pools:
             self.waiting.popleft()
 
 
-def _classes(memory: Any) -> tuple[Any, Any]:
+def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
     """The classes of blocks and of segments, which are CuPy's kinds of memory."""
 
     class Block(memory.BaseMemory):  # type: ignore[misc]
         """A piece of a pool's memory that somebody has."""
 
-        __slots__ = ("counts", "held", "streams")
+        __slots__ = ("counts", "held")
 
         def __del__(self, tracking: Tracking = TRACKING) -> None:
-            counts = self.counts
-            piece = counts.live.pop(self.ptr)
+            counts, address = self.counts, self.ptr
+            piece = counts.live.pop(address)
             counts.blocks.current -= 1
-            counts.used.current -= piece.size
-            counts.requested.current -= piece.asked
-            if self.streams:
-                _wait_for(self.held, self.streams)
+            counts.used.current -= piece[0]
+            if elsewhere and address in elsewhere:
+                _wait_for(self.held, elsewhere.pop(address))
             if tracking.history is not None:
-                tracking.note("free_completed", self.ptr, piece)
+                tracking.note("free_completed", address, piece)
 
     class Segment(memory.Memory):  # type: ignore[misc]
         """Memory of the driver's that a pool keeps."""
@@ -287,6 +291,7 @@ POOLS: list[Pools] = []  # one, once CuPy is there
 def install(cupy: Any) -> None:
     """Have all of CuPy's memory come from counted pools."""
     POOLS[:] = [Pools(cupy)]
+    pass_over(str(Path(cupy.__file__).parent))
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
         TRACKING.start(history=None)
 
@@ -330,16 +335,16 @@ def pool_state(cupy: Any, index: int) -> str:
 
 def holders(index: int, count: int = 8) -> list[str]:
     """Lines about the largest pieces: tensors by shape, and the lines that asked for them."""
-    pieces = sorted(counts_of(index).live.items(), key=lambda each: -each[1].size)[:count]
+    pieces = sorted(counts_of(index).live.items(), key=lambda each: -each[1][0])[:count]
     names = {held.address: held for held in largest_storages()}
     lines = []
-    for address, piece in pieces:
+    for address, (room, _, place) in pieces:
         held = names.get(address)
         what = "no tensor's (a program's or a library's)" if held is None else held.what
         if held is not None and held.grad:
             what += ", requires grad"
-        where = "" if piece.where is None else f"  {told_place(piece.where)}"
-        lines.append(f"  {shown(piece.size):>11}  {what}{where}")
+        where = "" if place is None else f"  {told_place(place)}"
+        lines.append(f"  {shown(room):>11}  {what}{where}")
     return lines
 
 

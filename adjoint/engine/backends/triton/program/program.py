@@ -38,7 +38,6 @@ from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
-from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
@@ -232,10 +231,6 @@ class GpuProgram:
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
-        if STREAM_CAPTURE.graph is not None:
-            STREAM_CAPTURE.refuse(
-                "a compiled function is called", "It is a graph already: call it by itself."
-            )
         with self.machine.active():
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)

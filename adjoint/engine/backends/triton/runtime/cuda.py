@@ -23,6 +23,7 @@ from adjoint.engine.backends.triton.runtime.compile import (
 from adjoint.engine.backends.triton.runtime.cublaslt import CublasProducts
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 SHARED = 48 << 10  # bytes that need not be asked for
 MAX_SHARED = 8  # the attribute of a function that asks for more
@@ -87,6 +88,9 @@ class CudaMachine:
         to, here, size = target.data.ptr, source.ctypes.data, source.nbytes
 
         def upload() -> None:
+            STREAM_CAPTURE.refuse(  # a replay would copy what is there then
+                "a compiled function is called", "It is a graph already: call it by itself."
+            )
             faults.note("a compiled program")  # whose words these are
             copy(to, here, size, UP, stream().ptr)
 
