@@ -402,6 +402,12 @@ def test_what_a_graph_by_hand_refuses() -> None:
             graph.replay()
     with pytest.raises(RuntimeError, match="non-default"):
         ad.cuda.CUDAGraph().capture_begin()
+    net = ad.nn.Linear(2, 2).to("cuda")
+    net(ad.ones(1, 2, device="cuda")).sum().backward()
+    adam = ad.optim.Adam(net.parameters(), capturable=True)
+    with pytest.raises(RuntimeError, match="counts its steps"), ad.cuda.graph(ad.cuda.CUDAGraph()):
+        adam.step()
+    adam.step()
     assert compiled(x).sum().item() == 16.0
 
 
@@ -480,6 +486,66 @@ def test_deterministic_sums_repeat() -> None:
                     assert bool((run(table, index, rows) == first).all())
     finally:
         ad.use_deterministic_algorithms(False)
+
+
+REPEATED: dict[str, Any] = {
+    "scatter_add": lambda t, i, r: t.scatter_add(0, i[:, None].expand(-1, 8), r),
+    "scatter_reduce": lambda t, i, r: t.scatter_reduce(0, i[:, None].expand(-1, 8), r, "mean"),
+    "embedding": lambda t, i, r: _gradient(lambda w: F.embedding(i, w) * r, t),
+    "gather": lambda t, i, r: _gradient(lambda w: w.gather(0, i[:, None].expand(-1, 8)) * r, t),
+    "index": lambda t, i, r: _gradient(lambda w: w[i] * r, t),
+    "index_select": lambda t, i, r: _gradient(lambda w: w.index_select(0, i) * r, t),
+    "repeat_interleave": lambda t, i, r: _gradient(
+        lambda w: w.repeat_interleave(len(i) // 4, 0) * r, t
+    ),
+    "interpolate": lambda t, i, r: _gradient(
+        lambda w: F.interpolate(w[None, None], (64, 64), mode="bilinear"), t
+    ),
+    "pool": lambda t, i, r: _gradient(lambda w: F.max_pool2d(w[None], 3, 1, 1).exp(), t),
+    "cumsum": lambda t, i, r: r.cumsum(0),
+}
+
+
+def _gradient(fn: Any, x: Any) -> Any:
+    x = x.detach().requires_grad_()
+    out = fn(x)
+    weights = ad.arange(out.numel(), device="cuda").reshape(out.shape).float().sin()
+    (found,) = ad.autograd.grad((out * weights).sum(), [x])
+    return found
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_deterministic_gradients_repeat(name: str) -> None:
+    ad.manual_seed(0)
+    table = ad.randn(4, 8, device="cuda")
+    index = ad.randint(0, 4, (8_000,), device="cuda")
+    rows = ad.randn(8_000, 8, device="cuda")
+    ad.use_deterministic_algorithms(True)
+    try:
+        for run in (REPEATED[name], ad.compile(REPEATED[name])):
+            first = run(table, index, rows)
+            for _ in range(4):
+                assert bool((run(table, index, rows) == first).all())
+    finally:
+        ad.use_deterministic_algorithms(False)
+
+
+FORKED = """
+import os
+import adjoint as ad
+ad.ones(1, device="cuda")
+if os.fork() == 0:
+    try:
+        ad.ones(1, device="cuda")
+    except RuntimeError as error:
+        os._exit(7 if "spawn" in str(error) else 1)
+    os._exit(0)
+raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_a_forked_process_is_told() -> None:
+    assert subprocess.run([sys.executable, "-c", FORKED], check=False).returncode == 7
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -32,6 +32,7 @@ from adjoint.engine.compiler.api import compile as compile_function
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.tree import flatten
+from adjoint.optim.hooks import BEFORE_EVERY_STEP
 
 __all__ = [
     "CUDAGraph",
@@ -96,12 +97,14 @@ class CUDAGraph:
         self._stream.begin_capture()
         self._allocator.__enter__()
         STREAM_CAPTURE.graph = self
+        BEFORE_EVERY_STEP[id(self)] = _refuse_counting
 
     def capture_end(self) -> None:
         """End the capture."""
         if STREAM_CAPTURE.graph is not self:
             raise RuntimeError("CUDAGraph.capture_end: this graph is not being captured")
         STREAM_CAPTURE.graph = None
+        del BEFORE_EVERY_STEP[id(self)]
         self._allocator.__exit__(None, None, None)
         self._graph = self._stream.end_capture()
         self._stream = self._allocator = None
@@ -185,6 +188,15 @@ class CUDAGraph:
             machine(current_device()).products.prepare(product)(words.ctypes.data)
         out = out[..., 0] if y.ndim == 1 else out
         return out[..., 0, :] if x.ndim == 1 and y.ndim > 1 else out[..., 0] if x.ndim == 1 else out
+
+
+def _refuse_counting(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Refuse the step of an optimizer that counts its steps: the host does, a replay would not."""
+    if any("capturable" in group for group in optimizer.param_groups):
+        STREAM_CAPTURE.refuse(
+            f"{type(optimizer).__name__}.step() is called, which counts its steps",
+            "Compile the step instead, adjoint.compile, or use SGD.",
+        )
 
 
 def _memory_of(pool: Any) -> MemPool:

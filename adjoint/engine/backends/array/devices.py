@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from adjoint.engine.tensor.tensor import DEVICE_OF
 
 Array = Any
 _cupy: Any = None
+_forked = False  # whether this is the child of a process that used CUDA
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,11 @@ def cupy() -> Any:
     global _cupy
     if _cupy is not None:
         return _cupy
+    if _forked:
+        raise RuntimeError(
+            "cuda: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
+            "multiprocessing, you must use the 'spawn' start method"
+        )
     try:
         import cupy as module
     except ImportError as error:
@@ -92,6 +99,15 @@ def cupy() -> Any:
     install(module)
     _cupy = module
     return module
+
+
+def _in_child() -> None:
+    global _cupy, _forked
+    _cupy, _forked = None, _forked or _cupy is not None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def beside_cupy(xp: Any, name: str) -> Any:
