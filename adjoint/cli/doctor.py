@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import adjoint as ad
 from adjoint.cli.info import version_of
+from adjoint.distributed.engines import nccl
 from adjoint.engine.backends.array import cuda
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.threads import get_num_threads
@@ -55,10 +56,14 @@ def cache() -> str:
 
 
 def gpu() -> str:
-    """Whether there is a GPU; none is no fault."""
-    if not cuda.is_available():
-        return "none (the CPU is used)"
-    return ", ".join(cuda.get_device_name(k) for k in range(cuda.device_count()))
+    """Whether there is a GPU, and NCCL for several; none is no fault."""
+    try:
+        cuda.index_of(None)
+    except RuntimeError as error:
+        return f"none, the CPU is used ({str(error).removeprefix('cuda: ')})"
+    names = ", ".join(cuda.get_device_name(k) for k in range(cuda.device_count()))
+    lacking = nccl.missing()
+    return f"{names}; {'NCCL is there' if lacking is None else lacking}"
 
 
 CHECKS: dict[str, Callable[[], str]] = {
