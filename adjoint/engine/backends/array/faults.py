@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from adjoint.engine.core.errors import AcceleratorError, is_ours, show_line
+from adjoint.engine.core.state import late_faults
 
 VARIABLES = ("ADJOINT_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING")
 BLOCKING = any(os.environ.get(name, "0") not in ("", "0") for name in VARIABLES)
@@ -59,14 +60,21 @@ def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorEr
     return AcceleratorError("\n".join(lines))
 
 
-def wait(synchronize: Callable[[], Any], *, waited_for: bool = False) -> Any:
-    """Wait for the GPU; a fault that comes to light is told with the operations that may be it."""
+def guarded(call: Callable[[], Any], *, waited_for: bool = False) -> Any:
+    """What waits for the GPU; a fault that comes to light is told with what it may come from."""
     try:
-        found = synchronize()
+        found = call()
     except Exception as error:
         if is_fault(error):
             raise reported(error, waited_for=waited_for) from error
         raise
     if LOST and LOST[0] is not None:
         raise LOST[0]
+    return found
+
+
+def wait(call: Callable[[], Any]) -> Any:
+    """`guarded`, where a program waits: what kernels have found meanwhile is raised, too."""
+    found = guarded(call)
+    late_faults.look()
     return found

@@ -100,11 +100,11 @@ class CudaMachine:
         """Copy words of the device to pinned ones, and wait for them."""
         runtime, stream = self.cupy.cuda.runtime, self.cupy.cuda.get_current_stream()
         runtime.memcpyAsync(target.ctypes.data, source.data.ptr, target.nbytes, DOWN, stream.ptr)
-        faults.wait(stream.synchronize)
+        faults.guarded(stream.synchronize)
 
     def on_host(self, array: Any) -> Any:
         """The same elements on the CPU."""
-        return faults.wait(array.get)
+        return faults.guarded(array.get)
 
     def mark(self, again: Any = None) -> Any:
         """A mark after what was asked for so far, to be waited for; one that was may be reused."""
@@ -114,7 +114,7 @@ class CudaMachine:
 
     def read(self, word: Any) -> int:
         """One word of the device's, after all that was asked for."""
-        return int(faults.wait(word.get)[0])
+        return int(faults.guarded(word.get)[0])
 
     # -- launches -------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class CudaMachine:
             run(words)
             faults.note(what)
             wait = self.cupy.cuda.runtime.deviceSynchronize
-            faults.wait(wait, waited_for=True)
+            faults.guarded(wait, waited_for=True)
 
         return launch
 
@@ -208,7 +208,7 @@ class CudaMachine:
 
     def between(self, first: Any, last: Any) -> float:
         """Milliseconds between two such marks, waited for."""
-        faults.wait(last.synchronize)
+        faults.guarded(last.synchronize)
         return float(self.cupy.cuda.get_elapsed_time(first, last))
 
     def hold(self, microseconds: int) -> None:
