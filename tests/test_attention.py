@@ -275,6 +275,37 @@ def test_memory_of_compiled_attention_over_eight_times_the_length() -> None:
     assert sizes[3] < 8.8 * sizes[0]
 
 
+@pytest.mark.parametrize("shapes", [
+    ((2, 3, 96, 8), (2, 3, 96, 8), (2, 3, 96, 5)),
+    ((3, 131, 4), (3, 131, 4), (3, 131, 4)),  # the last part is shorter
+    ((2, 4, 100, 4), (4, 100, 4), (2, 1, 100, 6)),  # keys and values of fewer dimensions
+])  # fmt: skip
+def test_causal_parts_meet_the_keys_they_see(shapes: Any) -> None:
+    """Recorded by parts, beside the formula on all keys."""
+    xs = [tensor(*shape) for shape in shapes]
+
+    def gradients(fn: Callable[..., Any]) -> list[Any]:
+        leaves = [x.clone().requires_grad_() for x in xs]
+        out = fn(*leaves)
+        out.sin().sum().backward()
+        return [out.detach(), *[x.grad for x in leaves]]
+
+    def formula(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        n = scores.shape[-1]
+        return scores.masked_fill(ad.ones(n, n, dtype=ad.bool).triu(1), -ad.inf).softmax(-1) @ v
+
+    def causal(q: Any, k: Any, v: Any) -> Any:
+        return sdpa(q, k, v, is_causal=True)
+
+    compiled = ad.compile(causal)
+    compiled(*xs)
+    assert compiled.explain().count("matmul") >= 2 * attention_rows.PARTS
+    for fn in (compiled, capture(causal)):
+        for got, want in zip(gradients(fn), gradients(formula), strict=True):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-9, atol=1e-11)
+
+
 def test_no_keys_give_zeros() -> None:
     q, k, v = ad.randn(2, 3, 4, requires_grad=True), ad.randn(2, 0, 4), ad.randn(2, 0, 5)
     out = sdpa(q, k, v)

@@ -10,12 +10,17 @@ Note [attention]
     the memory of a program grows with the length and not with its square. A block's factors of
     dropout are the same numbers as in the whole: rows are drawn one after another, all batches of a
     row together, and a block takes a whole number of the stream's blocks.
+
+    Where queries see no later keys, and there is nothing else to look up, a sequence is a few
+    parts in a recording for the CPU, each perhaps in blocks: its queries meet only the keys up to
+    their last, which is five eighths of the work.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +39,11 @@ if TYPE_CHECKING:
 NAME = "scaled_dot_product_attention"
 # Queries in a block: a multiple of 4, so that a block's draws begin at a block of the stream.
 ROWS = 128
+PARTS, PART = 4, 24  # of causal sequences, and the least queries of one
 LONG = 1 << 22  # scores, of all batches, from which a recording goes by blocks
 Rows = dict[str, Any]  # tensors whose last dimension but one goes along the queries
 Found = tuple[list[Any], list[Any]]  # results by rows, and those that add up over them
+Compute = Callable[[Rows, Any], Found]  # of some rows, from where draws begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class Problem:
         self.mask, keep, self.draw = how.split(extras)
         self.key, self.value = widened(key), widened(value)
         self.length, self.keys = query.shape[-2], key.shape[-2]
+        self.first = 0  # which query of all is the first one
         self.batch = batch_of(query, key)
         self.rows: Rows = {"query": widened(query)}
         if how.causal:
@@ -91,7 +99,7 @@ class Problem:
         """Keys that come after the query: of all rows a triangle, which takes no memory."""
         place = rows["place"]
         if rows is self.rows:
-            return place.new_ones((self.length, self.keys), dtype=bool_).triu(1)
+            return place.new_ones((self.length, self.keys), dtype=bool_).triu(1 + self.first)
         return place.new_arange(self.keys) > place
 
     def keep(self, rows: Rows, begin: Any) -> Any:
@@ -159,11 +167,17 @@ class Problem:
 
     # -- all rows, at once or by blocks ----------------------------------------------------------
 
-    def run(self, compute: Callable[[Rows, Any], Found], like: Sequence[Tensor] = ()) -> Found:
-        """Compute for all rows; `like` are tensors that the sums resemble."""
+    def run(self, compute_of: Callable[[Problem], Compute], like: Sequence[Tensor] = ()) -> Found:
+        """Compute for all rows what a problem says; `like` are tensors that the sums resemble."""
         begin = None if self.draw is None else self.draw[1]
-        if not self.in_blocks(begin):
-            return compute(self.rows, begin)
+        blocked = self.in_blocks(begin)
+        if self.in_parts():
+            return self.by_parts(compute_of, like, blocked)
+        compute = compute_of(self)
+        return self.by_blocks(compute, like, begin) if blocked else compute(self.rows, begin)
+
+    def by_blocks(self, compute: Compute, like: Sequence[Tensor], begin: Any) -> Found:
+        """A loop over blocks of queries."""
         count, rest = divmod(self.length, ROWS)
         full = self.length - rest
         taken = blocks(ROWS * math.prod(self.batch) * self.keys, word_bits("bernoulli", float32))
@@ -184,6 +198,52 @@ class Problem:
             made = [cat([a, b], -2) for a, b in zip(made, ends, strict=True)]
             sums = [a + b for a, b in zip(sums, more, strict=True)]
         return made, sums
+
+    def part(self, first: int, stop: int) -> Problem:
+        """The same of some queries, and the keys that they see."""
+        found = copy(self)
+        found.first, found.length, found.keys = first, stop - first, stop
+        found.key, found.value = self.key[..., :stop, :], self.value[..., :stop, :]
+        found.rows = {name: x[..., first:stop, :] for name, x in self.rows.items()}
+        return found
+
+    def by_parts(
+        self, compute_of: Callable[[Problem], Compute], like: Sequence[Tensor], blocked: bool
+    ) -> Found:
+        """Part by part, the last first: it has sums for every key, to which others are added."""
+        size = -(-self.length // PARTS)
+        made: list[list[Any]] = []
+        sums: list[Any] = []
+        for first in reversed(range(0, self.length, size)):
+            stop = min(first + size, self.length)
+            part = self.part(first, stop)
+            compute = compute_of(part)
+            if blocked and part.length >= 2 * ROWS:
+                rows, more = part.by_blocks(compute, [x[..., :stop, :] for x in like], None)
+            else:
+                rows, more = compute(part.rows, None)
+            made.insert(0, rows)
+            if stop < self.length:
+                more = [
+                    cat([a[..., :stop, :] + b, a[..., stop:, :]], -2)
+                    for a, b in zip(sums, more, strict=True)
+                ]
+            sums = more
+        return [cat(list(each), -2) for each in zip(*made, strict=True)], sums
+
+    def in_parts(self) -> bool:
+        """Whether to go by parts: in recordings of known lengths, without masks."""
+        return (
+            CONTEXT.capture is not None
+            and self.how.causal
+            and self.mask is None
+            and self.draw is None
+            and "keep" not in self.rows
+            and self.key.device.type == "cpu"
+            and type(self.length) is int
+            and self.length == self.keys
+            and self.length >= PARTS * PART
+        )
 
     def in_blocks(self, begin: Any) -> bool:
         """Whether to loop: in recordings of known, long lengths."""
