@@ -22,3 +22,4 @@ _device = _Device
 _layout = Layout
 _size = Size | list[int] | tuple[int, ...]
 _int, _float, _bool, _complex = int, float, bool, complex
+DeviceObjType = _Device

@@ -98,6 +98,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "tensors spread over processes in that way",
         "implicit_replication local_map register_sharding context_parallel",
     ),
+    "distributed.tensor.placement_types": ("parts of parts of a dimension", "_StridedShard"),
     "distributed.utils": (
         "such helpers",
         "_sync_module_states _verify_param_shape_across_processes _to_kwargs _alloc_storage",
@@ -117,6 +118,7 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     "distributed.rpc": ("remote calls", ""),
     "distributed.rpc.api": ("remote calls", ""),
+    "jit": ("graphs of TorchScript", "_get_trace_graph"),
     "nn.utils._per_sample_grad": (
         "gradients of samples by expanded weights; func.vmap of func.grad gives them",
         "call_for_per_sample_grads",

@@ -9,3 +9,20 @@ from adjoint.engine.compiler.executors import list_backends as list_backends
 from adjoint.engine.compiler.marks import allow_in_graph as allow_in_graph
 from adjoint.engine.compiler.marks import assume_constant_result as assume_constant_result
 from adjoint.engine.compiler.marks import disable as disable
+from adjoint.engine.compiler.marks import graph_break as graph_break
+from adjoint.engine.compiler.marks import mark_static as mark_static
+from adjoint.engine.compiler.marks import mark_static_address as mark_static_address
+from adjoint.engine.compiler.marks import optimize as optimize
+
+maybe_mark_dynamic = mark_dynamic
+skip_frame = disallow_in_graph = disable
+
+
+def is_dynamo_supported() -> bool:
+    """Whether functions can be compiled: everywhere."""
+    return True
+
+
+def is_inductor_supported() -> bool:
+    """Whether PyTorch's own compiler is there: no; `compile` is Adjoint's."""
+    return False

@@ -322,6 +322,7 @@ ELSEWHERE = {
     "Event": "adjoint.cuda",
     "Stream": "adjoint.cuda",
     "TensorType": "adjoint.engine.tensor.tensor",
+    "DeviceObjType": "adjoint.types",
     "typename": "adjoint.engine.tensor.typing_rules",
     "dequantize": "adjoint.quantization.tensor",
     "quantize_per_channel": "adjoint.quantization.tensor",

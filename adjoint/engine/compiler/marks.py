@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.capture.capture import is_compiling
 from adjoint.engine.capture.retracing import name_of
+from adjoint.engine.compiler.api import compile
 from adjoint.engine.compiler.modules import is_module
 from adjoint.engine.core.errors import CaptureError
 
@@ -73,3 +74,22 @@ def is_dynamo_compiling() -> bool:
 def is_exporting() -> bool:
     """False: there is no export besides recording."""
     return False
+
+
+def graph_break(msg: str = "") -> None:
+    """Where a recording must stop: in a compiled function what follows cannot be recorded."""
+    if is_compiling():
+        raise CaptureError(f"compile: graph_break({msg!r}): a recording is whole and has no breaks")
+
+
+def mark_static(t: Any, index: Any = None, **_: Any) -> None:
+    """Nothing: every size is part of a recording unless it is marked dynamic."""
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Nothing: a program reads each tensor where it lies at the call."""
+
+
+def optimize(backend: Any = None, **options: Any) -> Any:
+    """`compile` as a decorator, under the name it had first."""
+    return compile(backend=backend, **options)

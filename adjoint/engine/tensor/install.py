@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
 from adjoint.engine.core.state import forks
 from adjoint.engine.ops.elementwise.arithmetic import scaled
@@ -30,7 +31,13 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
                 return update(in_place, self, record, args[0])
             if name in _SCALED and kwargs.keys() == {"alpha"} and not _shares(self, args[0]):
                 return update(in_place, self, record, scaled(name, self, args[0], kwargs["alpha"]))
-        return update(in_place, self, fn, *args, **kwargs)
+        try:
+            return update(in_place, self, fn, *args, **kwargs)
+        except TypeError:
+            written = modern(name, (self, *args), kwargs)
+            if written is None:
+                raise
+        return update(in_place, *written[0][:1], fn, *written[0][1:], **written[1])
 
     in_place = method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
-from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.dtype import DType, as_dtype
 from adjoint.engine.ops.create.creation import empty_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter, is_lazy
@@ -194,7 +194,9 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     other = kwargs.pop("tensor", None) or kwargs.pop("other", None)
     if kwargs:
         raise TypeError(f"to(): received unexpected keyword arguments {sorted(kwargs)}")
-    rest = list(args)
+    rest = [as_dtype("to", each) if type(each) is type else each for each in args]
+    if type(dtype) is type:
+        dtype = as_dtype("to", dtype)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
     elif rest and isinstance(rest[0], DType):

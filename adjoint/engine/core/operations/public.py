@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from adjoint.engine.core.annotations import complete
+from adjoint.engine.core.dtype import as_dtype
 from adjoint.engine.core.operations.autocast import FUNCTIONS
+from adjoint.engine.core.operations.older import SCALED, modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
     PASS,
@@ -127,7 +129,8 @@ def _adapted(
     policies = FUNCTIONS.get(base)
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
-    if base in QUESTIONS or not (renames or policies or out or checked):
+    typed = "dtype" in names
+    if base in QUESTIONS or not (renames or policies or out or checked or typed or base in SCALED):
         return fn
 
     @functools.wraps(fn)
@@ -141,6 +144,8 @@ def _adapted(
             for theirs, ours in renames.items():
                 if theirs in kwargs:
                     kwargs[ours] = kwargs.pop(theirs)
+            if typed and type(kwargs.get("dtype")) is type:  # dtype=float, as NumPy has it
+                kwargs["dtype"] = as_dtype(base, kwargs["dtype"])
             if out:
                 target = kwargs.pop("out", None)
         try:
@@ -153,11 +158,28 @@ def _adapted(
                 OVERRIDES.enlist()  # the first value of a class of its own
                 return variant(*args, **kwargs)
             if isinstance(error, TypeError):
+                if base in OF_NUMBERS and _all_numbers(args):
+                    return variant(PUBLIC["", "tensor"].fn(args[0]), *args[1:], **kwargs)
+                written = modern(base, args, kwargs)
+                if written is not None:
+                    return variant(*written[0], **written[1])
                 raise
             raise (_no_tensor(fn, wanted, args, kwargs) or error) from None
         return result if target is None else HOOKS.assign_out(fn.__name__, target, result)
 
     return variant
+
+
+# What PyTorch also computes of numbers alone, as tensors without dimensions.
+OF_NUMBERS = frozenset(
+    {"add", "sub", "mul", "div", "true_divide", "subtract", "multiply", "divide"}
+)
+
+
+def _all_numbers(args: tuple[Any, ...]) -> bool:
+    return len(args) >= 2 and all(
+        isinstance(each, (bool, int, float, complex)) for each in args[:2]
+    )
 
 
 def _no_tensor(fn: Callable[..., Any], wanted: list[str], args: Any, kwargs: Any) -> Any:

@@ -246,6 +246,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         device = "cuda" if ".cuda." in dtype else "cpu"
         dtype = _BY_TYPE_NAME[name]
     elif isinstance(dtype, type):  # a tensor type such as FloatTensor
+        if not hasattr(dtype, "dtype"):
+            raise ValueError(f"type: invalid type: {dtype.__name__!r}")
         dtype, device = getattr(dtype, "dtype", None), getattr(dtype, "device_type", None)
     return convert(self, dtype, device)
 

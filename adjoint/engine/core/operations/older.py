@@ -1,0 +1,58 @@
+"""Calls with the order of arguments that PyTorch had first, and still takes: `x.add_(0.1, y)`.
+
+The number comes before the tensors it scales. Looked at only when a call failed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.operations.record import is_tensor
+
+# Which number scales the tensors that follow, and how many those are.
+SCALED = {
+    "add": ("alpha", 1),
+    "sub": ("alpha", 1),
+    "addcmul": ("value", 2),
+    "addcdiv": ("value", 2),
+}
+PRODUCTS = frozenset({"addmm", "addmv", "addr", "addbmm", "baddbmm"})
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def modern(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    """The call as it is written today; None if it is not one of the older forms.
+
+    `args` begins with the tensor that a method belongs to.
+    """
+    call = _scaled(name, args) if name in SCALED else None
+    if name in PRODUCTS:
+        call = _product(args)
+    if call is None:
+        return None
+    warn_user(
+        f"{name}: this order of arguments is deprecated. Pass the numbers by name: "
+        f"{name}(..., {', '.join(f'{key}={value!r}' for key, value in call[1].items())})"
+    )
+    return call[0], {**kwargs, **call[1]}
+
+
+def _scaled(name: str, args: tuple[Any, ...]) -> Call | None:
+    number, count = SCALED[name]
+    if len(args) != 2 + count or is_tensor(args[1]) or not all(map(is_tensor, args[2:])):
+        return None
+    return (args[0], *args[2:]), {number: args[1]}
+
+
+def _product(args: tuple[Any, ...]) -> Call | None:
+    """`x.addmm(beta, alpha, a, b)`, `addmm(beta, x, alpha, a, b)`, each also without alpha."""
+    tensors = tuple(each for each in args if is_tensor(each))
+    numbers = [each for each in args if not is_tensor(each)]
+    begins = is_tensor(args[0]) if args else True
+    places = [place for place, each in enumerate(args) if not is_tensor(each)]
+    wanted = ([1], [1, 2]) if begins else ([0], [0, 2])
+    if len(tensors) != 3 or places not in wanted:
+        return None
+    return tensors, dict(zip(("beta", "alpha"), numbers, strict=False))
