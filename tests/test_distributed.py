@@ -13,9 +13,11 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
-from adjoint.distributed.launch.options import parse
+from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks
+from adjoint.distributed.launch.options import chosen, get_args_parser, parse
 from adjoint.distributed.rendezvous import place_from
 from adjoint.distributed.store.server import StoreServer
+from adjoint.futures import Future
 from benchmarks import faults
 
 pytest.importorskip("mpi4py", reason="the extra `mpi` is not installed")
@@ -285,3 +287,38 @@ def test_examples(example: Path) -> None:
     code, out, errors = launch("--nproc-per-node=2", str(example))
     assert code == 0, errors
     assert "loss" in out
+
+
+def test_a_program_may_fill_in_the_launchers_fields_itself() -> None:
+    given = get_args_parser().parse_args(["train.py"])
+    given.nproc_per_node, given.nnodes, given.node_rank = "2", "1", "0"
+    given.rdzv_endpoint, given.training_script_args = None, ["--lr", "1"]
+    options = chosen(given)
+    assert (options.program, options.processes) == (("train.py", "--lr", "1"), 2)
+    assert (options.machine, options.host) == (0, "127.0.0.1")
+
+
+def test_gradients_travel_in_fewer_bits_and_come_back_whole() -> None:
+    class Bucket:
+        def __init__(self) -> None:
+            self.flat = ad.tensor([1.0, 1.0 / 3.0])
+
+        def buffer(self) -> ad.Tensor:
+            return self.flat
+
+        def set_buffer(self, tensor: ad.Tensor) -> None:
+            self.flat = tensor
+
+    seen = []
+
+    def hook(state: Any, bucket: Any) -> Future:
+        seen.append(bucket.buffer().dtype)
+        done = Future()
+        done.set_result(bucket.buffer() * 2)
+        return done
+
+    bucket = Bucket()
+    result = default_hooks.bf16_compress_wrapper(hook)(None, bucket).wait()
+    assert seen == [ad.bfloat16]
+    assert bucket.flat is result
+    assert result.tolist() == [2.0, float(ad.tensor(1 / 3).bfloat16()) * 2]

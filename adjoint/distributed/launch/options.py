@@ -66,12 +66,8 @@ def machines_of(given: str) -> int:
     return int(parts[0])
 
 
-def parse(argv: Sequence[str]) -> Options:
-    """Options from a command line.
-
-    >>> parse(["--nproc-per-node=2", "train.py", "--lr", "1"]).program
-    ('train.py', '--lr', '1')
-    """
+def get_args_parser() -> argparse.ArgumentParser:
+    """What reads the command line; its fields have torchrun's names."""
     parser = argparse.ArgumentParser(
         prog="adjoint launch", description="Start a program in several processes."
     )
@@ -100,11 +96,29 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("-r", "--redirects", default="0", help="to files: 1 stdout, 2 stderr, 3")
     parser.add_argument("-t", "--tee", default="0", help="to files and here: 1 stdout, 2 stderr, 3")
     parser.add_argument("-m", "--module", action="store_true", help="the program is a module")
-    parser.add_argument("program", help="the program to start")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its own arguments")
-    given = parser.parse_args(list(argv))
-    machines = machines_of(given.nnodes)
-    host, _, port = given.rdzv_endpoint.partition(":")
+    parser.add_argument("training_script", metavar="program", help="the program to start")
+    parser.add_argument(
+        "training_script_args",
+        metavar="args",
+        nargs=argparse.REMAINDER,
+        help="its own arguments",
+    )
+    return parser
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """Options from a command line.
+
+    >>> parse(["--nproc-per-node=2", "train.py", "--lr", "1"]).program
+    ('train.py', '--lr', '1')
+    """
+    return chosen(get_args_parser().parse_args(list(argv)))
+
+
+def chosen(given: argparse.Namespace) -> Options:
+    """Options from the fields of `get_args_parser`, which a program may have set itself."""
+    machines = machines_of(str(given.nnodes))
+    host, _, port = (given.rdzv_endpoint or "").partition(":")
     host = host or given.master_addr or "127.0.0.1"
     number = int(port) if port else given.master_port
     if number is None:
@@ -112,15 +126,15 @@ def parse(argv: Sequence[str]) -> Options:
     if machines > 1 and given.standalone:
         raise SystemExit("adjoint launch: --standalone is of one machine")
     for name in ("redirects", "tee"):
-        if getattr(given, name) not in "0123":
+        if str(getattr(given, name)) not in "0123":
             raise SystemExit(f"adjoint launch: --{name}: expected 0, 1, 2 or 3")
     return Options(
-        program=(given.program, *given.args),
-        processes=count_of(given.nproc_per_node),
+        program=(given.training_script, *given.training_script_args),
+        processes=count_of(str(given.nproc_per_node)),
         machines=machines,
-        machine=given.node_rank,
+        machine=None if given.node_rank is None else int(given.node_rank),
         host="127.0.0.1" if given.standalone else host,
-        port=number,
+        port=int(number),
         run_id=given.rdzv_id,
         role=given.role,
         max_restarts=given.max_restarts,

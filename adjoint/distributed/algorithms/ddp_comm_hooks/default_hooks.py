@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.distributed.collectives import all_reduce
@@ -9,6 +10,8 @@ from adjoint.distributed.group import resolve
 from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.core import dtype as dt
 from adjoint.futures import Future
+
+Hook = Callable[[Any, Any], Future]
 
 
 def allreduce_hook(process_group: Any, bucket: Any) -> Future:
@@ -33,3 +36,29 @@ def _averaged(process_group: Any, sent: Any, like: Any) -> Future:
     if work is None:
         raise ValueError("a communication hook needs a group that this process is in")
     return work.get_future().then(lambda done: done.value()[0].to(like.dtype))
+
+
+def fp16_compress_wrapper(hook: Hook) -> Hook:
+    """A hook that is handed gradients rounded to float16; its result has their dtype again."""
+    return _in_fewer_bits(hook, dt.float16)
+
+
+def bf16_compress_wrapper(hook: Hook) -> Hook:
+    """A hook that is handed gradients rounded to bfloat16; its result has their dtype again."""
+    return _in_fewer_bits(hook, dt.bfloat16)
+
+
+def _in_fewer_bits(hook: Hook, dtype: dt.DType) -> Hook:
+    def wrapped(state: Any, bucket: Any) -> Future:
+        whole = bucket.buffer()
+        bucket.set_buffer(whole.to(dtype))
+
+        def restored(done: Future) -> Any:
+            found = done.value()
+            result = (found[0] if isinstance(found, list) else found).to(whole.dtype)
+            bucket.set_buffer(whole)
+            return whole.copy_(result)
+
+        return hook(state, bucket).then(restored)
+
+    return wrapped

@@ -11,6 +11,14 @@ from adjoint.distributed.launch.worker import leave_word
 F = TypeVar("F", bound=Callable[..., object])
 
 
+class ChildFailedError(Exception):
+    """A process of a job failed; which, and why, was printed by the launcher."""
+
+    def __init__(self, name: str, failures: object) -> None:
+        super().__init__(f"{name} failed: exit status {failures}")
+        self.name, self.failures = name, failures
+
+
 def record(fn: F, error_handler: object = None) -> F:
     """Have a launcher told what a function raised; `adjoint launch` does so for every program."""
 
