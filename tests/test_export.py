@@ -121,6 +121,10 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda p: ad.optim.SGD(p, lr=0.1),
     "adamw": lambda p: ad.optim.AdamW(p, lr=0.01),
     "rmsprop": lambda p: ad.optim.RMSprop(p, lr=0.01),
+    "asgd": lambda p: ad.optim.ASGD(p, lr=0.05, t0=2),
+    "radam": lambda p: ad.optim.RAdam(
+        p, lr=0.01, betas=(0.9, 0.9)
+    ),  # trusted from the sixth step on
 }
 
 
@@ -142,7 +146,7 @@ def test_training_steps(name: str) -> None:
     net = cnn()
     optimizer = OPTIMIZERS[name](net.parameters())
     step = training(net, optimizer)
-    batches = [(ad.randn(4, 1, 8, 8), ad.randint(0, 10, (4,))) for _ in range(4)]
+    batches = [(ad.randn(4, 1, 8, 8), ad.randint(0, 10, (4,))) for _ in range(8)]
     program = aot(step, batches[0])
     assert not optimizer.state  # recorded, not run
     compiled = ad.compile(step)

@@ -18,6 +18,8 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.export.errors import ExportError
 from adjoint.export.recording import Recording
 from adjoint.export.state import State, StateBuilder
+from adjoint.optim.asgd import averaging_weight
+from adjoint.optim.radam import rectifier
 
 
 def kind_of(leaf: HostScalar) -> str:
@@ -162,6 +164,16 @@ def _doubles(write: Callable[..., V]) -> Callable[..., V]:
     return lambda *xs: write(*[x.convert("f64") for x in xs])
 
 
+def _rectifier(step: V, beta2: V) -> V:
+    """`optim.radam.rectifier`, its branch a choice between two results."""
+    longest = 2 / (1 - beta2) - 1
+    power = LOWER["pow"](beta2, step)
+    length = longest - step * power * 2 / (1 - power)
+    above = (length - 4) * (length - 2) * longest
+    trusted = (above / ((longest - 4) * (longest - 2) * length)).sqrt()
+    return select(length > 5, trusted, longest * 0)
+
+
 FUNCTIONS: dict[Any, Callable[..., V]] = {
     operator.add: _alike(operator.add),
     operator.sub: _alike(operator.sub),
@@ -173,4 +185,8 @@ FUNCTIONS: dict[Any, Callable[..., V]] = {
     float: _doubles(lambda x: x),
     min: _alike(lambda x, y: select(y < x, y, x)),
     max: _alike(lambda x, y: select(y > x, y, x)),
+    rectifier: _doubles(_rectifier),
+    averaging_weight: _doubles(
+        lambda step, start: 1 / select(step - start > 1, step - start, step * 0 + 1)
+    ),
 }

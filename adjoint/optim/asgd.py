@@ -92,4 +92,9 @@ class ASGD(RuleOptimizer):
             ax.copy_(p)
         new_eta = lr / (1 + lr * lambd * step) ** group["alpha"]
         eta.copy_(new_eta) if is_tensor(new_eta) else eta.fill_(0).add_(new_eta)
-        mu.fill_(0).add_(compute(lambda t, t0: 1 / max(1, t - t0), step, group["t0"]))
+        mu.fill_(0).add_(compute(averaging_weight, step, group["t0"]))
+
+
+def averaging_weight(step: float, start: float) -> float:
+    """How much of the average a step is, once averaging has started."""
+    return 1 / max(1, step - start)

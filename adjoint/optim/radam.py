@@ -76,12 +76,12 @@ class RAdam(RuleOptimizer):
         average(mean, grad, beta1)
         average_square(square, grad, beta2)
         change = mean / (1 - beta1**step) * lr
-        trust = compute(_rectifier, step, beta2)
+        trust = compute(rectifier, step, beta2)
         scaled = change * ((1 - beta2**step) ** 0.5 / square.sqrt().add(group["eps"])) * trust
         p.sub_(select(trust, scaled, change))
 
 
-def _rectifier(step: float, beta2: float) -> float:
+def rectifier(step: float, beta2: float) -> float:
     """How far the average of squares can be trusted; 0 for not at all."""
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / (1 - beta2**step)
