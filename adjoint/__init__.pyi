@@ -94,8 +94,8 @@ mps: ModuleType
 mtia: ModuleType
 xpu: ModuleType
 from adjoint.checks import AcceleratorError as AcceleratorError
-from adjoint.cuda import Event as Event
 from adjoint.types import DeviceObjType as DeviceObjType
+from adjoint.cuda import Event as Event
 from adjoint.futures import Future as Future
 from adjoint.amp.grad_scaler import GradScaler as GradScaler
 from adjoint.engine.autodiff.tape.gradient_tape import GradientTape as GradientTape
