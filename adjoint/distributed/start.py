@@ -143,7 +143,8 @@ def _join(
 ) -> None:
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     job = f"{os.environ.get('TORCHELASTIC_RUN_ID', 'job')}/{attempt}"
-    by_store = "nccl" in backend and not mpi.is_installed()
+    joinable = mpi.is_installed() if under_process_manager() else mpi.joins()
+    by_store = "nccl" in backend and not joinable
     if not by_store:
         mpi.load()  # the clearest error first
     engine: Engine

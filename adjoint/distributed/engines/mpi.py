@@ -47,6 +47,14 @@ def is_installed() -> bool:
     return importlib.util.find_spec("mpi4py") is not None
 
 
+def joins() -> bool:
+    """Whether MPI is there and joins processes that its own mpiexec did not start: MPICH does."""
+    try:
+        return is_installed() and "MPICH" in str(load().Get_library_version())
+    except DistBackendError:
+        return False
+
+
 @functools.cache
 def _library() -> Any:
     """The MPI library that mpi4py is linked with."""
