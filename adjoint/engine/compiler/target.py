@@ -49,6 +49,8 @@ class Template:
     epilogue: Callable[..., list[Any] | None] | None = None
     # Whether it accepts a node once its indexed dimensions are brought to the front.
     accepts_moved: Callable[[Setting, Node, tuple[Any, ...]], bool] | None = None
+    # Whether its result, and operands that are copied first, lie as the target prefers.
+    ordered: bool = False
 
 
 class Target(ABC):
@@ -65,6 +67,8 @@ class Target(ABC):
     # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
+    # Whether the first step takes all last dimensions that leave `few` results, or the very last.
+    together: ClassVar[bool] = False
     # Whether a kernel that reduces rows can also sum columns: the longest row of such a kernel, and
     # how many rows it sums up at once (Note [column sums], compiler.fuse).
     columns: ClassVar[int] = 0
@@ -83,9 +87,14 @@ class Target(ABC):
     def order(self, value: Value) -> tuple[int, ...] | None:
         """How a value that loops make should lie: its dimensions, outermost first; None: in order.
 
-        Results and state lie as their users see them, copies in row-major order, and what a
-        template makes as it says; a template's operands are copied where it does not take them.
+        Results and state lie as their users see them, copies and what templates make in row-major
+        order, unless the template is `ordered`; a template's operands are copied where it does not
+        take them.
         """
+        return None
+
+    def level(self, value: Value) -> int | None:
+        """Values of different levels are made by different kernels; None: by any."""
         return None
 
     @abstractmethod
@@ -136,6 +145,11 @@ class Setting:
         copied = value.node is not None and value.node.record.name == "clone"
         order = None if copied else self.target.order(value)
         return place if order is None else in_order(place.buffer, place.shape, order)
+
+    def is_laid_out(self, kind: str, node: Node) -> bool:
+        """Whether results of a node, of this kind, lie as the target prefers."""
+        template = self.target.templates.get(node.record.name) if kind == "template" else None
+        return template.ordered if template is not None else kind not in ("template", "call")
 
     def knows(self, value: Value) -> bool:
         """Whether kernels can load and store a value, or be told it where it is the host's."""

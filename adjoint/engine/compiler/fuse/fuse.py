@@ -27,7 +27,7 @@ Note [reach]
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -72,6 +72,7 @@ class Unit:
     epoch: int = 0  # how many templates and calls come before it
     epilogue: Unit | None = None  # of a template: the kernel in its last write (Note [epilogues])
     hidden: Value | None = None  # the template's result, where only its epilogue reads it
+    level: int | None = None  # that of its values, if they have one (`Target.level`)
 
     def full(self) -> set[Any]:
         return set(settle(self.atoms))
@@ -91,8 +92,10 @@ class Fusion:
         reach: int | None = None,
         columns: int = 0,
         absorbs: bool = False,
+        level: Callable[[Value], int | None] = lambda value: None,
     ) -> None:
         self.kinds = kinds
+        self.level = level
         self.columns = columns  # Note [column sums]
         self.absorbs = absorbs  # kernels that reduce take in elementwise ones they meet
         self.updates = updates  # Note [updates]
@@ -142,6 +145,7 @@ class Fusion:
         unit.nodes.append(node)
         for value in node.outputs:
             self.unit_of[value] = unit
+            unit.level = unit.level if unit.level is not None else self.level(value)
         needs = unit.needs
         for other in self.producers(node):
             if other is not unit:
@@ -188,6 +192,8 @@ class Fusion:
             return "comes long after the kernel that makes its operand"
         if not self.reachable(unit, node):
             return "waits for a step that itself waits for the kernel before it"
+        if apart(unit.level, self.level(node.outputs[0])):
+            return "comes after a sum over all that the kernel before it makes"
         if node in self.updates and unit.reduced is not None:
             return "an update of state, launched with others of its form"
         return ""
@@ -310,7 +316,7 @@ class Fusion:
         for other in list(dict.fromkeys(self.producers(node))):
             if other is unit or other.kind != "loop" or other.reduced is not None:
                 continue
-            if self.far(other):
+            if self.far(other) or apart(unit.level, other.level):
                 continue
             if len(other.nodes) + len(unit.nodes) > LARGEST:
                 continue
@@ -366,9 +372,15 @@ class Fusion:
                 self.unit_of[value] = unit
         gone, bit = 1 << other.index, 1 << unit.index
         unit.needs = (unit.needs | other.needs) & ~gone & ~bit
+        unit.level = unit.level if unit.level is not None else other.level
         other.nodes, other.maps, other.kind = [], {}, "gone"
         for each in self.units:
             if each.needs & gone:
                 each.needs = (each.needs & ~gone) | bit | unit.needs
             elif each.needs & bit:
                 each.needs |= unit.needs
+
+
+def apart(one: int | None, other: int | None) -> bool:
+    """Whether two levels are known, and different."""
+    return one is not None and other is not None and one != other

@@ -89,7 +89,7 @@ def scatter_steps(
 
 
 TEMPLATES = {
-    "cat": Template(known, nothing_packed, copies, cat_parts),
-    "stack": Template(known, nothing_packed, copies, stack_parts),
+    "cat": Template(known, nothing_packed, copies, cat_parts, ordered=True),
+    "stack": Template(known, nothing_packed, copies, stack_parts, ordered=True),
     "view_scatter": Template(scatters, nothing_packed, scatter_steps),
 }

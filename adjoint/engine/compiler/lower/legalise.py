@@ -91,7 +91,8 @@ class Legal:
     def fixed(self, template: Template, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Operands as a template wants them."""
         packed = template.packed(self.layout_of, inputs)
-        return tuple(self.copy(x) if i in packed else x for i, x in enumerate(inputs))
+        copy = self.copy_in_order if template.ordered else self.copy
+        return tuple(copy(x) if i in packed else x for i, x in enumerate(inputs))
 
     def widen(self, node: Node, inputs: tuple[Any, ...], specs: tuple[Spec, ...]) -> None:
         """A template in float32 between conversions."""
@@ -118,10 +119,10 @@ class Legal:
 
     def settle(self, node: Node, kind: str) -> None:
         self.kinds[node] = kind
+        ordered = self.setting.is_laid_out(kind, node)
         for value in node.outputs:
             place = virtual(value)
-            loops = kind not in (TEMPLATE, CALL)
-            self.layout[value] = self.setting.laid_out(place, value) if loops else place
+            self.layout[value] = self.setting.laid_out(place, value) if ordered else place
 
     def made(self, value: Value, kind: str) -> Value:
         assert value.node is not None
@@ -131,6 +132,14 @@ class Legal:
     def copy(self, x: Value) -> Value:
         """The same elements in row-major order."""
         return self.made(self.builder.emit(CLONE, x, strides=None), POINT)
+
+    def copy_in_order(self, x: Value) -> Value:
+        """The same elements in the order that the target prefers."""
+        order = self.setting.target.order(x)
+        if order is None:
+            return self.copy(x)
+        back = tuple(order.index(d) for d in range(len(order)))
+        return self.show("permute", self.copy(self.show("permute", x, dims=order)), dims=back)
 
     def view(self, node: Node, inputs: tuple[Any, ...]) -> None:
         source = inputs[0]
@@ -202,7 +211,7 @@ class Legal:
             ones = tuple(1 if d in dims else n for d, n in enumerate(shape))
             return self.reshape(made, ones) if keepdim else made
         if len(dims) > 1 and by_parts and shape[last] > 1:
-            x = self.emit(REDUCE, record, x, dims=(last,), keepdim=True)
+            x = self.emit(REDUCE, record, x, dims=self.first_step(shape, dims), keepdim=True)
         elif (
             len(dims) == 1
             and by_parts
@@ -213,6 +222,15 @@ class Legal:
             x = self.emit(REDUCE, record, split, dims=(last + 1,), keepdim=False)
             return self.reduce(record, x, dims, keepdim)  # the parts may be many too
         return self.emit(REDUCE, record, x, dims=dims, keepdim=keepdim)
+
+    def first_step(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+        """The dimensions that a reduction by parts begins with."""
+        target = self.setting.target
+        for k in range(1, len(dims)) if target.together else ():
+            left = prod(n for d, n in enumerate(shape) if d not in dims[k:])
+            if typical(left) >= target.few:
+                return dims[k:]
+        return dims[-1:]
 
     def near(self, length: int, tall: bool) -> int:
         """About how many elements a part of a long reduction has."""

@@ -181,8 +181,9 @@ class Placing:
             size = prod(value.spec.shape)
             buffer = Buffer(ARENA, value.spec.dtype, size, name=value.name)
             place = row_major(buffer, value.spec.shape)
-            loops = self.fusion.unit_of[value].kind == "loop"
-            self.places[value] = self.setting.laid_out(place, value) if loops else place
+            unit = self.fusion.unit_of[value]
+            ordered = self.setting.is_laid_out(unit.kind, unit.nodes[0])
+            self.places[value] = self.setting.laid_out(place, value) if ordered else place
 
     def place_of(self, value: Value) -> Place:
         """Where a realised value, or a view of one, lies."""
