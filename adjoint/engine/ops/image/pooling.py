@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.families import composite, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -41,11 +41,20 @@ def flat(x: Tensor, rank: int) -> Tensor:
 def _max_vjp(gs: Any, later_outs: Any, x_spec: Spec, windows: tuple[Rule, ...]) -> Tensor | None:
     if gs[0] is None:
         return None
+    return MAX_POOL_BACKWARD(gs[0], later_outs[0], windows=windows)
+
+
+def _max_backward(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
     rank = len(windows)
-    lead, sizes = x_spec.shape[:-rank], x_spec.shape[-rank:]
-    g, at = flat(gs[0], rank), flat(later_outs[0], rank)
+    lead, sizes = tuple(g.shape[:-rank]), tuple(w[1] for w in windows)
     zeros = g.new_zeros((*lead, prod(sizes)))
-    return SCATTER(zeros, g, at, dim=len(lead), accumulate=True).reshape(x_spec.shape)
+    back = SCATTER(zeros, flat(g, rank), flat(at, rank), dim=len(lead), accumulate=True)
+    return back.reshape((*lead, *sizes))
+
+
+# What each window says of its largest element, added up where they are: a node of its own, so that
+# a target can look for the windows of an element instead.
+MAX_POOL_BACKWARD = composite("max_pool_backward", _max_backward, operands=("g", "at"))
 
 
 def _max_jvp(tx: Tensor, later_outs: Any, windows: tuple[Rule, ...]) -> Any:

@@ -12,12 +12,12 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.engine.ops.nn.normalization import (
+    MOMENTS,
     Dims,
     affine_map,
     check_affine,
     check_dtypes,
     given,
-    moments,
     narrow,
     parameter_gradient,
     per_channel,
@@ -37,8 +37,9 @@ def _channel_norm(
     x: Tensor, *affine: Any, batch: bool, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The normalised input, and the mean and biased variance of each channel."""
-    centred, mean, variance = moments(widen(x), _channel_dims(x, batch))
-    out = affine_map(centred * (variance + eps).rsqrt(), affine, per_channel(x))
+    mean, variance = MOMENTS(widen(x), dims=_channel_dims(x, batch))
+    standard = (widen(x) - mean) * (variance + eps).rsqrt()
+    out = affine_map(standard, affine, per_channel(x))
     return out.to(x.dtype), mean, variance
 
 

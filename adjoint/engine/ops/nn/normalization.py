@@ -28,6 +28,10 @@ def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
     return centred, mean, SUM(centred * centred, dims=dims, keepdim=True) / n
 
 
+# The mean and the variance: a node of its own, so that a target can find both in one pass over x.
+MOMENTS = composite("moments", lambda x, dims: moments(x, dims)[1:], operands=("x",), outputs=2)
+
+
 def pull_back(gs: Any, x: Tensor, later_outs: Any, dims: Dims, eps: float) -> Tensor | None:
     """The gradient of x from those of (x - mean) / sqrt(variance + eps), mean and variance."""
     g, g_mean, g_variance = gs
