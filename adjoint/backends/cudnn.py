@@ -1,18 +1,24 @@
-"""`backends.cudnn`: the switches programs set. Results are deterministic whatever they say."""
+"""`backends.cudnn`: the switches of convolutions on a GPU.
+
+`enabled` and `deterministic` are what they are in PyTorch; `benchmark` has eager mode time plans,
+as compiled programs always do. Convolutions of float32 stay float32 unless `fp32_precision` is
+"tf32", or `set_float32_matmul_precision` allows it and `allow_tf32` does not forbid it.
+"""
 
 from __future__ import annotations
 
+from adjoint.engine.backends.array.libraries import cudnn as _library
 from adjoint.engine.core.switches import SwitchOverride, route
 
 
 def is_available() -> bool:
-    """Whether operations run through cuDNN; they do not."""
-    return False
+    """Whether convolutions can run through cuDNN: there is a GPU, and it is installed."""
+    return version() is not None
 
 
 def version() -> int | None:
-    """cuDNN's version where it is used: None."""
-    return None
+    """cuDNN's version, as 91900; None where it is not used."""
+    return _library.version()
 
 
 def flags(

@@ -27,7 +27,8 @@ class Switch:
     computes: bool = False  # what programs compute depends on it: part of their keys
 
 
-CUDNN = "cuDNN is not used; convolutions are Adjoint's own"
+CUDNN = "there is no CUDA device with cuDNN; convolutions are Adjoint's own"
+LIMIT = "the first few plans that cuDNN proposes are timed"
 ATTENTION = "attention has one implementation here, which computes the weights step by step"
 HALVES = "products of halves are summed in float32"
 EINSUM = "einsum chooses the order of its products itself"
@@ -60,12 +61,12 @@ SWITCHES: dict[str, Switch] = {
         None, "the module stays as it is; adjoint.compile makes it faster"
     ),
     "vision.set_image_backend": Switch("PIL", "Pillow reads images wherever it is installed"),
-    "backends.cudnn.enabled": Switch(True, CUDNN, (False,)),
+    "backends.cudnn.enabled": Switch(True, CUDNN, (False,), computes=True),
     "backends.cudnn.benchmark": Switch(False, CUDNN),
-    "backends.cudnn.benchmark_limit": Switch(10, CUDNN),
-    "backends.cudnn.deterministic": Switch(False, CUDNN, (True,)),
-    "backends.cudnn.allow_tf32": Switch(True, CUDNN, (False,)),
-    "backends.cudnn.fp32_precision": Switch("none", CUDNN, ("ieee",)),
+    "backends.cudnn.benchmark_limit": Switch(10, LIMIT),
+    "backends.cudnn.deterministic": Switch(False, CUDNN, (True,), computes=True),
+    "backends.cudnn.allow_tf32": Switch(True, CUDNN, (False,), computes=True),
+    "backends.cudnn.fp32_precision": Switch("none", CUDNN, ("ieee",), computes=True),
     "backends.opt_einsum.enabled": Switch(False, EINSUM),
     "backends.opt_einsum.strategy": Switch("auto", EINSUM),
     "backends.mkldnn.enabled": Switch(True, "oneDNN is not used", (False,)),

@@ -1,4 +1,4 @@
-"""Convolution as matrix products over windows.
+"""Convolution as matrix products over windows; on a GPU by cuDNN, where it is installed.
 
 The windows of a few examples at a time are copied side by side into columns that stay in the
 cache, and one matrix product per such block does the arithmetic. Where a group has one channel
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.libraries.eager import convolved
 from adjoint.engine.backends.array.reduce.reduction import widen
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.image import convolution as ops
@@ -80,10 +81,20 @@ def channels_first(x: Array) -> Array:
     return x.swapaxes(0, 1)
 
 
+def by_library(xp: Any, record: Any, x: Array, y: Array, *geometry: Any) -> Array | None:
+    """A record's result by cuDNN; None on other devices, and for what cuDNN does not do."""
+    if xp.__name__ != "cupy" or not x.size or not y.size:
+        return None
+    return convolved(record, x, y, *geometry)
+
+
 @lowers(ops.CONVOLUTION)
 def convolution(
     xp: Any, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
 ) -> Array:
+    made = by_library(xp, ops.CONVOLUTION, x, y, stride, padding, dilation, groups)
+    if made is not None:
+        return made
     dtype, x, y = x.dtype, widen(x), widen(y)
     kernel, rank = y.shape[2:], len(stride)
     x = padded(xp, x, padding)
@@ -139,6 +150,9 @@ def _depthwise(
 def convolution_transpose(
     xp: Any, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
 ) -> Array:
+    made = by_library(xp, ops.CONVOLUTION_TRANSPOSE, x, y, stride, padding, dilation, groups)
+    if made is not None:
+        return made
     dtype, x, y = x.dtype, widen(x), widen(y)
     kernel, counts = y.shape[2:], x.shape[2:]
     sizes = [
@@ -166,6 +180,9 @@ def convolution_transpose(
 def convolution_weight(
     xp: Any, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
 ) -> Array:
+    made = by_library(xp, ops.CONVOLUTION_WEIGHT, x, y, stride, padding, dilation, groups)
+    if made is not None:
+        return made
     dtype, x, y = x.dtype, widen(x), widen(y)
     counts, rank = y.shape[2:], len(stride)
     x = padded(xp, x, padding)

@@ -1,0 +1,234 @@
+"""cuDNN through its frontend: an operation is a graph, and a plan among those that can run it.
+
+Note [plans]
+    The library proposes plans, best first by its own rules. Where it pays (a compiled program, or
+    `backends.cudnn.benchmark`), the first few are timed on the device, and the name of the fastest
+    is kept on disk; otherwise the first that can be built is taken. An operation is made once for
+    a process and a device; calls of it give addresses, and run in the order of the current stream,
+    also while that is captured into a CUDA graph. A plan's workspace is the caller's: programs take
+    it from their arena.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.disk import store
+from adjoint.engine.core import switches
+from adjoint.engine.core.keys import key_of
+
+CANDIDATES = 6  # plans that are timed
+TRIALS = 4  # runs that a plan is timed by
+ROOM = 1 << 30  # bytes of workspace that a plan may ask for
+DTYPES = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float64": "DOUBLE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is asked of cuDNN: `build` puts it into a graph and gives its tensors, in the order of
+    the addresses of a call; `sizes` are the bytes of each, and `key` is all that decides it."""
+
+    key: Hashable
+    build: Callable[[Any, Any], Sequence[Any]]  # (the module, the graph) -> tensors
+    sizes: tuple[int, ...]
+    compute: str = "FLOAT"
+    refused: tuple[str, ...] = ()  # numerical notes of plans that are not wanted
+    options: dict[str, Any] = field(default_factory=dict, compare=False)  # of the graph
+
+
+@cache
+def found() -> tuple[Any, str]:
+    """The frontend's module with the library behind it; or None, and why not."""
+    try:
+        module = importlib.import_module("cudnn")
+        module.backend_version()
+    except (ImportError, OSError, RuntimeError) as error:
+        return None, str(error)
+    return module, ""
+
+
+@cache
+def frontend() -> Any:
+    """The frontend's module; None where it or the library is missing, which is said once."""
+    module, why = found()
+    if module is None:
+        warnings.warn(
+            "cuda: cuDNN or its frontend is not installed, so convolutions run by kernels of "
+            f"Adjoint's own, which are slower ({why}). Install them with "
+            "`pip install adjoint[cuda]`.",
+            stacklevel=2,
+        )
+    return module
+
+
+def version() -> int | None:
+    """cuDNN's version; None where operations cannot run through it."""
+    try:
+        cupy()
+    except RuntimeError:
+        return None
+    module, _ = found()
+    return None if module is None else int(module.backend_version())
+
+
+for _name in ("enabled", "benchmark", "deterministic", "allow_tf32", "fp32_precision"):
+    switches.APPLY[f"backends.cudnn.{_name}"] = lambda value: version() is not None
+
+
+def is_used() -> bool:
+    """Whether cuDNN is there and not switched off."""
+    return bool(switches.get("backends.cudnn.enabled")) and frontend() is not None
+
+
+@cache
+def cudnn_of(index: int) -> Cudnn:
+    """cuDNN on a GPU, by its number; ask `is_used` first."""
+    return Cudnn(index)
+
+
+class Cudnn:
+    """cuDNN on one GPU: a handle, and the operations that were made."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.module = frontend()
+        self.made: dict[tuple[Hashable, bool], Planned | None] = {}
+        self.lock = Lock()  # a call sets the handle's stream first
+        with cupy().cuda.Device(index):
+            self.handle = self.module.create_handle()
+
+    def planned(self, operation: Operation, timed: bool) -> Planned | None:
+        """An operation with its plan (Note [plans]); None if cuDNN has none for it."""
+        key = operation.key, timed
+        if key not in self.made:
+            with cupy().cuda.Device(self.index):
+                self.made[key] = self.make(operation, timed)
+        return self.made[key]
+
+    def make(self, operation: Operation, timed: bool) -> Planned | None:
+        """A graph of the operation, and the choice of a plan."""
+        module = self.module
+        graph = module.pygraph(
+            intermediate_data_type=module.data_type.FLOAT,
+            compute_data_type=getattr(module.data_type, operation.compute),
+            handle=self.handle,
+            **operation.options,
+        )
+        try:
+            ports = operation.build(module, graph)
+            graph.validate()
+            graph.build_operation_graph()
+            graph.create_execution_plans([module.heur_mode.A, module.heur_mode.FALLBACK])
+            notes = [getattr(module.numerical_note, name) for name in operation.refused]
+            if notes:
+                graph.deselect_numeric_notes(notes)
+        except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
+            return None
+        found = Candidates(self, graph, [port.get_uid() for port in ports], operation)
+        return found.fastest() if timed else found.first()
+
+    def run(self, graph: Any, given: dict[int, int], workspace: int, index: int) -> None:
+        """Run a plan in the order of CuPy's current stream."""
+        stream = int(cupy().cuda.get_current_stream().ptr)
+        with self.lock:
+            self.module.set_stream(self.handle, stream)
+            graph.execute_plan_at_index(given, workspace, index, self.handle)
+
+
+class Candidates:
+    """The plans that a graph has."""
+
+    def __init__(self, owner: Cudnn, graph: Any, uids: list[int], operation: Operation) -> None:
+        self.owner, self.graph, self.uids, self.operation = owner, graph, uids, operation
+        self.count = int(graph.get_execution_plan_count())
+
+    def built(self, index: int) -> Planned | None:
+        """A plan that can run; None if it cannot, is not wanted, or asks for too much memory."""
+        module = self.owner.module
+        try:
+            self.graph.build_plan_at_index(index)
+            room = int(self.graph.get_workspace_size_plan_at_index(index))
+        except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
+            return None
+        return Planned(self.owner, self.graph, self.uids, index, room) if room <= ROOM else None
+
+    def first(self) -> Planned | None:
+        """The first that can run."""
+        every = (self.built(index) for index in range(self.count))
+        return next((plan for plan in every if plan is not None), None)
+
+    def fastest(self) -> Planned | None:
+        """The fastest of the first few; the one that was, where that is known."""
+        key = self.key()
+        kept = store.get(key)
+        if kept is not None:
+            wanted = kept.decode()
+            names = map(self.name, range(self.count))
+            at = next((i for i, name in enumerate(names) if name == wanted), None)
+            plan = None if at is None else self.built(at)
+            if plan is not None:
+                return plan
+        ready: list[Planned] = []
+        for index in range(self.count):
+            plan = self.built(index)
+            if plan is not None:
+                ready.append(plan)
+            if len(ready) == CANDIDATES:
+                break
+        if len(ready) > 1:
+            ready.sort(key=self.timed())
+            store.put(key, self.name(ready[0].index).encode())
+        return ready[0] if ready else None
+
+    def name(self, index: int) -> str:
+        """What cuDNN calls a plan: its engine and the engine's settings."""
+        return str(self.graph.get_plan_name_at_index(index))
+
+    def key(self) -> str:
+        """What a choice is kept by."""
+        properties = cupy().cuda.runtime.getDeviceProperties(self.owner.index)
+        version = self.owner.module.backend_version()
+        return key_of("cudnn", str(version), str(properties["name"]), repr(self.operation.key))
+
+    def timed(self) -> Callable[[Planned], float]:
+        """Milliseconds of a plan, on memory of its own."""
+        module = cupy().cuda
+        arrays = [cupy().zeros(max(size, 1), np.uint8) for size in self.operation.sizes]
+        addresses = [int(array.data.ptr) for array in arrays]
+
+        def run(plan: Planned) -> float:
+            room = cupy().empty(max(plan.workspace, 1), np.uint8)
+            begin, end = module.Event(), module.Event()
+            try:
+                plan(addresses, int(room.data.ptr))
+                begin.record()
+                for _ in range(TRIALS):
+                    plan(addresses, int(room.data.ptr))
+                end.record()
+                end.synchronize()
+            except RuntimeError:  # one that its builder took for possible
+                return float("inf")
+            return float(module.get_elapsed_time(begin, end))
+
+        return run
+
+
+class Planned:
+    """An operation that can run: called with addresses, in the order of its tensors."""
+
+    def __init__(self, owner: Cudnn, graph: Any, uids: list[int], index: int, room: int) -> None:
+        self.owner, self.graph, self.uids, self.index = owner, graph, uids, index
+        self.workspace = room  # bytes
+
+    def __call__(self, addresses: Sequence[int], workspace: int) -> None:
+        given = dict(zip(self.uids, addresses, strict=True))
+        self.owner.run(self.graph, given, workspace, self.index)
