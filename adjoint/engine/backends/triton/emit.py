@@ -44,6 +44,7 @@ from adjoint.engine.core.dtype import named
 Env = dict[int, V]
 LARGE = 1 << 31  # elements that 32 bits cannot count
 STAGES = 3  # rows of a part that are loaded ahead
+LONG, AHEAD = 8, 4  # steps of a loop down columns that are many; those that are under way then
 
 
 class TileEmitter:
@@ -326,7 +327,7 @@ class TileEmitter:
             code.put(f"acc{k} = tl.full({shape}, {start}, {TYPES[kind]})")
         if stage and any(self.is_kept(k, stage) for k in range(len(form.ops))):
             code.put("tl.debug_barrier()")  # what other threads wrote is read
-        code.put(f"for base{stage} in range(0, {self.total('r')}, {self.tiles.r}):")
+        code.put(f"for base{stage} in {self.walk()}:")
         margin, code.margin = code.margin, code.margin + "    "
         self.enter_inner(f"base{stage} + tl.arange(0, {self.tiles.r})[None, :]")
         inside: Env = {}
@@ -340,6 +341,13 @@ class TileEmitter:
         code.margin = margin
         for k in reductions:
             env[k] = reduced(self, k, f"acc{k}")
+
+    def walk(self) -> str:
+        """The steps of a loop along the inner combinations; down long columns, loads go ahead."""
+        steps = f"0, {self.total('r')}, {self.tiles.r}"
+        long = prod(self.example.inner) >= LONG * self.tiles.r
+        ahead = long and not self.form.rows
+        return f"tl.range({steps}, num_stages={AHEAD})" if ahead else f"range({steps})"
 
     def enter_inner(self, text: str) -> None:
         """The inner combinations of a tile."""

@@ -25,8 +25,9 @@ from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.nn.classification import ROW_STATISTICS
+from adjoint.engine.ops.nn.normalization import MOMENTS
 
-STATISTICS = ROW_STATISTICS.name
+STATISTICS = {ROW_STATISTICS.name, MOMENTS.name}  # that are found in float32 whatever they read
 VIEWS = {"reshape", "permute", "expand", "slice"}
 SMALL, LARGE = 2.0**-16, 2.0**16  # factors that lose nothing of a bfloat16 worth having
 
@@ -75,7 +76,7 @@ class Narrowing:
             given = (*inputs[:4], self.half(inputs[4]), *inputs[5:])
             specs = tuple(v.spec for v in node.outputs)
             return self.builder.graph.add_node(node.record, given, node.params, specs)
-        if name == STATISTICS and half_of(inputs[0]) is not None:
+        if name in STATISTICS and half_of(inputs[0]) is not None:
             specs = tuple(v.spec for v in node.outputs)
             given = (self.half(inputs[0]),)
             return self.builder.graph.add_node(node.record, given, node.params, specs)

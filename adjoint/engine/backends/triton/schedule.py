@@ -125,7 +125,8 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
     while x > 16 and outer * len(kernels) < x * PROCESSORS:
         x //= 2
     r = min(power_of_two(inner), max(1, 2048 // x))
-    return Tiles(x, r, r >= inner, warps(x * r))
+    wide = x == COLUMNS and r < inner  # as timed: fewer threads, each with more under way
+    return Tiles(x, r, r >= inner, min(4, warps(x * r)) if wide else warps(x * r))
 
 
 def line_of(form: Form, kernels: list[Kernel]) -> int:

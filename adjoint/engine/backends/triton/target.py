@@ -7,12 +7,24 @@ from typing import Any
 
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND
+from adjoint.engine.backends.triton.channels import padded
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
 from adjoint.engine.backends.triton.reducing import REDUCTIONS
+from adjoint.engine.backends.triton.remake import Levels, remade
 from adjoint.engine.backends.triton.schedule import schedule
-from adjoint.engine.backends.triton.templates import attention, product, rows, scans, statistics
+from adjoint.engine.backends.triton.templates import (
+    attention,
+    convolution,
+    moments,
+    pooling,
+    product,
+    rows,
+    scans,
+    statistics,
+)
+from adjoint.engine.backends.triton.templates.convolution import Convolver
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.memory.memory import ALIGN as ROOM
@@ -20,12 +32,13 @@ from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, Buffer
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.graph.ir import DataflowGraph
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.recompute import Costs
 
 
 class TritonTarget(Target):
-    """Kernels in Triton; `unaligned` are the inputs whose addresses are no multiples of 16."""
+    """Kernels in Triton; `unaligned` are the inputs whose addresses are no multiples of 16, and
+    `convolver` runs convolutions."""
 
     name = "triton"
     device = "cuda"
@@ -37,26 +50,37 @@ class TritonTarget(Target):
     held = 4 << 20
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
+    together = True
     long = 2048
     columns = 2048
     part = 32
     absorbs = True
     small = 1 << 16
-    kept = frozenset({*attention.TEMPLATES, *statistics.TEMPLATES})
-    templates = {
-        **joins.TEMPLATES, **attention.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
-        **scans.TEMPLATES, **statistics.TEMPLATES,
+    kept = frozenset(
+        {*attention.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES, *statistics.TEMPLATES}
+    )
+    plain = {
+        **joins.TEMPLATES, **attention.TEMPLATES, **moments.TEMPLATES, **pooling.TEMPLATES,
+        **product.TEMPLATES, **rows.TEMPLATES, **scans.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
-    def __init__(self, unaligned: frozenset[int] = frozenset(), rows: int = 0) -> None:
-        self.unaligned = unaligned
+    def __init__(
+        self,
+        unaligned: frozenset[int] = frozenset(),
+        rows: int = 0,
+        convolver: Convolver | None = None,
+    ) -> None:
+        self.unaligned, self.convolver = unaligned, convolver
         # Of a loop's body: what addresses of its inputs and results are multiples of.
         self.rows = rows
         self.variant = f"rows of {rows}" if rows else ""
+        self.images: frozenset[tuple[int, ...]] = frozenset()  # shapes with channels last
+        self.levels: Levels = {}
+        self.templates = {**self.plain, **convolution.templates(self, convolver)}
 
     def of_rows(self, alignment: int) -> TritonTarget:
         """The same target for a loop's body."""
-        return type(self)(self.unaligned, alignment)
+        return type(self)(self.unaligned, alignment, self.convolver)
 
     def alignment(self, buffer: Buffer) -> int:
         """What the address of a buffer is a multiple of, in bytes."""
@@ -66,7 +90,19 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        return narrow(graph)
+        graph = pooling.with_taps(narrow(graph), self.device)
+        graph = graph if self.convolver is None else padded(graph)
+        self.images |= convolution.shapes_in_order(graph)
+        made, levels = remade(graph, self.costs)
+        self.levels |= levels
+        return made
+
+    def level(self, value: Value) -> int | None:
+        return self.levels.get(value.name)
+
+    def order(self, value: Value) -> tuple[int, ...] | None:
+        shape = value.spec.shape
+        return convolution.channels_last(len(shape)) if shape in self.images else None
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return computes(name, compute, params)

@@ -11,6 +11,8 @@ from adjoint.engine.backends.triton.program.mirror import small_program
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
 from adjoint.engine.backends.triton.runtime.cuda import machine
+from adjoint.engine.backends.triton.runtime.cudnn import CudnnConvolver
+from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import compiler_for, register_backend, register_compiler
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.core.device import Device
@@ -39,14 +41,15 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     index, mixed = device_index(task)
     if index is None:
         return given_up(task, "it is on several GPUs")
+    target = partial(TritonTarget, convolver=CudnnConvolver(index))
     try:
         if not mixed:
-            return GpuProgram(task, options, machine(index))
+            return GpuProgram(task, options, machine(index), target)
         parts = parts_of(task)
         if parts is not None:
-            on_device = partial(GpuProgram, options=options, machine=machine(index))
+            on_device = partial(GpuProgram, options=options, machine=machine(index), target=target)
             return Apart(*parts, on_device, partial(compiler_for("cpu"), options=options))
-        made = small_program(task, options, machine(index), Device("cuda", index))
+        made = small_program(task, options, machine(index), Device("cuda", index), target)
     except KernelError as error:
         return given_up(task, str(error))
     return given_up(task, made) if isinstance(made, str) else made

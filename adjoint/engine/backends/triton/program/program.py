@@ -28,7 +28,6 @@ from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Re
 from adjoint.engine.backends.triton.program.calls import DeviceCall
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
-from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.memory.footprint import too_much
 from adjoint.engine.compiler.memory.places import INPUT
 from adjoint.engine.compiler.options import Options
@@ -63,6 +62,7 @@ class Machine(Protocol):
     def on_host(self, array: Any) -> Any: ...
     def mark(self, again: Any) -> Any: ...
     def read(self, word: Any) -> int: ...
+    def expect(self, works: list[Written]) -> None: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
     def timer(self) -> Any: ...
@@ -182,26 +182,26 @@ class GpuProgram:
     def make_segments(self) -> list[Any]:
         """Launches, separated by calls of the eager table."""
         machine = self.machine
+        entries = [entry for part in self.draft.segments for _, _, entry in part or ()]
+        launched = [e.text for e in entries if isinstance(e, Launch)]
+        machine.expect([text for text in launched if isinstance(text, Written)])
         calls = iter([s for s in self.plan.steps if isinstance(s, EagerCall)])
         segments: list[Any] = []
-        for entries in self.draft.segments:
-            if entries is None:
+        for part in self.draft.segments:
+            if part is None:
                 segments.append(
                     DeviceCall(next(calls), self.plan, machine, self.arena, self.origin)
                 )
             else:
-                works = [(self.prepared(name, entry), at, entry) for name, at, entry in entries]
+                works = [(self.prepared(name, entry), at, entry) for name, at, entry in part]
                 segments.append(Segment(machine, [self.launches(works, b) for b in self.banks]))
         return segments
 
     def prepared(self, name: str, entry: Any) -> Callable[[int], None]:
-        """What launches an entry: a kernel, or a product."""
+        """What launches an entry: a kernel, or a call of a library."""
         assert isinstance(entry, Launch)
-        if isinstance(entry.text, Written):
-            return self.machine.prepare(name, entry.text)
-        product = entry.kernels[0]
-        assert isinstance(product, MatrixProduct)
-        return self.machine.prepare(name, product)
+        written = isinstance(entry.text, Written)
+        return self.machine.prepare(name, entry.text if written else entry.kernels[0])
 
     def launches(self, works: list[Any], bank: DeviceBank) -> banks.Launches:
         """Launches with the words of a bank: kernels read them on the GPU, products here."""

@@ -5,12 +5,15 @@ Cubins are kept on disk by content (`backends.disk.store`).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import json
 import linecache
+import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -21,6 +24,7 @@ from adjoint.engine.core.keys import key_of
 # float32 stays what eager execution computes: unless a kernel allows them, no fused multiply-adds
 # and no flushed subnormals (an exponential that keeps them takes four instructions, not one).
 FUSION, FLUSH = "enable_fp_fusion", "enable_reflect_ftz"
+WORKERS = 8  # compilations at a time
 
 
 class KernelError(RuntimeError):
@@ -93,6 +97,24 @@ def compiled(written: Written, capability: int) -> CompiledKernel:
         ) from error
     store.put(key, pack(made))
     return made
+
+
+def compile_together(works: list[Written], capability: int) -> None:
+    """Have kernels on disk that are about to be asked for, several at a time.
+
+    Most of a compilation runs outside Python. What does not compile says so when it is asked for.
+    """
+    ways = dict.fromkeys(way for work in works for way in (replace(work, others=()), *work.others))
+    if len(ways) < 2 or store.place() is None:
+        return
+
+    def compile_one(way: Written) -> None:
+        with contextlib.suppress(KernelError):
+            compiled(way, capability)
+
+    scope()  # once, by this thread
+    with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
+        list(pool.map(compile_one, ways))
 
 
 def build(written: Written, key: str, capability: int) -> CompiledKernel:

@@ -12,15 +12,18 @@ import numpy as np
 
 from adjoint.engine.backends.array import faults
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.libraries.convolutions import Convolution
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.runtime.compile import (
     CompiledKernel,
     KernelError,
+    compile_together,
     compiled,
     writer_key,
 )
 from adjoint.engine.backends.triton.runtime.cublaslt import CublasProducts
+from adjoint.engine.backends.triton.runtime.cudnn import CudnnConvolver
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
@@ -118,11 +121,17 @@ class CudaMachine:
 
     # -- launches -------------------------------------------------------------------------------
 
-    def prepare(self, name: str, work: Written | MatrixProduct) -> Launcher:
-        """What launches a kernel, given the address of its words on the device (or, for a product,
-        on the host)."""
+    def expect(self, works: list[Written]) -> None:
+        """Compile kernels that are about to be prepared, several at a time."""
+        compile_together(works, self.capability)
+
+    def prepare(self, name: str, work: Written | MatrixProduct | Convolution) -> Launcher:
+        """What launches a kernel, given the address of its words on the device (or, for a call of a
+        library, on the host)."""
         if isinstance(work, MatrixProduct):
             return self.watched(self.products.prepare(work), "a matrix product")
+        if isinstance(work, Convolution):
+            return self.watched(CudnnConvolver(self.index).prepare(work), "a convolution")
         if work.others:
             return self.choice(name, work)
         if name not in self.loaded:

@@ -1,0 +1,189 @@
+"""The template of the mean and the variance of each channel, in one pass over an image.
+
+Each lane of a program has a running mean and sum of squared differences of the rows it sees
+(Welford, 1962); lanes are joined at the end of a part, parts by a second kernel (Chan et al.,
+1979), always in the same order. Nothing is subtracted that is much larger than what remains.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.triton.code import memory_type
+from adjoint.engine.backends.triton.launch_words import ALIGN, NAME, Written, is_aligned
+from adjoint.engine.backends.triton.schedule import PROCESSORS, power_of_two
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.core.dtype import float32
+from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.ops.nn.normalization import MOMENTS
+
+DTYPES = {"float16", "bfloat16", "float32"}
+TILE, WARPS, STAGES = 2048, 4, 4
+COLUMNS = 64  # channels of a tile where those lie side by side
+WAVES = 8  # programs for each processor
+PARTS = 512  # at most: the second kernel has all of a channel's at once
+LONG = 1 << 16  # elements of an image that is worth two launches
+SMALL = 1 << 31  # elements that 32 bits count
+
+
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Large images, over all dimensions but that of channels."""
+    x = inputs[0]
+    if not isinstance(x, Value) or x.host or x.spec.device.type != setting.target.device:
+        return False
+    shape = x.spec.shape
+    others = (0, *range(2, len(shape)))
+    return (
+        x.spec.dtype.name in DTYPES
+        and len(shape) > 1
+        and node.params["dims"] == others
+        and prod(shape) >= LONG
+    )
+
+
+def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """The operand may lie anyhow."""
+    return set()
+
+
+class Cut:
+    """How an image is cut into tiles and parts."""
+
+    def __init__(self, x: Place) -> None:
+        self.channels = x.shape[1]
+        self.count = prod(x.shape) // self.channels
+        self.columns = min(COLUMNS, power_of_two(self.channels)) if x.strides[1] == 1 else 1
+        self.rows = TILE // self.columns
+        across = -(-self.channels // self.columns)
+        tiles = -(-self.count // self.rows)
+        wanted = max(1, min(PARTS, WAVES * PROCESSORS // across, tiles))
+        self.steps = -(-tiles // wanted)  # tiles of a part
+        self.parts = -(-tiles // self.steps)
+        self.grid = (self.parts, across)
+
+
+def parts_source(x: Place, aligned: bool) -> str:
+    """The first kernel: a mean and a sum of squares for each channel and part."""
+    cut = Cut(x)
+    wide = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) >= SMALL
+    kind = "tl.int64" if wide else "tl.int32"
+    pointer = f"tl.load(w + 0).to(tl.pointer_type({memory_type(x.buffer.dtype.name)}))"
+    sizes, strides = (x.shape[0], *x.shape[2:]), (x.strides[0], *x.strides[2:])
+    terms, rest = [], "r"
+    for n, s in reversed(list(zip(sizes, strides, strict=True))):
+        if n > 1:
+            terms.append(f"({rest} % {n}) * {s}")
+            rest = f"({rest} // {n})"
+    whole_parts = cut.count % (cut.rows * cut.steps) == 0
+    known = "" if whole_parts else " & (r < end)"
+    lines = [
+        "@triton.jit",
+        f"def {NAME}(words):",
+        "    w = words.to(tl.pointer_type(tl.int64))",
+        f"    x = tl.multiple_of({pointer}, {ALIGN})" if aligned else f"    x = {pointer}",
+        "    means = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
+        "    squares = tl.load(w + 2).to(tl.pointer_type(tl.float32))",
+        f"    part = tl.program_id(0).to({kind})",
+        f"    c = tl.program_id(1) * {cut.columns} + tl.arange(0, {cut.columns})[None, :]",
+        f"    inside = c < {cut.channels}",
+        f"    begin = part * {cut.rows * cut.steps}",
+        f"    end = tl.minimum(begin + {cut.rows * cut.steps}, {cut.count})",
+        f"    mean = tl.zeros(({cut.rows}, {cut.columns}), tl.float32)",
+        f"    square = tl.zeros(({cut.rows}, {cut.columns}), tl.float32)",
+        f"    for step in tl.range(0, {cut.steps}, num_stages={STAGES}):",
+        f"        r = begin + step * {cut.rows} + tl.arange(0, {cut.rows})[:, None]",
+        f"        here = inside{known}",
+        f"        at = {' + '.join(terms) or 'r * 0'} + c * {x.strides[1]}",
+        "        v = tl.load(x + at, mask=here, other=0).to(tl.float32)",
+        "        apart = v - mean",
+        "        moved = mean + apart / (step + 1)",
+        "        more = square + apart * (v - moved)",
+        "        mean = tl.where(here, moved, mean)",
+        "        square = tl.where(here, more, square)",
+        # How many rows each lane has seen.
+        f"    lane = tl.arange(0, {cut.rows})[:, None]",
+        f"    seen = ((end - begin - lane + {cut.rows - 1}) // {cut.rows}).to(tl.float32)",
+        "    count = (end - begin).to(tl.float32)",
+        "    middle = tl.sum(mean * seen, 0, keep_dims=True) / count",
+        "    total = tl.sum(square + (mean - middle) * (mean - middle) * seen, 0, keep_dims=True)",
+        f"    to = part * {cut.channels} + c",
+        "    tl.store(means + to, middle, mask=inside)",
+        "    tl.store(squares + to, total, mask=inside)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def joined_source(x: Place) -> tuple[str, int]:
+    """The second kernel, of so many channels a program."""
+    cut = Cut(x)
+    parts = power_of_two(cut.parts)
+    columns = max(1, min(power_of_two(cut.channels), 4096 // parts))
+    lines = [
+        "@triton.jit",
+        f"def {NAME}(words):",
+        "    w = words.to(tl.pointer_type(tl.int64))",
+        "    means = tl.load(w + 0).to(tl.pointer_type(tl.float32))",
+        "    squares = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
+        f"    c = tl.program_id(0) * {columns} + tl.arange(0, {columns})[None, :]",
+        f"    part = tl.arange(0, {parts})[:, None]",
+        f"    inside = (c < {cut.channels}) & (part < {cut.parts})",
+        f"    at = part * {cut.channels} + c",
+        "    mean = tl.load(means + at, mask=inside, other=0)",
+        "    square = tl.load(squares + at, mask=inside, other=0)",
+        f"    left = {cut.count} - part * {cut.rows * cut.steps}",
+        f"    seen = tl.maximum(tl.minimum(left, {cut.rows * cut.steps}), 0).to(tl.float32)",
+        f"    middle = tl.sum(mean * seen, 0, keep_dims=True) / {float(cut.count)}",
+        "    total = tl.sum(square + (mean - middle) * (mean - middle) * seen, 0, keep_dims=True)",
+        f"    known = c < {cut.channels}",
+        "    tl.store(tl.load(w + 2).to(tl.pointer_type(tl.float32)) + c, middle, mask=known)",
+        f"    variance = total / {float(cut.count)}",
+        "    tl.store(tl.load(w + 3).to(tl.pointer_type(tl.float32)) + c, variance, mask=known)",
+    ]
+    return "\n".join(lines) + "\n", columns
+
+
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """Two launches: parts, then all of them."""
+    x, outs, copies = operands[0], [], []
+    for out in results:
+        place = out
+        if out.buffer.kind not in OWN or not out.contiguous:
+            room = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="moments")
+            place = row_major(room, out.shape)
+            copies.append(copy_step(setting.target, place, out, MOMENTS.name))
+        outs.append(place)
+    cut = Cut(x)
+    shape = (cut.parts, cut.channels)
+    found = [row_major(Buffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"]
+    source = parts_source(x, is_aligned(setting.target, x))
+    first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], found)
+    first.label = sized(MOMENTS.name, cut.count, cut.channels)
+    joined, columns = joined_source(x)
+    grid = (-(-cut.channels // columns), 1)
+    last = launch(Written(joined, grid, WARPS, MOMENTS.name), found, outs)
+    return [first, last, *copies]
+
+
+def launch(text: Written, reads: list[Place], writes: list[Place]) -> Launch:
+    """A launch of one of the kernels."""
+    places = (*reads, *writes)
+    return Launch(
+        function=f"moments{digest(text.source)}",
+        text=text,
+        words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places],
+        reads=tuple(whole(p.buffer) for p in reads),
+        writes=tuple(whole(p.buffer) for p in writes),
+        pieces=prod(text.grid),
+        cost=4 * prod(reads[0].shape),
+        label="moments of parts",
+    )
+
+
+TEMPLATES = {MOMENTS.name: Template(accepts, nothing_packed, steps)}
