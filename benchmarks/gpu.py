@@ -4,10 +4,11 @@
 
 Rows: add, gelu, softmax, norm, columns, product; attention and attention128 (heads of 64 and 128),
 attention_both and attention128_both (with its gradients); tiny, gpt4, gpt16, gpt32; llama, vit,
-lstm, odd (sizes), and decode (one token of GPT-2 at batch 1 with a cache). Kernels are told as GB/s
-or TFLOP/s; training steps as milliseconds and tokens/s, first over a burst of 5 steps, then over 50
-(the card slows down under load), with the first step's time, memory and losses. Each framework runs
-in a process of its own.
+lstm, odd (sizes), and decode (one token of GPT-2 at batch 1 with a cache); resnet50 (256 images of
+224 x 224, channels last), unet (of a diffusion model, 64 images of 64 x 64). Kernels are told as
+GB/s or TFLOP/s; training steps as milliseconds and tokens/s or images/s, first over a burst of 5
+steps, then over 50 (the card slows down under load), with the first step's time, memory and losses.
+Each framework runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ GIB = 1 << 28  # float32 elements of a GiB
 APART = 0.05  # of losses
 ATTENTION = ("attention", "attention128", "attention_both", "attention128_both")
 KERNELS = ("add", "gelu", "softmax", "norm", "columns", "product", *ATTENTION)
-STEPS = {"tiny": 32, "gpt4": 4, "gpt16": 16, "gpt32": 32}
+STEPS = {"tiny": 32, "gpt4": 4, "gpt16": 16, "gpt32": 32, "resnet50": 256, "unet": 64}
 MODELS = ("llama", "vit", "lstm", "odd")
+IMAGES = ("resnet50", "unet")
 SHORT = ("tiny", "decode", "odd")  # steps that are timed by many
 
 
@@ -86,8 +88,43 @@ def gpt_of(framework: str) -> Any:
     return importlib.import_module("benchmarks.gpu_torch").GPT2(50304)
 
 
+def images(name: str, framework: str, ad: Any) -> tuple[Any, Any, Any, Any]:
+    """A network for images, its optimizer, a batch and its targets."""
+    batch, more = STEPS[name], {"fused": True} if framework == "torch" else {}
+    if name == "resnet50":
+        home = "torchvision" if framework == "torch" else "adjoint.vision"
+        net = importlib.import_module(f"{home}.models").resnet50()
+        x, y = ad.randn(batch, 3, 224, 224), ad.randint(0, 1000, (batch,)).to("cuda")
+    else:
+        nn = importlib.import_module(f"{framework}.nn")
+        net = importlib.import_module("benchmarks.gpu_nets").unet(ad, nn)
+        x, y = ad.randn(batch, 3, 64, 64), ad.randn(batch, 3, 64, 64).to("cuda")
+    net, x = (z.to("cuda", memory_format=ad.channels_last) for z in (net, x))
+    optimizer = ad.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, **more)
+    return net, optimizer, x, y
+
+
+def image_step(name: str, framework: str, ad: Any, functional: Any) -> tuple[Any, Any, Any, int]:
+    """A step on images: its loss is of classes, or of squares."""
+    ad.manual_seed(0)
+    net, optimizer, x, y = images(name, framework, ad)
+    loss_of = functional.mse_loss if name == "unet" else functional.cross_entropy
+
+    def step(x: Any, y: Any) -> Any:
+        with ad.autocast("cuda", dtype=ad.bfloat16):
+            loss = loss_of(net(x).float(), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, x, y, STEPS[name]
+
+
 def training(name: str, framework: str, ad: Any, functional: Any) -> tuple[Any, Any, Any, int]:
     """A step, its arguments, and how many tokens (or samples) it takes."""
+    if name in IMAGES:
+        return image_step(name, framework, ad, functional)
     nn = importlib.import_module(f"{framework}.nn")
     batch = STEPS.get(name, 0)
     ad.manual_seed(0)
@@ -143,9 +180,10 @@ def measure(name: str, framework: str, mode: str) -> Row:
     cold = time.perf_counter() - start
     burst = timed(lambda: run(x, y), wait, 100 if name in SHORT else 5)
     sustained = timed(lambda: run(x, y), wait, 500 if name in SHORT else 50)
+    each, unit = (1.0, "images/s") if name in IMAGES else (1e3, "k/s")
     return {
-        "ms": burst * 1e3, "rate": count / burst / 1e3, "sustained": count / sustained / 1e3,
-        "unit": "k/s", "first": cold, "GiB": ad.cuda.memory_reserved() / 2**30,
+        "ms": burst * 1e3, "rate": count / burst / each, "sustained": count / sustained / each,
+        "unit": unit, "first": cold, "GiB": ad.cuda.memory_reserved() / 2**30,
         "losses": [first, run(x, y).item()],
     }  # fmt: skip
 

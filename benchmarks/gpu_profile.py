@@ -1,6 +1,7 @@
-"""Where the time of a compiled GPT-2 step on a GPU goes: its launches one by one, by what they do.
+"""Where the time of a compiled training step on a GPU goes: its launches one by one, by what they
+do.
 
-python -m benchmarks.gpu_profile [--batch 16] [--lines 40]
+python -m benchmarks.gpu_profile [--row gpt16] [--lines 40]
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.backends.triton.program import program as programs
 from adjoint.nn import functional as F
-from benchmarks.gpu import gpt_of
+from benchmarks.gpu import training
 
 
 def programs_of(run: Any) -> list[Any]:
@@ -46,24 +47,11 @@ def launches_of(program: Any) -> list[tuple[str, Any, int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--row", default="gpt16", help="of benchmarks.gpu: a training step")
     parser.add_argument("--lines", type=int, default=40)
     chosen = parser.parse_args()
     events = importlib.import_module("cupy").cuda
-    net = gpt_of("adjoint").to("cuda")
-    optimizer = ad.optim.AdamW(net.parameters(), lr=3e-4)
-    tokens = ad.randint(0, 50257, (chosen.batch, 1025)).to("cuda")
-    x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-
-    def step(x: Any, y: Any) -> Any:
-        with ad.autocast("cuda", dtype=ad.bfloat16):
-            logits = net(x)
-            loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
+    step, x, y, _ = training(chosen.row, "adjoint", ad, F)
     compiled = ad.compile(step)
     made = max(programs_of(lambda: compiled(x, y)), key=lambda p: len(p.image.words))
     totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
