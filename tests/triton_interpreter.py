@@ -19,6 +19,11 @@ import scipy.special
 assert os.environ.get("TRITON_INTERPRET") == "1"
 
 import adjoint  # noqa: E402, F401
+from adjoint.engine.backends.array.image import convolution as eager  # noqa: E402
+from adjoint.engine.backends.array.libraries.convolutions import (  # noqa: E402
+    Convolution,
+    dense_strides,
+)
 from adjoint.engine.backends.triton.program.mirror import small_program  # noqa: E402
 from adjoint.engine.backends.triton.program.program import GpuProgram  # noqa: E402
 from adjoint.engine.backends.triton.runtime.compile import function_of, scope  # noqa: E402
@@ -154,9 +159,14 @@ class Interpreter:
     def read(self, word: Any) -> int:
         return int(word[0])
 
+    def expect(self, works: list[Any]) -> None:
+        pass
+
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
         if isinstance(work, MatrixProduct):
             return lambda words: multiply(self, work, words)
+        if isinstance(work, Convolution):
+            return lambda words: convolve(self, work, words)
         function = function_of(work.source, name, {**scope(), "libdevice": Library()})
 
         def run(words: int) -> None:
@@ -193,11 +203,46 @@ def multiply(machine: Interpreter, p: MatrixProduct, words: int) -> None:
     out[...] = found.astype(result)
 
 
+def convolve(machine: Interpreter, call: Convolution, words: int) -> None:
+    """A convolution as cuDNN does it: the eager table's, between tensors that lie as it is told."""
+    addresses = machine.window(words, None, (4,), (8,), np.dtype(np.int64))
+    dtype = np.dtype(DTYPES[call.dtype])
+    first, second, out = (
+        machine.window(
+            int(at), None, shape,
+            tuple(s * dtype.itemsize for s in dense_strides(shape, call.channels_last)), dtype,
+        )
+        for at, shape in zip(addresses, call.shapes, strict=False)
+    )  # fmt: skip
+    groups = call.image[1] // call.weights[1]
+    # Padding that was made even takes in what no window reaches: it is made exact again.
+    sizes = zip(call.image[2:], call.maps[2:], call.weights[2:], call.stride, strict=True)
+    padding = tuple(
+        (low, (o - 1) * s + d * (k - 1) + 1 - n - low)
+        for (n, o, k, s), low, d in zip(sizes, call.padding, call.dilation, strict=True)
+    )
+    run = getattr(eager, call.kind)
+    out[...] = run(np, first, second, call.stride, padding, call.dilation, groups)
+    machine.window(int(addresses[3]), None, (8,), (1,), np.dtype(np.uint8))[:] = 255
+
+
+class Library8:
+    """Somebody who runs every convolution, in a workspace of 8 bytes."""
+
+    def room(self, call: Convolution) -> int:
+        return 8
+
+
 class CpuTriton(TritonTarget):
     """The GPU's target for memory of the CPU's."""
 
     name = "triton on the cpu"
     device = "cpu"
+
+    def __init__(
+        self, unaligned: frozenset[int] = frozenset(), rows: int = 0, convolver: Any = None
+    ) -> None:
+        super().__init__(unaligned, rows, convolver or Library8())
 
 
 def maker(mode: str, options: dict[str, Any]) -> Any:

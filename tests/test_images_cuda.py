@@ -1,0 +1,62 @@
+"""Convolutions, pools and norms on a GPU: compiled = eager = the CPU's; `pytest -m cuda`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+
+from .triton_images import IMAGE_PROGRAMS, furthest, train_images
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("name", IMAGE_PROGRAMS)
+def test_programs_equal_eager_and_the_cpu(name: str, enabled: bool) -> None:
+    fn, arguments = IMAGE_PROGRAMS[name]
+    rough = 3e-2 if "halves" in name else 1e-4
+    with ad.backends.cudnn.flags(enabled=enabled):
+        compiled = ad.compile(fn)
+        for seed in range(3):  # launched, captured, replayed
+            ad.manual_seed(seed)
+            given = arguments()
+            moved = [x.to("cuda") for x in given]
+            cpu, eager, got = fn(*given), fn(*moved), compiled(*moved)
+            for found in (eager, got):
+                ad.testing.assert_close(
+                    found, cpu, check_device=False, check_stride=False, rtol=rough, atol=rough,
+                    equal_nan=True,
+                )  # fmt: skip
+
+
+def test_channels_last_on_a_gpu() -> None:
+    x, w = ad.randn(4, 16, 12, 12), ad.randn(24, 16, 3, 3)
+    want = ad.nn.functional.conv2d(x, w, padding=1)
+    for dtype, rough in ((ad.float32, 1e-4), (ad.bfloat16, 5e-2)):
+        moved = [y.to("cuda", dtype).to(memory_format=ad.channels_last) for y in (x, w)]
+        got = ad.nn.functional.conv2d(*moved, padding=1)
+        assert got.is_contiguous(memory_format=ad.channels_last)
+        ad.testing.assert_close(
+            got.float(), want, check_device=False, check_stride=False, rtol=rough, atol=rough * 10
+        )
+
+
+def resnet() -> Any:
+    return ad.vision.models.resnet18(num_classes=10)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_training_equals_eager_and_the_cpu(half: bool) -> None:
+    _, truth = train_images("eager", False, 1, "cpu", resnet, 64)
+    losses, grads = train_images("eager", half, 4, "cuda", resnet, 64)
+    got, other = train_images("native", half, 4, "cuda", resnet, 64)
+    assert got[0] == pytest.approx(losses[0], abs=2e-2 if half else 1e-5)
+    if half:  # no further from float32 than eager execution in halves
+        assert furthest(other, truth) < 1.5 * furthest(grads, truth)
+    else:
+        assert furthest(grads, truth) < 1e-4
+        assert furthest(other, truth) < 1e-4
+        assert got == pytest.approx(losses, rel=1e-2)

@@ -1,0 +1,216 @@
+"""Convolutions, pools and norms of the GPU's target: plans, kernels for every generation of GPU, and
+results in Triton's interpreter, where cuDNN is the eager table of the CPU."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint.engine.backends.array.libraries import convolutions
+from adjoint.engine.backends.array.libraries.convolutions import Convolution, convolution_of
+from adjoint.engine.backends.triton.target import TritonTarget
+from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.options import chosen
+from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
+from adjoint.engine.graph.execution import interpreted
+from adjoint.nn import functional as F
+
+from .triton_images import IMAGE_PROGRAMS, SmallResNet, furthest, train_images
+
+
+class Everything:
+    """Somebody who runs every convolution."""
+
+    def room(self, call: Convolution) -> int:
+        return 16
+
+
+class CpuTarget(TritonTarget):
+    name = "triton on the cpu"
+    device = "cpu"
+
+
+def planned(run: Any, convolver: Any = None) -> list[Any]:
+    """The steps of the programs that `run` makes with a backend."""
+    found: list[Any] = []
+
+    def maker(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            target = CpuTarget(convolver=convolver)
+            found.extend(plan_for(task, target, chosen(mode, options)).steps)
+            return interpreted(task)
+
+        return executable
+
+    register_backend("planned-images", maker)
+    run("planned-images")
+    return found
+
+
+def calls_of(steps: list[Any]) -> list[Convolution]:
+    launches = [step for step in steps if isinstance(step, Launch)]
+    return [k for step in launches for k in step.kernels if isinstance(k, Convolution)]
+
+
+@pytest.mark.parametrize("convolver", [None, Everything()])
+def test_a_step_of_a_network_calls_no_eager_table(convolver: Any) -> None:
+    steps = planned(lambda backend: train_images(backend, True, 1), convolver)
+    assert not [step.label for step in steps if isinstance(step, EagerCall)]
+    names = [step.function for step in steps]
+    assert sum(name.startswith("pool") for name in names) == 2
+    if convolver is not None:
+        calls = calls_of(steps)
+        assert len(calls) == 4 + 4 + 3  # nobody asks for the gradient of the batch
+        assert all(call.channels_last and call.dtype == "bfloat16" for call in calls)
+
+
+def test_float32_stays_as_it_lies_and_exact() -> None:
+    x, w = ad.randn(2, 3, 8, 8), ad.randn(4, 3, 3, 3)
+
+    def calls() -> list[Convolution]:
+        run = planned(lambda backend: ad.compile(F.conv2d, backend=backend)(x, w), Everything())
+        return calls_of(run)
+
+    (call,) = calls()
+    assert not call.channels_last
+    assert not call.tf32
+    assert "TENSOR_CORE" in convolutions.operation(call).refused
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of no effect without a GPU
+        asked = ad.backends.cudnn.flags(enabled=True, fp32_precision="tf32")
+        asked.__enter__()
+    try:
+        (call,) = calls()
+        assert call.channels_last
+        assert call.tf32
+        assert "TENSOR_CORE" not in convolutions.operation(call).refused
+    finally:
+        asked.__exit__()
+
+
+GEOMETRIES = {
+    "even": (((1, 1),), (1,), (1,)),
+    "what a stride leaves over": (((3, 2),), (2,), (3,)),
+    "nothing, less what is left over": (((0, -1),), (2,), (0,)),
+    "uneven": (((1, 2),), (1,), None),
+    "cut": (((-1, -1),), (1,), None),
+}
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_padding_is_the_same_on_both_sides_or_not_asked_of_cudnn(name: str) -> None:
+    padding, stride, wanted = GEOMETRIES[name]
+    shapes = ((2, 3, 9), (4, 3, 3), (2, 4, 5))
+    call = convolution_of(convolutions.FORWARD, "float32", shapes, stride, padding, (1,), False)
+    assert (None if call is None else call.padding) == (None if wanted is None else (0, *wanted))
+
+
+def test_one_dimension_is_two_to_cudnn() -> None:
+    shapes = ((2, 3, 9), (4, 3, 3), (2, 4, 9))
+    call = convolution_of(convolutions.FORWARD, "float16", shapes, (1,), ((1, 1),), (1,), True)
+    assert call is not None
+    assert call.shapes == ((2, 3, 1, 9), (4, 3, 1, 3), (2, 4, 1, 9))
+    strides = [convolutions.dense_strides(shape, True) for shape in call.shapes]
+    assert strides == [[27, 1, 27, 3], [9, 1, 9, 3], [36, 1, 36, 4]]
+
+
+# -- in the interpreter -------------------------------------------------------------------------
+
+
+def small_limits() -> None:
+    """Have small images go the ways of large ones."""
+    package = "adjoint.engine.backends.triton"
+    remake = importlib.import_module(f"{package}.remake")
+    remake.LONG, remake.LARGE = 256, 32
+    importlib.import_module(f"{package}.templates.moments").LONG = 64
+    TritonTarget.few, TritonTarget.long = 64, 32
+
+
+def compare_training(half: bool, steps: int) -> None:
+    """Train both ways; called in a process that interprets."""
+    importlib.import_module("tests.triton_interpreter")
+    small_limits()
+    losses, grads = train_images("eager", half, steps, size=16)
+    got, other = train_images("interpreted-triton", half, steps, size=16)
+    assert got == pytest.approx(losses, abs=5e-2 if half else 1e-4)
+    assert furthest(other, grads) < (0.1 if half else 1e-4)
+
+
+def compare_kernels(names: tuple[str, ...], library: bool) -> None:
+    """Run programs both ways, with or without somebody who runs convolutions."""
+    machine = importlib.import_module("tests.triton_interpreter")
+    if not library:
+        machine.Library8.room = lambda self, call: None
+    importlib.import_module("adjoint.engine.backends.triton.templates.moments").LONG = 64
+    for name in names:
+        fn, arguments = IMAGE_PROGRAMS[name]
+        ad.manual_seed(0)
+        given = arguments()
+        rough = 3e-2 if "halves" in name else 1e-4
+        got = ad.compile(fn, backend="interpreted-triton")(*given)
+        ad.testing.assert_close(got, fn(*given), rtol=rough, atol=rough, equal_nan=True)
+
+
+def run(call: str) -> None:
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets kernels")
+    script = importlib.import_module("tests.test_triton_interpreted").run_script
+    script(f"import tests.test_triton_images as i; i.{call}")
+
+
+QUICK = ("convolution uneven", "convolution grouped of halves", "convolution transposed")
+
+
+def test_kernels_equal_eager() -> None:
+    run(f"compare_kernels({QUICK!r}, False)")
+
+
+def test_training_equals_eager() -> None:
+    run("compare_training(False, 1)")
+
+
+@pytest.mark.slow
+def test_training_in_halves_equals_eager() -> None:
+    run("compare_training(True, 3)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", [False, True])
+def test_all_kernels_equal_eager(library: bool) -> None:
+    run(f"compare_kernels({tuple(IMAGE_PROGRAMS)!r}, {library})")
+
+
+# -- for every generation of GPU ----------------------------------------------------------------
+
+
+def compiles(name: str, capabilities: tuple[int, ...]) -> None:
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles kernels")
+    kernels = importlib.import_module("tests.test_triton_kernels")
+    fn, arguments = IMAGE_PROGRAMS[name]
+    made = kernels.compile_all(
+        lambda backend: ad.compile(fn, backend=backend)(*arguments()), capabilities
+    )
+    assert made.kernels
+
+
+@pytest.mark.parametrize("name", ["convolution 2d of halves", "batch norm of halves"])
+def test_kernels_compile(name: str) -> None:
+    compiles(name, (90,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IMAGE_PROGRAMS)
+def test_kernels_compile_for_every_generation(name: str) -> None:
+    compiles(name, (80, 90, 100))
+
+
+@pytest.mark.slow
+def test_a_step_compiles_for_every_generation() -> None:
+    pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles kernels")
+    kernels = importlib.import_module("tests.test_triton_kernels")
+    run_step = lambda backend: train_images(backend, True, 1, net=SmallResNet)
+    assert kernels.compile_all(run_step, (80, 90, 100)).kernels
