@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pytest
 
 import adjoint as ad
 
-from .triton_images import IMAGE_PROGRAMS, furthest, train_images
+from .triton_images import IMAGE_PROGRAMS, SmallResNet, distance, furthest, train_images
 
 pytestmark = pytest.mark.cuda
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cuda
 @pytest.mark.parametrize("name", IMAGE_PROGRAMS)
 def test_programs_equal_eager_and_the_cpu(name: str, enabled: bool) -> None:
     fn, arguments = IMAGE_PROGRAMS[name]
-    rough = 3e-2 if "halves" in name else 1e-4
+    rough = 3e-2 if "halves" in name else 1e-5
     with ad.backends.cudnn.flags(enabled=enabled):
         compiled = ad.compile(fn)
         for seed in range(3):  # launched, captured, replayed
@@ -25,11 +25,9 @@ def test_programs_equal_eager_and_the_cpu(name: str, enabled: bool) -> None:
             given = arguments()
             moved = [x.to("cuda") for x in given]
             cpu, eager, got = fn(*given), fn(*moved), compiled(*moved)
-            for found in (eager, got):
-                ad.testing.assert_close(
-                    found, cpu, check_device=False, check_stride=False, rtol=rough, atol=rough,
-                    equal_nan=True,
-                )  # fmt: skip
+            for which, found in (("eager", eager), ("compiled", got)):
+                apart = [distance(a, b) for a, b in zip(found, cpu, strict=True)]
+                assert max(apart) < rough, (which, apart)
 
 
 def test_channels_last_on_a_gpu() -> None:
@@ -44,19 +42,15 @@ def test_channels_last_on_a_gpu() -> None:
         )
 
 
-def resnet() -> Any:
-    return ad.vision.models.resnet18(num_classes=10)
-
-
 @pytest.mark.parametrize("half", [False, True])
 def test_training_equals_eager_and_the_cpu(half: bool) -> None:
-    _, truth = train_images("eager", False, 1, "cpu", resnet, 64)
-    losses, grads = train_images("eager", half, 4, "cuda", resnet, 64)
-    got, other = train_images("native", half, 4, "cuda", resnet, 64)
-    assert got[0] == pytest.approx(losses[0], abs=2e-2 if half else 1e-5)
+    net = partial(SmallResNet, True)
+    _, truth = train_images("eager", False, 1, "cpu", net, 64)
+    losses, grads = train_images("eager", half, 4, "cuda", net, 64)
+    got, other = train_images("native", half, 4, "cuda", net, 64)
+    assert got == pytest.approx(losses, abs=5e-2 if half else 1e-3)
     if half:  # no further from float32 than eager execution in halves
         assert furthest(other, truth) < 1.5 * furthest(grads, truth)
     else:
         assert furthest(grads, truth) < 1e-4
         assert furthest(other, truth) < 1e-4
-        assert got == pytest.approx(losses, rel=1e-2)

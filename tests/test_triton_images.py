@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,15 +13,17 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.array.libraries import convolutions
 from adjoint.engine.backends.array.libraries.convolutions import Convolution, convolution_of
+from adjoint.engine.backends.triton import remake
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.graph.execution import interpreted
+from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.nn import functional as F
 
-from .triton_images import IMAGE_PROGRAMS, SmallResNet, furthest, train_images
+from .triton_images import IMAGE_PROGRAMS, SmallResNet, distance, furthest, train_images
 
 
 class Everything:
@@ -119,6 +122,56 @@ def test_one_dimension_is_two_to_cudnn() -> None:
     assert strides == [[27, 1, 27, 3], [9, 1, 9, 3], [36, 1, 36, 4]]
 
 
+# -- what is made again ------------------------------------------------------------------------
+
+
+def remade_runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A backend that interprets programs with values made again as for large images."""
+    for name, least in (("LONG", 256), ("LARGE", 32)):
+        monkeypatch.setattr(remake, name, least)
+    seen: list[Any] = []
+
+    def maker(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            flat = run_passes(task.graph)
+            made, levels = remake.remade(flat, TritonTarget.costs)
+            seen.append((flat, made, levels))
+            return interpreted(replace(task, graph=made))
+
+        return executable
+
+    register_backend("remade", maker)
+    return seen
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_what_is_made_again_is_the_same(monkeypatch: pytest.MonkeyPatch, half: bool) -> None:
+    seen = remade_runs(monkeypatch)
+    losses, grads = train_images("interpret", half, 2, size=16)
+    got, other = train_images("remade", half, 2, size=16)
+    flat, made, levels = seen[0]
+    assert len(made.nodes) > len(flat.nodes)
+    assert max(levels.values()) >= 6  # two for each norm forward, one backward
+    assert got == losses
+    assert all(ad.equal(other[name], grad) for name, grad in grads.items())
+
+
+def test_norms_keep_nothing_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, least in (("LONG", 256), ("LARGE", 32)):
+        monkeypatch.setattr(remake, name, least)
+    monkeypatch.setattr(TritonTarget, "few", 64)
+    monkeypatch.setattr(TritonTarget, "long", 32)
+    steps = planned(lambda backend: train_images(backend, True, 1), Everything())
+    images = {4 * 8 * 16 * 16, 4 * 8 * 8 * 8, 4 * 16 * 4 * 4}
+    wide = [
+        (step.label, touch.buffer)
+        for step in steps
+        for touch in step.writes
+        if touch.buffer.dtype is ad.float32 and touch.buffer.size in images
+    ]
+    assert not wide
+
+
 # -- in the interpreter -------------------------------------------------------------------------
 
 
@@ -151,9 +204,10 @@ def compare_kernels(names: tuple[str, ...], library: bool) -> None:
         fn, arguments = IMAGE_PROGRAMS[name]
         ad.manual_seed(0)
         given = arguments()
-        rough = 3e-2 if "halves" in name else 1e-4
-        got = ad.compile(fn, backend="interpreted-triton")(*given)
-        ad.testing.assert_close(got, fn(*given), rtol=rough, atol=rough, equal_nan=True)
+        rough = 3e-2 if "halves" in name else 1e-5
+        got, want = ad.compile(fn, backend="interpreted-triton")(*given), fn(*given)
+        apart = [distance(a, b) for a, b in zip(got, want, strict=True)]
+        assert max(apart) < rough, (name, apart)
 
 
 def run(call: str) -> None:
@@ -162,15 +216,16 @@ def run(call: str) -> None:
     script(f"import tests.test_triton_images as i; i.{call}")
 
 
-QUICK = ("convolution uneven", "convolution grouped of halves", "convolution transposed")
+QUICK = ("convolution uneven", "convolution transposed of halves")
 
 
 def test_kernels_equal_eager() -> None:
     run(f"compare_kernels({QUICK!r}, False)")
 
 
+@pytest.mark.slow
 def test_training_equals_eager() -> None:
-    run("compare_training(False, 1)")
+    run("compare_training(False, 2)")
 
 
 @pytest.mark.slow
@@ -197,9 +252,8 @@ def compiles(name: str, capabilities: tuple[int, ...]) -> None:
     assert made.kernels
 
 
-@pytest.mark.parametrize("name", ["convolution 2d of halves", "batch norm of halves"])
-def test_kernels_compile(name: str) -> None:
-    compiles(name, (90,))
+def test_kernels_compile() -> None:
+    compiles("convolution grouped of halves", (90,))
 
 
 @pytest.mark.slow

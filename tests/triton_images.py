@@ -52,7 +52,7 @@ def pooled(x: Any) -> Any:
     low = x.clone()
     low[0, 0, :3, :3] = -float("inf")
     low[1, 1, 4, 4] = float("nan")
-    found = [F.max_pool2d(low, 3, 2, 1, return_indices=True)]
+    found = [*F.max_pool2d(low, 3, 2, 1, return_indices=True)]
     pools: list[Callable[[Any], Any]] = [
         lambda y: F.max_pool2d(y, 3, 2, 1), lambda y: F.max_pool2d(y, 2, 3),
         lambda y: F.max_pool2d(y, 3, 1, 1, 2), lambda y: F.max_pool2d(y, 3, 2, ceil_mode=True),
@@ -83,10 +83,15 @@ def batch_normed(x: Any) -> Any:
 
 
 class SmallResNet(nn.Module):
-    """A stem, a block with a shortcut that changes channels, and a head."""
+    """A stem, a block with a shortcut that changes channels, and a head.
 
-    def __init__(self) -> None:
+    A smooth one has no elements whose gradient hangs on the last bit of a value near zero.
+    """
+
+    def __init__(self, smooth: bool = False) -> None:
         super().__init__()
+        self.bend = F.silu if smooth else F.relu
+        self.pool = F.avg_pool2d if smooth else F.max_pool2d
         self.stem, self.norm = nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8)
         self.convs = nn.ModuleList(
             [nn.Conv2d(8, 16, 3, 2, 1, bias=False), nn.Conv2d(16, 16, 3, 1, 1, bias=False)]
@@ -96,9 +101,9 @@ class SmallResNet(nn.Module):
         self.head = nn.Linear(16, 10)
 
     def forward(self, x: Any) -> Any:
-        x = F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1)
-        y = F.relu(self.norms[0](self.convs[0](x)))
-        y = F.relu(self.norms[1](self.convs[1](y)) + self.shortcut(x))
+        x = self.pool(self.bend(self.norm(self.stem(x))), 3, 2, 1)
+        y = self.bend(self.norms[0](self.convs[0](x)))
+        y = self.bend(self.norms[1](self.convs[1](y)) + self.shortcut(x))
         return self.head(F.adaptive_avg_pool2d(y, 1).flatten(1))
 
 
@@ -128,6 +133,14 @@ def train_images(
     losses = [run(x, y).item()]
     grads = {n: p.grad.float().cpu() for n, p in model.named_parameters() if p.grad is not None}
     return losses + [run(x, y).item() for _ in range(steps - 1)], grads
+
+
+def distance(got: Any, want: Any) -> float:
+    """How far tensors are apart, by their norms; 0 where both are the same, NaN and all."""
+    got, want = got.float().cpu(), want.float().cpu()
+    if ad.equal(got.nan_to_num(7.0), want.nan_to_num(7.0)):
+        return 0.0
+    return float(((got - want).norm() / (want.norm() + 1e-6)).item())
 
 
 def furthest(got: dict[str, Any], want: dict[str, Any]) -> float:
