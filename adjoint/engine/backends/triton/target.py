@@ -7,7 +7,6 @@ from typing import Any
 
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND
-from adjoint.engine.backends.triton.channels import padded
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
@@ -91,7 +90,6 @@ class TritonTarget(Target):
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = pooling.with_taps(narrow(graph), self.device)
-        graph = graph if self.convolver is None else padded(graph)
         self.images |= convolution.shapes_in_order(graph)
         made, levels = remade(graph, self.costs)
         self.levels |= levels

@@ -42,6 +42,7 @@ class Operation:
     sizes: tuple[int, ...]
     compute: str = "FLOAT"
     refused: tuple[str, ...] = ()  # numerical notes of plans that are not wanted
+    engines: tuple[str, ...] = ()  # parts of names of plans that are not
     options: dict[str, Any] = field(default_factory=dict, compare=False)  # of the graph
 
 
@@ -131,6 +132,8 @@ class Cudnn:
             notes = [getattr(module.numerical_note, name) for name in operation.refused]
             if notes:
                 graph.deselect_numeric_notes(notes)
+            if operation.engines:
+                graph.deselect_engines(list(operation.engines))
         except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
             return None
         found = Candidates(self, graph, [port.get_uid() for port in ports], operation)

@@ -138,7 +138,7 @@ def own_launch(node: Node, places: list[Place]) -> Launch:
     """A kernel of our own."""
     name, params = node.record.name, node.params
     image, weights, maps = (places[i] for i in PARTS[name])
-    windows = kernels.Windows(
+    windows = kernels.ConvolutionForm(
         image, weights, maps, params["stride"], params["padding"], params["dilation"],
         params["groups"], allows_tf32(),
     )  # fmt: skip

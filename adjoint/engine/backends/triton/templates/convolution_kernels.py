@@ -26,7 +26,7 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class ConvolutionForm:
     """A convolution between images (N, G I, S...), weights (G O, I, K...), maps (N, G O, L...)."""
 
     image: Place
@@ -82,7 +82,7 @@ def at(place: Place, coordinates: list[str]) -> str:
     return " + ".join(f"({c}) * {s}" for c, s in zip(coordinates, place.strides, strict=True))
 
 
-def head(w: Windows, kind: str) -> list[str]:
+def head(w: ConvolutionForm, kind: str) -> list[str]:
     """The beginning of a kernel: `a`, `b` and `c` are the operands and the result."""
     memory = memory_type(w.image.buffer.dtype.name)
     return [
@@ -95,12 +95,12 @@ def head(w: Windows, kind: str) -> list[str]:
     ]
 
 
-def precision(w: Windows) -> str:
+def precision(w: ConvolutionForm) -> str:
     """How float32 is multiplied."""
     return '"tf32"' if w.tf32 else '"ieee"'
 
 
-def positions_source(w: Windows, which: str) -> tuple[str, tuple[int, int]]:
+def positions_source(w: ConvolutionForm, which: str) -> tuple[str, tuple[int, int]]:
     """Forward or its transpose: a program for a tile of positions and channels of a group."""
     forward, kind, rank = which == FORWARD, w.kind, len(w.stride)
     source, out = (w.image, w.maps) if forward else (w.maps, w.image)
@@ -161,7 +161,7 @@ def positions_source(w: Windows, which: str) -> tuple[str, tuple[int, int]]:
     return text, (-(-rows // m), columns * w.groups)
 
 
-def weights_source(w: Windows) -> tuple[str, tuple[int, int]]:
+def weights_source(w: ConvolutionForm) -> tuple[str, tuple[int, int]]:
     """By weights: a program for a tile of maps and channels of a group, at one tap."""
     kind, rank = w.kind, len(w.stride)
     rows = w.maps.shape[0] * prod(w.maps.shape[2:])
@@ -216,11 +216,11 @@ def weights_source(w: Windows) -> tuple[str, tuple[int, int]]:
     return text, (-(-w.outputs // m) * columns, w.groups * prod(w.taps))
 
 
-def written(w: Windows, which: str) -> Written:
+def written(w: ConvolutionForm, which: str) -> Written:
     """The kernel of one of the three."""
     made = weights_source(w) if which == WEIGHT else positions_source(w, which)
     text, grid = made
     return Written(text, grid, WARPS, which, stages=3, fused=True)
 
 
-__all__ = ["DATA", "DTYPES", "FORWARD", "WEIGHT", "Windows", "written"]
+__all__ = ["DATA", "DTYPES", "FORWARD", "WEIGHT", "ConvolutionForm", "written"]

@@ -51,7 +51,7 @@ def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return set()
 
 
-class Cut:
+class ImageParts:
     """How an image is cut into tiles and parts."""
 
     def __init__(self, x: Place) -> None:
@@ -69,7 +69,7 @@ class Cut:
 
 def parts_source(x: Place, aligned: bool) -> str:
     """The first kernel: a mean and a sum of squares for each channel and part."""
-    cut = Cut(x)
+    cut = ImageParts(x)
     wide = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) >= SMALL
     kind = "tl.int64" if wide else "tl.int32"
     pointer = f"tl.load(w + 0).to(tl.pointer_type({memory_type(x.buffer.dtype.name)}))"
@@ -120,7 +120,7 @@ def parts_source(x: Place, aligned: bool) -> str:
 
 def joined_source(x: Place) -> tuple[str, int]:
     """The second kernel, of so many channels a program."""
-    cut = Cut(x)
+    cut = ImageParts(x)
     parts = power_of_two(cut.parts)
     columns = max(1, min(power_of_two(cut.channels), 4096 // parts))
     lines = [
@@ -159,7 +159,7 @@ def steps(
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, MOMENTS.name))
         outs.append(place)
-    cut = Cut(x)
+    cut = ImageParts(x)
     shape = (cut.parts, cut.channels)
     found = [row_major(Buffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"]
     source = parts_source(x, is_aligned(setting.target, x))
