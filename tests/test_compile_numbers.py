@@ -93,3 +93,59 @@ def test_dropout_of_a_schedule() -> None:
         want = F.dropout(ad.ones(50), p)
         ad.manual_seed(0)
         np.testing.assert_allclose(f(ad.ones(50), p).numpy(), want.numpy(), rtol=1e-6)
+
+
+# How a number is put into a tensor, and whether that rounds what a half cannot hold to infinity.
+FILLERS: dict[str, tuple[Any, bool]] = {
+    "fill": (lambda x, s: x.clone().fill_(s), False),
+    "full_like": (lambda x, s: ad.full_like(x, s), False),
+    "masked_fill": (lambda x, s: x.masked_fill(x > 1, s), False),
+    "index_fill": (lambda x, s: x.index_fill(0, ad.tensor([0]), s), False),
+    "scatter": (lambda x, s: x.scatter(0, ad.tensor([0]), s), False),
+    "an element": (lambda x, s: _put(x, 0, s), True),
+    "by a mask": (lambda x, s: _put(x, x > 1, s), True),
+    "by indices": (lambda x, s: _put(x, [0], s), True),
+}
+# A number, a dtype, and what it becomes; None: refused; "inf": so where that is rounding.
+INTO: list[tuple[Any, str, Any]] = [
+    (-1, "uint8", 255), (-1.5, "uint8", None), (256, "uint8", None), (255.5, "uint8", None),
+    (2**40, "uint8", None), (2**40, "int32", None), (float("inf"), "int64", None),
+    (float("nan"), "int64", None), (127.5, "int8", None), (-128, "int8", -128), (2.5, "int8", 2),
+    (2**40, "float16", "inf"), (65520.0, "float16", "inf"), (-7e4, "float16", "inf"),
+    (1e39, "bfloat16", "inf"), (1e39, "float32", None), (2**63, "bfloat16", 2.0**63),
+    (float("-inf"), "float16", -float("inf")), (1 + 1j, "float32", None),
+]  # fmt: skip
+
+
+def _put(x: Any, key: Any, s: Any) -> Any:
+    y = x.clone()
+    y[key] = s
+    return y
+
+
+@pytest.mark.parametrize("name", FILLERS)
+def test_numbers_that_do_not_fit_are_refused_at_each_call(name: str) -> None:
+    """Eagerly, where the number is known to the recording, and where it changes between calls."""
+    fill, rounds = FILLERS[name]
+    for number, dtype, want in INTO:
+        x = ad.tensor([3, 2, 0, 1], dtype=getattr(ad, dtype))
+        changing = ad.compile(fill, backend="interpret")
+        if not isinstance(number, complex):
+            changing(x, type(number)(1))
+        constant = ad.compile(lambda x, s=number: fill(x, s), backend="interpret")
+        for run in (lambda: fill(x, number), lambda: changing(x, number), lambda: constant(x)):
+            if want is None or (want == "inf" and not rounds):
+                with pytest.raises(RuntimeError, match="overflow|complex"):
+                    run()
+            else:
+                expected = math.copysign(math.inf, number) if want == "inf" else want
+                assert run()[0].item() == expected, (number, dtype)
+
+
+def test_multipliers_fit_the_integers_they_multiply() -> None:
+    x = ad.tensor([3, 2], dtype=ad.int8)
+    run = ad.compile(lambda x, s: ad.add(x, x, alpha=s), backend="interpret")
+    assert run(x, 2).tolist() == [9, 6]
+    for fn in (run, lambda x, s: ad.add(x, x, alpha=s), lambda x, s: ad.sub(x, x, alpha=s)):
+        with pytest.raises(RuntimeError, match="overflow"):
+            fn(x, 300)

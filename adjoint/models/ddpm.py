@@ -225,6 +225,11 @@ class DiffusionUNet(nn.Module):
                     "DiffusionUNet: block_out_channels, in_channels and layers_per_block must be "
                     f"whole numbers of at least 1, received {str(size)[:80]}"
                 )
+        if any(width % widths[0] for width in widths):
+            raise ValueError(
+                "DiffusionUNet: block_out_channels must be multiples of the first, received "
+                f"{str(widths)[:80]}"
+            )
         attention = [i for i, kind in enumerate(kinds) if "Attn" in str(kind)]
         factors = [width // widths[0] for width in widths]
         sizes = (channels, widths[0], factors, blocks)

@@ -41,7 +41,7 @@ SMALL: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }  # fmt: skip
 DESCRIBED = (
     "BertConfig: ", "GPT2Config: ", "LlamaConfig: ", "RopeScaling: ", "DiffusionUNet: ", "Bert: hidden_act",
-    "Dropout: dropout probability",
+    "Dropout: dropout probability", "GroupNorm: num_channels",
 )  # fmt: skip
 DIFFUSION = {
     "in_channels": 1, "block_out_channels": [32, 32], "layers_per_block": 1, "act_fn": "silu",

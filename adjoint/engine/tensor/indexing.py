@@ -7,6 +7,7 @@ tensors for dimensions of its result, which are one INDEX or INDEX_PUT.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from adjoint.engine.core.dtype import bool_, int64
@@ -14,6 +15,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
+from adjoint.engine.ops.common.arguments import rounded_scalar
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
     INDEX,
@@ -32,6 +34,8 @@ from adjoint.engine.tensor.keys import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.mutation import assign, constants, direct_array, update, write
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, mark_view, root_of, window
+
+LARGE = 3e38  # larger numbers may overflow
 
 
 def _is_whole(basic: Basic, shape: tuple[int, ...]) -> bool:
@@ -148,7 +152,11 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
     kind = value.__class__
     number = kind is float or kind is int
     if number:
-        if not self.dtype.is_inexact:  # an integer may have to wrap around, a float to be checked
+        # An integer may have to wrap around, a float to be checked.
+        if not self.dtype.is_inexact:
+            return False
+        large = LARGE if kind is float else 1 << 62
+        if not -large <= value <= large and isfinite(value):
             return False
     elif not isinstance(value, Tensor) or not constants(value, self):
         return False
@@ -183,7 +191,7 @@ def _number_like(value: Any, target: Tensor) -> Tensor:
             f"can't assign a {type(value).__name__} to a {target.dtype.name} tensor: expected a "
             "number or a Tensor. Wrap it in tensor(...)."
         )
-    return scalar_tensor(number, target)
+    return scalar_tensor(rounded_scalar("setitem", number, target.dtype), target)
 
 
 def _write_basic(target: Tensor, value: Tensor) -> None:

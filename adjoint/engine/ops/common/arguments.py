@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import copysign, inf, isfinite
 from operator import index
 from typing import Any
 
-from adjoint.engine.core.dtype import BOOL, COMPLEX, DTYPES, FLOAT, INT, DType, uint8
+from adjoint.engine.core.dtype import (
+    BOOL,
+    COMPLEX,
+    DTYPES,
+    FLOAT,
+    INT,
+    DType,
+    bfloat16,
+    float16,
+    uint8,
+)
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.record import is_tensor
@@ -98,17 +108,35 @@ def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
     return converted(_checked, value, name, dtype)
 
 
+# Beyond the middle between the largest number and the next power of two everything is infinite.
+_MIDDLE = {float16: 65520.0, bfloat16: float.fromhex("0x1.ffp127")}
+
+
+def rounded_scalar(name: str, value: Any, dtype: DType) -> Any:
+    """The same for a number that is assigned: in half precision it may become infinite."""
+    if dtype in _MIDDLE:
+        value = converted(_in_half, value, dtype)
+    return checked_scalar(name, value, dtype)
+
+
+def _in_half(value: Any, dtype: DType) -> Any:
+    if isinstance(value, complex) or not isfinite(value) or abs(value) <= _LARGEST[dtype]:
+        return value
+    return copysign(_LARGEST[dtype] if abs(value) < _MIDDLE[dtype] else inf, value)
+
+
 def _checked(value: Any, name: str, dtype: DType) -> Any:
     if dtype.category == BOOL:
         return bool(value)
     if isinstance(value, complex) and dtype.category < COMPLEX and not value.imag:
         value = value.real
     if dtype.category == INT:
-        if isinstance(value, float) and isfinite(value):
-            value = int(value)
         refused = isinstance(value, complex) or not fits(value, dtype)
+        value = value if refused else int(value)
     elif dtype.category == FLOAT:
         refused = isinstance(value, complex) or (isfinite(value) and abs(value) > _LARGEST[dtype])
+        if not refused and isinstance(value, int) and abs(value) >= 1 << 63:
+            value = float(value)  # no library has whole numbers of this size
     else:
         refused = False
     if refused:

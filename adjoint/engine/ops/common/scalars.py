@@ -62,14 +62,14 @@ _INTEGERS = {
 def fits(x: Any, d: DType) -> bool:
     """Whether a number converts to `d` without overflow, by PyTorch's reading.
 
-    A negative number fits an unsigned type if its magnitude does.
+    A negative whole number fits an unsigned type if its magnitude does; a float does not.
     """
     if d.category != dt.INT or isinstance(x, complex):
         return True
     if isinstance(x, float) and not math.isfinite(x):
         return False
     low, high = _INTEGERS[d]
-    return bool(low <= x <= high)
+    return bool((max(low, iinfo(d).min) if isinstance(x, float) else low) <= x <= high)
 
 
 def require_fit(name: str, x: Any, d: DType) -> None:

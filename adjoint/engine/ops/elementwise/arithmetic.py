@@ -83,6 +83,8 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other in the dtype that input and other have in common."""
     common = common_dtype((input, other))
     check_alpha(name, alpha, common)
+    if common.category == dt.INT:
+        alpha = converted(_whole_in, alpha, name, common)
     if is_tensor(other) and other.dtype is not common:
         other = other.to(common)
     return other * alpha

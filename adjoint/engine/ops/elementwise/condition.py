@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
-from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.ops.common.scalars import converted, require_fit, require_tensors
+from adjoint.engine.ops.common.arguments import checked_scalar
+from adjoint.engine.ops.common.scalars import require_fit, require_tensors
 from adjoint.engine.ops.elementwise.comparison import EQ, ISNAN
 from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
 
@@ -91,18 +91,7 @@ def fill_value(name: str, value: Any, target: Tensor) -> Any:
                 "complex. Take its real part first."
             )
         return value if value.dtype is d else value.to(d)
-    return converted(_as_element, value, name, d)
-
-
-def _as_element(value: Any, name: str, d: DType) -> Any:
-    require_fit(name, value, d)
-    if isinstance(value, complex) and not d.is_complex:
-        if d is not dt.bool_ and value.imag:
-            raise RuntimeError(
-                f"{name}: value cannot be converted to type {d.name} without overflow: {value}"
-            )
-        value = bool(value) if d is dt.bool_ else value.real
-    return bool(value) if d is dt.bool_ else int(value) if d.category == dt.INT else value
+    return checked_scalar(name, value, d)
 
 
 _LARGEST = {

@@ -8,6 +8,7 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import wrap_dim
+from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.records import EQ
 from adjoint.engine.ops.index.gather import (
@@ -127,7 +128,7 @@ def _prepare(
     picks = require_index(name, index)
     x, picks = at_least_1d(input), at_least_1d(picks)
     if not is_tensor(src):
-        src = full_like(x, picks.shape, src)
+        src = full_like(x, picks.shape, checked_scalar(name, src, x.dtype))
     if src.dtype is not input.dtype:
         raise RuntimeError(
             f"{name}: expected self.dtype to be equal to src.dtype, received {input.dtype.name} "

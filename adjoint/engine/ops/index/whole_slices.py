@@ -8,6 +8,7 @@ from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
+from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.gather import at_least_1d
@@ -83,7 +84,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             raise RuntimeError(
                 "index_fill: converting complex Scalar to non-complex type is not supported"
             )
-        filler = full_like(input, (), value)
+        filler = full_like(input, (), checked_scalar("index_fill", value, input.dtype))
     # By a mask rather than a put: an index that appears twice still fills, and counts in the
     # gradient of the value, once.
     x = at_least_1d(input)
