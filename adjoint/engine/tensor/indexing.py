@@ -15,7 +15,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
-from adjoint.engine.ops.common.arguments import rounded_scalar
+from adjoint.engine.ops.common.arguments import LARGEST, rounded_scalar
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
     INDEX,
@@ -35,7 +35,9 @@ from adjoint.engine.tensor.mutation import assign, constants, direct_array, upda
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, mark_view, root_of, window
 
-LARGE = 3e38  # larger numbers may overflow
+# Numbers up to these are written as they are: larger ones may overflow, or a library has none.
+PLAIN = 2.0**62
+DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
 
 
 def _is_whole(basic: Basic, shape: tuple[int, ...]) -> bool:
@@ -155,8 +157,7 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
         # An integer may have to wrap around, a float to be checked.
         if not self.dtype.is_inexact:
             return False
-        large = LARGE if kind is float else 1 << 62
-        if not -large <= value <= large and isfinite(value):
+        if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
             return False
     elif not isinstance(value, Tensor) or not constants(value, self):
         return False

@@ -90,7 +90,7 @@ def listed(dims: Any) -> tuple[Any, ...]:
     return (dims,) if hasattr(dims, "__index__") else tuple(dims)
 
 
-_LARGEST = {d: finfo(d).max for d in DTYPES if d.category == FLOAT}
+LARGEST = {d: finfo(d).max for d in DTYPES if d.category == FLOAT}
 
 
 def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
@@ -120,9 +120,9 @@ def rounded_scalar(name: str, value: Any, dtype: DType) -> Any:
 
 
 def _in_half(value: Any, dtype: DType) -> Any:
-    if isinstance(value, complex) or not isfinite(value) or abs(value) <= _LARGEST[dtype]:
+    if isinstance(value, complex) or not isfinite(value) or abs(value) <= LARGEST[dtype]:
         return value
-    return copysign(_LARGEST[dtype] if abs(value) < _MIDDLE[dtype] else inf, value)
+    return copysign(LARGEST[dtype] if abs(value) < _MIDDLE[dtype] else inf, value)
 
 
 def _checked(value: Any, name: str, dtype: DType) -> Any:
@@ -134,7 +134,7 @@ def _checked(value: Any, name: str, dtype: DType) -> Any:
         refused = isinstance(value, complex) or not fits(value, dtype)
         value = value if refused else int(value)
     elif dtype.category == FLOAT:
-        refused = isinstance(value, complex) or (isfinite(value) and abs(value) > _LARGEST[dtype])
+        refused = isinstance(value, complex) or (isfinite(value) and abs(value) > LARGEST[dtype])
         if not refused and isinstance(value, int) and abs(value) >= 1 << 63:
             value = float(value)  # no library has whole numbers of this size
     else:
