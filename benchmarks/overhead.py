@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,45 @@ def chain_of_twenty(fw: Any) -> Call:
     return call
 
 
+def small_composites() -> list[Program]:
+    """Operations that are made of many, on few elements."""
+
+    def program(name: str, make: Callable[[Any, Any], Call]) -> Program:
+        return Program(name, lambda fw: make(fw, fw.nn.functional))
+
+    def rows(fw: Any) -> Any:
+        return fw.linspace(-1, 2, 8).reshape(2, 4)
+
+    def of_rows(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Call]:
+        return lambda fw, F: partial(call, F, rows(fw))
+
+    def of_classes(call: Callable[..., Any]) -> Callable[[Any, Any], Call]:
+        return lambda fw, F: partial(call, F, rows(fw), fw.tensor([1, 3]))
+
+    def ctc(fw: Any, F: Any) -> Call:
+        scores = fw.linspace(-1, 2, 24).reshape(6, 1, 4).log_softmax(-1)
+        given = [fw.tensor(x) for x in ([[1, 2]], [6], [2])]
+        return lambda: F.ctc_loss(scores, *given)
+
+    def convolution(fw: Any, F: Any) -> Call:
+        x, w = fw.ones(1, 2, 5, 5), fw.ones(3, 2, 3, 3)
+        return lambda: F.conv2d(x, w, padding=1)
+
+    return [
+        program("softmax", of_rows(lambda F, x: x.softmax(-1))),
+        program("variance", of_rows(lambda F, x: x.var())),
+        program("standard deviation", of_rows(lambda F, x: x.std(-1))),
+        program("layer norm", of_rows(lambda F, x: F.layer_norm(x, (4,)))),
+        program("group norm", of_rows(lambda F, x: F.group_norm(x.reshape(1, 2, 4), 2))),
+        program("squared error", of_rows(lambda F, x: F.mse_loss(x, x))),
+        program("cross entropy", of_classes(lambda F, x, y: F.cross_entropy(x, y))),
+        program("normal numbers", lambda fw, F: lambda: fw.randn(8)),
+        program("sort", of_rows(lambda F, x: x.sort())),
+        program("CTC", ctc),
+        program("convolution 5x5", convolution),
+    ]
+
+
 PROGRAMS = (
     Program("add", small_add),
     Program("add of a scalar", add_scalar),
@@ -90,6 +130,7 @@ PROGRAMS = (
     Program("reshape", reshape),
     Program("sum", total),
     Program("20 multiplications, backward", chain_of_twenty),
+    *small_composites(),
 )
 
 

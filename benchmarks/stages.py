@@ -34,7 +34,7 @@ def places() -> list[Place]:
     import adjoint.engine.backends.llvm.program.planning as planning
     import adjoint.engine.compiler.schedule.build as build
     from adjoint.engine.backends.llvm.runtime import jit
-    from adjoint.engine.capture import capture
+    from adjoint.engine.capture import making
     from adjoint.engine.capture.capture import Captured
     from adjoint.engine.capture.program import program
 
@@ -43,7 +43,7 @@ def places() -> list[Place]:
         (Captured, "_observed", "  run it under the recorder"),
         (ad.Tensor, "backward", "    backward"),
         (ad.optim.AdamW, "step", "    optimizer"),
-        (capture, "build", "  make a program of it"),
+        (making, "build", "  make a program of it"),
         (program.Program, "prepare", "  prepare the program"),
         (program, "PreparedCall", "    plan calls"),
         (program.Program, "_overlaps", "    look for overlaps"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ Array = Any
 def wrong_index(xp: Any, picks: Array, size: int, low: int) -> int | None:
     """An index outside [low, size), or None."""
     if picks.size == 0:
+        return None
+    signless = xp is np and not low and picks.dtype == np.int64
+    # One look in place of two: below zero is very large without a sign.
+    if signless and np.maximum.reduce(picks.view(np.uint64), None) < size:
         return None
     smallest, largest = picks.min(), picks.max()
     if smallest < low:
@@ -224,10 +229,28 @@ def along(
     bad = wrong_index(xp, picks, size, 0)
     if bad is not None:
         raise index.out_of_bounds(name, bad, dim, size, classes_of=classes_of)
-    return tuple(
-        picks if d == dim else xp.arange(n).reshape((1,) * d + (n,) + (1,) * (picks.ndim - d - 1))
-        for d, n in enumerate(picks.shape)
-    )
+    places = small_grid if xp is np and picks.size <= SMALL else grid
+    return tuple([picks if d == dim else at for d, at in enumerate(places(xp, picks.shape))])
+
+
+SMALL = 256  # elements of index arrays whose grids are kept
+
+
+def grid(xp: Any, shape: tuple[int, ...]) -> list[Array]:
+    """For each dimension its numbers, to be broadcast along the others."""
+    return [
+        xp.arange(n).reshape((1,) * d + (n,) + (1,) * (len(shape) - d - 1))
+        for d, n in enumerate(shape)
+    ]
+
+
+@lru_cache(256)
+def small_grid(xp: Any, shape: tuple[int, ...]) -> list[Array]:
+    """The same, kept, and not to be written to."""
+    made = grid(xp, shape)
+    for at in made:
+        at.flags.writeable = False
+    return made
 
 
 @lowers(gather.GATHER)
