@@ -31,7 +31,7 @@ from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
 from adjoint.engine.graph.passes.unmark import unmark
-from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
@@ -44,15 +44,18 @@ class Straight:
     """The kernels of an operation for operands of one kind."""
 
     run: Callable[..., Arrays]  # of the arrays of all tensors it is given
-    structure: Any  # of the results; None: the first alone
+    structure: Any  # of the results; None: the first alone; tuple or list: one of all of them
     gaps: tuple[bool, ...]  # which of the results are there
 
     def __call__(self, arrays: Arrays) -> Any:
         found = self.run(*arrays)
         if self.structure is None:
             return wrap(found[0])
-        made = iter(found)
-        return unflatten(self.structure, [wrap(next(made)) if x else None for x in self.gaps])
+        made = iter(wrap_all(found))
+        leaves = [next(made) if x else None for x in self.gaps]
+        if self.structure is list:
+            return leaves
+        return tuple(leaves) if self.structure is tuple else unflatten(self.structure, leaves)
 
 
 class StraightPrograms:
@@ -134,6 +137,7 @@ def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
     given = {id(t): k for k, t in enumerate(tensors)}
     with CONTEXT.having(grad_enabled=False):
         out = body.run(fn)
+    structure: Any
     leaves, structure = flatten(out)
     for x in leaves:
         if x is not None and (not is_tensor(x) or id(x) in given):
@@ -148,7 +152,12 @@ def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
     gaps = tuple([x is not None for x in leaves])
     places = [given[id(source)] for source in sources]
     run = HOOKS.straighten(graph, places, [t._array for t in tensors])
-    return Straight(run, None if is_tensor(out) else structure, gaps)
+    kind = out.__class__
+    if is_tensor(out):
+        structure = None
+    elif (kind is tuple or kind is list) and all(x is None or is_tensor(x) for x in out):
+        structure = kind
+    return Straight(run, structure, gaps)
 
 
 def apart(graph: DataflowGraph) -> bool:
