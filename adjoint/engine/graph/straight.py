@@ -35,7 +35,7 @@ from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
-KEPT = 2048  # kinds, the one met last at the end
+KEPT = 2048  # kinds
 Arrays = Sequence[Any]
 
 
@@ -101,9 +101,9 @@ class StraightPrograms:
         except TypeError:  # something in it has no hash
             return None
         if found.__class__ is int:
-            found = self.held[key] = found + 1 if found < AFTER else made(tensors, fn)
             if len(self.held) > KEPT:
-                del self.held[next(iter(self.held))]
+                self.held.clear()  # at once: other threads may be looking
+            found = self.held[key] = found + 1 if found < AFTER else made(tensors, fn)
         if found.__class__ is not Straight:
             return None
         try:
