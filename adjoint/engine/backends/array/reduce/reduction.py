@@ -20,6 +20,9 @@ Dims = tuple[int, ...]
 
 _empty = np.empty
 _HALVES = frozenset(NUMPY_OF[d] for d in DTYPES if d.is_half)
+# NumPy's own `max` and `min` come to these by three calls of Python.
+_LARGEST: Any = np.maximum.reduce
+_LEAST: Any = np.minimum.reduce
 
 
 def widen(x: Array) -> Array:
@@ -102,14 +105,14 @@ def any_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
 @lowers(extremes.AMAX)
 def amax(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if xp is np and x.dtype not in _HALVES:
-        return np.maximum.reduce(x, dims, None, None, keepdim)
+        return _LARGEST(x, dims, None, None, keepdim)
     return xp.max(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
 
 
 @lowers(extremes.AMIN)
 def amin(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if xp is np and x.dtype not in _HALVES:
-        return np.minimum.reduce(x, dims, None, None, keepdim)
+        return _LEAST(x, dims, None, None, keepdim)
     return xp.min(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
 
 
