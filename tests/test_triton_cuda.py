@@ -58,7 +58,7 @@ def test_a_fault_leaves_state() -> None:
     before = w.clone()
     for _ in range(2):
         with pytest.raises(IndexError, match="99"):
-            compiled(bad)
+            compiled(bad).item()  # which waits for the GPU
     ad.testing.assert_close(w, before)
     compiled(good)
     ad.testing.assert_close(w, first * 0.5**4)

@@ -83,6 +83,42 @@ def profile() -> None:
     assert "tl.load" in "".join(executable.sources().values())
 
 
+def late_faults() -> None:
+    """What kernels find is raised where the host waits, or by a later call; state stays."""
+    import adjoint as ad
+    from adjoint.engine.core.state import late_faults as late
+
+    importlib.import_module("tests.triton_interpreter")
+    w = ad.randn(10, 16)
+
+    def update(i: Any) -> Any:
+        y = w[i].sum()
+        w.mul_(0.5)
+        return y
+
+    good, bad = ad.tensor([1, 2]), ad.tensor([1, 99])
+    compiled = ad.compile(update, backend="interpreted-triton")
+    compiled(good)
+    late.look()
+    before = w.clone()
+    compiled(bad)
+    with pytest.raises(IndexError, match="99"):
+        late.look()
+    late.look()  # once
+    ad.testing.assert_close(w, before)
+    compiled(bad)
+    with pytest.raises(IndexError, match="99"):
+        compiled(good)
+    ad.testing.assert_close(w, before)
+    compiled(good)
+    late.look()
+    ad.testing.assert_close(w, before * 0.5)
+    # Nothing is written here, and others might write what it returns: so it waits.
+    picks = ad.compile(lambda i: w[i] * 2, backend="interpreted-triton")
+    with pytest.raises(IndexError, match="99"):
+        picks(bad)
+
+
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
     run_script(f"t.compare({names!r}, {optimizers!r}); t.profile()")
 
@@ -102,6 +138,10 @@ def run_script(call: str) -> None:
 
 def test_programs_equal_eager() -> None:
     in_a_process(QUICK, ("AdamW",))
+
+
+def test_faults_are_told_where_the_host_waits() -> None:
+    run_script("t.late_faults()")
 
 
 @pytest.mark.slow

@@ -62,6 +62,9 @@ class Compiling:
     def expect(self, works: list[Any]) -> None:
         pass
 
+    def downloader(self, target: Any, source: Any) -> Callable[[], None]:
+        return lambda: None
+
     def prepare(self, name: str, work: Any) -> Callable[[int], None]:
         if isinstance(work, Written) and name not in self.kernels:
             for way in (work, *work.others):

@@ -147,6 +147,12 @@ class Interpreter:
 
         return upload
 
+    def downloader(self, target: Any, source: Any) -> Callable[[], None]:
+        def download() -> None:
+            target[:] = source
+
+        return download
+
     def download(self, target: Any, source: Any) -> None:
         target[:] = source
 

@@ -111,7 +111,9 @@ class Mirrored(Showing):
             task, graph=moved(graph, device), examples=tuple(examples), targets=tuple(targets),
             sizing=None,
         )  # fmt: skip
-        self.program = self.shown = GpuProgram(inner, options, machine, target, frozenset(mine))
+        self.program = self.shown = GpuProgram(
+            inner, options, machine, target, frozenset(mine), waits=True
+        )
         self.piece_of = piece_of
 
     def lay(self, pieces: list[tuple[Any, Any]]) -> None:

@@ -9,7 +9,7 @@ Note [replays]
     memory of the program's own, and results lie where they did before (Note [banks]).
 
     Kernels that write state do nothing after a fault (`Emitter.guarded`), and all that can fail
-    comes before them; so a fault leaves state as it was. The status is read after the last segment.
+    comes before them; so a fault leaves state as it was (Note [faults of programs]).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
+from adjoint.engine.backends.triton.program.late import BLOCKING, LATE, expect
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.memory.footprint import too_much
@@ -61,6 +62,7 @@ class Machine(Protocol):
     def download(self, target: Any, source: Any) -> None: ...
     def on_host(self, array: Any) -> Any: ...
     def mark(self, again: Any) -> Any: ...
+    def downloader(self, target: Any, source: Any) -> Callable[[], None]: ...
     def read(self, word: Any) -> int: ...
     def expect(self, works: list[Written]) -> None: ...
     def prepare(self, name: str, work: Any) -> Callable[[int], None]: ...
@@ -80,6 +82,7 @@ class GpuProgram:
         machine: Machine,
         target: MakeTarget = TritonTarget,
         mirrored: frozenset[int] = frozenset(),  # inputs whose arrays never change either
+        waits: bool = BLOCKING,  # for what kernels report, at each call
     ) -> None:
         self.task, self.machine = task, machine
         self.latest_times: dict[tuple[int, int], tuple[int, int]] = {}  # of a call that was timed
@@ -100,6 +103,7 @@ class GpuProgram:
             self.fill_state()
             self.list_changes(unaligned)
             self.segments = self.make_segments()
+            self.set_lookout(waits or not task.writes)
         self.outputs = len(self.plan.graph.outputs)
         self.task = replace(task, examples=(), targets=())
 
@@ -197,6 +201,16 @@ class GpuProgram:
                 segments.append(Segment(machine, [self.launches(works, b) for b in self.banks]))
         return segments
 
+    def set_lookout(self, waits: bool) -> None:
+        """Have each call end with a copy of the status, unless it is waited for."""
+        self.pending = False
+        self.seen = self.machine.pinned(1)
+        self.seen[:] = 0
+        last = self.segments[-1] if self.segments else None
+        self.late = bool(self.image.faults) and not waits and isinstance(last, Segment)
+        if isinstance(last, Segment) and self.late:
+            last.after = self.machine.downloader(self.seen, self.status)
+
     def prepared(self, name: str, entry: Any) -> Callable[[int], None]:
         """What launches an entry: a kernel, or a call of a library."""
         assert isinstance(entry, Launch)
@@ -232,6 +246,8 @@ class GpuProgram:
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
         with self.machine.active():
+            if self.late and self.seen[0]:
+                self.look()
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
             clock = LaunchClock(self) if LISTENERS else None
@@ -246,7 +262,11 @@ class GpuProgram:
             for k, copy in copied:
                 copy[...] = results[k]
                 results[k] = copy
-            self.raise_faults()
+            if not self.late:
+                self.raise_faults()
+            elif not self.pending:
+                self.pending = True
+                expect(self)
             if clock is not None:
                 clock.tell()
             del hold
@@ -260,6 +280,17 @@ class GpuProgram:
         if code:
             self.status[:] = 0
             raise self.image.fault(code)
+
+    def look(self) -> None:
+        """Raise what kernels of earlier calls reported."""
+        self.pending = False
+        self.seen[:] = 0
+        try:
+            with self.machine.active():
+                self.raise_faults()
+        except Exception as error:
+            error.add_note(LATE)
+            raise
 
     def fill(
         self, bank: DeviceBank, inputs: list[Any], targets: list[Any]

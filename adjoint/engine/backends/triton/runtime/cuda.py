@@ -99,11 +99,20 @@ class CudaMachine:
 
         return upload
 
+    def downloader(self, target: Any, source: Any) -> Callable[[], None]:
+        """What copies words of the device to pinned ones, in the order of the stream."""
+        copy, stream = self.cupy.cuda.runtime.memcpyAsync, self.cupy.cuda.get_current_stream
+        to, there, size = target.ctypes.data, source.data.ptr, target.nbytes
+
+        def download() -> None:
+            copy(to, there, size, DOWN, stream().ptr)
+
+        return download
+
     def download(self, target: Any, source: Any) -> None:
         """Copy words of the device to pinned ones, and wait for them."""
-        runtime, stream = self.cupy.cuda.runtime, self.cupy.cuda.get_current_stream()
-        runtime.memcpyAsync(target.ctypes.data, source.data.ptr, target.nbytes, DOWN, stream.ptr)
-        faults.guarded(stream.synchronize)
+        self.downloader(target, source)()
+        faults.guarded(self.cupy.cuda.get_current_stream().synchronize)
 
     def on_host(self, array: Any) -> Any:
         """The same elements on the CPU."""
