@@ -107,6 +107,18 @@ def scanned(x: Any, w: Any) -> Any:
     return tuple(found)
 
 
+def one_row(x: Any, w: Any) -> Any:
+    """One row times matrices that lie either way, in both precisions, and attention of one query."""
+    found = []
+    for dtype in (ad.float32, ad.bfloat16):
+        row, matrix = x[:1].to(dtype), w.to(dtype)
+        found += [F.linear(row, matrix, matrix[:, 0]).tanh(), row @ matrix.t().contiguous()]
+        heads = matrix[None, None, :, :16]
+        seen = ad.arange(w.shape[0], device=x.device) < 100
+        found.append(F.scaled_dot_product_attention(row[None, None, :, :16], heads, heads, seen))
+    return tuple(found)
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -174,6 +186,7 @@ PROGRAMS: dict[str, Program] = {
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
     "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
+    "one row of halves": (one_row, lambda: (ad.randn(2, 80), ad.randn(200, 80))),
     "scanned": (scanned, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
     "triangles": (lambda x: x.triu(1) + ad.arange(7, device=x.device), lambda: (ad.randn(7, 7),)),
 }  # fmt: skip

@@ -73,7 +73,9 @@ class Target(ABC):
     # how many rows it sums up at once (Note [column sums], compiler.fuse).
     columns: ClassVar[int] = 0
     part: ClassVar[int] = 1024
-    small: ClassVar[int] = 0  # multiplications of a product of float32 that is done by loops
+    # Multiplications of a product that is done by loops, if it is of float32; 0: none is, nor those
+    # of one row.
+    small: ClassVar[int] = 0
     # Whether a kernel that reduces takes in elementwise ones that it meets.
     absorbs: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs

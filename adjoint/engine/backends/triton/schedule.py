@@ -36,6 +36,8 @@ ROW = 2048  # elements of a tile in a loop along rows
 COLUMNS = 64  # of a tile that reduces down columns
 HEAVY = 24  # operations that fill registers
 LINE = 1024  # elements of a line that a tile may be a piece of
+READ = 4096  # elements of a tile of which only results of rows are written
+MANY = 16  # programs for each processor that are worth larger ones
 SUMMED = 1024  # elements of a tile of a kernel that also sums columns
 
 
@@ -116,8 +118,9 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
     if form.rows:
         r = power_of_two(inner)
         if r <= (WHOLE_ROW // 2 if heavy else WHOLE_ROW):
-            x = max(1, min(1024 // r, power_of_two(outer)))
-            while x > 1 and outer < x * PROCESSORS * 2:
+            room = 1024 if any(form.ops[v].full for v, _ in form.stores) else READ
+            x = max(1, min(room // r, power_of_two(outer)))
+            while x > 1 and outer < x * PROCESSORS * (2 if room == 1024 else MANY):
                 x //= 2
             return Tiles(x, r, True, warps(x * r))
         return Tiles(1, ROW, False, 8)

@@ -27,7 +27,7 @@ Note [reach]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -93,12 +93,14 @@ class Fusion:
         columns: int = 0,
         absorbs: bool = False,
         level: Callable[[Value], int | None] = lambda value: None,
+        pairs: Set[Node] = frozenset(),
     ) -> None:
         self.kinds = kinds
         self.level = level
         self.columns = columns  # Note [column sums]
         self.absorbs = absorbs  # kernels that reduce take in elementwise ones they meet
         self.updates = updates  # Note [updates]
+        self.pairs = pairs  # what products sum up, over other ranges than what comes before them
         self.reach = reach  # Note [reach]
         self.epoch = 0
         self.units: list[Unit] = []
@@ -194,6 +196,8 @@ class Fusion:
             return "waits for a step that itself waits for the kernel before it"
         if apart(unit.level, self.level(node.outputs[0])):
             return "comes after a sum over all that the kernel before it makes"
+        if node in self.pairs and unit.reduced is not None:
+            return "begins a product"
         if node in self.updates and unit.reduced is not None:
             return "an update of state, launched with others of its form"
         return ""

@@ -45,6 +45,7 @@ class Legal:
         self.kinds: dict[Node, str] = {}
         self.layout: dict[Value, Place] = dict(places)
         self.reduced_rows: set[Value] = set()  # what was reduced along its last dimension
+        self.pairs: set[Node] = set()  # what products that are loops sum up
         for node in graph.nodes:
             self.builder.graph.where = node.where
             self.visit(node, self.builder.translate(node.inputs))
@@ -74,7 +75,7 @@ class Legal:
             self.keep(node, inputs, POINT)
         elif record.name == "eye" and known:
             self.builder.replace(node, (identity_matrix(self, node),))
-        elif is_loop_product(node, inputs, self.setting.target.small) and known:
+        elif known and is_loop_product(self, node, inputs):
             self.builder.replace(node, (loop_product(self, node, *inputs),))
         elif wants_another_scatter(node, inputs) and known and self.can_scatter():
             self.builder.replace(node, (another_scatter(self, node, inputs),))

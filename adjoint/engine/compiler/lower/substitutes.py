@@ -14,25 +14,42 @@ from adjoint.engine.graph.ir import Node, Value
 if TYPE_CHECKING:
     from adjoint.engine.compiler.lower.legalise import Legal
 
+LINE, LONGEST_LINE = 64, 4096  # of a matrix that one row is multiplied by
+FEW = 1 << 17  # its elements, where columns do not lie in lines
 # What a scatter of truth values is on the bytes that hold them.
 OF_BYTES = {"sum": "amax", "prod": "amin", "amax": "amax", "amin": "amin"}
 
 
-def is_loop_product(node: Node, inputs: tuple[Any, ...], small: int) -> bool:
-    """Whether a matrix product is done by loops: one that no BLAS has, or a small one of float32.
+def is_loop_product(legal: Legal, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether a matrix product is done by loops: one that no BLAS has, a small one, or one row's.
 
-    With at most `small` multiplications a launch is all that a product takes, and as loops it is
-    part of a launch with what comes before and after it.
+    With few multiplications (`Target.small`) a launch is all that a product takes, and as loops it
+    is part of a launch with what comes before and after it. So it is with one row times a matrix,
+    which takes as long as reading the matrix.
     """
     if node.record.name != "matmul":
         return False
-    dtype = node.outputs[0].spec.dtype
+    dtype, small = node.outputs[0].spec.dtype, legal.setting.target.small
     if not dtype.is_inexact:
         return dtype is not bool_
-    values = [x for x in inputs if isinstance(x, Value) and not x.host]
-    alike = len(values) == len(inputs) and all(x.spec.dtype is float32 for x in values)
+    if not small or not all(isinstance(x, Value) and not x.host for x in inputs):
+        return False
+    dtypes = {x.spec.dtype for x in inputs}
     multiplied = (*node.outputs[0].spec.shape, inputs[0].spec.shape[-1])
-    return dtype is float32 and alike and is_at_most(multiplied, small)
+    if dtype is float32 and dtypes == {float32} and is_at_most(multiplied, small):
+        return True
+    known = dtype is float32 or dtype.is_half
+    return known and all(d is float32 or d.is_half for d in dtypes) and is_one_row(legal, inputs)
+
+
+def is_one_row(legal: Legal, inputs: tuple[Any, ...]) -> bool:
+    """Whether a product is of one row and a matrix whose columns lie in lines, or are few."""
+    x, y = inputs[:2]
+    if x.spec.shape[-2] != 1 or not all(n.__class__ is int for n in y.spec.shape):
+        return False
+    k, n = y.spec.shape[-2:]
+    in_lines = legal.layout[y].strides[-2] == 1 and LINE <= k <= LONGEST_LINE
+    return in_lines or k * n <= FEW
 
 
 def is_at_most(shape: tuple[Any, ...], most: int) -> bool:
@@ -43,17 +60,23 @@ def is_at_most(shape: tuple[Any, ...], most: int) -> bool:
 def loop_product(legal: Legal, node: Node, x: Value, y: Value, *bias: Value) -> Value:
     """Products of all pairs, summed as they are made: (..., m, k, 1) times (..., 1, k, n)."""
     batch = broadcast_shapes("matmul", x.spec.shape[:-2], y.spec.shape[:-2])
+    dtype = node.outputs[0].spec.dtype
 
     def spread(v: Value, shape: tuple[int, ...]) -> Value:
         lead = v.spec.shape[:-2]
-        return legal.reshape(v, (*(1,) * (len(batch) - len(lead)), *lead, *shape))
+        return legal.reshape(wide(v), (*(1,) * (len(batch) - len(lead)), *lead, *shape))
+
+    def wide(v: Value) -> Value:
+        return legal.cast(v, float32) if v.spec.dtype.is_half else v
 
     (m, k), n = x.spec.shape[-2:], y.spec.shape[-1]
     pairs = legal.emit(POINT, REGISTRY["mul"], spread(x, (m, k, 1)), spread(y, (1, k, n)))
+    assert pairs.node is not None
+    legal.pairs.add(pairs.node)
     made = legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
     for each in bias:
-        made = legal.emit(POINT, REGISTRY["add"], made, each)
-    return made
+        made = legal.emit(POINT, REGISTRY["add"], made, wide(each))
+    return legal.cast(made, dtype) if dtype.is_half else made
 
 
 def identity_matrix(legal: Legal, node: Node) -> Value:

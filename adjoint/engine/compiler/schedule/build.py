@@ -59,7 +59,7 @@ class PlanBuilder:
             target = setting.target
             self.fusion = Fusion(
                 self.graph, legal.kinds, updates(self.graph, task), NEAR,
-                target.columns, target.absorbs, target.level,
+                target.columns, target.absorbs, target.level, legal.pairs,
             )  # fmt: skip
             attach(self.fusion, self.graph, setting, legal.layout_of)
             self.units = ordered(self.fusion, self.graph)

@@ -64,8 +64,8 @@ def fits(shape: Any, scores: Any) -> bool:
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Forward: any heads may share."""
-    return is_known(setting, node, inputs, 3)
+    """Forward: any heads may share. A single query would go along all keys alone: it is loops."""
+    return inputs[0].spec.shape[-2] > 1 and is_known(setting, node, inputs, 3)
 
 
 def accepts_backward(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
