@@ -17,6 +17,7 @@ from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce.reduction import SUM
+from adjoint.engine.ops.shape.convert import CAST
 
 
 @dataclass(slots=True)
@@ -49,6 +50,10 @@ def taken_out(
     node = value.node
     if node is None or not all(isinstance(x, Value) for x in node.inputs):
         return None
+    if node.record is CAST:  # autocast's: the sum is rounded once instead of each of its terms
+        inner = taken_out(node.inputs[0], varying, there)
+        dtype = value.spec.dtype
+        return inner and Outside(inner.rows, inner.views, lambda *xs: inner.finish(*xs).to(dtype))
     bases, views = zip(*(_base(x) for x in node.inputs), strict=True)
     extra = sum(prod(b.spec.shape) for b in set(bases) if b not in there)
     if not all(map(varying, bases)) or extra > prod(value.spec.shape):
