@@ -169,6 +169,33 @@ def test_scans_are_launches_of_their_bodies() -> None:
     assert not any(isinstance(step, EagerCall) for step in steps)
 
 
+def test_what_all_turns_share_is_converted_once() -> None:
+    fn, arguments = PROGRAMS["recurrent of halves"]
+    flows: list[Any] = []
+
+    def maker(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            plan = plan_for(task, CpuTriton(), chosen(mode, options))
+            flows.extend(step for step in plan.steps if isinstance(step, Flow))
+            return interpreted(task)
+
+        return executable
+
+    register_backend("recurrent-triton", maker)
+    ad.compile(fn, backend="recurrent-triton")(*arguments())
+    assert flows
+    for flow in flows:
+        weights = [
+            touch
+            for _, steps in flow.parts
+            for step in steps
+            if str(step.label) == "cast"
+            for touch in step.writes
+            if touch.buffer.size == 64
+        ]
+        assert not weights
+
+
 def test_what_lies_in_memory_anyway_is_kept_for_a_norm() -> None:
     w = ad.randn(64, 64).requires_grad_()
     weight = ad.ones(64).requires_grad_()

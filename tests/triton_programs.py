@@ -119,6 +119,18 @@ def one_row(x: Any, w: Any) -> Any:
     return tuple(found)
 
 
+def recurrent(x: Any, w: Any) -> Any:
+    """A loop whose weight is converted in each turn, as under autocast, and its gradients."""
+    rows, weight = (t.detach().requires_grad_() for t in (x, w))
+
+    def body(h: Any, row: Any) -> Any:
+        h = ((h.bfloat16() @ weight.bfloat16()).float() + row).tanh()
+        return h, h
+
+    last, every = ad.scan(body, ad.zeros(3, 8, device=x.device), rows)
+    return (last, *ad.autograd.grad((every * every).sum(), (rows, weight)))
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -187,6 +199,7 @@ PROGRAMS: dict[str, Program] = {
     "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
     "one row of halves": (one_row, lambda: (ad.randn(2, 80), ad.randn(200, 80))),
+    "recurrent of halves": (recurrent, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
     "scanned": (scanned, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
     "triangles": (lambda x: x.triu(1) + ad.arange(7, device=x.device), lambda: (ad.randn(7, 7),)),
 }  # fmt: skip

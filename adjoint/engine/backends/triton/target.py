@@ -32,6 +32,7 @@ from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.graph.passes.loop_casts import loop_casts
 from adjoint.engine.graph.passes.recompute import Costs
 
 
@@ -89,7 +90,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = pooling.with_taps(narrow(graph), self.device)
+        graph = pooling.with_taps(narrow(loop_casts(graph)), self.device)
         self.images |= convolution.shapes_in_order(graph)
         made, levels = remade(graph, self.costs)
         self.levels |= levels
