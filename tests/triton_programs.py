@@ -131,6 +131,13 @@ def recurrent(x: Any, w: Any) -> Any:
     return (last, *ad.autograd.grad((every * every).sum(), (rows, weight)))
 
 
+def one_column(x: Any, w: Any) -> Any:
+    """A layer of one result: products over one element, and sums beside them."""
+    x, w, b = x.detach().requires_grad_(), w.detach().requires_grad_(), w[0].detach()
+    out = F.linear(x.tanh(), w, b.requires_grad_()[:1])
+    return (out, *ad.autograd.grad((out * out).sum(), (x, w)))
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -200,6 +207,7 @@ PROGRAMS: dict[str, Program] = {
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
     "one row of halves": (one_row, lambda: (ad.randn(2, 80), ad.randn(200, 80))),
     "recurrent of halves": (recurrent, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
+    "one column": (one_column, lambda: (ad.randn(64, 32), ad.randn(1, 32))),
     "scanned": (scanned, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
     "triangles": (lambda x: x.triu(1) + ad.arange(7, device=x.device), lambda: (ad.randn(7, 7),)),
 }  # fmt: skip

@@ -59,7 +59,7 @@ class TileEmitter:
         self.tiles: Tiles = tiles_of(form, kernels)
         self.words = Words()
         self.code = TritonCode()
-        self.flat = not form.inner
+        self.flat = not (form.inner or form.columns)
         self.many = len(kernels) > 1
         self.index = "tl.int64" if self.is_large() else "tl.int32"
         self.pointers: dict[int, str] = {}
