@@ -41,11 +41,15 @@ def remade(graph: DataflowGraph, costs: Costs) -> tuple[DataflowGraph, Levels]:
 
 
 def parts_levels(node: Node) -> bool:
-    """Whether a node is a sum of a large value that other than its rows are reduced in."""
+    """Whether a node is a sum of a large value over other dimensions than its last, or all others.
+
+    Sums down columns are part of kernels that reduce rows (Note [column sums], compiler.fuse).
+    """
     if not node.record.reduces or not isinstance(node.inputs[0], Value):
         return False
-    shape, dims = node.inputs[0].spec.shape, node.params["dims"]
-    return prod(shape) >= LONG and bool(dims) and dims != (len(shape) - 1,)
+    shape, dims = node.inputs[0].spec.shape, tuple(sorted(node.params["dims"]))
+    last = len(shape) - 1
+    return prod(shape) >= LONG and bool(dims) and dims not in ((last,), tuple(range(last)))
 
 
 def is_large(x: Any) -> bool:
