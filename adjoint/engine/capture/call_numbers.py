@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.late_arrays import is_late
-from adjoint.engine.capture.late_values import LateValue, carries, extreme, is_late_value, joined
+from adjoint.engine.capture.late_values import (
+    LateValue,
+    carries,
+    extreme,
+    is_late_value,
+    joined,
+    of_texts,
+)
 from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.extents import Extent, ExtentFloat
@@ -123,6 +130,10 @@ class CallNumbers:
     def joined(self, parts: list[Any]) -> Any:
         """Texts put together."""
         return joined(parts) if any(map(is_late_value, parts)) else "".join(parts)
+
+    def of_texts(self, name: str, a: Any, b: Any) -> Any:
+        """`+` and `%` of texts, some of which a call's end shows."""
+        return of_texts(name, a, b)
 
     def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
         """The least or greatest of numbers, some of which a call's end shows."""

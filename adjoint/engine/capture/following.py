@@ -33,7 +33,6 @@ from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.late_values import (
     LATE,
-    LateValue,
     is_late_value,
     late_text,
     late_value,
@@ -71,8 +70,9 @@ _FOLLOWED = tuple(
     f"{_ENGINE}.{name}"
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "optim.lr_scheduler", "engine.compiler.modules",
-        "engine.autodiff.transforms.modules", "engine.core.state.structure_version",
+        "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils",
+        "engine.compiler.modules", "engine.autodiff.transforms.modules",
+        "engine.core.state.structure_version",
     )
 )  # fmt: skip
 _OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
@@ -199,9 +199,9 @@ class TensorEngine(CallNumbers):
         recorder = self.recorder
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
-        if isinstance(fn, type) and has(fn, "capture_children"):
-            raise self._is_made(fn)
         given = (*args, *kwargs.values())
+        if isinstance(fn, type) and (has(fn, "capture_children") or any(map(is_module, given))):
+            raise self._is_made(fn)
         if any(map(is_late_value, given)):
             args, kwargs = with_elements(fn, args, kwargs)
             given = args
@@ -229,7 +229,7 @@ class TensorEngine(CallNumbers):
             found = self._later(fn, args, kwargs, error)
             if found is None:
                 raise
-            return found
+            return self._new_lists(found)
         for value in given:
             if type(value) is np.ndarray:
                 self._array_given(value, result)
@@ -244,9 +244,17 @@ class TensorEngine(CallNumbers):
             recorder.new(result)
         return result
 
+    def _new_lists(self, value: Any) -> Any:
+        """A value, nested lists in which are the function's own."""
+        if type(value) is list:
+            self.recorder.new(value)
+            for part in value:
+                self._new_lists(part)
+        return value
+
     def _later(
         self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: CaptureError
-    ) -> LateValue | None:
+    ) -> Any:
         """What stands for a tensor's value that was asked for and is known at a call's end."""
         if kwargs or not args or not is_tensor(args[0]) or CONTEXT.capture is not self.trace:
             return None

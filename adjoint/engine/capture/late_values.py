@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import is_host
@@ -20,6 +21,7 @@ from adjoint.engine.tensor.printing import tape_remarks, to_string
 from adjoint.engine.tensor.tensor import Tensor
 
 _NUMBERS = (bool, int, float)
+_PLAIN = (*_NUMBERS, str)
 _SAMPLES: dict[Any, Any] = {bool: True, int: 1, float: 1.5, str: "text"}
 
 
@@ -92,6 +94,25 @@ def extreme(fn: Callable[..., Any], values: list[Any]) -> LateValue:
     return first.then(fn, tuple(values), *kinds)
 
 
+def of_texts(name: str, a: Any, b: Any) -> Any:
+    """`a + b` or `a % b` where one is a text and one is late; MISSING of others."""
+    if name == "add" and is_late_value(a) != is_late_value(b) and str in (_kind_of(a), _kind_of(b)):
+        late, other = (a, b) if is_late_value(a) else (b, a)
+        return joined([a, b]) if late.kind is str and type(other) is str else MISSING
+    values = b if type(b) is tuple else (b,)
+    if name != "mod" or type(a) is not str or not any(map(is_late_value, values)):
+        return MISSING
+    first: LateValue = next(value for value in values if is_late_value(value))
+    if not all(is_late_value(x) or type(x) in (*_NUMBERS, str) for x in values):
+        first.pin()
+    a % tuple(x.sample() if is_late_value(x) else x for x in values)  # raises what calls would
+    return first.then(_percent, (a, *values), str)
+
+
+def _percent(pattern: str, *values: Any) -> str:
+    return pattern % values
+
+
 def _join(*parts: str) -> str:
     return "".join(parts)
 
@@ -102,7 +123,7 @@ _OPERATORS = ("add", "sub", "mul", "truediv", "neg", "pos", "abs")
 def _kind_of(x: Any) -> Any:
     if is_late_value(x):
         return x.kind
-    return type(x.get()) if is_host(x) else type(x) if type(x) in _NUMBERS else _base(x)
+    return type(x.get()) if is_host(x) else type(x) if type(x) in _PLAIN else _base(x)
 
 
 def _base(x: Any) -> Any:
@@ -161,7 +182,30 @@ def _numpy(tensor: Tensor) -> Any:
     return tensor.numpy()
 
 
-def late_value(name: str, tensor: Any, refusal: CaptureError) -> LateValue | None:
+_MOST = 1024  # elements of a list whose every element may be asked for
+
+
+def _listed(whole: LateValue, tensor: Tensor) -> Any:
+    """The elements of a tensor as nested lists of late values, or late as a whole."""
+    shape = tuple(tensor.shape)
+    if tensor.numel() > _MOST or any(map(is_extent, shape)):
+        return whole
+
+    def nested(index: tuple[int, ...]) -> Any:
+        if len(index) == len(shape):
+            return whole.then(_element, (whole, *index), _number_kind(tensor))
+        return [nested((*index, k)) for k in range(shape[len(index)])]
+
+    return nested(())
+
+
+def _element(nested: Any, *index: int) -> Any:
+    for k in index:
+        nested = nested[k]
+    return nested
+
+
+def late_value(name: str, tensor: Any, refusal: CaptureError) -> Any:
     """What stands for the answer to a tensor's method; None where that may raise, or is needed."""
     if tensor._storage.level is not None or is_meta(tensor):
         return None
@@ -172,7 +216,7 @@ def late_value(name: str, tensor: Any, refusal: CaptureError) -> LateValue | Non
     with CONTEXT.having(grad_enabled=False):
         held = tensor.detach().clone()  # what it is now, whoever writes to it
     if name == "tolist" and tensor.ndim:
-        return LateValue(_tolist, (held,), None, refusal)
+        return _listed(LateValue(_tolist, (held,), None, refusal), held)
     if held.numel() != 1 or (name == "__int__" and kind not in (bool, int)) or kind is None:
         return None
     wanted = {"__float__": float, "__int__": int}.get(name)

@@ -90,6 +90,9 @@ class Engine(Protocol):
     def joined(self, parts: list[Any]) -> Any:
         """Texts put together."""
 
+    def of_texts(self, name: str, a: Any, b: Any) -> Any:
+        """An operator on texts of which only a call's end shows one; MISSING of others."""
+
     def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
         """The least or greatest of values that only a call's end shows; MISSING of others."""
 
@@ -213,6 +216,9 @@ class NoEngine:
 
     def joined(self, parts: list[Any]) -> Any:
         return "".join(parts)
+
+    def of_texts(self, name: str, a: Any, b: Any) -> Any:
+        return MISSING
 
     def chosen(self, fn: Callable[..., Any], values: list[Any]) -> Any:
         return MISSING

@@ -13,7 +13,7 @@ from .attributes import class_lookup, kind_of
 from .calling import call, is_python, unknown
 from .exposing import _VIEWS, NeedsPython, expose
 from .locations import Answer
-from .plain import MISSING, PLAIN, can_change, is_a
+from .plain import MISSING, PLAIN, can_change, has, is_a
 from .recorder import Recorder
 
 TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
@@ -88,6 +88,10 @@ def _exposed(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 
 def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
+    if is_a(a, str) or is_a(b, str):
+        found = engine.of_texts(name, a, b)
+        if found is not MISSING:
+            return found
     if engine.is_symbol(a) and not engine.carries(a, name):
         a = recorder.concrete(a)
     if engine.is_symbol(b) and not engine.carries(b, name):
@@ -146,7 +150,8 @@ def new_parts(recorder: Recorder, value: Any) -> None:
                 new_parts(recorder, value[key])
     if is_a(value, (list, tuple)):
         for i in range(len(value)):
-            if is_a(value[i], (list, tuple, dict, set)) and sys.getrefcount(value[i]) <= 2:
+            own = is_a(value[i], (list, tuple, dict, set)) or has(type(value[i]), "__next__")
+            if own and sys.getrefcount(value[i]) <= 2:
                 recorder.new(value[i])
                 new_parts(recorder, value[i])
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from adjoint.engine.capture.python import attributes, items, iteration, operators
-from adjoint.engine.capture.python.calling import unknown
+from adjoint.engine.capture.python.calling import call, unknown
 from adjoint.engine.capture.python.exposing import has_python_methods
 from adjoint.engine.capture.python.locations import Index, Length
 from adjoint.engine.capture.python.plain import MISSING, can_change, is_a
@@ -89,6 +89,16 @@ def _dict_delete(recorder: Recorder, table: Any, key: Any, /) -> None:
 
 def _dict_clear(recorder: Recorder, table: Any, /) -> None:
     recorder.change(table, dict.clear)
+
+
+def _ordered_reduce(recorder: Recorder, table: Any, /) -> Any:
+    """What `copy` makes another of an ordered dict from: its class, attributes and items."""
+    own = recorder.attributes(table)
+    state = None if not own else recorder.new(dict(own))
+    if own:
+        recorder.contents(own)
+    listed = call(recorder, attributes.get(recorder, table, "items"), (), {})
+    return type(table), (), state, None, iteration.iterator(recorder, listed)
 
 
 def _view(name: str) -> Handler:
@@ -288,6 +298,7 @@ CONTAINERS: dict[Any, Table] = {
         "__len__": _length,
     },
     collections.OrderedDict: {
+        "__reduce__": _ordered_reduce,
         "update": _dict_update, "__setitem__": _dict_set, "__delitem__": _dict_delete,
         "pop": _dict_pop, "setdefault": _dict_setdefault, "keys": _view("keys"),
         "values": _view("values"), "items": _view("items"), "__iter__": _iterated,

@@ -175,7 +175,11 @@ def _chained(recorder: Recorder, sources: Any) -> Any:
 
 
 def _join(recorder: Recorder, separator: Any, iterable: Any, /) -> Any:
-    return separator.join(list(iteration.native(recorder, iterable)))
+    parts = list(iteration.native(recorder, iterable))
+    if not any(map(recorder.engine.is_symbol, parts)):
+        return separator.join(parts)
+    apart = [x for part in parts for x in (separator, part)][1:]
+    return recorder.engine.joined(apart)
 
 
 def _str_format(recorder: Recorder, pattern: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -285,6 +289,12 @@ def _object_reduce(recorder: Recorder, obj: Any, protocol: int = 4, /) -> Any:
         items_of = attributes.get(recorder, obj, "items")
         pairs = iteration.iterator(recorder, call(recorder, items_of, (), {}))
     return copyreg.__newobj__, (cls,), state, listed, pairs  # type: ignore[attr-defined]
+
+
+def _namespace_reduce(recorder: Recorder, obj: Any, /) -> Any:
+    """What `copy` makes another namespace from: its class and a copy of its attributes."""
+    table = recorder.attributes(obj)
+    return type(obj), (), call(recorder, dict.copy, (table,), {})
 
 
 def _type_call(recorder: Recorder, cls: type, /, *args: Any, **kwargs: Any) -> Any:
@@ -399,6 +409,7 @@ TABLE: dict[Any, Table] = {
         name: _proxied(name)
         for name in "get keys values items copy __contains__ __iter__ __len__ __or__".split()
     },
+    types.SimpleNamespace: {"__reduce__": _namespace_reduce},
     types.FunctionType: {"__get__": _unwatched(types.FunctionType.__get__)},
     types.GetSetDescriptorType: {"__get__": _field_get},
     types.MemberDescriptorType: {"__get__": _field_get},
