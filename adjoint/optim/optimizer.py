@@ -158,6 +158,11 @@ class Optimizer:
         for name in _HOOK_TABLES:
             self.__dict__.setdefault(name, OrderedDict())
 
+    def has_step_hooks(self) -> bool:
+        """Whether a step calls hooks: a recording follows them then."""
+        own = (self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks)
+        return bool(BEFORE_EVERY_STEP or AFTER_EVERY_STEP or any(own))
+
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: groups, which tensors the state has, hooks of steps."""
         yield from ((k, v) for k, v in self.__dict__.items() if k not in _NOT_CAPTURED)

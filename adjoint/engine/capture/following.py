@@ -76,6 +76,7 @@ _FOLLOWED = tuple(
     )
 )  # fmt: skip
 _OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
+_PULLS = frozenset({"backward", "backward_method", "grad"})  # what may call hooks of tensors
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 _TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
@@ -200,6 +201,8 @@ class TensorEngine(CallNumbers):
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
         given = (*args, *kwargs.values())
+        if args and has(type(args[0]), "has_step_hooks") and _calls_hooks(fn, args[0]):
+            return follow(recorder, fn, args, kwargs)
         if isinstance(fn, type) and (has(fn, "capture_children") or any(map(is_module, given))):
             raise self._is_made(fn)
         if any(map(is_late_value, given)):
@@ -219,7 +222,7 @@ class TensorEngine(CallNumbers):
             found = self._look(args[0], fn.__name__)
             if found is not MISSING:
                 return found
-        if getattr(fn, "__name__", "") in ("backward", "grad"):
+        if getattr(fn, "__name__", "") in _PULLS:
             self._follow_hooks()
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
@@ -362,9 +365,11 @@ class TensorEngine(CallNumbers):
         met = [guard.value for guard in self.recorder.guards.values()]
         for tensor in [*filter(is_tensor, met), *self.trace.arguments.values()]:
             meta = tensor._grad_meta
-            for hooks in () if meta is None else (meta.hooks, meta.accumulate_hooks):
+            extra = None if meta is None else meta.leaf_extra
+            tables = () if meta is None else (meta.hooks, meta.accumulate_hooks)
+            for hooks in (*tables, *(() if extra is None else (extra.node_prehooks, extra.hooks))):
                 for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
-                    if isinstance(hook, types.FunctionType) and not hasattr(hook, "followed"):
+                    if not self.runs(hook) and not hasattr(hook, "followed"):
                         hooks[key] = _entry(self.recorder, hook)
                         self.restores_always.append(partial(hooks.__setitem__, key, hook))
 
@@ -526,6 +531,12 @@ class TensorEngine(CallNumbers):
         for restore in self.restores_always:
             restore()
         self.restores_always.clear()
+
+
+def _calls_hooks(fn: Any, optimizer: Any) -> bool:
+    """Whether a function is the step of an optimizer that calls hooks before or after it."""
+    code = getattr(fn, "__code__", None)
+    return code is not None and code.co_name == "hooked" and optimizer.has_step_hooks()
 
 
 def _is_of_late(fn: Any) -> bool:

@@ -38,6 +38,11 @@ class RecordNode(TapeNode):
     def repeatable(self) -> bool:
         return not self.plan.saves and self.extra is None
 
+    @property
+    def packed(self) -> bool:
+        """Whether hooks keep what is saved: each is to be asked once."""
+        return any(value.__class__ is Packed for value in self.saved or ())
+
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
@@ -46,7 +51,7 @@ class RecordNode(TapeNode):
                 self.saved = []
             self.require_saved()
         capture = CONTEXT.capture
-        if capture is not None and level is None and capture.pulls is not None:
+        if capture is not None and level is None and capture.pulls is not None and not self.packed:
             capture.pulled = capture.origins.get(self.sequence)
             try:
                 return self.apply_captured(capture.pulls, grads, needed)

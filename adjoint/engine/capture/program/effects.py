@@ -6,6 +6,7 @@ from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -65,3 +66,8 @@ class Effects:
                 self.detached.append(outputs.ref(tensor))
             if tensor._requires_grad != required and tensor._node is None:
                 self.flags.append((outputs.ref(tensor), tensor._requires_grad))
+
+
+def times_written(trace: Trace, storage: Storage) -> int:
+    """How often the function wrote to a storage from outside, as its version tells."""
+    return max(storage.version - trace.versions.get(storage, storage.version), 1)

@@ -10,9 +10,10 @@ from typing import Any
 from adjoint.engine.autodiff.tape.hooks import retain_grad
 from adjoint.engine.autodiff.tape.node import ErrorNode, edge_of
 from adjoint.engine.capture.backward.derivative import Derivative, differentiate
+from adjoint.engine.capture.backward.hooks import check_hooks
 from adjoint.engine.capture.backward.outside import tape_outside_holds
 from adjoint.engine.capture.backward.program_node import ProgramNode
-from adjoint.engine.capture.program.effects import Effects
+from adjoint.engine.capture.program.effects import Effects, times_written
 from adjoint.engine.capture.program.hosts import reader
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.capture.program.outputs import Outputs
@@ -518,12 +519,13 @@ def build(
     """Turn a trace that has run to its end into a program (before the trace is undone)."""
     outputs = Outputs(trace, leaves, reached)
     python = python_state(observation, result, outputs)
+    known = len(observation.effects), len(observation.recorder.guards)
     flat, structure = flatten(result if python is None else ())
     results = [outputs.recipe(x) for x in flat]
     rebound = [(outputs.ref(t), outputs.recipe(shown), how) for t, shown, how in trace.rebound]
     effects = Effects(trace, outputs)
     changed = [
-        (cell.source, outputs.index(cell.value), _times_written(trace, cell.storage))
+        (cell.source, outputs.index(cell.value), times_written(trace, cell.storage))
         for cell in trace.cells.values()
         if cell.source is not None and cell.value is not cell.initial
     ]
@@ -531,6 +533,7 @@ def build(
     outputs.finish()
     written = {s.held.identity for s, _ in writes if isinstance(s, State)}
     derivative = differentiate(trace, outputs, reached, written)
+    check_hooks(observation, *known)
     once = not tape_outside_holds(trace, reached)
     _sort_inputs(trace, derivative)
     trace.graph.outputs = list(outputs.indices)
@@ -576,11 +579,6 @@ def build(
         catches=observation.recorder.catches,
         once=once,
     )
-
-
-def _times_written(trace: Trace, storage: Storage) -> int:
-    """How often the function wrote to a storage from outside, as its version tells."""
-    return max(storage.version - trace.versions.get(storage, storage.version), 1)
 
 
 def note_memory(program: Program, trace: Trace, leaves: Sequence[Any]) -> None:

@@ -1,0 +1,24 @@
+"""Hooks of tensors that a backward outside of a compiled function calls: what they may not use."""
+
+from __future__ import annotations
+
+import types
+
+from adjoint.engine.capture.python import Observation
+from adjoint.engine.core.errors import CaptureError
+
+# What nobody takes for state: functions and where they are found.
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType, type)
+
+
+def check_hooks(observation: Observation, effects: int, guards: int) -> None:
+    """Refuse hooks that use Python's state when backward is called on a result, which is later."""
+    lines = [effect.line for effect in observation.effects[effects:]]
+    read = list(observation.recorder.guards.values())[guards:]
+    lines += [guard.line for guard in read if not isinstance(guard.value, _CODE)]
+    if lines:
+        raise CaptureError(
+            f"compile: {lines[0]}: a hook of a tensor reads or changes Python's state, which a "
+            "backward that is called outside the function would find otherwise. Call backward "
+            "inside, or register the hook on the result."
+        )
