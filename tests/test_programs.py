@@ -26,12 +26,15 @@ from tests.programs import everyday as everyday
 from tests.programs import flags as flags
 from tests.programs import habits as habits
 from tests.programs import histories as histories
+from tests.programs import hooked as hooked
 from tests.programs import iterators as iterators
+from tests.programs import kept as kept
 from tests.programs import late as late
 from tests.programs import leaves as leaves
 from tests.programs import library as library
 from tests.programs import loops as loops
 from tests.programs import memory as memory
+from tests.programs import modules as modules
 from tests.programs import objects as objects
 from tests.programs import raising as raising
 from tests.programs import reads as reads
@@ -52,7 +55,12 @@ REFUSED = frozenset({
     "copies: next_functions_of_argument", "late: item_branch", "late: tensor_isnan_assert",
     "late: numpy_requires_grad_raises", "trained: boolean_mask_select",
     "trained: nonzero_data_dependent", "trained: branch_on_value", "trained: while_on_value",
-    "trained: grad_scaler_loop",
+    "trained: grad_scaler_loop", "hooked: hook_on_intermediate_backward_outside",
+    "hooked: hook_reads_state_backward_outside", "hooked: custom_function_backward_state",
+    "kept: late_value_as_key", "kept: late_value_in_set_list_sort", "kept: late_int_index",
+    "kept: late_in_tuple_compare", "kept: late_json_dump", "kept: late_math_exp",
+    "kept: late_np_mean_of_log", "kept: late_bool_item_returned", "kept: equal_branch",
+    "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 
 

@@ -201,7 +201,7 @@ class TensorEngine(CallNumbers):
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
         given = (*args, *kwargs.values())
-        if args and has(type(args[0]), "has_step_hooks") and _calls_hooks(fn, args[0]):
+        if args and _calls_hooks(fn, args[0]):
             return follow(recorder, fn, args, kwargs)
         if isinstance(fn, type) and (has(fn, "capture_children") or any(map(is_module, given))):
             raise self._is_made(fn)
@@ -535,8 +535,9 @@ class TensorEngine(CallNumbers):
 
 def _calls_hooks(fn: Any, optimizer: Any) -> bool:
     """Whether a function is the step of an optimizer that calls hooks before or after it."""
-    code = getattr(fn, "__code__", None)
-    return code is not None and code.co_name == "hooked" and optimizer.has_step_hooks()
+    if not isinstance(fn, types.FunctionType) or fn.__code__.co_name != "hooked":
+        return False
+    return has(type(optimizer), "has_step_hooks") and bool(optimizer.has_step_hooks())
 
 
 def _is_of_late(fn: Any) -> bool:

@@ -27,7 +27,7 @@ from adjoint.engine.ops.index.index import (
     index_put,
     selected_shape,
 )
-from adjoint.engine.ops.index.nonzero import NONZERO, spread
+from adjoint.engine.ops.index.nonzero import nonzero_rows, spread
 from adjoint.engine.ops.shape.views import SLICE
 from adjoint.engine.tensor.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.keys import Basic, Picks, quick_index, split_key
@@ -99,7 +99,7 @@ def _select(x: Tensor, dim: int, mask: Tensor) -> Tensor:
     if mask.ndim > 1:
         x = x.reshape((*x.shape[:dim], mask.numel(), *x.shape[dim + mask.ndim :]))
         mask = mask.reshape(-1)
-    return INDEX(x, NONZERO(mask).reshape(-1), dims=(dim,))
+    return INDEX(x, nonzero_rows(mask).reshape(-1), dims=(dim,))
 
 
 def shown_by(array: Any, key: Any) -> Any:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, broadcast_shapes
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import need_tensor
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import INDEX
@@ -43,6 +44,17 @@ MASK_RANK: Record = primitive(
 )
 
 
+def nonzero_rows(x: Tensor) -> Any:
+    """`NONZERO`; of a constant (a mask written as a list) also while a function is recorded."""
+    capture = CONTEXT.capture
+    array = None if capture is None or x._storage.level is not None else capture.known(x)
+    if capture is None or array is None:
+        return NONZERO(x)
+    with CONTEXT.having(capture=None, grad_enabled=False):
+        rows = NONZERO(HOOKS.array.wrap(array))
+    return capture.constant(rows)
+
+
 @public(method=True, out=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """The coordinates of elements that are not zero: rows, or one tensor per dimension.
@@ -54,8 +66,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """
     need_tensor("nonzero", input)
     if not as_tuple:
-        return NONZERO(input)
-    rows = NONZERO(input if input.ndim else input.reshape(1))
+        return nonzero_rows(input)
+    rows = nonzero_rows(input if input.ndim else input.reshape(1))
     return tuple(rows[:, d] for d in range(rows.shape[1]))
 
 
