@@ -247,6 +247,8 @@ def shape(value: Any, seen: dict[int, int], memory: dict[int, int]) -> Any:
     """A value for comparison with another world's: contents, sharing, place on the tape."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return value
+    if type(value) is tuple and all(isinstance(x, int) for x in value):
+        return "sizes", value  # nobody asks which object such a tuple is
     if id(value) in seen:
         return "again", seen[id(value)]
     seen[id(value)] = len(seen)

@@ -41,10 +41,18 @@ def largest_storages() -> list[Held]:
         buffer = widest._storage.buffer
         nbytes = int(getattr(buffer, "nbytes", widest._array.nbytes))
         grads = any(x._requires_grad for x in tensors)
-        address = int(getattr(getattr(buffer, "data", None), "ptr", 0))
+        address = _address(buffer)
         where, _ = MADE_BY.get(id(buffer), (None, None))
         held.append(Held(nbytes, str(widest._spec), len(tensors), grads, address, where))
     return sorted(held, key=lambda each: -each.nbytes)
+
+
+def _address(buffer: Any) -> int:
+    """Where an array of a GPU lies; 0 of the host's, some dtypes of which have no view of bytes."""
+    try:
+        return int(buffer.data.ptr)
+    except (AttributeError, ValueError):
+        return 0
 
 
 def size(n: float) -> str:
