@@ -6,6 +6,7 @@ differentiated. Elementwise rows are asked at every edge, infinities and NaN amo
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -260,12 +261,36 @@ def _ctc(lib: Any, x: Any) -> Any:
     return lib.nn.functional.ctc_loss(log_p, lib.tensor([[1, 2]]), (4,), (2,))
 
 
+def _linear_map(name: str, theirs: Callable[..., Any], **params: str) -> Callable[..., Any]:
+    """A linear map of eager mode on a GPU, by its record; in another library what it means."""
+
+    def call(lib: Any, *tensors: Any) -> Any:
+        if lib.__name__ != "adjoint":
+            return theirs(lib, *tensors)
+        record = importlib.import_module("adjoint.engine.core.operations.record").REGISTRY[name]
+        return record(*tensors, **{k: getattr(lib, v) for k, v in params.items()})
+
+    return call
+
+
+MAPPED = (BIAS, RNG.normal(size=(2, 2, 4)), RNG.normal(size=(4, 3)))
 GRID = np.array([[[[0.0, 0.0], [-1.0, 1.0]], [[0.35, -0.6], [1.0, 0.2]]]])
 GENERAL = [
     Row("var", lambda lib, x: x.var(1), SPREAD),
     Row("std", lambda lib, x: x.std(1), SPREAD),
     *map(_norm, (1.0, 2.0, 3.0, 0.5, 1.5, INF, -INF, 0.0)),
     Row("linear", _f(NN + "linear"), ((ORDINARY, RNG.normal(size=(3, 4)), BIAS),)),
+    Row("addmm", _linear_map("addmm", lambda lib, b, x, w: x @ w + b), (MAPPED,)),
+    Row(
+        "autocast_addmm",
+        _linear_map("autocast_addmm", lambda lib, b, x, w: x @ w + b, dtype="float64"),
+        (MAPPED,),
+    ),
+    Row(
+        "autocast_linear",
+        _linear_map("autocast_linear", _f(NN + "linear"), dtype="float64"),
+        ((RNG.normal(size=(2, 2, 4)), RNG.normal(size=(3, 4)), BIAS),),
+    ),
     Row("softmax", _f(NN + "softmax", 1), (*SPREAD, *LIMITS)),
     Row("log_softmax", _f(NN + "log_softmax", 1), (*SPREAD, *LIMITS)),
     Row("logsumexp", _f("logsumexp", 1), (*SPREAD, *LIMITS)),

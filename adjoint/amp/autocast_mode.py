@@ -11,6 +11,8 @@ from typing import Any
 
 from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
 from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
+from adjoint.engine.core.operations.autocast import casts_itself
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 
@@ -74,13 +76,32 @@ class Casting:
         policy = None if device is None else policies.get(device)
         if device is None or policy is None or not self.settings.of(device).enabled:
             return fn(*args, **kwargs)
+        if casts_itself(fn.__name__, device, policy):
+            return fn(*args, **kwargs)
         if policy != "fp32" or kwargs.get("dtype") is None:
             names = list(kwargs)
             cast = self.cast(policy, device, (*args, *kwargs.values()))
             args = tuple(cast[: len(args)])
             kwargs = dict(zip(names, cast[len(args) :], strict=True))
-        with CONTEXT.having(autocast=None):
+        context = CONTEXT
+        held, context.autocast, context.plain = context.autocast, None, context.settled
+        try:  # `context.having(autocast=None)`, at a fraction of its time
             return fn(*args, **kwargs)
+        finally:
+            context.autocast, context.plain = held, context.settled and held is None
+
+    def lower_on_device(self, operands: tuple[Any, ...]) -> DType | None:
+        """The dtype for operands on a GPU that are all to be cast; None where some are not."""
+        setting = self.settings.cuda
+        if not setting.enabled:
+            return None
+        for x in operands:
+            if not (is_tensor(x) and x._array.__class__ in DEVICE_LAYOUTS):
+                return None
+            dtype = x.dtype
+            if dtype is float64 or not dtype.is_floating_point:
+                return None
+        return setting.dtype
 
     def cast(self, policy: str, device: str, values: Any) -> list[Any]:
         """Values with the tensors among them, in lists too, in a policy's dtype."""
@@ -105,7 +126,7 @@ class Casting:
 
     def _convert(self, x: Any, dtype: DType, device: str) -> Any:
         if is_tensor(x):
-            if not _eligible(x, device) or x.dtype is dtype:
+            if x.dtype is dtype or not _eligible(x, device):
                 return x
             return self._cached(x, dtype)
         if isinstance(x, (list, tuple)) and any(is_tensor(v) for v in x):
@@ -142,12 +163,20 @@ def _flat(values: Any) -> list[Any]:
 
 def _device_type(values: Any) -> str | None:
     """The kind of device of the tensors; one that is not the CPU's decides."""
+    for x in values:
+        if is_tensor(x) and x._array.__class__ in DEVICE_LAYOUTS:
+            return "cuda"
     kinds = [t.device.type for t in _flat(values)]
     return next((k for k in kinds if k != "cpu"), kinds[0] if kinds else None)
 
 
 def _eligible(x: Any, device: str) -> bool:
-    return x.dtype.is_floating_point and x.dtype is not float64 and x.device.type == device
+    dtype = x.dtype
+    if dtype is float64 or not dtype.is_floating_point:
+        return False
+    if x._array.__class__ in DEVICE_LAYOUTS:
+        return device == "cuda"
+    return bool(x.device.type == device)
 
 
 def _widest(values: Any, device: str, lower: DType) -> DType:

@@ -470,6 +470,14 @@ class FragmentsLater:
         """Load it, and have it do the same."""
         return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward(*args)
 
+    def forward_on_device(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward_on_device(*args)
+
+    def run_on_device(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run_on_device(*args)
+
     def run(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
         return brought("adjoint.engine.graph.fragments").FRAGMENTS.run(*args)

@@ -15,7 +15,7 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.creation import empty, zeros
 from adjoint.engine.ops.create.ranges import arange
-from adjoint.engine.ops.products.derived_products import addmm
+from adjoint.engine.ops.products.derived_products import affine
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.configuration import check_config, check_heads
@@ -98,8 +98,7 @@ class Conv1D(nn.Module):
         nn.init.normal_(self.weight, std=std)
 
     def forward(self, x: Tensor) -> Tensor:
-        out = addmm(self.bias, x.reshape(-1, x.shape[-1]), self.weight)
-        return out.reshape(*x.shape[:-1], -1)
+        return affine(x, self.weight, self.bias)
 
     def linear_parameters(self) -> tuple[Tensor, Tensor | None]:
         """Weight and bias as a linear layer has them, for quantisation."""

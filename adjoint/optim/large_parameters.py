@@ -36,6 +36,7 @@ class LargeParameters:
             k: len(v) if isinstance(v, tuple) else None for k, v in group.items() if is_number(k, v)
         }
         self.numbers: list[float] = []
+        self.remembered: Any = None  # of parameters on a GPU (`optim/on_device.py`)
         self.key: Any = None  # None: for any parameter the rule runs as it is
         if not any(map(is_tensor, flatten(self.options)[0])):
             try:

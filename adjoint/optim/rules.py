@@ -13,6 +13,7 @@ from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.large_parameters import LargeParameters
+from adjoint.optim.on_device import are_on_device, update_together
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
 from adjoint.optim.together import Plans
 
@@ -133,6 +134,10 @@ class RuleOptimizer(Optimizer):
             for p in [p for p in held if p._grad_meta.grad.is_sparse]:
                 self._apply(p, p.grad, group)
                 held = [other for other in held if other is not p]
+        if are_on_device(held):
+            states = [self._state_of(p, group) for p in held]
+            if update_together(self._for_large(index, group), held, states):
+                return
         plan = plans.find(index, held)
         if plan is None:
             for p in held:

@@ -48,6 +48,7 @@ class Task:
     sizing: Sizing | None = None  # where the task is one of many that differ in sizes only
     # What tasks of which one runs at a time have in common, for executors to put memory in.
     shared: dict[str, Any] | None = None
+    fragment: bool = False  # it is called between other operations, so a call must cost little
 
 
 class Executable(Protocol):

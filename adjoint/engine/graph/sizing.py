@@ -30,3 +30,4 @@ class Example:
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # bytes
     dtype: Any
+    aligned: bool = True  # whether its address is a multiple of 64, and always will be

@@ -18,16 +18,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
-from adjoint.engine.graph.fragments import FRAGMENTS, Recording, Unfit, fitting, native, root
+from adjoint.engine.graph.fragments import (
+    FRAGMENTS,
+    Recording,
+    Unfit,
+    example_of,
+    fitting,
+    kinds,
+    native,
+    root,
+)
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.body import LiftedInput
 from adjoint.engine.graph.record.sources import Argument
-from adjoint.engine.graph.sizing import Example
 from adjoint.engine.tensor.tensor import Tensor
 
 KEPT = 1024  # kinds, the one used last at the end
@@ -43,7 +54,7 @@ class UpdateRecording(Recording):
         super().__init__(None, "an update")
         self.given = [HostScalar(_constant(x), key=("given", i)) for i, x in enumerate(numbers)]
         self.numbered = numbered  # of stand-ins that count: which number is their value
-        self.counted: dict[int, int] = {}
+        self.counted: dict[int, int] = {}  # by stand-in
         self.tests: dict[Any, tuple[HostScalar, Any]] = {}
         self.hosts: list[HostScalar] = []
 
@@ -61,9 +72,8 @@ class UpdateRecording(Recording):
         raise Unfit(reason)
 
     def count(self, counter: Tensor) -> HostScalar:
-        number = self.numbered[id(counter)]
-        self.counted[number] = self.counted.get(number, 0) + 1
-        return self.given[number] + self.counted[number]
+        times = self.counted[id(counter)] = self.counted.get(id(counter), 0) + 1
+        return self.given[self.numbered[id(counter)]] + times
 
 
 def _constant(x: float) -> Callable[[], float]:
@@ -80,6 +90,7 @@ class CompiledRule:
     answers: tuple[Any, ...]  # how the rule's questions came out
     written: tuple[int, ...]  # which tensors are
     counts: tuple[int, ...]  # how often
+    apart: tuple[tuple[int, int], ...] = ()  # counters on the host: by how much they advance
 
     def attempt(self, tensors: Sequence[Tensor], numbers: Numbers) -> bool:
         """Run, if the rule would get the same answers from these numbers."""
@@ -91,6 +102,9 @@ class CompiledRule:
         self.executable([given[k] for k in self.places], [arrays[k] for k in self.written])
         for k, count in zip(self.written, self.counts, strict=True):
             tensors[k]._storage.version += count
+        for k, times in self.apart:
+            arrays[k][...] += times
+            tensors[k]._storage.version += times
         return True
 
 
@@ -137,13 +151,15 @@ class Updates:
         numbers: Numbers,
         counters: dict[int, int],
         rule: Rule,
+        rules: list[Any] | None = None,
     ) -> bool:
         """Do what `rule(tensors, numbers)` does; False: call it, nothing has been done.
 
         `key` is hashable, and with the tensors' kinds decides what the rule does, but for numbers.
-        `counters` says of a tensor that counts steps which number is its value.
+        `counters` says of a tensor that counts steps which number is its value. The compiled rules
+        of such tensors are put into `rules`, for whoever knows that theirs have not changed.
         """
-        kind = (key, *[(a.dtype, a.shape, a.strides) for a in [t._array for t in tensors]])
+        kind = (key, *kinds(tensors))
         try:
             found = self.held[kind]
             self.held.move_to_end(kind)
@@ -153,6 +169,8 @@ class Updates:
             found = self.held[kind] = []
         if found is None:
             return False
+        if rules is not None:
+            rules.append(found)
         if any(update.attempt(tensors, numbers) for update in found):
             return True
         made = self.make(key, tensors, numbers, counters, rule) if len(found) < ANSWERS else None
@@ -193,8 +211,17 @@ def compiled(
         raise Unfit from error
     values = [body.cells[t._storage.identity].value for t in stand_ins]
     inputs = [body.lifted[id(t)].value for t in tensors]
-    written = [k for k, value in enumerate(values) if value is not inputs[k]]
     graph = body.graph
+    apart = counted_on_host(body, tensors, stand_ins, counters)
+    if apart:
+        gone = take_out(graph, [inputs[k] for k, _ in apart])
+        if not all(advances(values[k], inputs[k]) == times for k, times in apart):
+            raise Unfit
+        if any(id(values[k]) in gone for k in range(len(values)) if k not in dict(apart)):
+            raise Unfit
+    written = [
+        k for k, value in enumerate(values) if value is not inputs[k] and k not in dict(apart)
+    ]
     graph.outputs = [values[k] for k in written]
     if not written or any(root(value).node is None for value in graph.outputs):
         raise Unfit
@@ -203,9 +230,7 @@ def compiled(
     places = tuple([given[id(value)] for value in graph.inputs])
     tests = [*body.tests.values()]
     working_out = written_out([test for test, _ in tests], body.hosts, len(numbers))
-    examples: list[Any] = [
-        Example(a.shape, a.strides, a.dtype) for a in [t._array for t in tensors]
-    ]
+    examples: list[Any] = [example_of(t._array) for t in tensors]
     examples += working_out(*numbers)[1]
     task = Task(
         graph=graph,
@@ -215,6 +240,7 @@ def compiled(
         examples=tuple([examples[k] for k in places]),
         targets=tuple([examples[k] for k in written]),
         shared=FRAGMENTS.shared,
+        fragment=True,
     )
     executable = native(task, FRAGMENTS.shared)
     return CompiledRule(
@@ -224,7 +250,47 @@ def compiled(
         tuple([outcome for _, outcome in tests]),
         tuple(written),
         tuple([stand_ins[k]._storage.version for k in written]),
+        apart,
     )
+
+
+def counted_on_host(
+    body: UpdateRecording,
+    tensors: Sequence[Tensor],
+    stand_ins: Sequence[Tensor],
+    counters: dict[int, int],
+) -> tuple[tuple[int, int], ...]:
+    """Counters on the CPU beside tensors on another device, and by how much they advance."""
+    if all(t._array.__class__ is ndarray for t in tensors):
+        return ()
+    found = [k for k in counters if tensors[k]._array.__class__ is ndarray]
+    return tuple([(k, body.counted.get(id(stand_ins[k]), 0)) for k in found])
+
+
+def take_out(graph: DataflowGraph, inputs: Sequence[Value]) -> set[int]:
+    """Leave inputs, and all that follows from them, out of a graph; the ids of those values."""
+    gone = set(map(id, inputs))
+    kept = []
+    for node in graph.nodes:
+        if any(id(x) in gone for x in node.inputs):
+            gone.update(map(id, node.outputs))
+        else:
+            kept.append(node)
+    graph.nodes = kept
+    graph.inputs = [v for v in graph.inputs if id(v) not in gone]
+    return gone
+
+
+def advances(value: Value, start: Value) -> int:
+    """How often one was added to a counter; -1 where something else was done to it."""
+    times = 0
+    while value is not start:
+        node = value.node
+        if node is None or node.record.name != "add" or node.inputs[1] != 1:
+            return -1
+        value = node.inputs[0]
+        times += 1
+    return times
 
 
 UPDATES = Updates()

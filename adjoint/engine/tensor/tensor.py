@@ -16,6 +16,7 @@ from adjoint.engine.tensor.methods import TensorMethods
 from adjoint.engine.tensor.storage import Storage, Window
 
 _new = object.__new__
+_new_tuple = tuple.__new__
 
 # Array dtype -> DType. The array backend adds its dtypes; windows carry DTypes already.
 DTYPE_OF: dict[Any, DType] = {d: d for d in (*DTYPES, *STORAGE_DTYPES)}
@@ -117,9 +118,13 @@ class Tensor(TensorMethods, metaclass=TensorType):
     @property
     def _spec(self) -> Spec:
         array = self._array
-        if type(array) is Window:
-            return array.spec
-        return Spec(tuple(array.shape), DTYPE_OF[array.dtype], self.device)
+        kind = array.__class__
+        if kind is Window:
+            found: Spec = array.spec
+            return found
+        find = DEVICE_OF.get(kind)
+        where = CPU if find is None else find(array)
+        return _new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], where))  # quicker
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements along each dimension, in elements."""

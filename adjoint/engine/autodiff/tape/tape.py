@@ -12,6 +12,7 @@ from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.places import place_now
 from adjoint.engine.core.spec import Spec, same_shape
@@ -58,15 +59,7 @@ class RecordNode(TapeNode):
             finally:
                 capture.pulled = None
         plan = self.plan
-        if (
-            plan.whole
-            and level is None
-            and CONTEXT.plain
-            # An elementwise operation has one result, of the size of its largest operand.
-            and not (
-                plan.elementwise and (grads[0] is None or grads[0]._array.size < plan.record.large)
-            )
-        ):
+        if (plan.whole or plan.on_device) and level is None and CONTEXT.plain:
             found = self.apply_fragment(grads, needed)
             if found is not None:
                 return found
@@ -76,7 +69,15 @@ class RecordNode(TapeNode):
         self, grads: Sequence[Any], needed: Sequence[bool] | None
     ) -> Sequence[Any] | None:
         """The rules as one program: Note [fragments], or small ones, Note [straight programs]."""
-        least = self.plan.record.large
+        plan, g = self.plan, grads[0]
+        if g is None and len(grads) > 1:
+            g = next((each for each in grads if each is not None), None)
+        if g is not None and g._array.__class__ in DEVICE_LAYOUTS:
+            return None if CONTEXT.grad_enabled else self.apply_on_device(grads, needed)
+        least = plan.record.large
+        # An elementwise operation has one result, of the size of its largest operand.
+        if not plan.whole or (plan.elementwise and (g is None or g._array.size < least)):
+            return None
         if CONTEXT.grad_enabled:
             return None
         values = [*self.loaded(None), *grads]  # of a loss, the cotangent is one number
@@ -85,6 +86,28 @@ class RecordNode(TapeNode):
         if self.plan.elementwise:
             return None
         return self.apply_once(HOOKS.straight, values, grads, needed)
+
+    def apply_on_device(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
+        """The rules as one program on a GPU (Note [quick keys])."""
+        plan = self.plan
+        if not plan.on_device or (plan.hands_on and self.specs is None):
+            return None
+        saved, versions = self.saved, self.versions
+        values: list[Any] = []
+        for k, value in enumerate(saved):  # type: ignore[arg-type]
+            if isinstance(value, TensorBase) and value._storage.version == versions[k]:  # type: ignore[attr-defined]
+                values.append(value)  # the usual case of `load`
+            else:
+                values.append(self.load(k, None, self.output_at(k)))
+        values += grads
+        specs = None if self.specs is None else tuple(self.specs)
+        wanted = None if needed is None else tuple(needed)
+        key = (self.plan, specs, self.out_specs, wanted, self.params)
+
+        def again(quick: Any) -> Any:
+            return self.apply_once(HOOKS.fragments, values, grads, needed, quick)
+
+        return HOOKS.fragments.run_on_device(key, values, again)
 
     def apply_captured(
         self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None
@@ -98,6 +121,7 @@ class RecordNode(TapeNode):
         values: Sequence[Any],
         grads: Sequence[Any],
         needed: Sequence[bool] | None,
+        quick: Any = None,
     ) -> Sequence[Any]:
         """The rules by what knows them for tensors alike; `values` is all that they see."""
         literals = [x for x in values if not isinstance(x, TensorBase)]
@@ -105,7 +129,11 @@ class RecordNode(TapeNode):
         specs = None if self.specs is None else tuple(self.specs)
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
-        found: Sequence[Any] = repeats.run(key, tensors, rule)
+        found: Sequence[Any] = (
+            repeats.run(key, tensors, rule)
+            if quick is None
+            else repeats.run(key, tensors, rule, quick)
+        )
         return found
 
     def loaded(self, level: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from adjoint.engine.core.operations.large import FILLED
 from adjoint.engine.core.operations.record import Record, Rule
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
@@ -40,8 +41,8 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "joint", "node_class", "outputs", "record", "saves",
-        "steps", "wants_out_specs", "wants_specs", "whole",
+        "always_floating", "elementwise", "hands_on", "joint", "node_class", "on_device", "outputs",
+        "record", "saves", "steps", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -63,6 +64,12 @@ class TapePlan:
             self._step(record, rule, position, len(tracked))
             for position, wanted in enumerate(tracked)
             if wanted and (rule := record.rule_at(position)) is not None
+        )
+        # Whether on a GPU all its rules are one program; products are fragments themselves.
+        self.on_device = bool(record.on_device) and (self.whole or record.name in FILLED)
+        # Whether operands get the cotangent as it comes, where they are like the result.
+        self.hands_on = self.elementwise and all(
+            step.fn is None and step.factor == 1.0 for step in self.steps
         )
 
     def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> RuleCall:

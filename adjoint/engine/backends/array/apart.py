@@ -28,8 +28,8 @@ def apart(written: Sequence[Array], read: Sequence[Array] = ()) -> bool:
     >>> apart([x[:2], x[2:]]), apart([x[:2], x[1:]]), apart([x[:2]], [x[2:]]), apart([x], [x])
     (True, False, True, False)
     """
-    owners = [_owner(array) for array in written]
-    others = [_owner(array) for array in read]
+    owners = [owner_of(array) for array in written]
+    others = [owner_of(array) for array in read]
     if UNKNOWN not in owners and UNKNOWN not in others:
         names = set(owners)
         if len(names) == len(owners) and names.isdisjoint(others):
@@ -49,10 +49,12 @@ def apart(written: Sequence[Array], read: Sequence[Array] = ()) -> bool:
     return True
 
 
-def _owner(array: Array) -> int:
+def owner_of(array: Array) -> int:
     """Which array has the memory; UNKNOWN where something else has, and others may show it."""
     if type(array) is not ndarray:
-        return UNKNOWN
+        memory = getattr(array.data, "mem", None)
+        # What a pool hands out (Note [counted memory]) is nobody else's.
+        return id(memory) if type(memory).__name__ in ("Block", "PooledMemory") else UNKNOWN
     owner = array if array.base is None else array.base
     return id(owner) if type(owner) is ndarray and owner.flags.owndata else UNKNOWN
 

@@ -20,6 +20,7 @@ import numpy as np
 from adjoint.engine.backends.array.device_memory import install
 from adjoint.engine.core import switches
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.tensor.tensor import DEVICE_OF
 
 Array = Any
@@ -94,11 +95,19 @@ def cupy() -> Any:
             "cuda: a CUDA device was asked for, but the driver reports no GPU. Is "
             "CUDA_VISIBLE_DEVICES set to hide it? Else use device='cpu'."
         )
-    DEVICE_OF[module.ndarray] = lambda array: Device("cuda", array.device.id)
+    known = [Device("cuda", index) for index in range(count)]
+    DEVICE_OF[module.ndarray] = lambda array: known[array.data.device_id]
+    DEVICE_LAYOUTS[module.ndarray] = lie
     CURRENT_INDEX["cuda"] = lambda: int(module.cuda.runtime.getDevice())
     install(module)
     _cupy = module
     return module
+
+
+def lie(array: Array) -> tuple[int, bool]:
+    """Which GPU an array of CuPy's is on, and whether its address is no multiple of 64."""
+    data = array.data
+    return data.device_id, data.ptr & 63 != 0
 
 
 def _in_child() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy import ndarray
 
 from adjoint.engine.backends.array import faults
-from adjoint.engine.backends.array.devices import active, full_device, library
+from adjoint.engine.backends.array.devices import active, cupy, full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
@@ -23,6 +23,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.operations.dispatch import bind_composite
 from adjoint.engine.core.operations.families import device_of
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import Spec, UnknownShapeError
@@ -144,6 +145,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         if isinstance(x, TensorBase):
             array = x._array  # type: ignore[attr-defined]
             if array.__class__ is not ndarray:
+                if record.on_device and array.__class__ in DEVICE_LAYOUTS:
+                    return run_on_device(record, operands, params)
                 return run_general(record, operands, params)
             arrays.append(array)
             if array.size >= large:
@@ -156,9 +159,12 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 x = x.get()
             arrays.append(x)
             key.append(x.__class__)
-    if large and record.creates and params["device"] is CPU:
-        shape = params["shape"]
-        whole = prod(shape) >= large or (record.draws and drawn_often(shape))
+    if large and record.creates:
+        device, shape = params["device"], params["shape"]
+        if device.__class__ is Device and device.type == "cuda":
+            return run_on_device(record, operands, params)
+        if device is CPU:
+            whole = prod(shape) >= large or (record.draws and drawn_often(shape))
     if whole and large and may_be_whole(record, tracked, operands):
         out = HOOKS.fragments.forward(record, operands, params)
         if out is not None:
@@ -202,6 +208,25 @@ def drawn_often(shape: tuple[int, ...]) -> bool:
     return count >= DRAWN
 
 
+def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`run` where the first tensor is on a GPU: as a fragment, if all are there."""
+    if faults.BLOCKING:
+        faults.note(record.name)
+    else:  # to find the line would take as long as the rest
+        faults.LATEST.append((record.name, None, 0))
+    try:
+        out = HOOKS.fragments.forward_on_device(record, operands, params)
+        if faults.BLOCKING:
+            faults.guarded(cupy().cuda.get_current_stream().synchronize, waited_for=True)
+    except MemoryError as error:
+        raise explain(record, operands, params, error) from error
+    if out is None:
+        return run_general(record, operands, params)
+    if CONTEXT.grad_enabled:
+        HOOKS.attach(record, operands, params, out)
+    return out
+
+
 def may_be_whole(record: Record, tracked: bool, operands: tuple[Any, ...]) -> bool:
     """Whether an operation is one node of the tape, not differentiated part by part."""
     if record.compose is None or record.differentiable or not (tracked and CONTEXT.grad_enabled):
@@ -242,7 +267,7 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
 
 
 COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own
-KERNEL = "kernel"  # where a record's plans keep its CPU kernel
+KERNEL, DEVICE_KERNEL = "kernel", "device"  # where a record's plans keep its kernels
 
 
 def find_kernel(record: Record) -> Any:
@@ -258,11 +283,23 @@ def find_kernel(record: Record) -> Any:
     return found
 
 
+def find_device_kernel(record: Record) -> Any:
+    """The kernel of a view for arrays of CuPy's."""
+    found = record.plans[DEVICE_KERNEL] = kernel_for(record, cupy())
+    return found
+
+
 def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
     """`run` for views: the result is a window on the operand's storage."""
     array = source._array
-    kernel = record.plans.get(KERNEL) or find_kernel(record)
-    if array.__class__ is not ndarray or kernel is None:
+    if array.__class__ is ndarray:
+        kernel = record.plans.get(KERNEL) or find_kernel(record)
+    elif array.__class__ in DEVICE_LAYOUTS:
+        # A view needs no device to be the current one.
+        kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
+    else:
+        kernel = None
+    if kernel is None:
         return run_general(record, (source,), params)
     try:
         if not record.native_check:

@@ -5,7 +5,8 @@ Note [kernel table]
     host's numbers, the codes of faults. They lie in the device's memory, so that a captured graph
     of launches need not change when they do. Sizes and strides are part of the text; where kernels
     of one form and several sizes are launched together they are words too, and each program finds
-    those of its kernel by its second number.
+    those of its kernel by its second number. In eager mode, where shapes are not known beforehand,
+    the size of the first dimension is a word or, if whole tiles fit, not asked for at all.
 """
 
 from __future__ import annotations
@@ -50,7 +51,14 @@ LONG, AHEAD = 8, 4  # steps of a loop down columns that are many; those that are
 class TileEmitter:
     """Writes the kernel of one form, for the sizes of a launch."""
 
-    def __init__(self, form: Form, kernels: list[Kernel], aligned: list[bool], guarded: bool):
+    def __init__(
+        self,
+        form: Form,
+        kernels: list[Kernel],
+        aligned: list[bool],
+        guarded: bool,
+        sized: bool = True,
+    ):
         self.form, self.kernels = form, kernels
         self.example = kernels[0]
         self.aligned = aligned  # by reference: whether its address is a multiple of 16
@@ -61,6 +69,8 @@ class TileEmitter:
         self.code = TritonCode()
         self.flat = not (form.inner or form.columns)
         self.many = len(kernels) > 1
+        # Whether the size of the first dimension is left out of the text.
+        self.open = not (sized or self.many or form.columns or not form.outer)
         self.index = "tl.int64" if self.is_large() else "tl.int32"
         self.pointers: dict[int, str] = {}
         self.coordinates: dict[int, str] = {}
@@ -131,6 +141,9 @@ class TileEmitter:
         """The number of outer or of inner combinations."""
         f = self.form
         dims = range(f.outer) if which == "x" else range(f.outer, f.outer + f.inner)
+        if self.open and which == "x":
+            more = prod(self.example.outer[1:])
+            return f"{self.settled('n0', 'size', 0)} * {more}"
         if self.fixed:
             return str(prod(int(self.size(d)) for d in dims))
         return " * ".join(self.size(d) for d in dims) or "1"
@@ -156,7 +169,8 @@ class TileEmitter:
         if self.guarded:
             top.append("    if told != 0:\n        return")
         self.pointer_lines()
-        total = self.total("x")
+        cut = self.is_cut()
+        total = self.total("x") if cut or not self.open else ""
         block = "tl.program_id(0)"
         if self.many:
             blocks = self.settle_total(total)
@@ -172,12 +186,16 @@ class TileEmitter:
             x = f"{start} * {self.tiles.x} + tl.arange(0, {self.tiles.x})"
             code.put(f"x = ({x}){'' if self.flat else '[:, None]'}")
             self.coordinates |= self.decode("x", "x", range(self.form.outer))
-            if not self.fixed or int(total) % self.tiles.x:
+            if cut:
                 code.put(f"xm = x < {total if self.fixed else 'nx'}")
                 self.masks["x"] = "xm"
             self.body()
         text = "\n".join([*top, *self.head, *code.lines]) + "\n"
         return text.replace("WORDS", str(max(len(self.words.at), 1)))
+
+    def is_cut(self) -> bool:
+        """Whether tiles reach beyond the end of the outer combinations."""
+        return not self.fixed or prod(self.example.outer) % self.tiles.x != 0
 
     def blocks(self, kernel: Kernel) -> int:
         """The number of tiles of a kernel, or of its parts."""

@@ -49,13 +49,16 @@ class Aligning(Protocol):
     def alignment(self, buffer: Buffer) -> int: ...
 
 
-def fill_words(step: Launch, target: Aligning) -> None:
-    """Write a launch's kernel and its words (Note [kernel table])."""
+def fill_words(step: Launch, target: Aligning, sized: bool = True) -> None:
+    """Write a launch's kernel and its words (Note [kernel table]).
+
+    Without `sized` the first size is a word, so that one kernel serves many.
+    """
     form, kernels = step.form, step.kernels
     aligned = [all(aligns(k.refs[r], target) for k in kernels) for r in range(len(form.refs))]
     stores = {r for _, r in form.stores}
     guarded = any(k.refs[r].buffer.kind not in OWN for k in kernels for r in stores)
-    emitter = TileEmitter(form, kernels, aligned, guarded)
+    emitter = TileEmitter(form, kernels, aligned, guarded, sized)
     source = emitter.text(NAME)
     tiles = emitter.tiles
     blocks = max(emitter.blocks(k) for k in kernels)

@@ -42,6 +42,7 @@ class TritonTarget(Target):
 
     name = "triton"
     device = "cuda"
+    sized = True  # whether sizes are part of a kernel's text
     dtypes = frozenset(KIND)
     widened = frozenset({"index_put"})
     # A byte of memory traffic takes as long as 8 additions; what is kept is written and read.
@@ -116,4 +117,10 @@ class TritonTarget(Target):
         return schedule(kernel)
 
     def fill_words(self, launch: Launch) -> None:
-        fill_words(launch, self)
+        fill_words(launch, self, self.sized)
+
+
+class EagerTarget(TritonTarget):
+    """The same for fragments, whose kernels are for operands of any size."""
+
+    sized = False

@@ -97,6 +97,17 @@ RECORDS = {  # record name -> device type -> policy
 }
 
 
+# Of a record that computes in a lower precision on a GPU: the one that is given its operands as
+# they are, and the dtype. Casts are then no operations of their own.
+LOWERED: dict[str, Any] = {}
+_BY_RECORD = frozenset({"linear"})  # functions that leave their casts to such a record
+
+
+def casts_itself(name: str, device: str, policy: str) -> bool:
+    """Whether a function's record sees to its casts."""
+    return device == "cuda" and policy == "lower" and name in _BY_RECORD and CONTEXT.settled
+
+
 def with_autocast(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn`, casting its tensors while autocast is on, if PyTorch's lists have its name."""
     policies = FUNCTIONS.get(name)

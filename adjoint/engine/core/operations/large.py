@@ -9,6 +9,8 @@ eager table, 1 every one that can be a fragment be one.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 
@@ -28,6 +30,19 @@ _COMPOSED = (
     "argsort topk kthvalue argmedian median gather"
 )
 
+# On a GPU alone: there a copy or a look-up that is not checked by the host is worth it.
+_ON_DEVICE = frozenset(
+    "addmm autocast_addmm autocast_linear cast clone cat stack "
+    "index index_put gather scatter scatter_reduce slice view_scatter".split()
+)
+# What libraries do better there than kernels of a fragment.
+_LIBRARIES = frozenset({"convolution", "convolution_transpose", "convolution_weight"})
+# Those of them whose derivative puts values into zeros, which a program need not make first.
+FILLED = frozenset({"slice", "index", "gather"})
+
+# Composites that are products of rows, given another shape at the end (`fragments.as_made`).
+IN_ROWS = frozenset({"linear", "addmm", "autocast_linear", "autocast_addmm"})
+
 _LARGE = {
     **dict.fromkeys(_REDUCED.split(), STREAMED),
     **dict.fromkeys(_WHOLE.split(), COMPUTED),
@@ -44,6 +59,12 @@ def _asked_for() -> int | None:
 
 
 _ASKED = _asked_for()
+# On a GPU a fragment is one launch or a few, whatever the size, and costs the host less than the
+# operations it is made of. 0: never
+ON_DEVICE = 1 if _ASKED is None else _ASKED
+# By class of a device's arrays, of those whose operations can be fragments: which device it is on,
+# and whether its address is no multiple of 64.
+DEVICE_LAYOUTS: dict[Any, Callable[[Any], tuple[int, bool]]] = {}
 # Of an optimizer's parameter, or of several that are updated together; 0: never
 UPDATED = 2 * COMPOSED if _ASKED is None else _ASKED
 
@@ -54,3 +75,8 @@ def large(name: str, family: str, cost: str, draws: bool) -> int:
     if family == "elementwise" and not draws:
         found = COMPUTED if cost == "function" else STREAMED
     return found if _ASKED is None or not found else _ASKED
+
+
+def on_device(name: str, least: int) -> int:
+    """The same on a GPU, of a record that on the CPU needs `least`."""
+    return ON_DEVICE if (least or name in _ON_DEVICE) and name not in _LIBRARIES else 0

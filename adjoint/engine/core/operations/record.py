@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import RECORDS
-from adjoint.engine.core.operations.large import large
+from adjoint.engine.core.operations.large import large, on_device
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 
@@ -96,6 +96,7 @@ class Record:
     infer_specs: Callable[..., Any] | None = None  # of their results; None: compose it and see
     decompose: Callable[..., Any] | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
+    on_device: int = 0  # the same, on a GPU
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
@@ -126,6 +127,7 @@ class Record:
         self.rules = self.partials or self.vjp
         self.is_view = self.window is not None
         self.large = large(self.name, self.family, self.cost, self.draws)
+        self.on_device = on_device(self.name, self.large)
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
         if REGISTRY.setdefault(self.name, self) is not self:

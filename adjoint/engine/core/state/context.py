@@ -26,6 +26,7 @@ class Context(threading.local):
 
     # Class attributes are the defaults a new thread starts with.
     plain: bool = True  # nothing below is on but grad mode: the fast path applies
+    settled: bool = True  # the same, autocast left aside
     grad_enabled: bool = True
     inference: bool = False
     levels: tuple[Level, ...] = ()
@@ -52,10 +53,9 @@ class Context(threading.local):
             setattr(self, name, value)
         if _DECIDING.isdisjoint(fields):
             return before
-        self.plain = not (
+        self.settled = not (
             self.levels
             or self.capture is not None
-            or self.autocast is not None
             or self.anomaly
             or self.inference
             or self.saved_hooks
@@ -63,6 +63,7 @@ class Context(threading.local):
             or self.observers
             or self.takers
         )
+        self.plain = self.settled and self.autocast is None
         return before
 
     def having(self, **fields: Any) -> ContextOverride:

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, float32
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.operations.autocast import LOWERED
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
 from adjoint.engine.ops.shape.join import stack
 
@@ -236,6 +240,41 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
     return _scale(input, beta) + scaled
 
 
+# bias (n,), x (..., k), y (k, n): one node where it is one product that adds the bias.
+ADDMM = composite(
+    "addmm",
+    lambda x, y, z: (product(_rows(y), z) + x).reshape((*y.shape[:-1], z.shape[-1])),
+    lambda g, x_spec: g.sum_to_size(x_spec.shape),
+    lambda g, z, y_spec: product(_rows(g), _conj(z).t()).reshape(y_spec.shape),
+    lambda g, y: product(_rows(_conj(y)).t(), _rows(g)),
+    native_check=True,  # `_affine` checks
+)
+
+
+# The same under autocast: operands in any precision, computed in `dtype`.
+LOW_ADDMM = composite(
+    "autocast_addmm",
+    lambda x, y, z, *, dtype: (product(_rows(y.to(dtype)), z.to(dtype)) + x.to(dtype)).reshape(
+        (*y.shape[:-1], z.shape[-1])
+    ),
+    lambda g, x_spec: g.sum_to_size(x_spec.shape).to(x_spec.dtype),
+    lambda g, z, y_spec, dtype: (
+        product(_rows(g), z.to(dtype).t()).to(y_spec.dtype).reshape(y_spec.shape)
+    ),
+    lambda g, y, z_spec, dtype: product(_rows(y.to(dtype)).t(), _rows(g)).to(z_spec.dtype),
+    native_check=True,
+)
+LOWERED["addmm"] = LOW_ADDMM
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _conj(x: Tensor) -> Tensor:
+    return x.conj() if x.dtype.is_complex else x
+
+
 def _affine(name: str, input: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta * input + alpha * (x @ y); on the CPU halves are rounded once, at the end."""
     if input.dtype is not x.dtype:
@@ -243,10 +282,27 @@ def _affine(name: str, input: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: An
             f"{name}: input must have the matrices' dtype, received {input.dtype.name} and "
             f"{x.dtype.name}. Convert one with .to(...)."
         )
+    if (
+        x._array.__class__ in DEVICE_LAYOUTS
+        and CONTEXT.plain
+        and (beta, alpha) == (1, 1)
+        and input._array.__class__ is x._array.__class__
+        and tuple(input.shape) == tuple(y.shape[1:])
+    ):
+        return ADDMM(input, x, y)
     if not x.dtype.is_half or x.device.type != "cpu":
         return _combine(name, input, product(x, y), beta, alpha)
     wide = product(x.to(float32), y.to(float32))
     return _combine(name, input.to(float32), wide, beta, alpha).to(x.dtype)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x @ weight + bias along the last dimension of x, with a weight of (in, out)."""
+    on_device = x._array.__class__ in DEVICE_LAYOUTS and CONTEXT.settled
+    if on_device and bias.ndim == 1 and x._array.shape[-1] == weight._array.shape[0]:
+        return ADDMM(bias, x, weight)
+    out = addmm(bias, x.reshape(-1, x.shape[-1]), weight)
+    return out.reshape(*x.shape[:-1], -1)
 
 
 def _matrix_operands(name: str, x: Tensor, y: Tensor, ranks: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -29,8 +30,13 @@ def _weight_gradient(g: Tensor, x: Tensor, y_spec: Any) -> Tensor:
     return product(rows.transpose(0, 1), _conj(x).reshape((count, y_spec.shape[1])))
 
 
-def _input_gradient(g: Tensor, y: Tensor) -> Tensor:
-    return g.unsqueeze(-1) * _conj(y) if y.ndim == 1 else product(g, _conj(y))
+def _input_gradient(g: Tensor, y: Tensor, spec: Spec | None = None) -> Tensor:
+    """The cotangent of x; where the dtype of x may be another one, `spec` is that of x."""
+    if spec is not None and y.ndim == 2 and spec.shape and 0 not in spec.shape:
+        rows = product(g.reshape((-1, g.shape[-1])), y)  # converted while it is one product
+        return rows.to(spec.dtype).reshape(spec.shape)
+    out = g.unsqueeze(-1) * _conj(y) if y.ndim == 1 else product(g, _conj(y))
+    return out if spec is None else out.to(spec.dtype)
 
 
 # x (..., in), weight (out, in) or (in,), bias (out,) or ().
@@ -45,6 +51,22 @@ LINEAR = composite(
 )
 
 
+# The same under autocast: operands in any precision, computed in `dtype`.
+LOW_LINEAR = composite(
+    "autocast_linear",
+    lambda x, y, z=None, *, dtype: _compose(*_lowered((x, y, z), dtype)),
+    lambda g, y, x_spec, dtype: _input_gradient(g, y.to(dtype), x_spec),
+    lambda g, x, y_spec, dtype: _weight_gradient(g, x.to(dtype), y_spec).to(y_spec.dtype),
+    lambda g, z_spec: g.sum_to_size(z_spec.shape).to(z_spec.dtype),
+    native_check=True,
+)
+LOWERED["linear"] = LOW_LINEAR
+
+
+def _lowered(operands: tuple[Any, ...], dtype: Any) -> list[Any]:
+    return [None if x is None else x.to(dtype) for x in operands]
+
+
 def _spec(x: Spec, weight: Spec, bias: Spec | None) -> Spec | None:
     """What the usual case looks like."""
     if len(weight.shape) != 2 or 0 in x.shape or x[1:] != weight[1:]:
@@ -55,6 +77,10 @@ def _spec(x: Spec, weight: Spec, bias: Spec | None) -> Spec | None:
 
 
 def _compose(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.ndim > 2 and weight.ndim == 2 and x.device.type == "cuda" and 0 not in x.shape:
+        # One product of rows, which adds the bias itself.
+        rows = _compose(x.reshape((-1, x.shape[-1])), weight, bias)
+        return rows.reshape((*x.shape[:-1], weight.shape[0]))
     out = product(x, weight.t())
     return out if bias is None else out + bias
 

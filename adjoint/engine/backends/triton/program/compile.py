@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from adjoint.engine.backends.triton.program.apart import Apart, parts_of
+from adjoint.engine.backends.triton.program.direct import DirectProgram
 from adjoint.engine.backends.triton.program.mirror import small_program
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
 from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.backends.triton.runtime.cudnn import CudnnConvolver
+from adjoint.engine.backends.triton.runtime.direct import direct_gpu
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import compiler_for, register_backend, register_compiler
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.core.device import Device
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
+from adjoint.engine.graph.fragments import Unfit
 
 
 def device_index(task: Task) -> tuple[int | None, bool]:
@@ -31,6 +35,8 @@ def device_index(task: Task) -> tuple[int | None, bool]:
 
 def compile_task(task: Task, options: Options | None = None) -> Executable:
     """A program of kernels; what no GPU can run by itself is interpreted, with a warning."""
+    if task.fragment and not has_triton():
+        raise Unfit
     triton()
     options = options or Options()
     if options.validate:
@@ -39,6 +45,8 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
             "device. Leave it out, or validate the function with its tensors on the CPU."
         )
     index, mixed = device_index(task)
+    if task.fragment and index is not None and not mixed:
+        return DirectProgram(task, options, direct_gpu(index))
     if index is None:
         return given_up(task, "it is on several GPUs")
     target = partial(TritonTarget, convolver=CudnnConvolver(index))
@@ -53,6 +61,19 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     except KernelError as error:
         return given_up(task, str(error))
     return given_up(task, made) if isinstance(made, str) else made
+
+
+@cache
+def has_triton() -> bool:
+    """Whether fragments can be made; where they cannot, it is said once."""
+    found = importlib.util.find_spec("triton") is not None
+    if not found:
+        warnings.warn(
+            "cuda: Triton is not installed, so eager operations run by CuPy one after the other, "
+            "which is slower. Install it with `pip install adjoint[cuda]`.",
+            stacklevel=2,
+        )
+    return found
 
 
 def given_up(task: Task, why: str) -> Executable:

@@ -124,9 +124,9 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
     function = function_of(written.source, key)
     source = compiler.ASTSource(
         fn=function,
-        signature={"words": "i64"},
+        signature=dict.fromkeys(function.arg_names, "i64"),
         constexprs={},
-        attrs={(0,): [["tt.divisibility", 8]]},
+        attrs={(0,): [["tt.divisibility", 8]]} if function.arg_names == ["words"] else {},
     )
     made = triton().compile(
         source,

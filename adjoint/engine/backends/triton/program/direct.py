@@ -1,0 +1,254 @@
+"""Programs of eager mode on a GPU: a few launches on the current stream, nothing waited for.
+
+Note [direct launches]
+    A fragment is called between other operations, so what counts is the host's time per call. Its
+    words are arguments of its launches (Note [arguments]), filled in place; results and what lies
+    between its kernels come from CuPy's pool, whose memory is used again in the order of the
+    stream; faults are told later (Note [late faults]). There is no graph and no copy of operands.
+    Where many kernels are launched as one, their table is copied to the device before it, from
+    pinned memory that is used again when that copy is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.backends.triton.program.banks import signed
+from adjoint.engine.backends.triton.program.faults import BLOCKING, CALL_BITS, FaultBoard
+from adjoint.engine.backends.triton.program.program import MakeTarget
+from adjoint.engine.backends.triton.runtime.arguments import with_arguments
+from adjoint.engine.backends.triton.target import EagerTarget, TritonTarget
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.compiler.lower.indexed import Fault
+from adjoint.engine.compiler.memory.places import INPUT, RESULT
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.draft import Draft
+from adjoint.engine.compiler.package.explain import explain
+from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.engine.compiler.schedule.plan import Plan
+from adjoint.engine.compiler.schedule.steps import Launch, Step, double_bits
+from adjoint.engine.core.dtype import named
+from adjoint.engine.graph.execution import Task
+
+PAGE = 256  # bytes that the pool's memory begins at a multiple of
+FEW = 4  # kernels that are launched one by one
+SPARE = 2  # words after a kernel's arguments that Triton's kernels have besides
+
+Place = tuple[int, int]  # a word, and what is added there
+
+
+class DirectMachine(Protocol):
+    """Whoever has the memory and launches kernels: a GPU, or Triton's interpreter in tests."""
+
+    faults: FaultBoard
+
+    def enter(self) -> tuple[int, Any]: ...
+    def leave(self, before: Any) -> None: ...
+    def empty(self, shape: Any, dtype: Any) -> Any: ...
+    def address(self, array: Any) -> int: ...
+    def arguments(self, count: int) -> tuple[Any, int]: ...
+    def table(self, words: Any, start: int, count: int) -> Any: ...
+    def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]: ...
+
+
+class NumberedDraft(Draft):
+    """A draft that knows where the codes of faults are."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.codes: list[int] = []
+        super().__init__(plan)
+
+    def word(self, word: Any, at: int) -> int:
+        if isinstance(word, Fault):
+            self.codes.append(at)
+        return super().word(word, at)
+
+
+def one_by_one(step: Step, target: TritonTarget) -> list[Step]:
+    """A step of few kernels as a launch for each: that costs less than to copy a table of them."""
+    if not isinstance(step, Launch) or not 1 < len(step.kernels) <= FEW or step.form is None:
+        return [step]
+    singles = [replace(step, function="", words=[], text=None, kernels=[k]) for k in step.kernels]
+    for each in singles:
+        target.fill_words(each)
+    return [*singles]
+
+
+class DirectProgram:
+    """An executable whose kernels are launched at once."""
+
+    concurrent = True  # it sees to that itself
+    calls_eager = False
+
+    def __init__(
+        self,
+        task: Task,
+        options: Options,
+        machine: DirectMachine,
+        target: MakeTarget = EagerTarget,
+    ) -> None:
+        self.machine = machine
+        self.lock = Lock()
+        unaligned = frozenset(
+            i for i, x in enumerate(task.examples) if not getattr(x, "aligned", True)
+        )
+        made = target(unaligned)
+        plan = plan_for(task, made, options)
+        plan.steps[:] = [each for step in plan.steps for each in one_by_one(step, made)]
+        draft = NumberedDraft(plan)
+        self.image = image = draft.at({})
+        entries: list[Any] = []
+        for segment in draft.segments:
+            entries += [None] if segment is None else segment
+        if not all(each is not None and isinstance(each[2], Launch) for each in entries):
+            self.calls_eager = True  # which whoever asked for this does better
+            return
+        self.count = len(plan.graph.outputs)
+        self.lay(draft, entries)
+        moved = self.moved
+        patches = {
+            key: [(moved[at], plus) for at, plus in at_places]
+            for key, at_places in image.patches.items()
+        }
+        self.inputs = [
+            (i, patches[f"{INPUT} {i}"])
+            for i in range(len(task.examples))
+            if f"{INPUT} {i}" in patches
+        ]
+        self.targets = [
+            (n, patches[f"target {n}"])
+            for n in range(len(task.targets))
+            if f"target {n}" in patches
+        ]
+        self.results = [
+            (k, shape, NUMPY_OF[named(dtype)], patches.get(f"{RESULT} {k}", []))
+            for k, shape, dtype in image.results
+        ]
+        inputs = plan.graph.inputs
+        self.numbers = [
+            (
+                i,
+                inputs[i].spec.dtype.is_floating_point,
+                [(moved[at], plus) for at, plus in at_places],
+            )
+            for i, at_places in image.numbers.items()
+        ]
+        self.inside = [(moved[int(at)], int(image.words[at])) for at in image.inside]
+        self.arena = image.arena + PAGE if self.inside else 0
+        self.codes = self.numbered(draft)
+        self.run = self.written_out()
+
+    def lay(self, draft: NumberedDraft, entries: list[Any]) -> None:
+        """The words of all launches, and what launches them."""
+        words = self.image.words
+        works = []
+        for name, at, entry in entries:
+            work, count = entry.text, len(entry.words)
+            if isinstance(entry.kernels[0] if entry.kernels else None, MatrixProduct):
+                work = entry.kernels[0]
+            elif not isinstance(work, Written):
+                raise NotImplementedError(f"{entry.label}: no launch of eager mode")
+            else:
+                given = with_arguments(work, count)
+                work = work if given is None else given
+                count = count if given is not None else -count
+            works.append((name, at, work, count))
+        size = sum(abs(count) + SPARE for *_, count in works)
+        self.words, address = self.machine.arguments(size)
+        self.moved: dict[int, int] = {}  # where each word is
+        self.launches: list[Callable[[int], None]] = []
+        self.tables: list[Any] = []
+        start = 0
+        for name, at, work, count in works:
+            for k in range(abs(count)):
+                self.moved[at + k] = start + k
+                self.words[start + k] = int(words[at + k])
+            if count >= 0:
+                self.launches.append(self.machine.launcher(name, work, address + 8 * start, count))
+            else:
+                table = self.machine.table(self.words, start, -count)
+                self.launches.append(table.launcher(name, work))
+            start += abs(count) + SPARE
+        for at, _ in self.image.status:
+            self.words[self.moved[at]] = self.machine.faults.address
+
+    def numbered(self, draft: NumberedDraft) -> list[Place]:
+        """Where the codes of faults are, and their numbers on the device's board."""
+        codes = []
+        for at, fault in zip(draft.codes, self.image.faults, strict=True):
+            number = self.machine.faults.number(fault)
+            if not number:
+                self.calls_eager = True  # nobody could tell what went wrong
+            codes.append((self.moved[at], number << CALL_BITS))
+        return codes
+
+    def explain(self) -> str:
+        """What the program does, step by step."""
+        return explain(self.image)
+
+    def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """Fill in addresses and numbers, and launch."""
+        return self.run(inputs, targets)
+
+    def written_out(self) -> Callable[[list[Any], list[Any]], list[Any]]:
+        """What a call does, as a function of its own: all that is known is in its text."""
+        scope: dict[str, Any] = {
+            "machine": self.machine, "enter": self.machine.enter, "empty": self.machine.empty,
+            "words": self.words, "lock": self.lock, "double_bits": double_bits, "signed": signed,
+            "launched": self.machine.faults.launched, "room_type": np.dtype(np.uint8),
+        }  # fmt: skip
+        lines: list[str] = []
+
+        def point(source: str, places: list[Place]) -> None:
+            if places:
+                lines.append(f"start = {source}.data.ptr")
+                lines.extend(f"words[{at}] = start + {shift}" for at, shift in places)
+
+        for i, places in self.inputs:
+            point(f"inputs[{i}]", places)
+        for n, places in self.targets:
+            point(f"targets[{n}]", places)
+        for k, shape, dtype, places in self.results:
+            scope[f"shape{k}"], scope[f"dtype{k}"] = shape, dtype
+            lines.append(f"result{k} = empty(shape{k}, dtype{k})")
+            point(f"result{k}", places)
+        for i, is_float, places in self.numbers:
+            lines.append(f"number = {'double_bits' if is_float else ''}(inputs[{i}])")
+            for at, plus in places:
+                lines.append(
+                    f"words[{at}] = {'number' if is_float else f'signed(number + {plus})'}"
+                )
+        if self.arena:
+            lines.append(f"room = empty({self.arena}, room_type)")
+            lines.append(f"start = -(-room.data.ptr // {PAGE}) * {PAGE}")
+            lines.extend(f"words[{at}] = start + {shift}" for at, shift in self.inside)
+        if self.codes:
+            lines.append("slot = launched()")
+            lines.extend(f"words[{at}] = {number} | slot" for at, number in self.codes)
+        for n, launch in enumerate(self.launches):
+            scope[f"launch{n}"] = launch
+            lines.append(f"launch{n}(stream)")
+        handed = {k: f"result{k}" for k, *_ in self.results}
+        given = ", ".join(handed.get(k, "None") for k in range(self.count))
+        text = [
+            "def fill(inputs, targets):",
+            " stream, before = enter()",
+            " try:",
+            "  with lock:",
+            *[f"   {line}" for line in lines or ["pass"]],
+            " finally:",
+            "  if before is not None: machine.leave(before)",
+            *([" machine.faults.look()"] if BLOCKING else []),
+            f" return [{given}]",
+        ]
+        # By its name it is seen to be the package's, when a line of the program is looked for.
+        exec(compile("\n".join(text), f"{__file__}: fill", "exec"), scope)
+        made: Callable[[list[Any], list[Any]], list[Any]] = scope["fill"]
+        return made

@@ -1,0 +1,305 @@
+"""Launches on the current stream through the driver itself, for programs of eager mode.
+
+CuPy's own launch converts each argument; here they are words in a buffer that the driver copies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_int, c_size_t, c_uint, c_void_p
+from dataclasses import replace
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.disk import store
+from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.backends.triton.program.faults import FaultBoard
+from adjoint.engine.backends.triton.runtime import cublaslt
+from adjoint.engine.backends.triton.runtime.compile import KernelError, compiled, writer_key
+from adjoint.engine.backends.triton.runtime.cublaslt import BIAS_POINTER, WORKSPACE
+from adjoint.engine.backends.triton.runtime.cuda import (
+    MAX_SHARED,
+    SHARED,
+    UP,
+    CudaMachine,
+    machine,
+)
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
+
+Launcher = Callable[[int], None]  # on a stream
+BUFFER, SIZE, END = 1, 2, 0  # how the driver is given arguments that lie in one piece
+NO_CONTEXT = 201  # what the driver says in a thread that has not used the device
+TABLES = 32  # copies of a table that may be under way
+WIDEST = 256  # bytes that cuBLASLt takes addresses for multiples of, unless it is told
+
+
+@cache
+def launch_function() -> Any:
+    """The driver's `cuLaunchKernel`."""
+    for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll"):
+        try:
+            driver = ctypes.CDLL(name)
+        except OSError:
+            continue
+        kinds = [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p]
+        return ctypes.CFUNCTYPE(c_int, *kinds)(("cuLaunchKernel", driver))
+    raise RuntimeError("cuda: the driver's library, libcuda, was not found")
+
+
+@cache
+def product_function() -> Any:
+    """cuBLASLt's `cublasLtMatmul`, given numbers."""
+    kinds = [c_void_p] * 14 + [c_size_t, c_void_p]
+    return ctypes.CFUNCTYPE(c_int, *kinds)(("cublasLtMatmul", cublaslt.library()))
+
+
+class DirectGpu:
+    """One GPU, as programs of eager mode see it."""
+
+    def __init__(self, whole: CudaMachine) -> None:
+        self.whole = whole
+        self.index = whole.index
+        self.cupy = whole.cupy
+        self.array = whole.cupy.ndarray
+        self.stream_of = whole.cupy.cuda.get_current_stream
+        self.current = whole.cupy.cuda.runtime.getDevice
+        self.use = whole.cupy.cuda.runtime.setDevice
+        self.workspaces: dict[int, int] = {}  # by stream
+        self.rooms: list[Any] = []
+        self.biases = Lock()
+        with whole.active():
+            self.faults = FaultBoard(whole)
+
+    def enter(self) -> tuple[int, int | None]:
+        """The current stream; and the current device, if it is another one."""
+        before = self.current()
+        if before == self.index:
+            return self.stream_of().ptr, None
+        self.use(self.index)
+        return self.stream_of().ptr, before
+
+    def leave(self, before: int) -> None:
+        """Back to the device that was current."""
+        self.use(before)
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """A new array, from the pool."""
+        try:
+            return self.array(shape, dtype)
+        except MemoryError:
+            return self.whole.empty(shape, dtype)  # which tries again, and says what is wrong
+
+    @staticmethod
+    def address(array: Any) -> int:
+        """Where an array begins."""
+        return int(array.data.ptr)
+
+    def arguments(self, count: int) -> tuple[Any, int]:
+        """Words that launches read when they are asked for, and where they are."""
+        words = (ctypes.c_int64 * max(count, 1))()
+        return words, ctypes.addressof(words)
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def launcher(self, name: str, work: Any, at: int, count: int) -> Launcher:
+        """What launches a kernel or a product with the words at an address of the host."""
+        if isinstance(work, MatrixProduct):
+            return self.product(work, at)
+        if work.others:
+            return self.choice(name, work, at, count)
+        function, made = self.loaded(name, work)
+        (across, down), threads, shared = work.grid, made.warps * 32, made.shared
+        words = (ctypes.c_int64 * (count + 2)).from_address(at)
+        scratch = made.scratch * across * down
+        size = c_size_t(8 * (count + 2))
+        extra = (c_void_p * 5)(BUFFER, at, SIZE, ctypes.addressof(size), END)
+        run, handle, told = launch_function(), function.ptr, ctypes.addressof(extra)
+
+        def launch(stream: int, hold: Any = (function, size, extra)) -> None:
+            if scratch:
+                room = self.empty(scratch, np.uint8)
+                words[count] = room.data.ptr
+            code = run(handle, across, down, 1, threads, 1, 1, shared, stream, None, told)
+            if code:
+                self.refused(
+                    code,
+                    work,
+                    lambda: run(handle, across, down, 1, threads, 1, 1, shared, stream, None, told),
+                )
+
+        return launch
+
+    def loaded(self, name: str, work: Written) -> tuple[Any, Any]:
+        """A kernel's function on this GPU, and what its launch must be told."""
+        held = self.whole.loaded
+        key = f"direct {name}"
+        if key not in held:
+            made = compiled(work, self.whole.capability)
+            with self.whole.active():
+                module = self.cupy.cuda.function.Module()
+                module.load(made.cubin)
+                function = module.get_function(made.name)
+                if made.shared > SHARED:
+                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.shared)
+            held[key] = function, made
+        return held[key]
+
+    def refused(self, code: int, work: Written, again: Callable[[], int]) -> None:
+        """A launch that the driver refused: once more, where the thread was new to the device."""
+        if code == NO_CONTEXT:
+            self.use(self.index)
+            code = again()
+        if code:
+            raise RuntimeError(
+                f"cuda: the kernel of {work.origin} could not be launched (error {code} of the "
+                "driver). An earlier kernel may have failed: ADJOINT_LAUNCH_BLOCKING=1 says which."
+            )
+
+    def choice(self, name: str, work: Written, at: int, count: int) -> Launcher:
+        """The fastest of several ways, found by launching each when it is first asked for."""
+        ways = [work.beside([]), *work.others]
+        key = key_of("choice", str(self.whole.capability), writer_key(), repr(work))
+        kept = store.get(key)
+        if kept is not None:
+            best = int(kept)
+            return self.launcher(f"{name}.{best}", ways[best], at, count)
+        ready: list[tuple[int, Launcher]] = []
+        refused: Exception | None = None
+        for number, way in enumerate(ways):
+            try:
+                ready.append((number, self.launcher(f"{name}.{number}", way, at, count)))
+            except (KernelError, self.cupy.cuda.driver.CUDADriverError) as error:
+                refused = error
+        if not ready:
+            assert refused is not None
+            raise refused
+        found: list[Launcher] = []
+
+        def launch(stream: int) -> None:
+            if not found:
+                times = [(self.whole.timed(run, stream), k, run) for k, run in ready]
+                _, best, run = min(times, key=lambda each: each[:2])
+                store.put(key, str(best).encode())
+                found.append(run)
+            found[0](stream)
+
+        return launch
+
+    # -- products -------------------------------------------------------------------------------
+
+    def product(self, work: MatrixProduct, at: int) -> Launcher:
+        """What asks cuBLASLt for a product."""
+        single = work.dtype == "float32"  # which is computed in one way or another
+        plans = {(cublaslt.uses_tf32(), WIDEST): self.planned(work, WIDEST)}
+        known = next(iter(plans))
+        words = (ctypes.c_int64 * 4).from_address(at)
+        run, biased, workspaces = product_function(), work.biased, self.workspaces
+        add_bias = cublaslt.library().cublasLtMatmulDescSetAttribute
+        bias_at, length = c_void_p(at + 24), c_size_t(8)
+
+        def launch(stream: int) -> None:
+            a, b, c = words[0], words[1], words[2]
+            key, low = known, (a | b | c | (words[3] if biased else 0)) & (WIDEST - 1)
+            if single or low:
+                key = cublaslt.uses_tf32(), low & -low or WIDEST
+                if key not in plans:
+                    plans[key] = self.planned(work, key[1])
+            plan, (handle, description, one, left, right, zero, out, algorithm) = plans[key]
+            room = workspaces.get(stream) or self.workspace(stream)
+            if not biased:
+                code = run(
+                    handle, description, one, b, left, a, right, zero, c, out, c, out, algorithm,
+                    room, WORKSPACE, stream,
+                )  # fmt: skip
+                cublaslt.check("product", code)
+                return
+            with self.biases:  # one description serves all products of a kind
+                add_bias(plan.description, c_int(BIAS_POINTER), bias_at, length)
+                code = run(
+                    handle, description, one, b, left, a, right, zero, c, out, c, out, algorithm,
+                    room, WORKSPACE, stream,
+                )  # fmt: skip
+            cublaslt.check("product", code)
+
+        return launch
+
+    def planned(self, work: MatrixProduct, aligned: int) -> tuple[Any, tuple[int | None, ...]]:
+        """A product's plan for addresses that are multiples of `aligned`, and what is handed over.
+
+        Views begin anywhere, and most algorithms load 16 bytes at once.
+        """
+        products = self.whole.products
+        aligned = min(aligned, work.aligned or WIDEST)
+        if aligned < WIDEST:
+            work = replace(work, aligned=aligned)
+        products.prepare(work)
+        plan = products.plans[work, cublaslt.uses_tf32()]
+        left, right, out = (each.value for each in plan.layouts)
+        return plan, (
+            plan.handle.value, plan.description.value, ctypes.addressof(plan.one), left, right,
+            ctypes.addressof(plan.zero), out, ctypes.addressof(plan.algorithm),
+        )  # fmt: skip
+
+    def workspace(self, stream: int) -> int:
+        """Memory for products on a stream."""
+        memory = self.cupy.cuda.alloc(WORKSPACE)
+        self.workspaces[stream] = memory.ptr
+        self.rooms.append(memory)
+        return int(memory.ptr)
+
+    # -- tables ---------------------------------------------------------------------------------
+
+    def table(self, words: Any, start: int, count: int) -> WordTable:
+        """The words of many kernels, which are copied to the device."""
+        return WordTable(self, words, start, count)
+
+
+class WordTable:
+    """Words that lie in the device's memory."""
+
+    def __init__(self, gpu: DirectGpu, words: Any, start: int, count: int) -> None:
+        self.gpu, self.start, self.count = gpu, start, count
+        self.words = words
+        self.staged = [gpu.whole.pinned(count) for _ in range(TABLES)]
+        self.marks: list[Any] = [None] * TABLES
+        self.captured: list[Any] = []  # by graphs of the program's own
+        self.turn = 0
+
+    def launcher(self, name: str, work: Written) -> Launcher:
+        """What copies the words and launches the kernel of which they are."""
+        gpu = self.gpu
+        given, at = gpu.arguments(3)
+        run = gpu.launcher(name, work, at, 1)
+        copy = gpu.cupy.cuda.runtime.memcpyAsync
+        source = np.frombuffer(self.words, np.int64)[self.start : self.start + self.count]
+
+        def launch(stream: int, hold: Any = given) -> None:
+            there = gpu.empty(self.count, np.int64)
+            given[0] = there.data.ptr
+            if STREAM_CAPTURE.graph is not None:  # each replay copies it again
+                kept = gpu.whole.pinned(self.count)
+                self.captured.append((kept, there))
+                kept[:] = source
+                copy(there.data.ptr, kept.ctypes.data, 8 * self.count, UP, stream)
+            else:
+                self.turn = turn = (self.turn + 1) % TABLES
+                if self.marks[turn] is not None:
+                    self.marks[turn].synchronize()
+                self.staged[turn][:] = source
+                copy(there.data.ptr, self.staged[turn].ctypes.data, 8 * self.count, UP, stream)
+                self.marks[turn] = gpu.whole.mark(self.marks[turn])
+            run(stream)
+
+        return launch
+
+
+@cache
+def direct_gpu(index: int) -> DirectGpu:
+    """A GPU by its number."""
+    return DirectGpu(machine(index))

@@ -1,0 +1,226 @@
+"""What eager operations on a GPU are compared by: the eager table there, and the CPU."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.fragments import FRAGMENTS
+from adjoint.engine.graph.updates import UPDATES
+from adjoint.engine.ops.products.derived_products import affine
+
+Case = tuple[Callable[..., Any], tuple[Any, ...]]
+TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+DTYPES = [*TOLERANCE]
+RNG = np.random.default_rng(5)
+
+
+def draw(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def whole(high: int, *shape: int) -> Any:
+    return RNG.integers(0, high, shape)
+
+
+def attend(**options: Any) -> Callable[..., Any]:
+    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options)
+
+
+def under_autocast(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*given: Any) -> Any:
+        with ad.autocast(given[0].device.type, dtype=ad.bfloat16):
+            return fn(*given)
+
+    return run
+
+
+CASES: dict[str, Case] = {
+    "add": (lambda x, y: x + y, (draw(3, 40), draw(40))),
+    "itself": (lambda x: x * x + x, (draw(5),)),
+    "numbers": (lambda x: (x * 1.5 - 2) / 3, (draw(7, 11),)),
+    "compare": (lambda x, y: ad.where(x > y, x, y), (draw(3, 5), draw(3, 1))),
+    "functions": (lambda x: (x.abs() + 0.5).log() + x.tanh() + x.sigmoid(), (draw(33),)),
+    "transposed": (lambda x: x.transpose(0, 1).exp() * 2, (draw(6, 9),)),
+    "strided": (lambda x: x[:, 1::2] + 1, (draw(6, 9),)),
+    "shifted": (lambda x: x.reshape(-1)[1:].tanh(), (draw(5, 13),)),
+    "sum": (lambda x: x.sum(1) + x.sum(), (draw(9, 17),)),
+    "extremes": (lambda x: x.amax(1), (draw(9, 17),)),
+    "softmax": (lambda x: F.softmax(x, -1), (draw(5, 33),)),
+    "log_softmax": (lambda x: F.log_softmax(x, 0), (draw(5, 6),)),
+    "gelu": (F.gelu, (draw(4, 9),)),
+    "gelu tanh": (lambda x: F.gelu(x, approximate="tanh"), (draw(4, 9),)),
+    "silu": (F.silu, (draw(3, 4),)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (33,), w, b), (draw(7, 33), draw(33), draw(33))),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (8,), w), (draw(2, 3, 8), draw(8))),
+    "batch_norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True),
+        (draw(3, 4, 5), draw(4), draw(4)),
+    ),
+    "group_norm": (lambda x: F.group_norm(x, 2), (draw(2, 4, 3),)),
+    "linear": (F.linear, (draw(2, 3, 9), draw(5, 9), draw(5))),
+    "addmm": (ad.addmm, (draw(5), draw(3, 7), draw(7, 5))),
+    "matmul": (lambda x, y: x @ y, (draw(3, 4), draw(4, 5))),
+    "turned matmul": (lambda x, y: x.mT @ y.mT, (draw(2, 4, 3), draw(2, 5, 4))),
+    "matmul of views": (lambda x, y: x[1:] @ y[:, 1:], (draw(4, 3), draw(3, 6))),
+    "attention": (attend(is_causal=True), (draw(2, 2, 17, 16), draw(2, 2, 17, 16), draw(2, 2, 17, 16))),
+    "cross attention": (attend(), (draw(1, 2, 9, 8), draw(1, 2, 21, 8), draw(1, 2, 21, 8))),
+    "cross_entropy": (lambda x, y: F.cross_entropy(x, y), (draw(7, 19), whole(19, 7))),
+    "smoothed": (
+        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1, reduction="sum"),
+        (draw(7, 5), whole(5, 7)),
+    ),
+    "mse": (F.mse_loss, (draw(3, 4), draw(3, 4))),
+    "embedding": (lambda w, i: F.embedding(i, w), (draw(11, 6), whole(11, 3, 4))),
+    "gather": (lambda x, i: x.gather(1, i), (draw(5, 7), whole(7, 5, 3))),
+    "split": (lambda x: sum(p * (k + 1) for k, p in enumerate(x.split(3, 1))), (draw(4, 9),)),
+    "joined": (lambda x, y: ad.cat([x, y, x], 1), (draw(4, 3), draw(4, 5))),
+    "autocast linear": (under_autocast(F.linear), (draw(2, 3, 9), draw(5, 9), draw(5))),
+    "autocast affine": (
+        under_autocast(lambda b, x, w: affine(x, w, b)), (draw(5), draw(2, 3, 7), draw(7, 5))
+    ),
+    "autocast matmul": (under_autocast(lambda x, y: (x @ y).exp()), (draw(3, 4), draw(4, 5))),
+    "autocast gelu": (under_autocast(lambda x, w: F.gelu(x @ w)), (draw(3, 4), draw(4, 5))),
+    "casts": (lambda x: x.float().to(x.dtype) * x, (draw(4, 5),)),
+    "contiguous": (lambda x: x.transpose(1, 2).contiguous() * 2, (draw(2, 3, 4),)),
+}  # fmt: skip
+
+
+def results(fn: Callable[..., Any], given: tuple[Any, ...], dtype: str, device: str) -> list[Any]:
+    """A function's result and its gradients."""
+    leaves = []
+    for x in given:
+        tensor = ad.tensor(x).to(device)
+        if tensor.dtype.is_floating_point:
+            tensor = tensor.to(getattr(ad, dtype)).detach().requires_grad_()
+        leaves.append(tensor)
+    out = fn(*leaves)
+    weights = (ad.arange(out.numel(), device=device) % 7 + 1).reshape(out.shape).to(out.dtype)
+    out.backward(weights)
+    return [out.detach()] + [x.grad for x in leaves if x.requires_grad]
+
+
+def check_case(name: str, dtype: str) -> None:
+    """Fragments give what the eager table gives, and what the CPU gives."""
+    fn, given = CASES[name]
+    FRAGMENTS.forget()
+    got = results(fn, given, dtype, "cuda")
+    assert any(FRAGMENTS.held.values()), f"{name}: nothing ran as a fragment"
+    again = results(fn, given, dtype, "cuda")
+    with CONTEXT.having(reference=True):
+        table = results(fn, given, dtype, "cuda")
+    host = results(fn, given, dtype, "cpu")
+    bound = TOLERANCE["bfloat16" if name.startswith("autocast") else dtype]
+    for mine, repeated, theirs, here in zip(got, again, table, host, strict=True):
+        assert mine.dtype is theirs.dtype, name
+        assert mine.device == theirs.device, name
+        assert mine.stride() == theirs.stride(), (name, mine.stride(), theirs.stride())
+        a, b, c = (np.asarray(x.float().cpu()) for x in (mine, theirs, here))
+        scale = max(np.abs(c).max(), 1.0)
+        np.testing.assert_allclose(a, np.asarray(repeated.float().cpu()), rtol=bound, atol=bound)
+        np.testing.assert_allclose(a, b, rtol=bound, atol=bound * scale, err_msg=name)
+        np.testing.assert_allclose(a, c, rtol=bound, atol=bound * scale, err_msg=name)
+
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "sgd": lambda p: ad.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda p: ad.optim.Adam(p, lr=0.1, weight_decay=0.1, amsgrad=True),
+    "adamw": lambda p: ad.optim.AdamW(p, lr=0.1),
+    "one by one": lambda p: ad.optim.AdamW(p, lr=0.1, foreach=False),
+    "nadam": lambda p: ad.optim.NAdam(p, lr=0.1),
+    "radam": lambda p: ad.optim.RAdam(p, lr=0.1),
+    "rmsprop": lambda p: ad.optim.RMSprop(p, lr=0.1, centered=True, momentum=0.9),
+    "asgd": lambda p: ad.optim.ASGD(p, lr=0.1),
+    "adagrad": lambda p: ad.optim.Adagrad(p, lr=0.1),
+}
+
+
+def trained(make: Callable[..., Any], device: str) -> list[Any]:
+    """Parameters and state after some steps, one of them by a parameter less."""
+    rng = np.random.default_rng(1)
+    shapes = [(3, 5), (7,), (2, 3, 4), (1,)]
+    starts = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    params = [ad.tensor(x).to(device).requires_grad_() for x in starts]
+    optimizer = make(params)
+    for step in range(5):
+        for p in params:
+            p.grad = ad.tensor(rng.standard_normal(p.shape).astype(np.float32)).to(device)
+        if step == 2:
+            params[1].grad = None
+        if step == 3:
+            optimizer.param_groups[0]["lr"] *= 0.5
+        optimizer.step()
+    held = [v for p in params for v in optimizer.state[p].values() if v is not None]
+    assert all(p._storage.version >= 4 for p in params)
+    return [np.asarray(x.detach().cpu()) for x in (*params, *held)]
+
+
+def check_optimizer(name: str) -> None:
+    """An update of all parameters by one program does what the rule does on the CPU."""
+    UPDATES.forget()
+    got, want = (trained(OPTIMIZERS[name], device) for device in ("cuda", "cpu"))
+    for mine, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+def check_faults() -> None:
+    """An index out of bounds is told late, with its line, and state stays as it was."""
+    table = ad.tensor(draw(10, 4)).to("cuda")
+    good, bad = (ad.tensor(x).to("cuda") for x in ([1, 2], [1, 99]))
+    param = ad.ones(3, device="cuda").requires_grad_()
+    optimizer = ad.optim.AdamW([param], lr=1.0)
+    for wrong, words in (
+        (lambda: F.embedding(bad, table), "99 is out of bounds"),
+        (lambda: F.cross_entropy(table[:2], bad), "Target 99 is out of bounds"),
+    ):
+        param.grad = ad.ones(3, device="cuda")
+        out = wrong()
+        optimizer.step()
+        with pytest.raises(IndexError, match=words) as told:
+            out.sum().item()
+        assert any("cuda_fragment_cases.py" in note for note in told.value.__notes__)
+        assert param.tolist() == [1.0, 1.0, 1.0], "an update after a fault"
+    F.embedding(good, table).sum().item()
+    optimizer.step()
+    assert param.tolist() != [1.0, 1.0, 1.0]
+
+
+def check_sizes() -> None:
+    """Kernels that leave the first size open are right for every one."""
+    for rows in (1, 2, 3, 127, 128, 129, 300, 1024, 1025, 2049):
+        x = draw(rows, 6)
+        tensor = ad.tensor(x).to("cuda")
+        np.testing.assert_allclose(np.asarray((tensor * 2 + 1).cpu()), x * 2 + 1, rtol=1e-6)
+        turned = np.asarray((tensor.transpose(0, 1) * 3).contiguous().cpu())
+        np.testing.assert_allclose(turned, x.T * 3, rtol=1e-6)
+        soft = np.asarray(F.softmax(tensor, -1).cpu())
+        want = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+        np.testing.assert_allclose(soft, want, rtol=1e-5, atol=1e-6)
+        total = np.asarray((tensor + ad.tensor(x[0]).to("cuda")).sum(1).cpu())
+        np.testing.assert_allclose(total, (x + x[0]).sum(1), rtol=1e-4, atol=1e-4)
+
+
+def main(dtypes: list[str]) -> None:
+    """All of it on the stand-in, by Triton's interpreter."""
+    cupy_stand_in = importlib.import_module("tests.cupy_stand_in")
+    cupy_stand_in.connect()
+    for name in CASES:
+        for dtype in dtypes:
+            check_case(name, dtype)
+    for name in OPTIMIZERS:
+        check_optimizer(name)
+    check_faults()
+    check_sizes()
+    print("all cases hold")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

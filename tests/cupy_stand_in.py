@@ -1,0 +1,245 @@
+"""A stand-in for CuPy: its arrays are NumPy's of a class of their own, on a device that is none.
+
+With Triton's interpreter it runs eager mode on "cuda" without a GPU, in a process of its own
+(`tests/test_cuda_fragments.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from tests.toy_device import ToyLibrary
+
+
+class Pointer:
+    """Where an array begins."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr, self.device_id = ptr, 0
+
+
+class DeviceNumber:
+    id = 0
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+    def use(self) -> None: ...
+
+
+class CupyArray(np.ndarray[Any, Any]):
+    """An array that only the stand-in's functions may touch."""
+
+    def __new__(cls, shape: Any, dtype: Any = np.float64) -> CupyArray:
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        size = int(np.prod(sizes)) * np.dtype(dtype).itemsize
+        room = np.empty(size + 512, np.uint8)
+        start = -room.ctypes.data % 256
+        found = np.ndarray.__new__(cls, sizes, dtype, room.data, start)
+        return found
+
+    @property
+    def data(self) -> Any:
+        return Pointer(self.ctypes.data)
+
+    @property
+    def device(self) -> Any:
+        return DeviceNumber()
+
+    def get(self) -> Any:
+        return np.array(self)
+
+
+def on_device(x: Any) -> Any:
+    """A result of NumPy's as the stand-in's."""
+    if isinstance(x, tuple):
+        return tuple(map(on_device, x))
+    if isinstance(x, CupyArray) or not isinstance(x, (np.ndarray, np.generic)):
+        return x
+    made = CupyArray(x.shape, x.dtype)
+    base = np.asarray(x)
+    if base.ndim > 1 and not base.flags.c_contiguous:  # results keep the order of dimensions
+        order = sorted(range(base.ndim), key=lambda d: -abs(base.strides[d]))
+        made = CupyArray(tuple(base.shape[d] for d in order), x.dtype).transpose(np.argsort(order))
+    made[...] = base
+    return made
+
+
+class Function:
+    """A function of NumPy's whose results are the stand-in's."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = fn.__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return on_device(self.fn(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.fn, name)
+        return Function(found) if callable(found) else found
+
+
+class StandIn(ToyLibrary):
+    """The module."""
+
+    ndarray = CupyArray  # type: ignore[assignment]
+
+    def _find(self, name: str) -> Any:
+        found = getattr(self.module, name)
+        return Function(found) if callable(found) and not isinstance(found, type) else found
+
+    asnumpy = staticmethod(lambda x: np.array(np.asarray(x)))
+
+    @staticmethod
+    def matmul(x: Any, y: Any) -> Any:
+        """A product; that of halves is a half."""
+        wide = np.result_type(x.dtype, np.float32) if x.dtype.itemsize == 2 else x.dtype
+        out = np.matmul(np.asarray(x).astype(wide), np.asarray(y).astype(wide))
+        return on_device(out.astype(x.dtype))
+
+    def array(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return on_device(np.array(np.asarray(x), *args, **kwargs))
+
+
+class Stream:
+    ptr = 0
+
+    def synchronize(self) -> None: ...
+
+
+class Runtime:
+    getDevice = staticmethod(lambda: 0)
+    setDevice = staticmethod(lambda index: None)
+    getDeviceCount = staticmethod(lambda: 1)
+    deviceSynchronize = staticmethod(lambda: None)
+
+
+class Cuda:
+    runtime = Runtime()
+    Device = staticmethod(lambda index=0: DeviceNumber())
+    get_current_stream = staticmethod(Stream)
+
+
+def install() -> Any:
+    """Have `import cupy` find the stand-in."""
+    made: Any = StandIn(np)
+    made.special = StandIn(scipy.special)
+    made.cuda = Cuda()
+    sys.modules["cupy"] = made
+    return made
+
+
+class InterpretedGpu:
+    """What launches kernels: Triton's interpreter, or nothing at all."""
+
+    def __init__(self, is_run: bool = True) -> None:
+        from adjoint.engine.backends.triton.program.faults import FaultBoard
+
+        self.is_run = is_run
+        self.launched = 0
+        self.empty = CupyArray
+        self.faults = FaultBoard(self)
+
+    def read(self, word: Any) -> int:
+        return int(word[0])
+
+    def enter(self) -> tuple[int, Any]:
+        return 0, None
+
+    def leave(self, before: Any) -> None: ...
+
+    @staticmethod
+    def address(array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def arguments(self, count: int) -> tuple[Any, int]:
+        words = (ctypes.c_int64 * max(count, 1))()
+        return words, ctypes.addressof(words)
+
+    def table(self, words: Any, start: int, count: int) -> Any:
+        return Table(self, ctypes.addressof(words) + 8 * start)
+
+    def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]:
+        from adjoint.engine.backends.triton.templates.product import MatrixProduct
+
+        if not self.is_run:
+            return self.count
+        from adjoint.engine.backends.triton.runtime.compile import function_of, scope
+        from tests.triton_interpreter import Interpreter, Library, multiply
+
+        if isinstance(work, MatrixProduct):
+
+            def product(stream: int) -> None:
+                self.count(0)
+                multiply(Interpreter(), work, at)
+
+            return product
+        function = function_of(work.source, f"direct {name}", {**scope(), "libdevice": Library()})
+
+        def run(stream: int) -> None:
+            self.count(0)
+            with np.errstate(all="ignore"):
+                function[work.grid](*(ctypes.c_int64 * count).from_address(at))
+
+        return run
+
+    def count(self, stream: int) -> None:
+        self.launched += 1
+
+
+class Table:
+    """Words in memory."""
+
+    def __init__(self, gpu: InterpretedGpu, address: int) -> None:
+        self.gpu, self.address = gpu, address
+
+    def launcher(self, name: str, work: Any) -> Callable[[int], None]:
+        given, at = self.gpu.arguments(1)
+        given[0] = self.address
+        run = self.gpu.launcher(name, work, at, 1)
+        return lambda stream, hold=given: run(stream)
+
+
+def connect(is_run: bool = True) -> InterpretedGpu:
+    """Eager mode on "cuda" by the stand-in; returns what launches its kernels."""
+    install()
+    from adjoint.engine.backends.array import buffers, devices, executor, transfers
+    from adjoint.engine.backends.array.shape import copies
+    from adjoint.engine.backends.triton.program import compile as programs
+    from adjoint.engine.core.operations.record import HOOKS
+
+    gpu = InterpretedGpu(is_run)
+    programs.direct_gpu = lambda index: gpu  # type: ignore[assignment]
+    devices.install = lambda module: None  # NumPy has the memory
+    plain = transfers.transfer
+
+    def transfer(array: Any, device: Any, non_blocking: bool = False) -> Any:
+        is_there = type(array) is CupyArray  # which is NumPy's to `isinstance`
+        if device.type == "cpu":
+            return transfers.on_host(array) if is_there else plain(array, device)
+        return on_device(np.asarray(array))
+
+    def to_host(array: Any) -> Any:
+        return transfers.on_host(array) if type(array) is CupyArray else np.asarray(array)
+
+    for module in (transfers, buffers, executor, copies):
+        module.transfer = transfer  # type: ignore[attr-defined]
+    buffers.to_host = to_host
+    HOOKS.array.to_host = staticmethod(to_host)
+    return gpu
+
+
+@contextlib.contextmanager
+def by_the_table() -> Any:
+    """A block in which no operation is a fragment."""
+    from adjoint.engine.core.state.context import CONTEXT
+
+    with CONTEXT.having(reference=True):
+        yield

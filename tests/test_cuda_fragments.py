@@ -1,0 +1,69 @@
+"""Eager operations on a GPU as fragments: they give what the eager table gives, and the CPU.
+
+Without a GPU they run on a stand-in for CuPy by Triton's interpreter, in a process of its own
+(`tests/cupy_stand_in.py`); with one, `pytest -m cuda`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cuda_fragment_cases import (
+    CASES,
+    DTYPES,
+    OPTIMIZERS,
+    check_case,
+    check_faults,
+    check_optimizer,
+    check_sizes,
+)
+
+ROOT = Path(__file__).parent.parent
+NEEDED = "the interpreter needs Triton and SciPy"
+HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TRITON, reason=NEEDED)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fragments_interpreted(dtype: str) -> None:
+    """All cases in one process, since Triton decides there and then whether it interprets."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.cuda_fragment_cases", dtype],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "all cases hold" in done.stdout
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CASES)
+def test_cases(name: str, dtype: str) -> None:
+    check_case(name, dtype)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name: str) -> None:
+    check_optimizer(name)
+
+
+@pytest.mark.cuda
+def test_faults_are_told_where_the_host_waits() -> None:
+    check_faults()
+
+
+@pytest.mark.cuda
+def test_one_kernel_serves_sizes() -> None:
+    check_sizes()
