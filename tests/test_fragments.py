@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -378,3 +380,16 @@ def test_floats_that_change_are_given_to_one_fragment() -> None:
     assert (x * 3.5).dtype is ad.float32
     assert (ad.tensor([2, 3]) * 0.5).tolist() == [1.0, 1.5]
     assert len(FRAGMENTS.held) == before + 1, "integers are another kind, other floats are not"
+
+
+def test_operands_are_let_go_of() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        x = ad.zeros(300_007)
+        y = x + 1
+        held = weakref.ref(x)
+        del x, y
+        assert held() is None
+    finally:
+        gc.enable()

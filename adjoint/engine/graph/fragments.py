@@ -108,6 +108,8 @@ def fitting(name: str, tensors: Sequence[Tensor], make: Callable[[], Made]) -> M
         return make()
     except Unfit:
         return None
+    except MemoryError:  # the table would take as much
+        raise
     except Exception as error:
         warn_user(
             f"{name}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
@@ -164,6 +166,8 @@ class Fragments:
             return None
         try:
             return fragment(tensors, numbers)
+        except MemoryError:
+            raise
         except (RuntimeError, IndexError):
             # The operation as it is says what is wrong with its operands, in its own words. If it
             # finds nothing wrong, the fragment is at fault (`validate` says so), which is told.
@@ -211,6 +215,8 @@ class Fragments:
             return self.forward(record, operands, params, None if partly else quick)
         try:
             return None if fragment is None else fragment(tensors, numbers)
+        except MemoryError:
+            raise
         except (RuntimeError, IndexError):
             return self.forward(record, operands, params)  # which says what is wrong
 
@@ -236,6 +242,8 @@ class Fragments:
             return again(quick)
         try:
             return None if fragment is None else fragment(tensors, ())
+        except MemoryError:
+            raise
         except (RuntimeError, IndexError):
             return again(None)
 
@@ -332,6 +340,20 @@ def compiled(
 ) -> Fragment:
     """Record and compile what a function does with tensors and numbers."""
     body = Recording(None, "a fragment")
+    try:
+        return compiled_in(body, tensors, numbers, fn, shared)
+    finally:
+        body.lifted.clear()  # operands would be held until the collector comes
+
+
+def compiled_in(
+    body: Recording,
+    tensors: Sequence[Tensor],
+    numbers: Sequence[float],
+    fn: Work,
+    shared: dict[str, Any],
+) -> Fragment:
+    """The same, in a recording."""
     given = {id(t): k for k, t in enumerate(tensors)}
     try:
         with CONTEXT.having(grad_enabled=False, autocast=None):
