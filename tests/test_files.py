@@ -29,6 +29,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.dtype import DTYPES
+from adjoint.export.capi.saving import save_program
 from adjoint.io import safetensors
 from adjoint.training import save_plot
 from adjoint.vision.io import write_png
@@ -457,6 +458,7 @@ WRITERS: dict[str, Any] = {
     "graph": lambda path: ad.nn.Linear(1, 1).to_graph(ad.ones(1, 1)).save(path),
     "checkpoint": lambda path: ad.io.save_checkpoint(path, epoch=1),
     "plot": lambda path: save_plot(path, {"a": [(0, 1.0), (1, 2.0)]}, "a"),
+    "program": lambda path: save_program(ad.nn.Linear(1, 1), ad.ones(1, 1), path),
     "png": lambda path: write_png(ad.zeros(3, 2, 2, dtype=ad.uint8), path),
     "image": lambda path: save_image(ad.zeros(3, 2, 2), path, format="png"),
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
 from adjoint.engine.backends.llvm.runtime.jit import printed
+from adjoint.engine.core.atomic import atomic_write
 from adjoint.export.c_source.translate import c_text
 from adjoint.export.errors import ExportError
 from adjoint.export.interface import Interface
@@ -67,18 +67,6 @@ def put_all(folder: Path, files: dict[str, bytes]) -> list[Path]:
     """Write files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        _put(folder / name, data)
-    return [folder / name for name in files]
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Write a file beside its place, then move it there."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with atomic_write(folder / name, "export", durable=False) as file:
             file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    return [folder / name for name in files]
