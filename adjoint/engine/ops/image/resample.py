@@ -137,6 +137,17 @@ def _smooth_cubic(source: int, size: int, scale: float) -> list[Row]:
     return _smooth(source, size, scale, 2.0, lambda x: keys_cubic(x, -0.5))
 
 
+def inside(rule: Rule) -> bool:
+    """Whether every window has a tap inside the source."""
+    if rule[0] == "adaptive":
+        return rule[1] > 0
+    _, source, size, extent, step, offset, dilation = rule
+    return all(
+        any(0 <= o * step + offset + t * dilation < source for t in range(extent))
+        for o in (*range(min(size, extent)), *range(max(size - extent, 0), size))
+    )
+
+
 def _fixed_point(source: int, size: int, rule: Rule) -> list[Row]:
     """Another rule's weights rounded to the 16 bits in which PyTorch resizes bytes."""
     rows = [_merged(row) for row in TABLES[rule[0]](*rule[1:])]

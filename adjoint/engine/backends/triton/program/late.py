@@ -11,17 +11,15 @@ Note [faults of programs]
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from adjoint.engine.backends.array.faults import VARIABLES
 from adjoint.engine.core.state.late_faults import LOOKS
 
 if TYPE_CHECKING:
     from adjoint.engine.backends.triton.program.program import GpuProgram
 
-VARIABLES = ("ADJOINT_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING")
-BLOCKING = any(os.environ.get(name, "0") not in ("", "0") for name in VARIABLES)
 LATE = (
     "This was found by a kernel of a compiled function that was called before; run with "
     f"{VARIABLES[0]}=1 to have the call itself raise it."

@@ -22,11 +22,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.faults import BLOCKING
 from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
-from adjoint.engine.backends.triton.program.late import BLOCKING, LATE, expect
+from adjoint.engine.backends.triton.program.late import LATE, expect
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.memory.footprint import too_much

@@ -28,7 +28,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.image.pooling import MAX_POOL, MAX_POOL_BACKWARD
-from adjoint.engine.ops.image.resample import Rule
+from adjoint.engine.ops.image.resample import Rule, inside
 
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
 BLOCK, WARPS = 1024, 4
@@ -47,17 +47,6 @@ def covers(rule: Rule) -> int:
         return -(-rule[2] // rule[1]) + 1
     _, _, _, extent, step, _, dilation = rule
     return -(-((extent - 1) * dilation + 1) // step)
-
-
-def inside(rule: Rule) -> bool:
-    """Whether every window has a tap inside the source."""
-    if rule[0] == "adaptive":
-        return rule[1] > 0
-    _, source, size, extent, step, offset, dilation = rule
-    return all(
-        any(0 <= o * step + offset + t * dilation < source for t in range(extent))
-        for o in (*range(min(size, extent)), *range(max(size - extent, 0), size))
-    )
 
 
 def accepts(count: Callable[[Rule], int]) -> Callable[[Setting, Node, tuple[Any, ...]], bool]:

@@ -16,7 +16,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, double_bits, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.ops.image.resample import Rule, table
+from adjoint.engine.ops.image.resample import Rule, inside, table
 
 FLOATS = {"float32": "f32", "float64": "f64"}
 
@@ -37,17 +37,6 @@ def on_cpu(node: Node, inputs: tuple[Any, ...]) -> bool:
 
 
 # -- max pooling --------------------------------------------------------------------------------
-
-
-def inside(rule: Rule) -> bool:
-    """Whether every window has a tap inside the source."""
-    if rule[0] == "adaptive":
-        return rule[1] > 0
-    _, source, size, extent, step, offset, dilation = rule
-    return all(
-        any(0 <= o * step + offset + t * dilation < source for t in range(extent))
-        for o in (*range(min(size, extent)), *range(max(size - extent, 0), size))
-    )
 
 
 def accepts_max(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
