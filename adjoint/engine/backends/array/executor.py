@@ -151,7 +151,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             arrays.append(array)
             if array.size >= large:
                 whole = True
-            key.append(array.dtype if array.shape else (array.dtype,))
+            key.append(array.dtype if array.ndim else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
         else:
