@@ -24,7 +24,7 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, *extras: Any, **how: Any
 ) -> tuple[Tensor, Tensor]:
     problem = Problem(query, key, value, extras, How(**how))
-    (out, lse), _ = problem.run(lambda part: part.forward)
+    (out, lse), _ = problem.run(lambda part: part.forward, lambda part: part.unseen_forward)
     return out.to(query.dtype), lse
 
 
@@ -80,7 +80,10 @@ def _attend_backward(
     summed = [x for x, n in ((value, needed[2]), (key, needed[1])) if n]
     if masks and not problem.mask_has_rows:
         summed.append(problem.mask)
-    by_row, sums = (iter(x) for x in problem.run(lambda part: part.backward(needed), summed))
+    found_by = problem.run(
+        lambda part: part.backward(needed), lambda part: part.unseen_backward(needed), summed
+    )
+    by_row, sums = map(iter, found_by)
     found: dict[int, Any] = {}
     for position, source in ((0, by_row), (2, sums), (1, sums)):
         if needed[position]:

@@ -13,7 +13,9 @@ Note [attention]
 
     Where queries see no later keys, and there is nothing else to look up, a sequence is a few
     parts in a recording for the CPU, each perhaps in blocks: its queries meet only the keys up to
-    their last, which is five eighths of the work.
+    their last, which is five eighths of the work. The weights of other keys are zeros, and zero
+    times NaN or an infinity is NaN wherever attention is computed on the CPU: what parts do not
+    see is added to their results as sums of its products with zero.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ LONG = 1 << 22  # scores, of all batches, from which a recording goes by blocks
 Rows = dict[str, Any]  # tensors whose last dimension but one goes along the queries
 Found = tuple[list[Any], list[Any]]  # results by rows, and those that add up over them
 Compute = Callable[[Rows, Any], Found]  # of some rows, from where draws begin
+Tails = list[Any]  # what zero weights add to the sums of each key that a part does not see
+Unseen = Callable[[Rows, Found], tuple[Found, Tails]]  # of zeros of later keys, a part's results
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,30 @@ class Problem:
         out = product(e if keep is None else e * keep, self.value)
         return [out / (total.masked_fill(total == 0, 1) if safe else total), total.log() + top], []
 
+    def unseen_forward(self, later: Rows, found: Found) -> tuple[Found, Tails]:
+        """A part's results, to which zero weights of the keys after it add zeros or NaN."""
+        (out, lse), none = found
+        return ([out + later["value"], lse], none), []
+
+    def unseen_backward(self, needed: Sequence[bool]) -> Unseen:
+        """The same of cotangents: a NaN of a row is in its lse and its shift too."""
+
+        def add(later: Rows, found: Found) -> tuple[Found, Tails]:
+            (by_row, sums), tails, rows = found, [], self.rows
+            if needed[0]:
+                zeros = later["key"]
+                every = broadcast_shapes(NAME, zeros.shape, by_row[0].shape)
+                by_row = [by_row[0] + zeros.expand(every).sum_to_size(by_row[0].shape)]
+            if needed[2]:
+                zeros = zeros_of(rows["g"]) + zeros_of(rows["lse"])
+                tails.append(zeros.sum_to_size((*self.value.shape[:-2], 1, zeros.shape[-1])))
+            if needed[1]:
+                zeros = zeros_of(rows["shift"])
+                tails.append(zeros.sum_to_size((*self.key.shape[:-2], 1, 1)))
+            return (by_row, sums), tails
+
+        return add
+
     def backward(self, needed: Sequence[bool]) -> Callable[[Rows, Any], Found]:
         """Cotangents: of query (and mask) by rows, of key and value (and mask) as sums."""
 
@@ -167,12 +195,17 @@ class Problem:
 
     # -- all rows, at once or by blocks ----------------------------------------------------------
 
-    def run(self, compute_of: Callable[[Problem], Compute], like: Sequence[Tensor] = ()) -> Found:
+    def run(
+        self,
+        compute_of: Callable[[Problem], Compute],
+        unseen_of: Callable[[Problem], Unseen],
+        like: Sequence[Tensor] = (),
+    ) -> Found:
         """Compute for all rows what a problem says; `like` are tensors that the sums resemble."""
         begin = None if self.draw is None else self.draw[1]
         blocked = self.in_blocks(begin)
         if self.in_parts():
-            return self.by_parts(compute_of, like, blocked)
+            return self.by_parts(compute_of, unseen_of, like, blocked)
         compute = compute_of(self)
         return self.by_blocks(compute, like, begin) if blocked else compute(self.rows, begin)
 
@@ -208,12 +241,17 @@ class Problem:
         return found
 
     def by_parts(
-        self, compute_of: Callable[[Problem], Compute], like: Sequence[Tensor], blocked: bool
+        self,
+        compute_of: Callable[[Problem], Compute],
+        unseen_of: Callable[[Problem], Unseen],
+        like: Sequence[Tensor],
+        blocked: bool,
     ) -> Found:
         """Part by part, the last first: it has sums for every key, to which others are added."""
         size = -(-self.length // PARTS)
         made: list[list[Any]] = []
         sums: list[Any] = []
+        later: Rows = {}
         for first in reversed(range(0, self.length, size)):
             stop = min(first + size, self.length)
             part = self.part(first, stop)
@@ -222,13 +260,17 @@ class Problem:
                 rows, more = part.by_blocks(compute, [x[..., :stop, :] for x in like], None)
             else:
                 rows, more = compute(part.rows, None)
-            made.insert(0, rows)
             if stop < self.length:
+                (rows, more), tails = unseen_of(part)(later, (rows, more))
                 more = [
-                    cat([a[..., :stop, :] + b, a[..., stop:, :]], -2)
-                    for a, b in zip(sums, more, strict=True)
+                    cat([a[..., :stop, :] + b, a[..., stop:, :] + tail], -2)
+                    for a, b, tail in zip(sums, more, tails, strict=True)
                 ]
+            made.insert(0, rows)
             sums = more
+            for name, x in (("key", self.key), ("value", self.value)):
+                zeros = zeros_of(x[..., first:stop, :])
+                later[name] = later[name] + zeros if name in later else zeros
         return [cat(list(each), -2) for each in zip(*made, strict=True)], sums
 
     def in_parts(self) -> bool:
@@ -264,6 +306,11 @@ def _split(x: Tensor, count: int) -> Tensor:
 
 def _joined(x: Tensor) -> Tensor:
     return x.movedim(0, -3).flatten(-3, -2)
+
+
+def zeros_of(x: Tensor) -> Tensor:
+    """Zero times all rows, as one row of sums: zeros, or NaN where a row is not finite."""
+    return (x * 0.0).sum(-2, keepdim=True)
 
 
 def widened(x: Tensor) -> Tensor:

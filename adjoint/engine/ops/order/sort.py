@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import infer_reduction, shift_reduction
@@ -131,7 +131,8 @@ def _median(name: str, input: Tensor, dim: int | None, keepdim: bool, omit: bool
     if dim is None:
         refuse_complex(name, input)
         if input.numel() == 0:
-            return input.new_full((), float("nan") if input.dtype.is_inexact else -(2**63))
+            found = input.new_full((), float("nan"), dtype=float64)
+            return found.to(input.dtype)  # of integers, what NaN is as one
         return MEDIAN(input, dims=tuple(range(input.ndim)), keepdim=False, omit=omit)
     return picked(name, input, dim, keepdim, lambda x, d: ARGMEDIAN(x, dim=d, omit=omit))
 
