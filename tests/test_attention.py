@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import attention_rows
 from adjoint.func import grad, jacfwd, jvp, vmap
 from adjoint.graph import capture
@@ -329,3 +330,33 @@ def test_forward_over_reverse_of_cross_entropy() -> None:
         grad(lambda x: (grad(loss)(x) ** 2).sum())(x),
         grad(lambda x: (grad(plain)(x) ** 2).sum())(x),
     )
+
+
+BATCHES = [((2, 2), (2, 2), (2, 2)), ((2,), (3, 1), (3, 2)), ((3, 2), (), (1,))]
+
+
+@pytest.mark.parametrize("broken", ["query", "key", "value", "cotangent"])
+@pytest.mark.parametrize("batches", BATCHES)
+def test_what_is_not_finite_reaches_the_same_rows_by_parts(
+    broken: str, batches: tuple[tuple[int, ...], ...]
+) -> None:
+    length = attention_rows.PARTS * attention_rows.PART + 1
+    sizes = [(*b, length, n) for b, n in zip(batches, (3, 3, 2), strict=True)]
+    names = ("query", "key", "value")
+    arrays = {name: rng.normal(size=size) for name, size in zip(names, sizes, strict=True)}
+    whole = np.broadcast_shapes(*batches)
+    arrays["cotangent"] = rng.normal(size=(*whole, length, 2))
+    for place, number in ((length - 1, np.nan), (length // 2, np.inf), (0, np.nan)):
+        given = {name: a.copy() for name, a in arrays.items()}
+        given[broken][..., place, 1] = number
+        cotangent = ad.tensor(given.pop("cotangent"))
+        leaves = [ad.tensor(a, requires_grad=True) for a in given.values()]
+
+        def step(*xs: Any, g: Any = cotangent) -> Any:
+            out = sdpa(*xs, is_causal=True)
+            return (out.detach(), *ad.autograd.grad(out, xs, g))
+
+        with CONTEXT.having(reference=True):
+            want = step(*leaves)
+        for got, wanted in zip(ad.compile(step)(*leaves), want, strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-12)

@@ -149,3 +149,29 @@ def test_multipliers_fit_the_integers_they_multiply() -> None:
     for fn in (run, lambda x, s: ad.add(x, x, alpha=s), lambda x, s: ad.sub(x, x, alpha=s)):
         with pytest.raises(RuntimeError, match="overflow"):
             fn(x, 300)
+
+
+SCALARS = [np.float32(2), np.float64(2), np.float16(2), np.int64(2), np.uint8(2)]
+TAKERS: dict[str, Any] = {
+    "min": lambda x, s: x.clamp(min=s),
+    "max": lambda x, s: x.clamp(-1, s),
+    "alpha": lambda x, s: ad.add(x, x, alpha=s),
+    "value": lambda x, s: ad.addcmul(x, x, x, value=s),
+    "where": lambda x, s: ad.where(x > 0, x, s),
+    "weight": lambda x, s: ad.lerp(x, x + 1, s),
+    "factor of one number": lambda x, s: x.sum() * s,
+    "multiplied": lambda x, s: ad.mul(x.sum(), s),
+    "filled": lambda x, s: ad.full((2,), s),
+    "padded": lambda x, s: F.pad(x, (1, 1), value=s),
+}
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_numpy_s_numbers_are_numbers(name: str) -> None:
+    take, x = TAKERS[name], ad.tensor([1.0, -2.0, 3.0])
+    for scalar in SCALARS:
+        want = take(x, scalar.item())
+        closed = ad.compile(lambda x, s=scalar: take(x, s))
+        for got in (take(x, scalar), closed(x), ad.compile(take)(x, scalar)):
+            assert got.dtype is want.dtype, (name, type(scalar))
+            np.testing.assert_array_equal(got.numpy(), want.numpy())

@@ -169,3 +169,13 @@ def test_a_validated_program_checks_its_order() -> None:
     step = ad.compile(lambda x: x.sort(0), options={"validate": True})
     x = drawn("float32", (70, 30), "special", 1)
     np.testing.assert_array_equal(step(x).values.numpy(), np.sort(x.numpy(), axis=0))
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
+def test_the_median_of_nothing_is_what_nan_is_in_its_dtype(dtype: str) -> None:
+    x = ad.empty(0, 3, dtype=getattr(ad, dtype))
+    want = ad.tensor(math.nan, dtype=ad.float64).to(x.dtype)
+    for call in (lambda t: t.median(), lambda t: t.nanmedian()):
+        for got in (call(x), ad.compile(call)(x)):
+            assert got.dtype is want.dtype
+            assert str(got.item()) == str(want.item())

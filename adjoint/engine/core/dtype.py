@@ -197,7 +197,9 @@ DEFAULT_LISTENERS: list[Callable[[], None]] = []
 
 
 def of_scalar(value: object) -> DType:
-    """The dtype a Python number has when it stands alone."""
+    """The dtype a Python number (or an array library's, as one) has when it stands alone."""
+    if hasattr(value, "item"):
+        value = value.item()
     if isinstance(value, bool):
         return bool_
     if isinstance(value, int):

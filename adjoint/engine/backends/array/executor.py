@@ -21,7 +21,7 @@ from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
-from adjoint.engine.core.operations.dispatch import bind_composite
+from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_plain_numbers
 from adjoint.engine.core.operations.families import device_of
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
@@ -157,6 +157,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         else:
             if type(x) is HostScalar:  # its class is its number's
                 x = x.get()
+            if x.__class__ not in PLAIN:
+                numbers = with_plain_numbers(operands)
+                if numbers is not operands:
+                    return run(record, numbers, params)
             arrays.append(x)
             key.append(x.__class__)
     if large and record.creates:

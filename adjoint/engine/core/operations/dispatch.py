@@ -32,6 +32,23 @@ def highest_level(operands: tuple[Any, ...]) -> Level | None:
     return top
 
 
+PLAIN = frozenset((int, float, bool, complex, str, tuple, list, dict, type(None)))
+
+
+def is_library_scalar(x: Any) -> bool:
+    """Whether an operand is a number of an array library's."""
+    if x.__class__ in PLAIN or is_tensor(x):
+        return False
+    return getattr(x, "shape", None) == () and hasattr(x, "item")
+
+
+def with_plain_numbers(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands whose numbers are Python's: only those promote as numbers do."""
+    if any(map(is_library_scalar, operands)):
+        return tuple([x.item() if is_library_scalar(x) else x for x in operands])
+    return operands
+
+
 def is_on_device(operands: tuple[Any, ...]) -> bool:
     """Whether the first tensor is where operations are fragments whatever their size."""
     for x in operands:
@@ -43,6 +60,7 @@ def is_on_device(operands: tuple[Any, ...]) -> bool:
 def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Perform an operation in a context that is not plain."""
     context = CONTEXT
+    operands = with_plain_numbers(operands)
     if (
         context.settled
         and record.policies is None  # so autocast has nothing to say of it

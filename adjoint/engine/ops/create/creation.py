@@ -19,6 +19,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.placement import chosen
 from adjoint.engine.ops.common.arguments import checked_scalar, ints, need_tensor, sizes
+from adjoint.engine.ops.common.scalars import dtype_of
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -239,7 +240,7 @@ def full(
         kind = type(fill_value).__name__
         raise TypeError(f"full: argument 'fill_value' must be Number, not {kind}")
     if dtype is None and out is None:
-        dtype = fill_value.dtype if hasattr(fill_value, "dtype") else dt.of_scalar(fill_value)
+        dtype = dtype_of(fill_value)
     if hasattr(size, "__index__"):
         raise TypeError(f"full: argument 'size' must be tuple of ints, not {type(size).__name__}")
     if getattr(fill_value, "ndim", 0):
