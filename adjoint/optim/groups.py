@@ -28,17 +28,17 @@ def _read(group: ParamGroup, key: str, held: Any) -> Any:
     return held if CONTEXT.capture is not None else dict.__getitem__(group, key)
 
 
-def _part(read: Callable[[], Any], index: int) -> float:
-    return float(read()[index])
+def _part(read: Callable[[], Any], index: int) -> Any:
+    return read()[index]
 
 
-def _now(group: ParamGroup, key: str) -> float:
+def _now(group: ParamGroup, key: str) -> Any:
     """A number of the host's, outside of recordings."""
-    return float(dict.__getitem__(group, key))
+    return dict.__getitem__(group, key)
 
 
-def _part_now(group: ParamGroup, key: str, index: int) -> float:
-    return float(dict.__getitem__(group, key)[index])
+def _part_now(group: ParamGroup, key: str, index: int) -> Any:
+    return dict.__getitem__(group, key)[index]
 
 
 class ParamGroup(dict[str, Any]):
@@ -63,9 +63,7 @@ class ParamGroup(dict[str, Any]):
                 )
                 for i in range(len(value))
             )
-        return HostScalar(
-            lambda: float(read()), key, key=(id(self), key), source=(_now, (self, key))
-        )
+        return HostScalar(read, key, key=(id(self), key), source=(_now, (self, key)))
 
     def get(self, key: str, default: Any = None) -> Any:
         """`self[key]`, or a default."""

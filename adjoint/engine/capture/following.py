@@ -321,6 +321,8 @@ class TensorEngine(CallNumbers):
                 self._guard_contents(part)
         elif kind is np.ndarray and not self.recorder.is_fresh(value):
             expose(self.recorder, value)
+        elif is_late_value(value):
+            value.pin()
 
     def compared(self, left: Any, right: Any) -> None:
         """It was asked whether two objects are one: a gradient may be another one at each call."""

@@ -274,11 +274,13 @@ def with_elements(
     """
     late = next(x for x in (*args, *kwargs.values()) if is_late_value(x))
     tensor = args[0] if args else None
-    plain = late.fn in (_item, float) and late.kind is float and isinstance(late.args[0], Tensor)
+    held = late.args[0] if late.fn in (_item, float) else None
+    # A whole number becomes a float first, which rounds it once more than the conversion.
+    plain = isinstance(held, Tensor) and held.dtype.is_floating_point
     fits = isinstance(tensor, Tensor) and tensor.dtype.name in _EXACT
     if not (plain and fits and not kwargs and len(args) == 2 and fn in _arithmetic()):
         late.pin()
-    return (tensor, late.args[0].to(args[0].dtype).reshape(())), kwargs
+    return (tensor, held.to(args[0].dtype).reshape(())), kwargs
 
 
 LATE = frozenset({"item", "tolist", "numpy", "__float__", "__int__"})

@@ -20,12 +20,22 @@ Table = dict[str, tuple[Callable[..., Any], Operand]]
 
 _CACHE = 0
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
+_ADDED_HANDLERS = ("CALL_INTRINSIC_1", "CLEANUP_THROW")
 
 
 class DecodedCode:
     """A code object, decoded."""
 
-    __slots__ = ("_handlers", "_lines", "_offsets", "_sends", "catches", "keeps_receiver", "steps")
+    __slots__ = (
+        "_added",
+        "_handlers",
+        "_lines",
+        "_offsets",
+        "_sends",
+        "catches",
+        "keeps_receiver",
+        "steps",
+    )
 
     def __init__(self, code: types.CodeType, table: Table) -> None:
         decoder = BytecodeDecoder(code)
@@ -51,8 +61,17 @@ class DecodedCode:
         everything = any(
             a == "PUSH_EXC_INFO" and b == "POP_TOP" for a, b in itertools.pairwise(names)
         )
+        # Handlers that the compiler adds around generators' yields do nothing when one is closed.
+        self._added = {i for i, name in enumerate(names) if name in _ADDED_HANDLERS}
         # Whether it may end exceptions: by `except`, or as the way out of a `with` statement.
         self.catches = "CHECK_EXC_MATCH" in names or everything or code.co_name == "__exit__"
+
+    def cleans_up(self, index: int) -> bool:
+        """Whether code of the user's runs if a generator that waits at a step is closed."""
+        return any(
+            start <= index < end and target not in self._added
+            for start, end, target, *_ in self._handlers
+        )
 
     def sends(self, index: int) -> bool:
         """Whether a step is the one that asks another iterator."""

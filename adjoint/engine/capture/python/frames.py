@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -149,6 +150,22 @@ def raise_new(recorder: Recorder, error: BaseException) -> None:
     if current is not None and current is not error:
         _set_context(error, current)
     raise error
+
+
+def check_closed(recorder: Recorder) -> None:
+    """Refuse generators that Python would have closed by now, where that runs code."""
+    for held in list(recorder.fresh.values()):
+        made = held() if type(held) is weakref.ref else None
+        if type(made) is not types.GeneratorType or made.gi_frame is None:
+            continue
+        frame = made.gi_frame.f_locals["frame"]
+        if made.gi_suspended and frame.plan.cleans_up(frame.pc - 1):
+            raise recorder.refuse(
+                f"the generator {made.__qualname__}",
+                "it was left before its end, within a `try` or `with`, whose end Python would have "
+                "run at once",
+                "Close it by its method `close`, or iterate to its end.",
+            )
 
 
 def _drive(frame: Frame) -> Generator[Any, Any, Any]:

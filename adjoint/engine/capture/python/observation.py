@@ -14,6 +14,7 @@ from . import instructions as instructions  # what frames execute
 from .calls import call
 from .decoding import INSTRUCTIONS
 from .engine import Engine, NoEngine
+from .frames import check_closed
 from .guards import Check, Guard, Guards
 from .instructions import TABLE
 from .locations import Location
@@ -87,6 +88,7 @@ class Observation:
 
     def replay(self, engines: Callable[[Any], Recipe | None] = lambda value: None) -> Replay:
         """How calls do this again; asked for before rolling back, while objects are as they are."""
+        check_closed(self.recorder)
         describer = Describer(self.recorder, engines)
         effects = []
         for at, effect in enumerate(self.recorder.effects):

@@ -148,7 +148,7 @@ class Describer:
             if is_a(value, cls):
                 return describe(self, value)
         kind: Any = type(value)
-        if kind.__new__ is object.__new__ or _made_as_object(kind):
+        if _made_as_object(kind):
             return _instance(self, value, lambda: object.__new__(kind))
         raise self.refuse(value)
 

@@ -140,6 +140,10 @@ class Recorder:
         fresh[number] = weakref.ref(value, lambda gone: fresh.pop(number, None))
         return value
 
+    def let_go(self, value: Any) -> None:
+        """Hold an object no longer that nobody else holds."""
+        self.fresh.pop(id(value), None)
+
     def is_fresh(self, value: Any) -> bool:
         """Whether the observed code made this object."""
         return id(value) in self.fresh or self.engine.is_new(value)

@@ -136,6 +136,25 @@ def _whole(value: Number) -> int:
 READS: frozenset[Any] = frozenset({float, int, _itself, _whole})
 
 
+_WORDS = ("count", "seed", "offset", "drawn")  # keys of numbers that are words, or made from them
+
+
+def may_outgrow(x: HostScalar) -> bool:
+    """Whether a whole number may come to be one that a word of 64 bits does not hold."""
+    if x.parts is not None:
+        return any(is_host(part) and may_outgrow(part) for part in x.parts[1])
+    return not (isinstance(x.key, tuple) and x.key[0] in _WORDS)
+
+
+def fits_a_word(number: int) -> bool:
+    """Whether a signed word of 64 bits holds a number.
+
+    >>> fits_a_word(2**63 - 1), fits_a_word(2**63)
+    (True, False)
+    """
+    return -(2**63) <= number < 2**63
+
+
 def _value(x: Any) -> Any:
     return x.get() if isinstance(x, HostScalar) else x
 

@@ -25,7 +25,7 @@ from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.host import HostScalar, fits_a_word, may_outgrow
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.aliasing import (
     Pair,
@@ -346,7 +346,13 @@ class Trace(Streams):
             return self.value_of(x)
         if isinstance(x, HostScalar):
             if x.key not in self.host_values:
-                spec = Spec((), common_dtype((x.get(),)))
+                number = x.get()
+                if type(number) is int and may_outgrow(x):
+                    within = HostScalar.computed(fits_a_word, x)
+                    self.guard_host(within, fits_a_word(number))
+                    if not fits_a_word(number):
+                        return x.pin()
+                spec = Spec((), common_dtype((number,)))
                 self.host_values[x.key] = self.graph.add_input(spec, host=True)
                 self.sources.append(Host(x))
             return self.host_values[x.key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
@@ -10,6 +11,22 @@ from adjoint.engine.capture.python.calling import call
 from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.plain import MISSING
 
+_AROUND = (enumerate, zip, map, filter)  # iterators that hold others, perhaps generators
+
+
+def _references(value: Any) -> int:
+    return sys.getrefcount(value)
+
+
+def _counted_with_one_holder() -> int:
+    """What `_references` gives of what was popped, which the recorder alone holds besides."""
+    stack: list[Any] = [object()]
+    holder = {id(stack[-1]): stack[-1]}
+    value = stack.pop()
+    return _references(value) if holder else 0
+
+
+_ONE_HOLDER = _counted_with_one_holder()
 NULL: Any = type("Null", (), {"__repr__": lambda self: "NULL", "__slots__": ()})()
 
 
@@ -18,7 +35,9 @@ def nothing(frame: Frame, operand: Any) -> None:
 
 
 def pop_top(frame: Frame, operand: Any) -> None:
-    frame.stack.pop()
+    value = frame.stack.pop()
+    if type(value) in _AROUND and _references(value) == _ONE_HOLDER:
+        frame.recorder.let_go(value)  # as Python does, which closes generators in it
 
 
 def push_null(frame: Frame, operand: Any) -> None:
