@@ -293,7 +293,7 @@ class Optimizer:
             numbers.setdefault(id(p), len(numbers))
         groups = [
             {
-                **{k: v for k, v in group.items() if k != "params"},
+                **{k: group[k] for k in group if k != "params"},
                 "params": [numbers[id(p)] for p in group["params"]],
             }
             for group in self.param_groups

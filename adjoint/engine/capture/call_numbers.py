@@ -99,8 +99,7 @@ class CallNumbers:
         if is_late_value(value):
             return value.pin()
         if isinstance(value, HostScalar):
-            number = value.get()
-            return float(value) if isinstance(number, float) else int(value)
+            return value.pin()
         if isinstance(value, Extent):
             return value.pin()
         if isinstance(value, ExtentFloat):
@@ -142,7 +141,9 @@ class CallNumbers:
     def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function of numbers, put off to each call."""
         if all(type(x) in (bool, int, float) or is_host(x) for x in args):
-            return HostScalar.computed(fn, *args)
+            made = HostScalar.computed(fn, *args)
+            made.get()  # what it raises now is raised by the function's line
+            return made
         return MISSING
 
     def convert(self, cls: type, value: Any) -> Any:

@@ -7,6 +7,7 @@ What the function does must not depend on them, and nothing that is done with th
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -23,6 +24,8 @@ from adjoint.engine.tensor.tensor import Tensor
 _NUMBERS = (bool, int, float)
 _PLAIN = (*_NUMBERS, str)
 _SAMPLES: dict[Any, Any] = {bool: True, int: 1, float: 1.5, str: "text"}
+# What texts are tried with, as `%d` cannot write a NaN, nor `%c` a negative number.
+_HARD: dict[Any, tuple[Any, ...]] = {float: (math.nan, math.inf), int: (-1, 2**63)}
 
 
 class LateValue:
@@ -52,6 +55,8 @@ class LateValue:
     def written(self, fn: Callable[..., Any], *options: Any) -> LateValue:
         """Its text: `str`, `repr`, `format`."""
         fn(self.sample(), *options)  # raises here what it would raise in each call
+        if not _writes_all(self.kind, lambda value: fn(value, *options)):
+            self.pin()
         return self.then(fn, (self, *options), str)
 
     def __round__(self, ndigits: int | None = None) -> LateValue:
@@ -67,6 +72,16 @@ class LateValue:
         if CONTEXT.capture is not None:
             self.pin()
         return f"<a value of each call, by {self.fn.__name__}>"
+
+
+def _writes_all(kind: Any, write: Callable[[Any], str]) -> bool:
+    """Whether the text of no value of a class raises."""
+    try:
+        for value in _HARD.get(kind, ()):
+            write(value)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def is_late_value(value: Any) -> bool:
@@ -105,7 +120,13 @@ def of_texts(name: str, a: Any, b: Any) -> Any:
     first: LateValue = next(value for value in values if is_late_value(value))
     if not all(is_late_value(x) or type(x) in (*_NUMBERS, str) for x in values):
         first.pin()
-    a % tuple(x.sample() if is_late_value(x) else x for x in values)  # raises what calls would
+    samples = [x.sample() if is_late_value(x) else x for x in values]
+    a % tuple(samples)  # raises what calls would
+    for k, late in enumerate(values):
+        if is_late_value(late) and not _writes_all(
+            late.kind, lambda hard, k=k: a % (*samples[:k], hard, *samples[k + 1 :])
+        ):
+            late.pin()
     return first.then(_percent, (a, *values), str)
 
 
@@ -235,7 +256,10 @@ def late_text(
     if fn is not format or tensor.ndim:
         remarks = tuple(tape_remarks(tensor))
         return LateValue(_printed, (held, remarks), str, refusal) if not any(options) else None
-    fn(_SAMPLES.get(_number_kind(tensor), 1j), *options)  # raises what each call would raise
+    kind = _number_kind(tensor)
+    fn(_SAMPLES.get(kind, 1j), *options)  # raises what each call would raise
+    if not _writes_all(kind, lambda value: fn(value, *options)):
+        return None
     return LateValue(fn, (held, *options), str, refusal)
 
 

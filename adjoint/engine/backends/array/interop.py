@@ -104,6 +104,8 @@ def to_array(data: Any, dtype: DType | None) -> Array:
     except ValueError:
         _check_regular(data)
         raise
+    if array.dtype.kind == "f" and found and all(each.category == dt.INT for each in found):
+        array = np.array(data, object)  # NumPy rounds whole numbers of which some are large
     if not isinstance(data, (np.ndarray, np.generic)):
         _check_overflow(array, target)
     return quietly(array.astype, (NUMPY_OF[target],), {"copy": False})

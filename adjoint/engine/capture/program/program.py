@@ -228,15 +228,20 @@ class Program:
         for slot in self.numbers:
             slot.value = leaves[slot.place]
         python = self.python
-        if python is not None:
-            python.begin()
+        try:
+            if python is not None:
+                python.begin()
+            hosts = plan.read_hosts() if plan.host_count else []
+        except (ArithmeticError, ValueError) as error:  # Python raises it where the function does
+            if python is not None:
+                python.put_back()
+            raise Raised(error, by_program=True) from None
         inputs = plan.fixed.copy()
         for position in plan.windows:
             inputs.append(leaves[position]._array)
         for source in plan.others:
             inputs.append(source.given(leaves))
-        if plan.host_count:
-            inputs += plan.read_hosts()
+        inputs += hosts
         targets = plan.targets
         if targets is None:
             targets = [source.array(leaves) for source, _ in self.writes]
@@ -490,7 +495,7 @@ class PreparedCall:
         """Whether tests of numbers come out as they did; one that another keeps from failing."""
         try:
             return self.test_hosts() == self.outcomes
-        except ArithmeticError:  # Python would not have come to it, or raises it when recorded
+        except (ArithmeticError, ValueError):  # Python would not have come to it, or raises it when recorded
             return False
 
 

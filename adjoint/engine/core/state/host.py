@@ -159,11 +159,16 @@ def _value(x: Any) -> Any:
     return x.get() if isinstance(x, HostScalar) else x
 
 
+_RAISING = (operator.truediv, operator.floordiv, operator.mod, operator.lshift, operator.rshift)
+
+
 def _binary(fn: Callable[[Any, Any], Any], *, swap: bool) -> Callable[[HostScalar, Any], Any]:
     def method(self: HostScalar, other: Any) -> Any:
         if not isinstance(other, (bool, int, float, complex, HostScalar)):
             return NotImplemented
         made = HostScalar.computed(fn, *((other, self) if swap else (self, other)))
+        if fn in _RAISING:
+            made.get()  # what it raises now is raised by this line; in later calls, by Python
         if fn is operator.pow:  # of a negative float complex, of a negative int a float
             made._specialise(type)
         return made

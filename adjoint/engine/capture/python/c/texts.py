@@ -75,8 +75,13 @@ def _spelled(recorder: Recorder, value: Any) -> Any:
         if all(map(is_plain, value)):
             return value
         raise recorder.refuse("the text of a set", "its order may differ", "Sort it first.")
-    return WrittenText(text(recorder, value, "__repr__", repr))
+    return _written(recorder, value)
+
+
+def _written(recorder: Recorder, value: Any) -> WrittenText:
+    said = text(recorder, value, "__repr__", repr)  # one that a call's end shows is refused
+    return WrittenText(recorder.concrete(said))
 
 
 def _key(recorder: Recorder, key: Any) -> Any:
-    return key if is_plain(key) else WrittenText(text(recorder, key, "__repr__", repr))
+    return key if is_plain(key) else _written(recorder, key)
