@@ -35,6 +35,7 @@ from tests.programs import library as library
 from tests.programs import loops as loops
 from tests.programs import memory as memory
 from tests.programs import modules as modules
+from tests.programs import numbers as numbers
 from tests.programs import objects as objects
 from tests.programs import raising as raising
 from tests.programs import reads as reads
@@ -60,6 +61,10 @@ REFUSED = frozenset({
     "kept: late_value_as_key", "kept: late_value_in_set_list_sort", "kept: late_int_index",
     "kept: late_in_tuple_compare", "kept: late_json_dump", "kept: late_math_exp",
     "kept: late_np_mean_of_log", "kept: late_bool_item_returned", "kept: equal_branch",
+    "numbers: whole_number_of_nan", "numbers: whole_number_of_nan_caught",
+    "numbers: letter_of_value", "numbers: list_of_values_as_text", "numbers: tensor_of_values",
+    "numbers: large_whole_value_times_tensor", "numbers: generator_left_in_two_iterators",
+    "numbers: generator_returned",
     "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 

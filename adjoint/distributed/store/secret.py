@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import os
@@ -10,6 +9,7 @@ import secrets
 from multiprocessing.connection import Connection
 
 from adjoint.distributed.errors import DistNetworkError
+from adjoint.engine.backends.disk.private import PrivateFolder
 from adjoint.engine.backends.disk.store import place
 
 VARIABLE = "ADJOINT_JOB_SECRET"
@@ -21,7 +21,8 @@ def job_secret() -> bytes:
     """What `adjoint launch` gave its processes, else a secret of this user on this machine.
 
     Processes of several machines that were not started by one launcher need $ADJOINT_JOB_SECRET,
-    unless they share the folder of caches.
+    unless they share the folder of caches. The file is trusted as those of compiled code are, and
+    only if nobody else can read it.
     """
     given = os.environ.get(VARIABLE)
     if given:
@@ -32,17 +33,16 @@ def job_secret() -> bytes:
             f"processes need a secret in common, and there is no folder of caches to keep one in. "
             f"Start them with `adjoint launch`, or give them all the same ${VARIABLE}."
         )
-    path = folder / "job-secret"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        made = path.with_name(f"job-secret.{secrets.token_hex(4)}")
-        made.touch(mode=0o600)
-        made.write_text(secrets.token_hex(32))
-        try:
-            os.link(made, path)  # whole or not at all, whoever is first
-        finally:
-            made.unlink()
-    return path.read_bytes()
+    try:
+        secret = PrivateFolder(folder).secret("job-secret", secrets.token_hex(32).encode())
+    except OSError as error:
+        raise DistNetworkError(
+            f"processes need a secret in common, and none can be kept in {folder}: {error}. Start "
+            f"them with `adjoint launch`, or give them all the same ${VARIABLE}."
+        ) from error
+    if not secret:
+        raise DistNetworkError(f"{folder / 'job-secret'} is empty: remove it, and another is made")
+    return secret
 
 
 def _proof(secret: bytes, who: bytes, challenge: bytes) -> bytes:

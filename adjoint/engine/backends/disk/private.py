@@ -112,6 +112,28 @@ class PrivateFolder:
                     os.unlink(aside, dir_fd=folder)
                 raise
 
+    def secret(self, name: str, made: bytes) -> bytes:
+        """What a file in the folder itself holds: `made`, or what the first one put there.
+
+        Raises UnsafeFolder where others can read or write it.
+        """
+        aside = f"{name}.{os.getpid()}.{os.urandom(4).hex()}.part"
+        with self._part(".", make=True) as folder:
+            with open(os.open(aside, WRITE, 0o600, dir_fd=folder), "wb") as file:
+                file.write(made)
+            try:  # whole or not at all, whoever is first
+                with contextlib.suppress(FileExistsError):
+                    os.link(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            finally:
+                os.unlink(aside, dir_fd=folder)
+            try:
+                fd = os.open(name, READ, dir_fd=folder)
+            except OSError as error:
+                raise UnsafeFolder(f"{self.path / name} is no file of its own: {error}") from error
+            with open(fd, "rb", buffering=0) as file:
+                _check_secret(os.fstat(fd), self.path / name)
+                return file.readall()
+
     def touch(self, part: str, name: str) -> None:
         """Note that a file was wanted now."""
         with contextlib.suppress(OSError), self._part(part) as folder:
@@ -231,6 +253,18 @@ def _fault(about: os.stat_result) -> str:
     if not _ours(about):
         return f"belongs to another user (uid {about.st_uid})"
     return "can be written by other users" if about.st_mode & WRITABLE else ""
+
+
+def _check_secret(about: os.stat_result, path: Path) -> None:
+    """Refuse a file that others can have written, or can read."""
+    fault = _fault(about)
+    if not stat.S_ISREG(about.st_mode):
+        fault = "is no plain file"
+    elif not fault and about.st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        fault = "can be read by other users"
+    if fault:
+        mode = stat.S_IMODE(about.st_mode)
+        raise UnsafeFolder(f"{path} {fault}, mode {mode:04o}; remove it, and another is made")
 
 
 def _check(about: os.stat_result, path: Path, *, above: bool = False) -> None:

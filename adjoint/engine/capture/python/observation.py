@@ -88,7 +88,6 @@ class Observation:
 
     def replay(self, engines: Callable[[Any], Recipe | None] = lambda value: None) -> Replay:
         """How calls do this again; asked for before rolling back, while objects are as they are."""
-        check_closed(self.recorder)
         describer = Describer(self.recorder, engines)
         effects = []
         for at, effect in enumerate(self.recorder.effects):
@@ -160,6 +159,7 @@ def observe(
     sys.setrecursionlimit(limit * _DEPTH)
     try:
         found.result = call(recorder, fn, args, dict(kwargs or {}))
+        check_closed(recorder)
     except CaptureError:
         recorder.journal.roll_back()
         raise
