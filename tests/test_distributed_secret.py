@@ -21,7 +21,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_it_is_made_once_for_this_user(path: Path) -> None:
     made = job_secret()
-    assert len(made) == 64 and job_secret() == made == path.read_bytes()
+    assert len(made) == 64
+    assert job_secret() == made == path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(path.parent) == [path.name]
 
@@ -71,4 +72,5 @@ def test_links_pipes_and_empty_files(path: Path, tmp_path: Path) -> None:
 
 def test_the_variable_comes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "given")
-    assert job_secret() == b"given" and not path.exists()
+    assert job_secret() == b"given"
+    assert not path.exists()

@@ -135,7 +135,7 @@ def letter_of_value(wrap: Wrap) -> Any:
 
 @program
 def list_of_values_as_text(wrap: Wrap) -> Any:
-    run = wrap(lambda x: f"{x.tolist()} {({'a': x.sum().item()})}")
+    run = wrap(lambda x: f"{x.tolist()} { ({'a': x.sum().item()}) }")
     return [tried(run, x) for x in _values()]
 
 

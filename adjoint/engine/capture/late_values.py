@@ -10,6 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from adjoint.engine.capture.python.plain import MISSING
@@ -123,11 +124,15 @@ def of_texts(name: str, a: Any, b: Any) -> Any:
     samples = [x.sample() if is_late_value(x) else x for x in values]
     a % tuple(samples)  # raises what calls would
     for k, late in enumerate(values):
-        if is_late_value(late) and not _writes_all(
-            late.kind, lambda hard, k=k: a % (*samples[:k], hard, *samples[k + 1 :])
-        ):
-            late.pin()
+        if is_late_value(late):
+            given = partial(_percent_with, a, samples, k)
+            if not _writes_all(late.kind, given):
+                late.pin()
     return first.then(_percent, (a, *values), str)
+
+
+def _percent_with(pattern: str, samples: list[Any], place: int, value: Any) -> str:
+    return pattern % (*samples[:place], value, *samples[place + 1 :])
 
 
 def _percent(pattern: str, *values: Any) -> str:
@@ -298,7 +303,7 @@ def with_elements(
     """
     late = next(x for x in (*args, *kwargs.values()) if is_late_value(x))
     tensor = args[0] if args else None
-    held = late.args[0] if late.fn in (_item, float) else None
+    held: Any = late.args[0] if late.fn in (_item, float) else None
     # A whole number becomes a float first, which rounds it once more than the conversion.
     plain = isinstance(held, Tensor) and held.dtype.is_floating_point
     fits = isinstance(tensor, Tensor) and tensor.dtype.name in _EXACT

@@ -495,7 +495,10 @@ class PreparedCall:
         """Whether tests of numbers come out as they did; one that another keeps from failing."""
         try:
             return self.test_hosts() == self.outcomes
-        except (ArithmeticError, ValueError):  # Python would not have come to it, or raises it when recorded
+        except (
+            ArithmeticError,
+            ValueError,
+        ):  # Python would not have come to it, or raises it when recorded
             return False
 
 

@@ -161,21 +161,21 @@ def observe(
         found.result = call(recorder, fn, args, dict(kwargs or {}))
         check_closed(recorder)
     except CaptureError:
-        recorder.journal.roll_back()
+        recorder.give_up()
         raise
     except BaseException as error:
         if recorder.refusal is not None:
-            recorder.journal.roll_back()
+            recorder.give_up()
             raise recorder.refusal from None
         if not isinstance(error, Exception):
-            recorder.journal.roll_back()
+            recorder.give_up()
             raise
         found.error = error
     finally:
         sys.setrecursionlimit(limit)
         recorder.engine.over()
     if recorder.refusal is not None:
-        recorder.journal.roll_back()
+        recorder.give_up()
         raise recorder.refusal
     return found
 
