@@ -105,7 +105,7 @@ def whole_number_of_nan(wrap: Wrap) -> Any:
     seen = [0]
 
     def f(x: Any) -> Any:
-        said = "%d" % x.sum().item()
+        said = "%d" % x.sum().item()  # noqa: UP031
         seen[0] += 1
         x.add_(1)
         return said
@@ -119,7 +119,7 @@ def whole_number_of_nan(wrap: Wrap) -> Any:
 def whole_number_of_nan_caught(wrap: Wrap) -> Any:
     def f(x: Any) -> Any:
         try:
-            return "%d" % x.sum().item()
+            return "%d" % x.sum().item()  # noqa: UP031
         except ValueError:
             return "none"
 
@@ -189,6 +189,7 @@ def generator_left_in_two_iterators(wrap: Wrap) -> Any:
     def f(x: Any) -> Any:
         for _, (y, _) in enumerate(zip(parts(x), parts(x), strict=True)):
             return y, len(log)
+        return None
 
     run = wrap(f)
     return [(tried(run, ones(2)), list(log)) for _ in range(3)]
