@@ -19,6 +19,8 @@ os.environ.setdefault("ADJOINT_VERIFY", "1")
 os.environ.setdefault("ADJOINT_CACHE_DIR", str(Path(__file__).parent.parent / ".cache"))
 
 import adjoint as ad
+from adjoint.engine.backends.array import executor
+from adjoint.engine.core.operations.record import HOOKS
 
 # How long an example takes says how busy the machine is. Examples are the same in every run;
 # HYPOTHESIS_PROFILE=random looks for others.
@@ -49,3 +51,11 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     seed_all()
+
+
+@pytest.fixture(autouse=True)
+def _met_for_the_first_time() -> None:
+    """What runs otherwise when it is met often was met in no other test."""
+    executor._drawn.clear()
+    if HOOKS.straight is not None:  # loaded when first needed
+        HOOKS.straight.forget()
