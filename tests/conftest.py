@@ -57,5 +57,4 @@ def _seeded() -> None:
 def _met_for_the_first_time() -> None:
     """What runs otherwise when it is met often was met in no other test."""
     executor._drawn.clear()
-    if HOOKS.straight is not None:  # loaded when first needed
-        HOOKS.straight.forget()
+    HOOKS.straight.forget()

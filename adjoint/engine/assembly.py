@@ -504,6 +504,10 @@ class StraightLater:
         self.count += 1
         return self.loaded().run(*args) if self.count > self.COMPOSITES else None
 
+    def forget(self) -> None:
+        """As if there had been none."""
+        self.count = 0
+
     @staticmethod
     def loaded() -> Any:
         """The programs, and what they are made with."""
