@@ -175,3 +175,20 @@ def test_numpy_s_numbers_are_numbers(name: str) -> None:
         for got in (take(x, scalar), closed(x), ad.compile(take)(x, scalar)):
             assert got.dtype is want.dtype, (name, type(scalar))
             np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+@pytest.mark.parametrize("backend", ["interpret", "native"])
+@pytest.mark.parametrize("number", [10**20, -(10**20), 2**64])
+def test_integers_refuse_numbers_beyond_a_word(backend: str, number: int) -> None:
+    held = {"k": number}
+    for fn in (
+        lambda x: x * held["k"],
+        lambda x: x < held["k"],
+        lambda x: x // number,
+        lambda x: (x > 0) * number,
+    ):
+        for run in (fn, ad.compile(fn, backend=backend)):
+            with pytest.raises(OverflowError):
+                run(ad.tensor([1, 2]))
+    quotient = ad.compile(lambda x: x / number, backend=backend)(ad.tensor([1, 2]))
+    np.testing.assert_allclose(quotient.numpy(), np.array([1, 2]) / number, rtol=1e-6)

@@ -49,6 +49,18 @@ def promote(kind: str, operands: Iterable[Any]) -> tuple[DType, DType]:
     return compute(common), result(common)
 
 
+def check_whole_numbers(kind: str | None, operands: Iterable[Any]) -> None:
+    """Refuse whole numbers that 64 bits do not hold, where integers are computed with.
+
+    Eager execution refuses them when it converts them; native code would drop their upper digits.
+    """
+    given = list(operands)
+    if kind is None or all(type(x) is not int or -(2**63) <= x < 2**64 for x in given):
+        return
+    if promote(kind, given)[0].category < dt.FLOAT:
+        raise OverflowError("Python int too large to convert to C long")
+
+
 def specs_of(operands: Iterable[Any]) -> list[Spec]:
     """The specs among operands, leaving scalars out."""
     return [x for x in operands if isinstance(x, Spec)]

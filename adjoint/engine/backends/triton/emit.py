@@ -16,7 +16,7 @@ from typing import Any
 
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.registers.vector import V, select
-from adjoint.engine.backends.triton.code import TYPES, TritonCode, Words, memory_type
+from adjoint.engine.backends.triton.code import TYPES, TritonCode, memory_type
 from adjoint.engine.backends.triton.functions import as_value, lower, sample
 from adjoint.engine.backends.triton.loose import ONE_PLUS_TANH, loose_parts
 from adjoint.engine.backends.triton.reducing import (
@@ -28,7 +28,7 @@ from adjoint.engine.backends.triton.reducing import (
     reduced,
     total_kind,
 )
-from adjoint.engine.backends.triton.schedule import Tiles, same_sizes, tiles_of
+from adjoint.engine.backends.triton.tile_sizes import TileSizes
 from adjoint.engine.compiler.loops.ir import (
     COLUMN,
     HOST,
@@ -43,12 +43,11 @@ from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 from adjoint.engine.core.dtype import named
 
 Env = dict[int, V]
-LARGE = 1 << 31  # elements that 32 bits cannot count
 STAGES = 3  # rows of a part that are loaded ahead
 LONG, AHEAD = 8, 4  # steps of a loop down columns that are many; those that are under way then
 
 
-class TileEmitter:
+class TileEmitter(TileSizes):
     """Writes the kernel of one form, for the sizes of a launch."""
 
     def __init__(
@@ -59,94 +58,16 @@ class TileEmitter:
         guarded: bool,
         sized: bool = True,
     ):
-        self.form, self.kernels = form, kernels
-        self.example = kernels[0]
+        super().__init__(form, kernels, sized)
         self.aligned = aligned  # by reference: whether its address is a multiple of 16
         self.guarded = guarded  # writes nothing after a fault
-        self.fixed = same_sizes(kernels)  # sizes are part of the text
-        self.tiles: Tiles = tiles_of(form, kernels)
-        self.words = Words()
         self.code = TritonCode()
-        self.flat = not (form.inner or form.columns)
-        self.many = len(kernels) > 1
-        # Whether the size of the first dimension is left out of the text.
-        self.open = not (sized or self.many or form.columns or not form.outer)
-        self.index = "tl.int64" if self.is_large() else "tl.int32"
         self.pointers: dict[int, str] = {}
         self.coordinates: dict[int, str] = {}
         self.lost: dict[int, set[str]] = {}
         self.masks = {"x": "", "r": ""}
-        self.extents = self.extent_numbers()
         self.status = ""
         self.loose = loose_parts(form)
-
-    def is_large(self) -> bool:
-        """Whether places in memory, or combinations, need 64 bits to count."""
-        for k in self.kernels:
-            sizes = (*k.outer, *k.inner)
-            reach = [
-                sum(abs(r.strides[d]) * (n - 1) for d, n in enumerate(sizes))
-                + sum(abs(s) * n for s, n in r.picks)
-                for r in k.refs
-            ]
-            room = self.tiles.x * max(self.tiles.r, 1)
-            if max([*reach, prod(k.outer) + room, prod(k.inner) + room]) >= LARGE:
-                return True
-        return False
-
-    # -- words, sizes ---------------------------------------------------------------------------
-
-    def word(self, *what: Any) -> str:
-        """A word as an integer."""
-        return f"tl.load(w + {self.words.of(*what)})"
-
-    def size(self, d: int) -> str:
-        """The size of a dimension."""
-        if self.fixed:
-            return str((*self.example.outer, *self.example.inner)[d])
-        return self.settled(f"n{d}", "size", d)
-
-    def settled(self, name: str, *what: Any) -> str:
-        """A word that is loaded at the start, under a name."""
-        if what not in self.words.at:
-            self.head.append(f"    {name} = {self.word(*what)}.to({self.index})")
-        return name
-
-    def stride(self, r: int, d: int) -> str:
-        """A stride, as text; "" where it is 0 and "1" where it is 1."""
-        if self.form.refs[r][1][d] == 0:
-            return ""
-        if self.fixed:
-            return str(self.example.refs[r].strides[d])
-        if self.form.refs[r][1][d] == 1:
-            return "1"
-        return self.settled(f"s{r}_{d}", "stride", r, d)
-
-    def pick(self, r: int, j: int) -> tuple[str, str]:
-        """Stride and size of a dimension that values index."""
-        if self.fixed:
-            stride, size = self.example.refs[r].picks[j]
-            return str(stride), str(size)
-        return (
-            self.settled(f"p{r}_{j}", "pick", r, j),
-            self.settled(f"l{r}_{j}", "limit", r, j),
-        )
-
-    def extent_numbers(self) -> dict[int, int]:
-        """Which extent each scatter's index must be below."""
-        scatters = [k for k, op in enumerate(self.form.ops) if op.name == "scatter"]
-        return {k: i for i, k in enumerate(scatters)}
-
-    def total(self, which: str) -> str:
-        """The number of outer or of inner combinations."""
-        f = self.form
-        dims = range(f.outer) if which == "x" else range(f.outer, f.outer + f.inner)
-        if self.open and which == "x":
-            more = prod(self.example.outer[1:])
-            return f"{self.settled('n0', 'size', 0)} * {more}"
-        if self.fixed:
-            return str(prod(int(self.size(d)) for d in dims))
-        return " * ".join(self.size(d) for d in dims) or "1"
 
     # -- the frame ------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from adjoint.engine.autodiff.tape.node import sequence_now
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.places import Where, place_now
-from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.promotion import check_whole_numbers, common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
@@ -384,6 +384,10 @@ class Trace(Streams):
         many = not isinstance(inferred, Spec)
         out_specs = tuple(inferred) if many else (inferred,)
         inputs = tuple([self.operand(x) for x in operands])
+        if int in map(type, inputs):
+            promoted = inputs[record.promotes_from :]
+            specs = [x.spec if isinstance(x, Value) else x for x in promoted]
+            check_whole_numbers(record.promotion, specs)
         values = self.graph.add_node(record, inputs, params, out_specs)
         strides = result_strides(record, operands, params, out_specs[0].shape)
         outs = tuple([self.wrap(v, strides) for v in values])
