@@ -13,6 +13,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.runtime import peeking
 from adjoint.engine.capture.python import Guard, Guards
+from adjoint.engine.capture.python.class_versions import version_of, version_offset
 from adjoint.engine.capture.python.locations import (
     Answer,
     Cell,
@@ -30,6 +31,7 @@ from adjoint.engine.capture.python.locations import (
     Table,
 )
 from adjoint.engine.capture.python.plain import MISSING
+from adjoint.engine.capture.python.rows import WORDS
 from adjoint.engine.core.state.structure_version import TrackedDict
 
 NAMES = ("a", "b", "c")
@@ -246,3 +248,176 @@ def test_a_key_whose_comparison_fails_is_a_change() -> None:
     assert not guards.holds()
     Key.ready = True
     assert guards.holds()
+
+
+class Watching(type):
+    """A metaclass with attributes of its own, through which its classes are changed."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        type.__setattr__(cls, name, value)
+
+
+class Reordered(type):
+    """A metaclass that says itself where attributes are looked for."""
+
+    def mro(cls) -> list[type]:
+        return [cls, Outside, *type.mro(cls)[1:]]
+
+
+class Outside:
+    pass
+
+
+ATTRIBUTES = ("a", "b", "__call__", "__getattr__", "__doc__", "__module__", "__annotations__")
+
+
+class Classes:
+    """Classes above and beside each other, which a program reads attributes of and changes."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        kinds: list[Any] = [type("Root", (), {"a": 1}), type("Mixin", (), {"b": 2})]
+        kinds.append(type("Middle", (kinds[0],), {}))
+        kinds.append(type("Leaf", (kinds[2], kinds[1]), {"__slots__": ("kept",)}))
+        kinds.append(type("Twin", (kinds[2],), {"__annotations__": {"a": int}}))
+        kinds.append(Watching("Watched", (kinds[0],), {"a": None}))
+        kinds.append(Watching("Under", (kinds[5],), {"__annotations__": {}}))
+        kinds.append(Reordered("Turned", (kinds[1],), {}))
+        kinds.append(ad.nn.Module.__class__("Layer", (ad.nn.Module,), {"__doc__": "words"}))
+        self.kinds = kinds
+        self.places: list[Location] = [
+            ClassAttribute(cls, name) for cls in (*kinds, Outside) for name in ATTRIBUTES
+        ]
+        self.places += [Order(cls) for cls in kinds]
+        self.places = self.random.sample(self.places, self.random.randint(5, len(self.places)))
+
+    def change(self) -> None:
+        """Change something, put back what was there, or nothing that a guard would see."""
+        random = self.random
+        kinds = [*self.kinds, Outside] if random.random() < 0.9 else self.kinds[:4]
+        cls, name = random.choice(kinds), random.choice(ATTRIBUTES)
+        there = vars(cls)
+        value = random.choice([1, 2.5, None, len, "words", {"a": int}, {}])
+        if name == "__annotations__" and not isinstance(value, dict):
+            value = {}
+        chosen = random.random()
+        if chosen < 0.35:
+            setattr(cls, name, value)
+        elif chosen < 0.55 and name in there and name not in ("__doc__", "__module__"):
+            delattr(cls, name)
+        elif chosen < 0.65 and name in there and name not in ("__doc__", "__module__"):
+            kept = there[name]
+            delattr(cls, name)
+            assert not hasattr(cls, "missing")  # it has a version without the attribute
+            setattr(cls, name, kept)
+        elif chosen < 0.75:
+            cls.other = value  # nobody read it
+        elif chosen < 0.8:
+            type("Later", (cls,) if type(cls) is type else (Outside,), {"a": 5})
+        elif chosen < 0.85:
+            cls.__abstractmethods__ = frozenset()
+        elif chosen < 0.9:
+            getattr(cls, "__annotations__", None)  # made when it is first read
+        elif chosen < 0.95:
+            self.kinds[4].__bases__ = (random.choice(self.kinds[:3]),)
+        else:
+            self.kinds[6].__bases__ = (random.choice([self.kinds[5], self.kinds[2]]),)
+
+
+def check_classes(seed: int, changes: int = 25) -> tuple[int, int]:
+    """Random changes of classes; how often guards failed, and how often versions were noted."""
+    world = Classes(seed)
+    failures = noted = 0
+    guards = Guards([Guard(place, look(place)) for place in world.places], CHECK)
+    for _ in range(changes):
+        for _ in range(world.random.randint(0, 3)):  # the versions are noted by then
+            guards.holds()
+        world.change()
+        alone = plain(list(guards.entries))
+        assert guards.holds() == all(alone), guards.failures()
+        assert guards.holds() == all(alone), guards.failures()
+        failures += not all(alone)
+        table = guards._table
+        assert table is not None
+        noted += sum(
+            table.rows[WORDS * each.at + 3] == version_of(each.cls) for each in table.versions
+        )
+        if not all(alone) and world.random.random() < 0.7:
+            guards = Guards([Guard(place, look(place)) for place in world.places], CHECK)
+    return failures, noted
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(40, marks=pytest.mark.slow)])
+def test_guards_on_classes_by_their_versions_say_what_each_says_alone(first: int) -> None:
+    if CHECK is None:
+        pytest.skip("this interpreter lays out objects otherwise: guards are looked at in Python")
+    count = 40 if first == 0 else 2000
+    results = [check_classes(seed) for seed in range(first, first + count)]
+    assert sum(failures for failures, _ in results) > 3 * count
+    if version_offset() is not None:
+        assert sum(noted for _, noted in results) > 3 * count
+
+
+def test_a_class_that_keeps_changing_is_looked_at_attribute_by_attribute() -> None:
+    cls: Any = type("Counting", (), {"step": 1})
+    guards = Guards([Guard(ClassAttribute(cls, "step"), 1)], CHECK)
+    for count in range(100):
+        cls.count = count
+        assert guards.holds()
+    cls.step = 2
+    assert not guards.holds()
+    cls.step = 1
+    assert guards.holds()
+
+
+def test_a_base_that_is_no_longer_one_is_still_looked_at() -> None:
+    base: Any = type("Base", (), {"a": 1})
+    other: Any = type("Other", (), {})
+    cls: Any = type("Derived", (base,), {"b": 1})
+    places = [ClassAttribute(cls, "b"), ClassAttribute(base, "a")]
+    guards = Guards([Guard(place, place.now()) for place in places], CHECK)
+    assert guards.holds()
+    assert guards.holds()
+    cls.__bases__ = (other,)
+    for _ in range(3):
+        assert guards.holds()
+    base.a = 2
+    assert not guards.holds()
+
+
+def test_a_known_key_is_looked_for_where_keys_have_code_of_their_own() -> None:
+    class Word(str):
+        asked = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            Word.asked += 1
+            return str.__eq__(self, other)
+
+    state: dict[Any, Any] = {"x": 0, "a": 1}
+    guards = Guards([Guard(Item(state, "a"), 1)], CHECK)
+    assert all(guards.holds() for _ in range(3))
+    del state["a"]
+    state[Word("a")] = 1
+    before = Word.asked
+    assert guards.holds()
+    assert Word.asked > before
+    state[Word("a")] = 2
+    assert not guards.holds()
+
+
+def test_a_key_is_found_again_where_the_entries_moved() -> None:
+    state: dict[str, Any] = {str(i): i for i in range(50)}
+    guards = Guards([Guard(Item(state, "49"), 49), Guard(Item(state, "50"), MISSING)], CHECK)
+    assert all(guards.holds() for _ in range(3))
+    for i in range(48):
+        del state[str(i)]
+    for i in range(100, 400):
+        state[str(i)] = i
+        assert guards.holds()
+    state["49"] = 50
+    assert not guards.holds()
+    state["49"] = 49
+    assert guards.holds()
+    state["50"] = 50
+    assert not guards.holds()

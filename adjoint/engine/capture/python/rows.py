@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import types
 from array import array
 from functools import cache, lru_cache
@@ -32,13 +33,19 @@ from .locations import (
 from .plain import MISSING
 
 # What a row has native code look at; its other words are the owner, the key and what is wanted.
-KINDS = "item item_kind field table length cell member items keys list index call".split()
-ITEM, ITEM_KIND, FIELD, TABLE, LENGTH, CELL, MEMBER, ITEMS, KEYS, LIST, INDEX, CALL = range(12)
-WORDS = 4  # of a row
+# Of a class whose version is the wanted one, as many rows as its key says need not be looked at.
+KINDS = "item item_kind field table length cell member items keys list index call class".split()
+ITEM, ITEM_KIND, FIELD, TABLE, LENGTH, CELL, MEMBER, ITEMS, KEYS, LIST, INDEX, CALL, CLASS = range(
+    13
+)
+# The last word of a row is native code's own: where in a dict it found the key.
+WORDS = 5
+NOT_SOUGHT, NOT_FOUND = -2, -1
 
 Row = tuple[int, int, int, int]
 _HEAD = object.__basicsize__
 _SIZE_OF_CLASSES: int = type.__dict__["__basicsize__"].__get__(type)
+_KNOWN_DICTS = ((3, 11), (3, 12), (3, 13), (3, 14))  # Pythons whose dicts are laid out alike
 _OBJECT_SLOT = 16  # the type of a member that is an object and may be absent: Py_T_OBJECT_EX
 
 
@@ -95,6 +102,32 @@ def _function_offset(name: str) -> int | None:
 
     samples = [(fn, getattr(fn, name)) for fn in (first, second)]
     return _offset(samples, types.FunctionType.__basicsize__)
+
+
+@cache
+def keys_kind() -> tuple[int, int] | None:
+    """Where a dict says what its keys are: the offset of a pointer, and of a byte behind that.
+
+    The byte is zero unless all keys are plain strings, so that looking for one runs nobody's code.
+    """
+    plain: list[dict[Any, Any]] = [{"a": 1, "b": 2}, vars(_A()), {}, {str(i): i for i in range(99)}]
+    other: list[dict[Any, Any]] = [{1: 1}, {"a": 1, 2: 2}, {(): 1}, {_Word("a"): 1}]
+    plain[1]["a"] = plain[2]["b"] = 1
+    turned: dict[Any, Any] = {"a": 1}
+    pointer, byte = _HEAD + 16, 10  # behind how many entries there are, and a word
+    if sys.version_info[:2] not in _KNOWN_DICTS:  # elsewhere it may be no pointer
+        return None
+
+    def kind(table: dict[Any, Any]) -> int:
+        return ctypes.c_uint8.from_address(word_at(id(table) + pointer) + byte).value
+
+    right = all(map(kind, plain)) and not any(map(kind, other)) and kind(turned)
+    turned[1] = 1
+    return (pointer, byte) if right and not kind(turned) else None
+
+
+class _Word(str):
+    pass
 
 
 @lru_cache(maxsize=1024)

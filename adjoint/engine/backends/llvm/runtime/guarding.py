@@ -7,21 +7,72 @@ of the first row that is otherwise goes back to Python, which knows what else is
 
 from __future__ import annotations
 
+import re
 from array import array
 from typing import Any
 
-from adjoint.engine.capture.python.guards import Check
+from adjoint.engine.capture.python.class_versions import version_of, version_offset
+from adjoint.engine.capture.python.guard_table import HELD, HELD_IN_DETAIL, Check
 from adjoint.engine.capture.python.locations import Contents, Item, Kind, Length, Location, Table
-from adjoint.engine.capture.python.rows import KINDS, WORDS, row_of
-
-HELD = -1  # every row is as wanted
+from adjoint.engine.capture.python.rows import (
+    CLASS,
+    KINDS,
+    LENGTH,
+    NOT_FOUND,
+    NOT_SOUGHT,
+    WORDS,
+    keys_kind,
+    row_of,
+)
 
 _BLOCKS = """
+class:
+  %class.p = getelementptr i8, ptr %owner, i64 VERSION
+  %class.v = load i32, ptr %class.p
+  %class.w = zext i32 %class.v to i64
+  %class.e = icmp eq i64 %class.w, %wanted
+  br i1 %class.e, label %class.same, label %class.other
+class.same:
+  %class.i = add i64 %i, 1
+  %class.next = add i64 %class.i, %word
+  br label %loop
+class.other:
+  %class.n = icmp slt i64 %wanted, 0
+  br i1 %class.n, label %good, label %class.note
+class.note:
+  store i64 HELD_IN_DETAIL, ptr %outcome
+  br label %good
 item:
+  %item.h = load i64, ptr %p4
+  %item.u = icmp slt i64 %item.h, 0
+  br i1 %item.u, label %item.look, label %item.known
+item.known:
+  %item.s = call i1 @plain_keys(ptr %owner)
+  br i1 %item.s, label %item.next, label %item.look
+item.next:
+  store i64 %item.h, ptr %at
+  %item.m = call i32 @PyDict_Next(ptr %owner, ptr %at, ptr %k, ptr %v)
+  %item.k = load ptr, ptr %k
+  %item.q = load i64, ptr %v
+  %item.r = icmp ne i32 %item.m, 0
+  %item.e = icmp eq ptr %item.k, %key
+  %item.o = and i1 %item.r, %item.e
+  br i1 %item.o, label %judge, label %item.lost
+item.lost:
+  store i64 NOT_FOUND, ptr %p4
+  br label %item.look
+item.look:
   %item.v = call ptr @PyDict_GetItemWithError(ptr %owner, ptr %key)
   %item.w = ptrtoint ptr %item.v to i64
   %item.n = icmp eq i64 %item.w, 0
-  br i1 %item.n, label %doubt, label %judge
+  br i1 %item.n, label %doubt, label %item.there
+item.there:
+  %item.f = icmp eq i64 %item.h, NOT_SOUGHT
+  br i1 %item.f, label %item.seek, label %judge
+item.seek:
+  %item.at = call i64 @seek(ptr %owner, ptr %key)
+  store i64 %item.at, ptr %p4
+  br label %judge
 item_kind:
   %kind.v = call ptr @PyDict_GetItemWithError(ptr %owner, ptr %key)
   %kind.n = icmp eq ptr %kind.v, null
@@ -138,8 +189,66 @@ keys.end:
 """
 
 
+# Where a key is among the entries of a dict, if all keys are plain strings and there are not many.
+_SEEK = """
+define internal i1 @plain_keys(ptr %table) {
+  %p = getelementptr i8, ptr %table, i64 KEYS_POINTER
+  %keys = load ptr, ptr %p
+  %q = getelementptr i8, ptr %keys, i64 KEYS_KIND
+  %kind = load i8, ptr %q
+  %plain = icmp ne i8 %kind, 0
+  ret i1 %plain
+}
+define internal i64 @seek(ptr %table, ptr %key) {
+entry:
+  %at = alloca i64
+  %k = alloca ptr
+  store i64 0, ptr %at
+  %plain = call i1 @plain_keys(ptr %table)
+  br i1 %plain, label %loop, label %lost
+loop:
+  %before = load i64, ptr %at
+  %far = icmp sgt i64 %before, MANY
+  br i1 %far, label %lost, label %look
+look:
+  %more = call i32 @PyDict_Next(ptr %table, ptr %at, ptr %k, ptr null)
+  %over = icmp eq i32 %more, 0
+  br i1 %over, label %lost, label %compare
+compare:
+  %x = load ptr, ptr %k
+  %same = icmp eq ptr %x, %key
+  br i1 %same, label %found, label %loop
+found:
+  ret i64 %before
+lost:
+  ret i64 NOT_FOUND
+}
+"""
+_NO_SEEK = """
+define internal i1 @plain_keys(ptr %table) { ret i1 0 }
+define internal i64 @seek(ptr %table, ptr %key) { ret i64 NOT_FOUND }
+"""
+_MANY = 4096  # entries that are gone through to find a key's
+
+
 def text(type_offset: int) -> str:
     """The IR of `guard(rows, first, count)`, which gives the first row that does not hold."""
+    kinds = keys_kind()
+    numbers = {
+        "TYPE": type_offset,
+        "VERSION": version_offset() or 0,  # without one no row asks for it
+        "HELD_IN_DETAIL": HELD_IN_DETAIL,
+        "NOT_SOUGHT": NOT_SOUGHT,
+        "NOT_FOUND": NOT_FOUND,
+        "KEYS_POINTER": kinds[0] if kinds else 0,
+        "KEYS_KIND": kinds[1] if kinds else 0,
+        "MANY": _MANY,
+    }
+    found = _walk() + (_NO_SEEK if kinds is None else _SEEK)
+    return re.sub("|".join(numbers), lambda name: str(numbers[name[0]]), found)
+
+
+def _walk() -> str:
     cases = " ".join(f"i64 {number}, label %{name}" for number, name in enumerate(KINDS))
     return f"""
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
@@ -174,13 +283,16 @@ entry:
   %at = alloca i64
   %k = alloca ptr
   %v = alloca ptr
+  %outcome = alloca i64
+  store i64 {HELD}, ptr %outcome
   br label %loop
 loop:
-  %i = phi i64 [ %first, %entry ], [ %next, %good ]
+  %i = phi i64 [ %first, %entry ], [ %next, %good ], [ %class.next, %class.same ]
   %over = icmp sge i64 %i, %count
   br i1 %over, label %held, label %row
 held:
-  ret i64 {HELD}
+  %held.how = load i64, ptr %outcome
+  ret i64 %held.how
 row:
   %skip = mul i64 %i, {8 * WORDS}
   %place = add i64 %rows, %skip
@@ -188,19 +300,21 @@ row:
   %p1 = getelementptr i64, ptr %p0, i64 1
   %p2 = getelementptr i64, ptr %p0, i64 2
   %p3 = getelementptr i64, ptr %p0, i64 3
+  %p4 = getelementptr i64, ptr %p0, i64 4
   %kind = load i64, ptr %p0
   %owner = load ptr, ptr %p1
   %word = load i64, ptr %p2
   %key = inttoptr i64 %word to ptr
   %wanted = load i64, ptr %p3
   switch i64 %kind, label %bad [ {cases} ]
-{_BLOCKS.replace("TYPE", str(type_offset))}
+{_BLOCKS}
 doubt:  ; nothing is there, or there was an error
   %error = call ptr @PyErr_Occurred()
   %none = icmp eq ptr %error, null
   br i1 %none, label %judge, label %clear
 judge:
-  %found = phi i64 [ %item.w, %item ], [ %kind.w, %kind.there ], [ %field.w, %field ],
+  %found = phi i64 [ %item.q, %item.next ], [ %item.w, %item.there ], [ %item.w, %item.seek ],
+    [ %kind.w, %kind.there ], [ %field.w, %field ],
     [ %given.w, %given.there ], [ %length.w, %length ], [ %member.w, %member ],
     [ %index.w, %index ], [ %items.i, %items.end ], [ %keys.i, %keys.end ], [ 0, %doubt ]
   %same = icmp eq i64 %found, %wanted
@@ -234,8 +348,23 @@ def right(guard: Check) -> bool:
         row = row_of(place, kept[0], kept)
         if row is None:
             return False
-        rows = array("q", [*row, *row[:-1], row[-1] + 1])
+        rows = array("q", [*row, NOT_SOUGHT, *row[:-1], row[-1] + 1, NOT_SOUGHT])
         address = rows.buffer_info()[0]
-        if [guard(address, 0, 1), guard(address, 0, 2), guard(address, 1, 2)] != [HELD, 1, 1]:
-            return False
-    return True
+        for _ in range(3):  # first a key is sought, then it is known where it is
+            if [guard(address, 0, 1), guard(address, 0, 2), guard(address, 1, 2)] != [HELD, 1, 1]:
+                return False
+    return version_offset() is None or _versions_right(guard)
+
+
+def _versions_right(guard: Check) -> bool:
+    """Whether the row behind a class's is left out while the class has its version."""
+    cls: Any = type("Sample", (), {})
+    empty: list[Any] = []
+    found = []
+    for wanted in (1, 0):  # a row that does not hold, and one that does
+        row = (CLASS, id(cls), 1, version_of(cls), NOT_SOUGHT)
+        rows = array("q", [*row, LENGTH, id(empty), 0, wanted, NOT_SOUGHT])
+        found.append(guard(rows.buffer_info()[0], 0, 2))
+        cls.size = wanted
+        found.append(guard(rows.buffer_info()[0], 0, 2))
+    return found == [HELD, 1, HELD, HELD_IN_DETAIL]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, guarding, library
-from adjoint.engine.capture.python.guards import Check
+from adjoint.engine.capture.python.guard_table import Check
 from adjoint.engine.capture.python.rows import type_offset
 
 HEAD = object.__basicsize__  # what every object begins with

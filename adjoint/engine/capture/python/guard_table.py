@@ -1,0 +1,157 @@
+"""Guards as one table of rows that native code walks.
+
+Note [versions of classes]
+    Most of what a program reads is not in classes: each attribute of an object is looked for in
+    all classes of the object, and what is not there could come to be. So the rows about a class
+    and its bases stand together, behind a row with the version the class had when all of them held
+    (`class_versions`); while it has that version they hold. Once it has another, they are walked,
+    and if they hold, the version it has then is noted. A class that keeps changing is not worth
+    that: after a few times its rows are always walked.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .class_versions import (
+    NO_VERSION,
+    has_version,
+    in_version,
+    order_of,
+    version_of,
+    version_offset,
+)
+from .guard import Guard
+from .locations import ClassAttribute, Item, Member, Order
+from .rows import CLASS, NOT_SOUGHT, WORDS, Row, row_of
+
+# Walks rows from one on: the number of the first that is otherwise, or one of the next two.
+Check = Callable[[int, int, int], int]
+HELD = -1
+HELD_IN_DETAIL = -2  # all hold, though a class has another version than was noted
+_ANOTHER, _ALWAYS_WALK = 1 << 32, -1  # in place of versions: one that no class has, and none
+_CHANGES = 8  # of a class, after which its rows are always walked
+
+
+class GuardTable:
+    """Guards as rows, and those that have none."""
+
+    __slots__ = ("address", "check", "count", "guards", "held", "others", "rows", "versions")
+
+    def __init__(self, entries: tuple[Guard, ...], check: Check) -> None:
+        self.check = check
+        self.guards: list[Guard | None] = []  # by row
+        self.others: list[Guard] = []
+        self.held: list[Any] = []  # by row: what must live as long as it
+        self.versions: list[_NotedVersion] = []
+        self.rows = array("q")
+        alone, by_class = _sorted_out(entries)
+        for guard in alone:
+            self._add(guard)
+        for cls, guards in by_class:
+            at = len(self.guards)
+            self._put(None, (CLASS, id(cls), 0, _ANOTHER), [cls])
+            for guard in guards:
+                self._add(guard)
+            self.rows[WORDS * at + 2] = len(self.guards) - at - 1
+            self.versions.append(_NotedVersion(cls, at, len(self.guards)))
+        self.address = self.rows.buffer_info()[0]
+        self.count = len(self.guards)
+
+    def _add(self, guard: Guard) -> None:
+        kept: list[Any] = []
+        row = row_of(guard.place, guard.value, kept)
+        if row is None:
+            self.others.append(guard)
+        else:
+            self._put(guard, row, kept)
+
+    def _put(self, guard: Guard | None, row: Row, kept: list[Any]) -> None:
+        self.guards.append(guard)
+        self.held.append(kept)
+        self.rows.extend((*row, NOT_SOUGHT))
+
+    def adopt(self, at: int) -> bool:
+        """Whether a guard holds whose row does not; the row then looks for what is there."""
+        guard = self.guards[at]
+        assert guard is not None  # rows of classes do not fail
+        try:
+            now = guard.place.now()
+            if not guard.accepts(now):
+                return False
+        except Exception:
+            return False
+        kept: list[Any] = [now]
+        row = row_of(guard.place, now, kept)
+        if row is not None:
+            self.held[at] = kept
+            self.rows[WORDS * at : WORDS * at + WORDS] = array("q", (*row, NOT_SOUGHT))
+        return True
+
+    def note_versions(self) -> None:
+        """Note the versions of classes whose rows hold (Note [versions of classes])."""
+        for noted in self.versions:
+            place = WORDS * noted.at + 3
+            version = version_of(noted.cls)
+            if self.rows[place] in (version, _ALWAYS_WALK):
+                continue
+            noted.changes += 1
+            lasting = version != NO_VERSION and noted.changes <= _CHANGES
+            # Where the bases are others, one that was has a version of its own.
+            if not lasting or order_of(noted.cls) is not noted.order:
+                self.rows[place] = _ALWAYS_WALK
+            elif (
+                self.check(self.address, noted.at + 1, noted.end) == HELD
+                and version_of(noted.cls) == version  # else another thread changed it meanwhile
+            ):
+                self.rows[place] = version
+
+
+class _NotedVersion:
+    """A class, its row, the end of the rows it stands for, and how often its version was noted."""
+
+    __slots__ = ("at", "changes", "cls", "end", "order")
+
+    def __init__(self, cls: type, at: int, end: int) -> None:
+        self.cls, self.at, self.end, self.changes = cls, at, end, 0
+        self.order = order_of(cls)
+
+
+def _sorted_out(entries: Iterable[Guard]) -> tuple[list[Guard], list[tuple[type, list[Guard]]]]:
+    """Guards that need looking at, and those that hold while a class has its version."""
+    read = {
+        (id(guard.place.owner), guard.place.key)
+        for guard in entries
+        if type(guard.place) is Item and type(guard.place.key) is str
+    }
+    alone: list[Guard] = []
+    of_classes: list[Guard] = []
+    for guard in entries:
+        place = guard.place
+        if type(place) is Member and type(place.key) is str:
+            if (id(place.owner), place.key) not in read:  # what is there under the key is looked at
+                alone.append(guard)
+        elif _goes_by_version(guard):
+            of_classes.append(guard)
+        else:
+            alone.append(guard)
+    owners = {id(guard.place.owner): guard.place.owner for guard in of_classes}
+    based = {id(base) for cls in owners.values() for base in order_of(cls)[1:]}
+    by_class: list[tuple[type, list[Guard]]] = []
+    for identity, cls in owners.items():
+        if identity not in based:
+            order = set(map(id, order_of(cls)))
+            by_class.append((cls, [g for g in of_classes if id(g.place.owner) in order]))
+            of_classes = [g for g in of_classes if id(g.place.owner) not in order]
+    return [*alone, *of_classes], by_class
+
+
+def _goes_by_version(guard: Guard) -> bool:
+    place = guard.place
+    if version_offset() is None or not isinstance(place.owner, type):
+        return False
+    if type(place) is Order:
+        return has_version(place.owner)
+    return type(place) is ClassAttribute and in_version(place.key) and has_version(place.owner)
