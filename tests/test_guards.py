@@ -13,7 +13,8 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.runtime import peeking
 from adjoint.engine.capture.python import Guard, Guards
-from adjoint.engine.capture.python.class_versions import version_of, version_offset
+from adjoint.engine.capture.python.guards.class_versions import version_of, version_offset
+from adjoint.engine.capture.python.guards.rows import WORDS
 from adjoint.engine.capture.python.locations import (
     Answer,
     Cell,
@@ -31,7 +32,6 @@ from adjoint.engine.capture.python.locations import (
     Table,
 )
 from adjoint.engine.capture.python.plain import MISSING
-from adjoint.engine.capture.python.rows import WORDS
 from adjoint.engine.core.state.structure_version import TrackedDict
 
 NAMES = ("a", "b", "c")

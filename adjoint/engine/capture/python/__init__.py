@@ -3,7 +3,7 @@
 from .engine import Engine as Engine
 from .engine import NoEngine as NoEngine
 from .errors import Refusal as Refusal
-from .guard import Guard as Guard
+from .guards import Guard as Guard
 from .guards import Guards as Guards
 from .locations import Location as Location
 from .observation import Observation as Observation

@@ -15,9 +15,7 @@ from .calls import call
 from .decoding import INSTRUCTIONS
 from .engine import Engine, NoEngine
 from .frames import check_closed
-from .guard import Guard
-from .guard_table import Check
-from .guards import Guards
+from .guards import Check, Guard, Guards
 from .instructions import TABLE
 from .locations import Location
 from .rebuilding import CallObjects, Describer, Recipe

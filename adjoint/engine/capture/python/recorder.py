@@ -16,7 +16,7 @@ from adjoint.engine.core.errors import CaptureError
 
 from .engine import Engine
 from .errors import Refusal
-from .guard import Guard
+from .guards import Guard
 from .journal import Journal
 from .locations import (
     Answer,

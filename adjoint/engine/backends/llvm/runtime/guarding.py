@@ -1,8 +1,8 @@
 """Looking at all that a recording depends on, as native code that walks a table of rows.
 
-A row (`capture.python.rows`) says what to look at: a key of a dict, a field of an object, a length,
-what is in a container. What is there is compared by identity, which holds on most calls; the number
-of the first row that is otherwise goes back to Python, which knows what else is as good.
+A row (`capture.python.guards.rows`) says what to look at: a key of a dict, a field of an object, a
+length, what is in a container. What is there is compared by identity, which holds on most calls;
+the number of the first row that is otherwise goes back to Python, which knows what else is as good.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import re
 from array import array
 from typing import Any
 
-from adjoint.engine.capture.python.class_versions import version_of, version_offset
-from adjoint.engine.capture.python.guard_table import HELD, HELD_IN_DETAIL, Check
-from adjoint.engine.capture.python.locations import Contents, Item, Kind, Length, Location, Table
-from adjoint.engine.capture.python.rows import (
+from adjoint.engine.capture.python.guards.class_versions import version_of, version_offset
+from adjoint.engine.capture.python.guards.rows import (
     CLASS,
     KINDS,
     LENGTH,
@@ -24,6 +22,8 @@ from adjoint.engine.capture.python.rows import (
     keys_kind,
     row_of,
 )
+from adjoint.engine.capture.python.guards.table import HELD, HELD_IN_DETAIL, Check
+from adjoint.engine.capture.python.locations import Contents, Item, Kind, Length, Location, Table
 
 _BLOCKS = """
 class:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, guarding, library
-from adjoint.engine.capture.python.guard_table import Check
-from adjoint.engine.capture.python.rows import type_offset
+from adjoint.engine.capture.python.guards.rows import type_offset
+from adjoint.engine.capture.python.guards.table import Check
 
 HEAD = object.__basicsize__  # what every object begins with
 # Where threads run at once, lists may change under our eyes, and reference counts mean less.

@@ -14,7 +14,7 @@ from array import array
 from functools import cache, lru_cache
 from typing import Any
 
-from .locations import (
+from adjoint.engine.capture.python.locations import (
     Answer,
     Cell,
     ClassAttribute,
@@ -30,7 +30,7 @@ from .locations import (
     Slot,
     Table,
 )
-from .plain import MISSING
+from adjoint.engine.capture.python.plain import MISSING
 
 # What a row has native code look at; its other words are the owner, the key and what is wanted.
 # Of a class whose version is the wanted one, as many rows as its key says need not be looked at.

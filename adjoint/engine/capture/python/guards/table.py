@@ -15,6 +15,8 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adjoint.engine.capture.python.locations import ClassAttribute, Item, Member, Order
+
 from .class_versions import (
     NO_VERSION,
     has_version,
@@ -24,7 +26,6 @@ from .class_versions import (
     version_offset,
 )
 from .guard import Guard
-from .locations import ClassAttribute, Item, Member, Order
 from .rows import CLASS, NOT_SOUGHT, WORDS, Row, row_of
 
 # Walks rows from one on: the number of the first that is otherwise, or one of the next two.

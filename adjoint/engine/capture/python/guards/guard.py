@@ -5,10 +5,10 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .decoding import plan_of
-from .locations import Contents, Location
-from .plain import MISSING, same, short
-from .ways import Ways
+from adjoint.engine.capture.python.decoding import plan_of
+from adjoint.engine.capture.python.locations import Contents, Location
+from adjoint.engine.capture.python.plain import MISSING, same, short
+from adjoint.engine.capture.python.ways import Ways
 
 Where = tuple[types.CodeType, int] | None  # a step of some code
 

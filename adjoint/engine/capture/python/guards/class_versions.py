@@ -9,6 +9,7 @@ seen to change whenever it should.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -38,7 +39,7 @@ def version_offset() -> int | None:
     other: Any = type("Other", (), {"a": 2})
     middle: Any = type("Middle", (base,), {})
     last: Any = type("Last", (middle,), {"b": 1})
-    changes = [
+    changes: list[Callable[[], Any]] = [
         lambda: setattr(last, "b", 2),
         lambda: setattr(base, "a", 2),
         lambda: delattr(base, "a"),
@@ -53,8 +54,10 @@ def version_offset() -> int | None:
     for change in changes:
         last().b, last.b
         _look(last)
-        unchanged, _ = _numbers(last), change()
-        changed, _ = _numbers(last), _look(last)
+        unchanged = _numbers(last)
+        change()
+        changed = _numbers(last)
+        _look(last)
         renewed = _numbers(last)
         found = [i for i in found if unchanged[i] == seen[-1][i] and changed[i] == NO_VERSION]
         found = [i for i in found if renewed[i] not in (NO_VERSION, *[each[i] for each in seen])]

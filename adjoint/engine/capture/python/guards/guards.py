@@ -1,7 +1,7 @@
 """What a recording depends on: places and what they held, checked together.
 
 Note [checking]
-    Guards become rows of numbers that native code walks, comparing by identity (`guard_table`).
+    Guards become rows of numbers that native code walks, comparing by identity (`table`).
     Where a row is otherwise, its guard is looked at in Python: an equal number is as good as the
     same one, and from then on the one that is looked for. Guards without a row, and all of them
     where there is no native code, are looked at one by one.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .guard import Guard
-from .guard_table import HELD_IN_DETAIL, Check, GuardTable
+from .table import HELD_IN_DETAIL, Check, GuardTable
 
 
 class Guards:
