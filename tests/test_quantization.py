@@ -26,6 +26,7 @@ from adjoint.quantization.functional import (
     quantized_linear,
 )
 from adjoint.quantization.modules.dynamic import DynamicLinear
+from adjoint.quantization.modules.recurrent import DynamicLSTM
 from adjoint.quantization.modules.weight_only import WeightOnlyEmbedding, WeightOnlyLinear
 from adjoint.quantization.weights import group_weight, pack
 
@@ -137,7 +138,6 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
         ValueError,
         "'0'",
     ),
-    (lambda x: q.quantize_dynamic(nn.LSTM(2, 2), {nn.LSTM}), NotImplementedError, "LSTM"),
     (lambda x: ad.quantize_per_tensor(x, 0.1, 0, ad.qint8).exp(), AttributeError, "dequantize"),
     (lambda x: ad.exp(ad.quantize_per_tensor(x, 0.1, 0, ad.qint8)), NotImplementedError, "DeQuant"),
 ]
@@ -480,10 +480,11 @@ def test_parts_without_a_configuration_stay() -> None:
 
 def test_dynamic_quantisation_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(8, 4), nn.LSTM(4, 4))
-    with pytest.warns(UserWarning, match="LSTM"):
-        made: Any = q.quantize_dynamic(model)
+    made: Any = q.quantize_dynamic(model)
     assert isinstance(made[0], DynamicLinear)
+    assert isinstance(made[1], DynamicLSTM)
     assert isinstance(model[0], nn.Linear)
+    assert isinstance(model[1], nn.LSTM)
     assert not hasattr(made, "qconfig")
 
 

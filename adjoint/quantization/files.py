@@ -16,7 +16,7 @@ from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, load_metadata, save_file
 from adjoint.quantization.modules.kept import KINDS, Kept
-from adjoint.quantization.replacing import replaced
+from adjoint.quantization.replacing import replaced, submodule
 
 KEY = "adjoint.quantization"
 FORMAT = 1
@@ -39,11 +39,11 @@ def save_quantized(
         >>> bool((other(ad.ones(8)) == model(ad.ones(8))).all())
         True
     """
-    layers = {
-        name: {"kind": module.kind, **module.options()}
-        for name, module in model.named_modules(remove_duplicate=False)
-        if isinstance(module, Kept)
-    }
+    layers: dict[str, Any] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        inside = any(name.startswith(f"{outer}.") for outer in layers)  # theirs to write
+        if isinstance(module, Kept) and not inside:
+            layers[name] = {"kind": module.kind, **module.options()}
     tensors: dict[str, Tensor] = {}
     shared: dict[str, str] = {}
     names: dict[Any, str] = {}
@@ -73,7 +73,7 @@ def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         tensors[name] = tensors[stored]
     made: dict[str, nn.Module] = {}
     for name, options in about["layers"].items():
-        made[name] = _layer(name, dict(options), tensors, source)
+        made[name] = _layer(name, dict(options), model, tensors, source)
     with replaced(model, made, f"load_quantized: {source}"):
         model.load_state_dict(tensors)
     return model
@@ -103,7 +103,9 @@ def _about(metadata: dict[str, str], source: str) -> dict[str, Any]:
     return about
 
 
-def _layer(name: str, options: dict[str, Any], tensors: dict[str, Tensor], source: str) -> Kept:
+def _layer(
+    name: str, options: dict[str, Any], model: nn.Module, tensors: dict[str, Tensor], source: str
+) -> Kept:
     kind = options.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
         raise RuntimeError(
@@ -115,7 +117,7 @@ def _layer(name: str, options: dict[str, Any], tensors: dict[str, Tensor], sourc
         if key.startswith(f"{name}.")
     }
     try:
-        return KINDS[kind].empty(own, **options)
+        return KINDS[kind].in_place_of(submodule(model, name, kind), own, **options)
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
         raise RuntimeError(
             f"load_quantized: {source}: cannot make {name!r}, a {kind}, of what the file holds: "

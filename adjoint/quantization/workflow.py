@@ -13,6 +13,7 @@ from adjoint.quantization.fake_quantize import FakeQuantizeBase
 from adjoint.quantization.modules import intrinsic as ni
 from adjoint.quantization.modules.dynamic import DynamicLinear
 from adjoint.quantization.modules.qat import QAT_CONVOLUTIONS, QATLinear, QATLinearReLU
+from adjoint.quantization.modules.recurrent import RECURRENT
 from adjoint.quantization.modules.static import (
     DeQuantize,
     QFunctional,
@@ -104,8 +105,17 @@ def _embedding(mod: Any) -> nn.Module:
     return WeightOnlyEmbedding(group_weight(mod.weight, 8, symmetric=False), mod.padding_idx)
 
 
-DYNAMIC: dict[type, Make] = {nn.Linear: _dynamic_linear, nn.Embedding: _embedding}
-_RECURRENT = (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell, nn.RNNCell)
+def _recurrent(mod: Any) -> nn.Module:
+    per_channel = mod.qconfig.weight().qscheme.per_channel
+    made: nn.Module = RECURRENT[type(mod)].of(mod, per_channel)
+    return made
+
+
+DYNAMIC: dict[type, Make] = {
+    nn.Linear: _dynamic_linear,
+    nn.Embedding: _embedding,
+    **dict.fromkeys(RECURRENT, _recurrent),
+}
 
 
 def get_default_static_quant_module_mappings() -> dict[type, Make]:
@@ -304,11 +314,11 @@ def quantize_dynamic(
     mapping: Any = None,
     inplace: bool = False,
 ) -> nn.Module:
-    """Linear layers that multiply in int8, inputs rounded as they come.
+    """Linear and recurrent layers that multiply in int8, inputs rounded as they come.
 
     Args:
         qconfig_spec: types or names of modules, or a dict from them to configurations.
-        dtype: qint8 for linear layers, quint8 for embeddings (weights only).
+        dtype: qint8 for linear and recurrent layers, quint8 for embeddings (weights only).
 
     Example:
         >>> model = nn.Sequential(nn.Linear(8, 4))
@@ -321,15 +331,8 @@ def quantize_dynamic(
             f"quantize_dynamic: dtype must be qint8 or quint8, received {dtype!r}"
         )
     if qconfig_spec is None:
-        kinds = (nn.Linear, *_RECURRENT) if dtype is ad.qint8 else (nn.Embedding,)
-        present = {type(m) for m in model.modules()}
-        left = [kind.__name__ for kind in _RECURRENT if kind in present]
-        if left and dtype is ad.qint8:
-            warnings.warn(
-                f"quantize_dynamic: {', '.join(left)} layers stay in floats: Adjoint quantises "
-                "linear layers and embeddings",
-                stacklevel=2,
-            )
+        whole = (nn.Linear, *(kind for kind in RECURRENT if kind is not nn.RNN))
+        kinds: tuple[type, ...] = whole if dtype is ad.qint8 else (nn.Embedding,)
         spec = dict.fromkeys(kinds, configs[dtype])
     elif isinstance(qconfig_spec, dict):
         spec = {
@@ -337,11 +340,6 @@ def quantize_dynamic(
         }
     else:
         spec = dict.fromkeys(qconfig_spec, configs[dtype])
-        for kind in _RECURRENT:
-            if kind in spec:
-                raise NotImplementedError(
-                    f"quantize_dynamic: {kind.__name__} cannot be quantised yet. Leave it out."
-                )
     model = model if inplace else copy.deepcopy(model)
     model.eval()
     propagate_qconfig_(model, spec)

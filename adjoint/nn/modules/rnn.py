@@ -120,7 +120,7 @@ class RNNBase(Module):
                 f"{self.hidden_size}"
             )
 
-    def _make_weights(self, suffix: str, layer: int, device: Any, dtype: DType | None) -> None:
+    def _weight_shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
         gates = GATES[self.mode] * self.hidden_size
         width = self.input_size if layer == 0 else self._output_size * self._directions
         shapes: dict[str, tuple[int, ...]] = {
@@ -131,6 +131,10 @@ class RNNBase(Module):
             shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
         if self.proj_size:
             shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        return shapes
+
+    def _make_weights(self, suffix: str, layer: int, device: Any, dtype: DType | None) -> None:
+        shapes = self._weight_shapes(layer)
         for name, shape in shapes.items():
             setattr(self, name + suffix, Parameter(empty(shape, device=device, dtype=dtype)))
         self._all_weights.append([name + suffix for name in shapes])
@@ -144,6 +148,10 @@ class RNNBase(Module):
     def _flat_weights(self) -> list[Parameter]:
         return [w for weights in self.all_weights for w in weights]
 
+    @property
+    def _input_dtype(self) -> DType:
+        return self._flat_weights[0].dtype
+
     def flatten_parameters(self) -> None:
         """Nothing to do: parameters are used where they are."""
 
@@ -155,10 +163,10 @@ class RNNBase(Module):
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Refuse inputs of another shape or dtype."""
-        weight = self._flat_weights[0]
-        if input.dtype is not weight.dtype and CONTEXT.autocast is None:
+        wanted_dtype = self._input_dtype
+        if input.dtype is not wanted_dtype and CONTEXT.autocast is None:
             raise ValueError(
-                f"{type(self).__name__}: input must have the type {weight.dtype}, got type "
+                f"{type(self).__name__}: input must have the type {wanted_dtype}, got type "
                 f"{input.dtype}"
             )
         wanted = 2 if batch_sizes is not None else 3
@@ -258,13 +266,16 @@ class RNNBase(Module):
         return PackedSequence(out, batch_sizes, order, back), final
 
     def _run(self, input: Tensor, sizes: list[int] | None, states: Any) -> Any:
+        return self._run_with(self.bias, input, sizes, states)
+
+    def _run_with(self, biases: bool, input: Tensor, sizes: list[int] | None, states: Any) -> Any:
         return run(
             CELLS[self.mode],
             input,
             sizes,
             states,
             self._flat_weights,
-            self.bias,
+            biases,
             self.num_layers,
             self.dropout,
             self.training,

@@ -39,15 +39,17 @@ class RNNCellBase(Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        rows = num_chunks * hidden_size
-        self.weight_ih = Parameter(empty((rows, input_size), device=device, dtype=dtype))
-        self.weight_hh = Parameter(empty((rows, hidden_size), device=device, dtype=dtype))
+        self._make_weights(num_chunks * hidden_size, device, dtype)
+        self.reset_parameters()
+
+    def _make_weights(self, rows: int, device: Any, dtype: DType | None) -> None:
+        self.weight_ih = Parameter(empty((rows, self.input_size), device=device, dtype=dtype))
+        self.weight_hh = Parameter(empty((rows, self.hidden_size), device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
-            if bias:
+            if self.bias:
                 setattr(self, name, Parameter(empty(rows, device=device, dtype=dtype)))
             else:
                 self.register_parameter(name, None)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         r"""Draw all parameters from a uniform law within $1/\sqrt{hidden\_size}$ of zero."""

@@ -29,6 +29,11 @@ class Kept(nn.Module):
         """The layer of these options, with tensors of these shapes."""
         raise NotImplementedError
 
+    @classmethod
+    def in_place_of(cls, layer: nn.Module, tensors: dict[str, Tensor], **options: Any) -> Kept:
+        """The layer a file describes, for a model that has this one there in floats."""
+        return cls.empty(tensors, **options)
+
 
 def put_bias(module: nn.Module, bias: Tensor | None) -> None:
     """A bias kept as it was: a parameter, or none."""

@@ -297,9 +297,10 @@ class DeQuantize(Kept):
         return out
 
 
-class QuantizedThrough(nn.Module):
+class QuantizedThrough(Kept):
     """A layer without products, in floats between quantised tensors (a norm, an activation)."""
 
+    kind = "through"
     scale: Tensor
     zero_point: Tensor
 
@@ -314,6 +315,21 @@ class QuantizedThrough(nn.Module):
         """The layer of an observed one."""
         found = observed(mod)
         return cls(mod, *found)
+
+    def options(self) -> dict[str, Any]:
+        return {"around": type(self.layer).__name__, "dtype": self.dtype.name}
+
+    @classmethod
+    def in_place_of(
+        cls, layer: nn.Module, tensors: dict[str, Tensor], **options: Any
+    ) -> QuantizedThrough:
+        """Around the model's own layer, which has to be of the class that was saved."""
+        wanted, dtype = str(options["around"]), named(str(options["dtype"]))
+        if type(layer).__name__ != wanted:
+            raise ValueError(f"the model has a {type(layer).__name__} there, the file a {wanted}")
+        if dtype not in HELD:
+            raise ValueError(f"outputs of {dtype}: expected one of {', '.join(map(str, HELD))}")
+        return cls(layer, tensors["scale"].clone(), tensors["zero_point"].clone(), dtype)
 
     def forward(self, input: QuantizedTensor) -> QuantizedTensor:
         real = self.layer(check_quantized(type(self.layer).__name__, input).dequantize())

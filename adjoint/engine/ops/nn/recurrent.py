@@ -28,25 +28,31 @@ State = tuple[Any, ...]  # (h,) or (h, c)
 Step = Callable[[Any, State, Any, Any, Any], State]
 
 
+def product(x: Tensor, weight: Any, bias: Any = None) -> Tensor:
+    """A linear layer; what is given for its weight may be a layer itself, as quantised ones are."""
+    out: Tensor = linear(x, weight, bias) if is_tensor(weight) else weight(x)
+    return out
+
+
 def _tanh_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
-    return ((x + linear(state[0], w, b)).tanh(),)
+    return ((x + product(state[0], w, b)).tanh(),)
 
 
 def _relu_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
-    return ((x + linear(state[0], w, b)).relu(),)
+    return ((x + product(state[0], w, b)).relu(),)
 
 
 def _lstm_step(x: Tensor, state: State, w: Tensor, b: Any, projection: Any) -> State:
     h, c = state
-    sums = x + linear(h, w, b)
+    sums = x + product(h, w, b)
     cell = LSTM_GATES if sums.dtype is c.dtype else lstm_gates  # autocast mixes dtypes
     h, c, _ = cell(sums, c)
-    return (h if projection is None else linear(h, projection)), c
+    return (h if projection is None else product(h, projection)), c
 
 
 def _gru_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
     (h,) = state
-    sums = linear(h, w, b)
+    sums = product(h, w, b)
     cell = GRU_GATES if x.dtype is sums.dtype is h.dtype else gru_gates
     return (cell(x, sums, h)[0],)
 
@@ -140,7 +146,7 @@ def _direction(
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     if b_hh is not None and step is not _gru_step:  # the gru scales its state's part, bias included
         b_ih, b_hh = b_ih + b_hh, None
-    projected = linear(input, w_ih, b_ih)
+    projected = product(input, w_ih, b_ih)
     if CONTEXT.capture is not None:
         rest = (step, projected, state, (w_hh, b_hh, w_hr), reverse)
         return _scan_over_time(*rest) if sizes is None else _scan_over_packed(sizes, *rest)
@@ -259,7 +265,7 @@ CELLS: dict[str, Step] = {
 def _cell(
     step: Step, input: Tensor, state: State, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any
 ) -> State:
-    return step(linear(input, w_ih, b_ih), state, w_hh, b_hh, None)
+    return step(product(input, w_ih, b_ih), state, w_hh, b_hh, None)
 
 
 @public()
