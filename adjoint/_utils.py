@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from adjoint.engine.backends.array.cuda import is_available
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -88,7 +89,7 @@ def _get_device_module(device_type: str) -> Any:
         sys.modules["adjoint"], device_type, None
     )
     if found is None:
-        raise RuntimeError(f"Device {device_type!r} does not have a corresponding module")
+        raise DeviceError(f"Device {device_type!r} does not have a corresponding module")
     return found
 
 

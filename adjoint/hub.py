@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlparse as urlparse
 
 from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.state.loading import brought
 from adjoint.io.files import load as _load_file
 
@@ -73,7 +74,7 @@ def download_url_to_file(
                 file.write(block)
                 bar.update(len(block))
         if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
-            raise RuntimeError(
+            raise FileError(
                 f"invalid hash value of {url} (expected {hash_prefix!r}, got "
                 f"{digest.hexdigest()[: len(hash_prefix)]!r})"
             )

@@ -11,6 +11,7 @@ from typing import Any
 
 from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
 from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.autocast import casts_itself
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -230,7 +231,7 @@ class autocast:
                 f"Expected `device_type` of type `str`, got: `{type(device_type).__name__}`"
             )
         if device_type not in DEVICES:
-            raise RuntimeError(
+            raise DeviceError(
                 f"User specified an unsupported autocast device_type '{device_type}'. Use one of "
                 f"{', '.join(DEVICES)}."
             )

@@ -12,6 +12,7 @@ from adjoint.data.worker_info import WORKER
 from adjoint.engine.backends.array.interop import as_tensor, tensor
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import float64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
@@ -101,7 +102,7 @@ def collate(
 def _collate_sequences(batch: Any, first: Sequence[Any], table: dict[Any, Any]) -> Any:
     lengths = {len(item) for item in batch}
     if len(lengths) > 1:
-        raise RuntimeError(
+        raise ShapeError(
             "default_collate: each element in list of batch should be of equal size, received "
             f"lengths {sorted(lengths)}. Pad them in a collate_fn."
         )
@@ -114,7 +115,7 @@ def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     shapes = {tuple(x.shape) for x in batch}
     if len(shapes) > 1:
         other = next(i for i, x in enumerate(batch) if x.shape != first.shape)
-        raise RuntimeError(
+        raise ShapeError(
             "default_collate: stack expects each tensor to be equal size, but got "
             f"{list(first.shape)} at entry 0 and {list(batch[other].shape)} at entry {other}. "
             "Crop or pad them to one size, or pass a collate_fn."

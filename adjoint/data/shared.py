@@ -28,6 +28,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.mapping import Mapping, anonymous_file
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
@@ -161,7 +162,7 @@ class _Sender(pickle.Pickler):
         if type(array) is Window:
             return None  # refused by pickling, with a reason
         if tensor.device is not CPU:
-            raise RuntimeError(
+            raise DeviceError(
                 f"DataLoader: a worker made a tensor on {tensor.device}, which cannot be sent "
                 "between processes. Return CPU tensors and move the batch in the training loop "
                 "(pin_memory=True makes that copy fast)."

@@ -18,6 +18,7 @@ from adjoint.distributed.reduce_op import RedOpType, ReduceOp, kind_of
 from adjoint.distributed.ways import HostWay, way_for
 from adjoint.distributed.work import Work, settle
 from adjoint.engine.backends.array.cuda import is_available, synchronize
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -54,13 +55,13 @@ def check_reduction(name: str, tensor: Tensor, op: Any) -> Any:
     dtype = tensor.dtype
     exact = not (dtype.is_floating_point or dtype.is_complex)
     if kind in BITWISE and not exact:
-        raise RuntimeError(f"{name}: {kind.value} is of integers and booleans, received {dtype}")
+        raise DTypeError(f"{name}: {kind.value} is of integers and booleans, received {dtype}")
     if kind is RedOpType.AVG and exact:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: an average of {dtype} is no {dtype}. Use SUM and divide, or convert first."
         )
     if kind in (RedOpType.MIN, RedOpType.MAX) and dtype.is_complex:
-        raise RuntimeError(f"{name}: complex numbers have no order, so no {kind.value}")
+        raise DTypeError(f"{name}: complex numbers have no order, so no {kind.value}")
     return kind
 
 
@@ -396,13 +397,13 @@ def split_sizes(side: str, tensor: Tensor, given: Sequence[int] | None, size: in
     rows = tensor.shape[0] if tensor.ndim else 0
     if not given:
         if rows % size:
-            raise RuntimeError(
+            raise ShapeError(
                 f"all_to_all_single: {side} {tuple(tensor.shape)} cannot be divided equally among "
                 f"{size} members; pass {side}_split_sizes"
             )
         return [rows // size] * size
     if len(given) != size or sum(given) != rows:
-        raise RuntimeError(
+        raise ShapeError(
             f"all_to_all_single: {side}_split_sizes {list(given)} must be {size} numbers whose sum "
             f"is {rows}"
         )

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from adjoint.engine.core.budget import Budget, FileRefusal
-from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.errors import CaptureError, FileError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.zipped import STORED, Archive, BadZip
@@ -142,19 +142,19 @@ class Reader:
         self.entries = self.archive.entries
         pickles = [n for n in self.entries if n.endswith("/data.pkl") and n.count("/") == 1]
         if not pickles:
-            raise RuntimeError(f"load: {source}: a zip file, but not one that save wrote")
+            raise FileError(f"load: {source}: a zip file, but not one that save wrote")
         if len(pickles) > 1:
             raise FileRefusal(f"load: {source}: refused: the archive has {len(pickles)} values")
         self.root = pickles[0][: -len("data.pkl")]
         if self.root + "constants.pkl" in self.entries:
-            raise RuntimeError(
+            raise FileError(
                 f"load: {source} is a TorchScript archive, which contains code. Save the model's "
                 "state_dict with torch.save instead."
             )
         order = bytes(self._read("byteorder")) if self.root + "byteorder" in self.entries else b""
         self.byteorder = order.decode("ascii", "replace").strip() or "little"
         if self.byteorder not in ("little", "big"):
-            raise RuntimeError(f"load: {source}: damaged: byte order {self.byteorder[:20]!r}")
+            raise FileError(f"load: {source}: damaged: byte order {self.byteorder[:20]!r}")
         self.stored: dict[str, Stored] = {}
 
     def load(self) -> Any:
@@ -177,7 +177,7 @@ class Reader:
         if found is None:
             data = self._read(f"data/{key}")
             if len(data) != count * dtype.itemsize:
-                raise RuntimeError(
+                raise FileError(
                     f"load: {self.source}: storage {key[:80]} has {len(data)} bytes, expected "
                     f"{brief(count)} elements of {dtype}: the file is damaged"
                 )
@@ -190,9 +190,7 @@ class Reader:
         """The bytes of a record, as a writable array."""
         entry = self.entries.get(self.root + name)
         if entry is None:
-            raise RuntimeError(
-                f"load: {self.source}: record {name[:80]!r} is missing: damaged file"
-            )
+            raise FileError(f"load: {self.source}: record {name[:80]!r} is missing: damaged file")
         try:
             if self.mapped is not None and name.startswith("data/") and entry.method == STORED:
                 start = self.archive.start(entry)
@@ -201,7 +199,7 @@ class Reader:
             data = np.empty(entry.size, np.uint8)
             self.archive.read_into(entry, data)
         except BadZip as error:
-            raise RuntimeError(
+            raise FileError(
                 f"load: {self.source}: record {name[:80]!r} is damaged (truncated, or its checksum "
                 f"is wrong): {error}"
             ) from error

@@ -20,6 +20,7 @@ import numpy as np
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.state.rng import default_generator_of, defaults
 from adjoint.io.files import load, save
 
@@ -136,11 +137,11 @@ def load_checkpoint(
         isinstance(found.get(part), dict) for part in ("states", "values", "rng")
     )
     if not parted:
-        raise RuntimeError(
+        raise FileError(
             f"load_checkpoint: {os.fspath(path)} is not a training checkpoint. Read it with load."
         )
     if found.get("format") != FORMAT:
-        raise RuntimeError(
+        raise FileError(
             f"load_checkpoint: {os.fspath(path)} has format {found.get('format')}, this version "
             f"reads {FORMAT}"
         )
@@ -155,7 +156,7 @@ def load_checkpoint(
         try:
             part.load_state_dict(found["states"][name])
         except (AttributeError, TypeError, LookupError, ValueError) as error:
-            raise RuntimeError(
+            raise FileError(
                 f"load_checkpoint: {os.fspath(path)}: damaged, or of another {name}: "
                 f"{type(error).__name__}: {str(error)[:400]}"
             ) from error

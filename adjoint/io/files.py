@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.zipped import BadZip
 from adjoint.io import archive, safetensors
 from adjoint.io.builders import names
@@ -146,7 +147,7 @@ def load_pickle(file: Any, source: str) -> Any:
     try:
         return unpickler.load()
     except _DAMAGE as error:
-        raise RuntimeError(f"load: {source}: the pickle is damaged ({error})") from error
+        raise FileError(f"load: {source}: the pickle is damaged ({error})") from error
 
 
 def _name(f: Any) -> str:
@@ -171,15 +172,15 @@ def _load(file: Any, source: str, map_location: Any, mapped: Any, weights_only: 
             file.seek(0)
             return archive.Reader(file, source, map_location, mapped, weights_only).load()
         if mapped is not None:
-            raise RuntimeError(f"load: {source}: mmap=True needs the zip layout of PyTorch 1.6")
+            raise FileError(f"load: {source}: mmap=True needs the zip layout of PyTorch 1.6")
         return LegacyReader(file, source, map_location, weights_only).load()
     except BadZip as error:
-        raise RuntimeError(
+        raise FileError(
             f"load: {source}: the zip archive is damaged or truncated: {error}"
         ) from error
     except RecursionError as error:
-        raise RuntimeError(f"load: {source}: refused: it nests too deeply") from error
+        raise FileError(f"load: {source}: refused: it nests too deeply") from error
     except (UnpicklingError, EOFError, RuntimeError, TypeError):
         raise
     except (LookupError, ArithmeticError, *_DAMAGE) as error:
-        raise RuntimeError(f"load: {source}: the file is damaged ({error})") from error
+        raise FileError(f"load: {source}: the file is damaged ({error})") from error

@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.errors import FileError
 from adjoint.io.builders import brief, names
 from adjoint.io.storages import Stored, check_dtype, from_bytes, locate
 from adjoint.io.unpickler import Unpickler
@@ -51,13 +52,13 @@ class LegacyReader:
                 raise
             magic = None
         if type(magic) is not int or magic != MAGIC:
-            raise RuntimeError(
+            raise FileError(
                 f"load: {self.source} is not a file that save wrote (no zip archive, no magic "
                 "number): another format, or damaged"
             )
         protocol = unpickler.load()
         if type(protocol) is not int or protocol != PROTOCOL:
-            raise RuntimeError(f"load: {self.source}: unknown version of the old format")
+            raise FileError(f"load: {self.source}: unknown version of the old format")
         info = unpickler.load()
         if isinstance(info, dict) and info.get("little_endian") is False:
             self.byteorder = "big"
@@ -107,18 +108,18 @@ class LegacyReader:
             count = int.from_bytes(self._read(8), "little")
             data, dtype = waiting.pop(key, (None, None)) if isinstance(key, str) else (None, None)
             if data is None or dtype is None:
-                raise RuntimeError(
+                raise FileError(
                     f"load: {self.source}: storage {brief(key)} belongs to no tensor, or occurs "
                     "twice: damaged"
                 )
             if count * dtype.itemsize != len(data):
-                raise RuntimeError(f"load: {self.source}: storage {brief(key)} has the wrong size")
+                raise FileError(f"load: {self.source}: storage {brief(key)} has the wrong size")
             self._read_into(data)
             elements = from_bytes(data, dtype, self.byteorder).view(np.uint8)
             if elements.ctypes.data != data.ctypes.data:
                 data[:] = elements
         if waiting:
-            raise RuntimeError(
+            raise FileError(
                 f"load: {self.source}: the elements of {len(waiting)} storages are missing: damaged"
             )
         for stored in self.stored.values():
@@ -127,7 +128,7 @@ class LegacyReader:
     def _read(self, count: int) -> bytes:
         data = self.file.read(count)
         if len(data) < count:
-            raise RuntimeError(f"load: {self.source}: the file is truncated")
+            raise FileError(f"load: {self.source}: the file is truncated")
         return bytes(data)
 
     def _read_into(self, data: Any) -> None:
@@ -135,7 +136,7 @@ class LegacyReader:
         while done < len(view):
             read = self.file.readinto(view[done:])
             if not read:
-                raise RuntimeError(f"load: {self.source}: the file is truncated")
+                raise FileError(f"load: {self.source}: the file is truncated")
             done += read
 
 

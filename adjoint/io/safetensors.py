@@ -15,6 +15,7 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.budget import Budget, read_json
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.storages import from_bytes, host_bytes, locate
 
@@ -70,10 +71,10 @@ def _checked(name: Any, tensor: Any) -> Tensor:
 def read_header(data: Any, source: str) -> tuple[dict[str, Any], dict[str, str], int]:
     """The entries, the metadata, and where the data begins; everything checked."""
     if len(data) < 8:
-        raise RuntimeError(f"load: {source}: too short for a safetensors file")
+        raise FileError(f"load: {source}: too short for a safetensors file")
     length = int.from_bytes(bytes(data[:8]), "little")
     if length > MAX_HEADER or 8 + length > len(data):
-        raise RuntimeError(
+        raise FileError(
             f"load: {source}: header of {length} bytes in a file of {len(data)}: damaged, or not "
             "a safetensors file"
         )
@@ -93,11 +94,11 @@ def read_header(data: Any, source: str) -> tuple[dict[str, Any], dict[str, str],
                 raise ValueError(f"data from {begin} to {stop} after {end}: a gap or an overlap")
             end = stop
     except ValueError as error:
-        raise RuntimeError(
+        raise FileError(
             f"load: {source}: damaged safetensors header: {str(error)[:400]}"
         ) from error
     if 8 + length + end != len(data):
-        raise RuntimeError(
+        raise FileError(
             f"load: {source}: the header promises {8 + length + end} bytes, the file has "
             f"{len(data)} (truncated?)"
         )
@@ -136,7 +137,7 @@ def read(data: Any, source: str, map_location: Any = None) -> dict[str, Tensor]:
     for name, entry in header.items():
         dtype = _DTYPES.get(entry["dtype"])
         if dtype is None:
-            raise RuntimeError(
+            raise FileError(
                 f"load: {source}: tensor {name[:80]!r} has dtype {entry['dtype'][:40]}, which "
                 "Adjoint has not"
             )
@@ -186,7 +187,7 @@ def load_metadata(filename: str | os.PathLike[str]) -> dict[str, str]:
 
 def _contents(filename: str | os.PathLike[str], mapped: bool) -> Any:
     if os.path.getsize(filename) == 0:
-        raise RuntimeError(f"load: {os.fspath(filename)}: the file is empty")
+        raise FileError(f"load: {os.fspath(filename)}: the file is empty")
     if mapped:
         return np.memmap(filename, np.uint8, "c").view(np.ndarray)
     return np.fromfile(filename, np.uint8)

@@ -15,6 +15,7 @@ from adjoint.engine.backends.array.memory import element_strides, span, strided
 from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, bool_, uint8
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.storage import Storage
@@ -144,12 +145,12 @@ def locate(map_location: Any, location: str, flat: Array, source: str) -> Device
     try:
         device = Device(target)
     except RuntimeError as error:
-        raise RuntimeError(
+        raise DeviceError(
             f"load: {source}: don't know how to restore a storage on {str(target)[:80]!r}. Pass "
             "map_location='cpu'."
         ) from error
     if device.type == "cuda" and not is_available():
-        raise RuntimeError(
+        raise DeviceError(
             f"load: {source}: attempting to load a storage on {str(device)!r}, but no CUDA device "
             "is available. Pass map_location='cpu'."
         )

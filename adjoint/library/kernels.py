@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.library.functions import custom_op
 
@@ -104,7 +105,7 @@ class TritonKernel:
         given = {**dict(zip(self.kernel.arg_names, args, strict=False)), **kwargs}
         devices = {x.device for x in given.values() if isinstance(x, Tensor)}
         if len(devices) != 1:
-            raise RuntimeError(
+            raise DeviceError(
                 f"{called}: its tensors must be on one device, received "
                 f"{', '.join(sorted(map(str, devices))) or 'no tensors'}"
             )
@@ -116,7 +117,7 @@ class TritonKernel:
             pointers = {k: Pointer(v) if isinstance(v, Tensor) else v for k, v in given.items()}
             self.kernel[blocks](**pointers)
         else:
-            raise RuntimeError(
+            raise DeviceError(
                 f"{called}: its tensors are on {device}, for which Triton makes no code. Move them "
                 "to a CUDA device, or run under Triton's interpreter (TRITON_INTERPRET=1)."
             )
@@ -257,7 +258,7 @@ class CudaKernel:
         if not isinstance(value, Tensor):
             return value  # as CuPy takes numbers: NumPy's of the type that the kernel declares
         if value.device.type != "cuda":
-            raise RuntimeError(
+            raise DeviceError(
                 f"cuda_kernel {self.name}: its tensors must be on a CUDA device, received one on "
                 f"{value.device}. Move it there with .to('cuda')."
             )

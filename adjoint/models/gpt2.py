@@ -13,6 +13,7 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import empty, zeros
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.products.derived_products import affine
@@ -189,7 +190,7 @@ class GPT2(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         length = tokens.shape[1]
         if length > self.config.n_positions:
-            raise RuntimeError(
+            raise ShapeError(
                 f"GPT2: {length} tokens are more than the model's {self.config.n_positions} "
                 "positions. Cut the input."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adjoint import nn
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -57,7 +58,7 @@ class UNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         factor = 1 << len(self.up)
         if x.shape[-1] % factor or x.shape[-2] % factor:
-            raise RuntimeError(
+            raise ShapeError(
                 f"UNet: the sides of {tuple(x.shape)} must be multiples of {factor}. Pad the image."
             )
         kept = []

@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any
 
 from adjoint import nn
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import empty, zeros
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -111,7 +112,7 @@ class VisionTransformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[-2:]) != (self.image_size, self.image_size):
-            raise RuntimeError(
+            raise ShapeError(
                 f"VisionTransformer: expected images of {self.image_size} by {self.image_size}, "
                 f"got {tuple(x.shape)}"
             )

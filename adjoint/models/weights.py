@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from adjoint import nn
 from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.files import load
 from adjoint.models.configuration import made_for_loading
@@ -61,7 +62,7 @@ def read_weights(source: str | os.PathLike[str]) -> dict[str, Tensor]:
     for name in FILES:
         if (path / name).is_file():
             if (path / "consolidated.01.pth").is_file():
-                raise RuntimeError(
+                raise FileError(
                     f"read_weights: {path} has the weights cut for several devices "
                     "(consolidated.01.pth); join them first"
                 )
@@ -78,7 +79,7 @@ def _pieces(index: Path) -> list[str]:
     places = read_json(index).get("weight_map")
     names: list[Any] = list(places.values()) if isinstance(places, dict) else [None]
     if not all(isinstance(name, str) and _is_name(name) for name in names):
-        raise RuntimeError(f"read_weights: {index}: damaged: weight_map must name files beside it")
+        raise FileError(f"read_weights: {index}: damaged: weight_map must name files beside it")
     return sorted(set(names))
 
 
@@ -93,11 +94,11 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         zipped = file.read(2) == b"PK"  # files from before PyTorch 1.6 cannot be mapped
     found = load(path, map_location="cpu", mmap=zipped or path.suffix == ".safetensors")
     if not isinstance(found, Mapping):
-        raise RuntimeError(f"read_weights: {path} is no state dict but a {type(found).__name__}")
+        raise FileError(f"read_weights: {path} is no state dict but a {type(found).__name__}")
     found = found.get("state_dict", found)  # where training tools put it
     odd = [k for k, v in found.items() if not isinstance(v, Tensor)]
     if odd:
-        raise RuntimeError(f"read_weights: {path} is no state dict: {odd[:3]} are not tensors")
+        raise FileError(f"read_weights: {path} is no state dict: {odd[:3]} are not tensors")
     return dict(found)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core import libraries
 from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.weights import read_json
 
@@ -150,7 +151,7 @@ class WordPieceTokenizer:
         options: dict[str, Any] = {}
         if longest is not None:
             if not isinstance(longest, (int, float)) or not longest > 0:
-                raise RuntimeError(
+                raise FileError(
                     f"WordPieceTokenizer: {settings}: damaged: model_max_length is no length"
                 )
             # Written as a huge number where there is no bound.
@@ -355,7 +356,7 @@ def _listed(path: Path) -> dict[str, int]:
     try:
         lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise RuntimeError(f"{budget.what}: damaged, or no text: {error}") from error
+        raise FileError(f"{budget.what}: damaged, or no text: {error}") from error
     pieces = [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
     return {piece: number for number, piece in enumerate(pieces)}
 
@@ -374,7 +375,7 @@ def _described(path: Path) -> dict[str, Any]:
         if not all(isinstance(token, str) and token for token in found["special"]):
             raise TypeError("a special token that is no text")
     except (KeyError, TypeError, AttributeError) as error:
-        raise RuntimeError(
+        raise FileError(
             f"WordPieceTokenizer: {path} is damaged, or describes no tokenizer "
             f"({type(error).__name__}: {str(error)[:200]})"
         ) from error

@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.array.sharing import SharedMapping, block_of
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.tensor.copying import reduce_ex
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -18,7 +19,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     if type(tensor._array) is Window or tensor._node is not None:
         return reduce_ex(tensor, 2)  # refused, with a reason
     if tensor.device is not CPU:
-        raise RuntimeError(
+        raise DeviceError(
             f"multiprocessing: a tensor on {tensor.device} cannot be sent between processes. "
             "Send tensor.cpu()."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import jagged, strided
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nested.tensor import NestedTensor as NestedTensor
@@ -36,10 +37,10 @@ def as_nested_tensor(
         return ts
     rows = list(ts.unbind(0) if isinstance(ts, Tensor) else ts)
     if not rows or not all(isinstance(row, Tensor) and row.ndim for row in rows):
-        raise RuntimeError("nested: expected tensors of at least one dimension, one or more.")
+        raise ShapeError("nested: expected tensors of at least one dimension, one or more.")
     if len({tuple(row.shape[1:]) for row in rows}) > 1:
         shapes = [tuple(row.shape) for row in rows]
-        raise RuntimeError(f"nested: rows may differ in their first size only, received {shapes}.")
+        raise ShapeError(f"nested: rows may differ in their first size only, received {shapes}.")
     values = aten.cat(rows)
     if dtype is not None or device is not None:
         values = values.to(device=device or values.device, dtype=dtype or values.dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import jagged
 from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.state import config
@@ -123,7 +124,7 @@ class NestedTensor(Tensor):
         lengths = self.lengths()
         longest = int(lengths.max()) if output_size is None else int(output_size[1])
         if int(lengths.max()) > longest:
-            raise RuntimeError(
+            raise ShapeError(
                 f"to_padded_tensor: a row has {int(lengths.max())} entries, the size {longest}."
             )
         rows, place = self._rows, self._places(longest)
@@ -187,7 +188,7 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     for other in nested[1:]:
         same = other._heads_first == first._heads_first and other._offsets is first._offsets
         if not same and other._offsets.tolist() != first._offsets.tolist():
-            raise RuntimeError(
+            raise ShapeError(
                 f"{func.__name__}: cannot call it on nested tensors of lengths "
                 f"{first.lengths().tolist()} and {other.lengths().tolist()}."
             )
@@ -197,14 +198,14 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             return x._rows
         if isinstance(x, Tensor) and x.ndim >= first.ndim:
             if x.ndim > first.ndim or x.shape[0] not in (1, len(first)) or x.shape[1] != 1:
-                raise RuntimeError(
+                raise ShapeError(
                     f"{func.__name__}: {tuple(x.shape)} does not go with a nested tensor of "
                     f"{first.ndim} dimensions, the second of which is ragged."
                 )
             rows = x[:, 0].expand(len(first), *x.shape[2:])
             return rows.repeat_interleave(first.lengths(), 0)
         if isinstance(x, Tensor) and x.ndim > first.ndim - 2 and x.ndim > 0:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{func.__name__}: {tuple(x.shape)} would reach the ragged dimension of a nested "
                 "tensor."
             )

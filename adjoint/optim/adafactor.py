@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.create.creation import zeros_like
@@ -79,7 +80,7 @@ class Adafactor(RuleOptimizer):
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         if p.dtype.is_complex:
-            raise RuntimeError("Adafactor does not support complex parameters")
+            raise DTypeError("Adafactor does not support complex parameters")
         if p.ndim > 1:
             shape = tuple(p.shape)
             return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.tensor.tensor import Tensor
@@ -115,7 +116,7 @@ class Muon(RuleOptimizer):
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         if p.dtype.is_complex:
-            raise RuntimeError("Muon does not support complex parameters")
+            raise DTypeError("Muon does not support complex parameters")
         return {"momentum_buffer": zeros_like(p)}
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.core.budget import Budget, read_json_object
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, load_metadata, save_file
 from adjoint.quantization.modules.kept import KINDS, Kept
@@ -69,7 +70,7 @@ def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     tensors = load_file(path)
     for name, stored in about["shared"].items():
         if stored not in tensors or name in tensors:
-            raise RuntimeError(f"load_quantized: {source}: {name!r} shares {stored!r}, damaged")
+            raise FileError(f"load_quantized: {source}: {name!r} shares {stored!r}, damaged")
         tensors[name] = tensors[stored]
     made: dict[str, nn.Module] = {}
     for name, options in about["layers"].items():
@@ -81,14 +82,14 @@ def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
 
 def _about(metadata: dict[str, str], source: str) -> dict[str, Any]:
     if KEY not in metadata:
-        raise RuntimeError(
+        raise FileError(
             f"load_quantized: {source} does not say how it is quantised (no {KEY!r} in its "
             "metadata). Was it written by save_quantized?"
         )
     text = metadata[KEY].encode()
     about = read_json_object(text, Budget(len(text), f"load_quantized: {source}: {KEY}"))
     if about.get("format") != FORMAT:
-        raise RuntimeError(
+        raise FileError(
             f"load_quantized: {source} is of format {about.get('format')!r}, this version of "
             f"Adjoint reads {FORMAT}"
         )
@@ -99,7 +100,7 @@ def _about(metadata: dict[str, str], source: str) -> dict[str, Any]:
         or not all(isinstance(options, dict) for options in layers.values())
         or not all(isinstance(stored, str) for stored in shared.values())
     ):
-        raise RuntimeError(f"load_quantized: {source}: damaged description of its layers")
+        raise FileError(f"load_quantized: {source}: damaged description of its layers")
     return about
 
 
@@ -108,9 +109,7 @@ def _layer(
 ) -> Kept:
     kind = options.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise RuntimeError(
-            f"load_quantized: {source}: {name!r} is of unknown kind {str(kind)[:80]!r}"
-        )
+        raise FileError(f"load_quantized: {source}: {name!r} is of unknown kind {str(kind)[:80]!r}")
     own = {
         key.removeprefix(f"{name}."): value
         for key, value in tensors.items()
@@ -119,7 +118,7 @@ def _layer(
     try:
         return KINDS[kind].in_place_of(submodule(model, name, kind), own, **options)
     except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
-        raise RuntimeError(
+        raise FileError(
             f"load_quantized: {source}: cannot make {name!r}, a {kind}, of what the file holds: "
             f"{error}"
         ) from error

@@ -19,6 +19,7 @@ import numpy as np
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.modules.weight_only import WeightOnlyEmbedding, WeightOnlyLinear
@@ -170,13 +171,13 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
     """A GGUF file; tensors stay where they are until they are asked for."""
     source = os.fspath(path)
     if os.path.getsize(path) < 24:
-        raise RuntimeError(f"read_gguf: {source}: too short for a GGUF file")
+        raise FileError(f"read_gguf: {source}: too short for a GGUF file")
     cursor = _Cursor(np.memmap(path, np.uint8, "r").view(np.ndarray), source)
     if cursor.take(4) != MAGIC:
-        raise RuntimeError(f"read_gguf: {source} is no GGUF file")
+        raise FileError(f"read_gguf: {source} is no GGUF file")
     version = cursor.number("I")
     if version not in VERSIONS:
-        raise RuntimeError(
+        raise FileError(
             f"read_gguf: {source} is of version {version}; {VERSIONS[0]} and {VERSIONS[1]} are read"
         )
     tensor_count = cursor.count(24, "tensors")
@@ -262,7 +263,7 @@ def llama_name(name: str) -> str | None:
     for pattern, ours in LLAMA_NAMES:
         if pattern.fullmatch(name):
             return pattern.sub(ours, name)
-    raise RuntimeError(f"load_gguf: {name[:80]!r} is no tensor of a Llama")
+    raise FileError(f"load_gguf: {name[:80]!r} is no tensor of a Llama")
 
 
 def load_gguf(
@@ -289,7 +290,7 @@ def load_gguf(
             continue
         rows = None if order is None else order.get(ours)
         if rows is not None and tensor.shape[:1] != (len(rows),):
-            raise RuntimeError(
+            raise FileError(
                 f"load_gguf: {theirs[:80]!r} is {tensor.shape} in the file, of {len(rows)} rows in "
                 "the model"
             )
@@ -326,7 +327,7 @@ def _layer(module: Any, kept: GroupedWeight, rows: Tensor | None) -> nn.Module:
     wanted = tuple(module.weight.shape)
     have = (kept.weight.shape[0], kept.weight.shape[1] * (8 // kept.bits))
     if have != wanted:
-        raise RuntimeError(f"load_gguf: a weight of {have} in the file, of {wanted} in the model")
+        raise FileError(f"load_gguf: a weight of {have} in the file, of {wanted} in the model")
     if rows is not None:
         zero = None if kept.zero is None else kept.zero[rows]
         kept = GroupedWeight(kept.weight[rows], kept.scale[rows], zero, kept.bits, kept.group)

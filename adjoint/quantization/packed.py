@@ -19,6 +19,7 @@ import numpy as np
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.budget import Budget, read_json_object
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear
@@ -100,7 +101,7 @@ def _config(folder: Path) -> dict[str, Any]:
             found = about.get("quantization_config", about)
             if isinstance(found, dict) and "bits" in found:
                 return found
-    raise RuntimeError(
+    raise FileError(
         f"load_packed: {folder} has no quantization_config in config.json, nor quantize_config.json"
     )
 
@@ -171,8 +172,8 @@ def _layer(
             kept = awq_weight(own, bits, size)
         made = WeightOnlyLinear(kept, rest.pop(f"{name}.bias", None), order)
     except (KeyError, ValueError, IndexError, RuntimeError) as error:
-        raise RuntimeError(f"load_packed: damaged or unknown layer {name!r}: {error}") from error
+        raise FileError(f"load_packed: damaged or unknown layer {name!r}: {error}") from error
     have, want = (made.out_features, made.in_features), (module.out_features, features)
     if have != want:
-        raise RuntimeError(f"load_packed: {name!r} is {have} in the file, {want} in the model")
+        raise FileError(f"load_packed: {name!r} is {have} in the file, {want} in the model")
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adjoint.engine.core.dtype import DType, int8, int32, qint8, qint32, quint8, uint8
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.state import config
 
 
@@ -39,7 +40,7 @@ QUANTIZED: dict[DType, DType] = {int8: qint8, uint8: quint8, int32: qint32}
 def held(name: str, dtype: DType) -> DType:
     """The dtype of the whole numbers of a quantised one."""
     if dtype not in HELD:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected a quantised dtype (qint8, quint8 or qint32), received {dtype!r}"
         )
     return HELD[dtype]

@@ -13,6 +13,7 @@ import numpy as np
 
 from adjoint.data.readers.images import opened
 from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.libraries import need
 from adjoint.vision.matrices import read_matrices
 from adjoint.vision.pictures import default_loader, picture
@@ -47,7 +48,7 @@ class Annotated:
     def need(self, path: Path) -> Path:
         """A file or folder that must be there."""
         if not path.exists():
-            raise RuntimeError(
+            raise FileError(
                 f"{type(self).__name__}: dataset not found or corrupted: no {path}. Nothing is "
                 "downloaded: put the dataset's own files there."
             )
@@ -165,7 +166,7 @@ def read_tree(path: Path) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(data, ElementTree.XMLParser(target=_Tree()))
     except (ValueError, LookupError, ElementTree.ParseError) as error:
-        raise RuntimeError(f"{budget.what}: refused, or damaged: {error}") from error
+        raise FileError(f"{budget.what}: refused, or damaged: {error}") from error
 
 
 def as_dict(node: ElementTree.Element) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class CocoDetection(Annotated):
         try:
             self._read(json.loads(path.read_bytes()), Budget(path.stat().st_size, str(path)))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise RuntimeError(
+            raise FileError(
                 f"CocoDetection: {path} holds no annotations as COCO has them "
                 f"({type(error).__name__}: {str(error)[:200]})"
             ) from error
@@ -256,7 +257,7 @@ class SVHN(Annotated):
         told = read_matrices(path, ["X", "y"], "SVHN")
         count = told["y"].size
         if told["X"].shape != (32, 32, 3, count) or told["X"].dtype != np.uint8:
-            raise RuntimeError(
+            raise FileError(
                 f"SVHN: {path}: {count} labels and images of shape {told['X'].shape}, "
                 f"{told['X'].dtype}"
             )
@@ -290,13 +291,13 @@ class STL10(Annotated):
         folder = self.need(self.root / "stl10_binary")
         pixels = np.fromfile(self.need(folder / f"{split}_X.bin"), np.uint8)
         if pixels.size % (3 * 96 * 96):
-            raise RuntimeError(f"STL10: {folder / f'{split}_X.bin'} holds no whole images")
+            raise FileError(f"STL10: {folder / f'{split}_X.bin'} holds no whole images")
         self.data = pixels.reshape(-1, 3, 96, 96).transpose(0, 1, 3, 2)
         self.labels = np.full(len(self.data), -1)
         if split != "unlabeled":
             told = np.fromfile(self.need(folder / f"{split}_y.bin"), np.uint8)
             if len(told) != len(self.data):
-                raise RuntimeError(f"STL10: {len(self.data)} images and {len(told)} labels")
+                raise FileError(f"STL10: {len(self.data)} images and {len(told)} labels")
             self.labels = told.astype(np.int64) - 1
         if folds is not None:
             chosen = self._fold(folder / "fold_indices.txt", folds)
@@ -309,10 +310,10 @@ class STL10(Annotated):
             raise ValueError(f"STL10: folds must be 0 to {len(lines) - 1}, received {number}")
         words = lines[number].split()
         if not all(word.isdigit() and len(word) < 19 for word in words):
-            raise RuntimeError(f"STL10: {path}: line {number + 1} is no list of images")
+            raise FileError(f"STL10: {path}: line {number + 1} is no list of images")
         chosen = np.array([int(word) for word in words], np.int64)
         if chosen.size and chosen.max() >= len(self.data):
-            raise RuntimeError(f"STL10: {path}: line {number + 1} names image {chosen.max()}")
+            raise FileError(f"STL10: {path}: line {number + 1} names image {chosen.max()}")
         return chosen
 
     def pair(self, index: int) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.budget import Budget, FileRefusal
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.libraries import need
 
 HEADER, COMPRESSED = 128, 15  # bytes before the first element; the kind of a deflated one
@@ -46,7 +47,7 @@ def read_matrices(path: Path, names: list[str], who: str) -> dict[str, Any]:
     except FileRefusal:
         raise
     except Exception as error:  # its readers raise whatever they like
-        raise RuntimeError(
+        raise FileError(
             f"{budget.what}: damaged, or without {' and '.join(names)} ({type(error).__name__}: "
             f"{str(error)[:200]})"
         ) from error

@@ -12,6 +12,7 @@ import numpy as np
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine import assembly
 from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.errors import FileError
 
 PIXELS = 3 * 32 * 32
 
@@ -57,7 +58,7 @@ class _Cifar(Labelled):
         raw = np.fromfile(path, np.uint8)
         width = self.label_bytes + PIXELS
         if len(raw) == 0 or len(raw) % width:
-            raise RuntimeError(
+            raise FileError(
                 f"{type(self).__name__}: {path}: {len(raw)} bytes are no whole number of records "
                 f"of {width} (truncated?)"
             )
@@ -76,7 +77,7 @@ class _Cifar(Labelled):
         except pickle.UnpicklingError as error:
             raise pickle.UnpicklingError(f"{type(self).__name__}: {error}") from error
         except Exception as error:
-            raise RuntimeError(f"{type(self).__name__}: {path} is damaged ({error})") from error
+            raise FileError(f"{type(self).__name__}: {path} is damaged ({error})") from error
         return images, labels
 
 

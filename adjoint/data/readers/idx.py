@@ -13,6 +13,7 @@ import numpy as np
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.budget import GZIP, Budget, inflate, inflated_start
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -34,11 +35,9 @@ def read_idx(path: str | os.PathLike[str]) -> Tensor:
         if zipped:
             raw = inflate(raw, size, GZIP)
     except (ValueError, zlib.error) as error:
-        raise RuntimeError(f"{what}: damaged gzip file ({error})") from error
+        raise FileError(f"{what}: damaged gzip file ({error})") from error
     if len(raw) != size:
-        raise RuntimeError(
-            f"{what}: {len(raw)} bytes, expected {size} for shape {shape} (truncated?)"
-        )
+        raise FileError(f"{what}: {len(raw)} bytes, expected {size} for shape {shape} (truncated?)")
     array = np.frombuffer(raw, kind, offset=begin).reshape(shape)
     return from_numpy(array.astype(kind.newbyteorder("=")))
 
@@ -46,11 +45,11 @@ def read_idx(path: str | os.PathLike[str]) -> Tensor:
 def _header(raw: bytes, what: str) -> tuple[Any, tuple[int, ...], int]:
     """Type, shape, and where the elements begin."""
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _DTYPES:
-        raise RuntimeError(f"{what} is not an idx file (it begins with {raw[:4]!r})")
+        raise FileError(f"{what} is not an idx file (it begins with {raw[:4]!r})")
     begin = 4 + 4 * raw[3]
     shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, begin, 4))
     if raw[3] > RANK or len(raw) < begin or prod(n or 1 for n in shape) >= 1 << 60:
-        raise RuntimeError(f"{what}: damaged: {raw[3]} dimensions of {shape[:RANK]}")
+        raise FileError(f"{what}: damaged: {raw[3]} dimensions of {shape[:RANK]}")
     return np.dtype(_DTYPES[raw[2]]), shape, begin
 
 
@@ -96,7 +95,7 @@ class MNIST(Labelled):
         self.data = self._read(folders, f"{part}-images", "idx3-ubyte")
         self.targets = self._read(folders, f"{part}-labels", "idx1-ubyte").long()
         if len(self.data) != len(self.targets):
-            raise RuntimeError(
+            raise FileError(
                 f"{type(self).__name__}: {len(self.data)} images and {len(self.targets)} labels"
             )
 

@@ -18,6 +18,7 @@ from adjoint.data.readers import png
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.core import libraries
 from adjoint.engine.core.budget import Budget, FileRefusal
+from adjoint.engine.core.errors import FileError
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff", ".npy")
 ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>")  # of an object, which tells nobody anything
@@ -53,7 +54,7 @@ def read_image(path: str | os.PathLike[str]) -> Any:
         return png.decode(data, source, budget)
     if data[:2] in (b"P5", b"P6"):
         return _netpbm(data, source)
-    raise RuntimeError(
+    raise FileError(
         f"read_image: {source} is neither PNG, PPM, PGM nor npy; other formats need Pillow. "
         "Install it with `pip install adjoint[images]`."
     )
@@ -81,7 +82,7 @@ def opened(
     except FileRefusal:
         raise
     except Exception as error:  # its decoders raise whatever they like
-        raise RuntimeError(
+        raise FileError(
             f"{budget.what}: damaged, or no image of a kind that is read "
             f"({type(error).__name__}: {ADDRESS.sub('it', str(error))[:200]})"
         ) from error
@@ -127,19 +128,19 @@ def _npy(data: bytes, source: str) -> Any:
             raise ValueError("booleans that are neither 0 nor 1")
         return flat.reshape(shape, order="F" if found[2] == "True" else "C").copy()
     except (KeyError, IndexError, ValueError, TypeError, struct.error) as error:
-        raise RuntimeError(f"read_image: {source}: damaged npy file ({error})") from error
+        raise FileError(f"read_image: {source}: damaged npy file ({error})") from error
 
 
 def _netpbm(data: bytes, source: str) -> Any:
     # Width, height, white; comments between. One space ends the header.
     header = _NETPBM.match(data)
     if header is None:
-        raise RuntimeError(f"read_image: {source}: damaged header")
+        raise FileError(f"read_image: {source}: damaged header")
     width, height, white = (int(header[i]) for i in (1, 2, 3))
     channels = 3 if data[:2] == b"P6" else 1
     size = width * height * channels
     if not 0 < white <= 255 or not size or len(data) - header.end() < size:
-        raise RuntimeError(f"read_image: {source}: truncated, or not 8 bits deep")
+        raise FileError(f"read_image: {source}: truncated, or not 8 bits deep")
     pixels = np.frombuffer(data, np.uint8, size, header.end()).reshape(height, width, channels)
     return pixels[..., 0].copy() if channels == 1 else pixels.copy()
 
@@ -148,7 +149,7 @@ def rgb(path: str) -> Any:
     """An image file as an array (H, W, 3) of bytes; transparency is dropped."""
     pixels = read_image(path)
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and not 1 <= pixels.shape[2] <= 4):
-        raise RuntimeError(f"read_image: {path}: an array of shape {pixels.shape} is no image")
+        raise FileError(f"read_image: {path}: an array of shape {pixels.shape} is no image")
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     if pixels.ndim == 3 and pixels.shape[2] in (2, 4):

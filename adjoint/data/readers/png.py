@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.budget import Budget, inflate
+from adjoint.engine.core.errors import FileError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
@@ -26,7 +27,7 @@ def decode(data: bytes, source: str, budget: Budget | None = None) -> Any:
     try:
         return _decode(data, source, budget or Budget(len(data), f"read_image: {source}"))
     except (struct.error, zlib.error, IndexError, KeyError, ValueError) as error:
-        raise RuntimeError(f"read_image: {source}: damaged PNG ({error})") from error
+        raise FileError(f"read_image: {source}: damaged PNG ({error})") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _header(raw: bytes, source: str) -> Header:
     if not (0 < width < 1 << 31 and 0 < height < 1 << 31):
         raise ValueError(f"{width} by {height} pixels")
     if interlace:
-        raise RuntimeError(
+        raise FileError(
             f"read_image: {source} is an interlaced PNG, which needs Pillow. Install it with "
             "`pip install adjoint[images]`."
         )

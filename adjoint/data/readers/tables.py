@@ -13,6 +13,7 @@ from adjoint.data.dataset import Dataset
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.tensor.tensor import Tensor
 
 SHORT = 6  # characters; such cells take far more memory than room in a file
@@ -39,15 +40,15 @@ def read_csv(
         with open(path, newline="", encoding=encoding) as file:
             rows = list(_rows(csv.reader(file, delimiter=delimiter), budget))
     except (csv.Error, UnicodeDecodeError, ValueError) as error:
-        raise RuntimeError(f"{budget.what}: damaged, or no table of text: {error}") from error
+        raise FileError(f"{budget.what}: damaged, or no table of text: {error}") from error
     if not rows:
-        raise RuntimeError(f"read_csv: {os.fspath(path)} has no rows")
+        raise FileError(f"read_csv: {os.fspath(path)} has no rows")
     if header is None:
         header = not any(_is_number(cell) for cell in rows[0])
     names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
     for number, row in enumerate(rows, 2 if header else 1):
         if len(row) != len(names):
-            raise RuntimeError(
+            raise FileError(
                 f"read_csv: {os.fspath(path)}, row {number}: {len(row)} columns, expected "
                 f"{len(names)}"
             )

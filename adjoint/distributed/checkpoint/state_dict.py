@@ -11,6 +11,7 @@ from adjoint.distributed.objects import broadcast_object_list
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import move
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.state.processes import STATE
 from adjoint.engine.ops.create.creation import empty, zeros_like
 from adjoint.engine.tensor.tensor import Tensor
@@ -131,7 +132,7 @@ def _spread(state: dict[str, Any]) -> dict[str, Any]:
 def _as_kept(name: str, held: Any, value: Any) -> Any:
     """A value as its owner keeps it: of a DTensor, the same kind of part."""
     if tuple(held.shape) != tuple(value.shape):
-        raise RuntimeError(
+        raise ShapeError(
             f"size mismatch for {name}: {tuple(value.shape)} in the state, {tuple(held.shape)} in "
             "the current model"
         )

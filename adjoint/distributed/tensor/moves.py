@@ -16,6 +16,7 @@ from typing import Any
 from adjoint.distributed import kernels
 from adjoint.distributed.group import resolve
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -37,7 +38,7 @@ def _gathered_spec(x: Spec, dim: int, group: str) -> Spec:
 def _part_spec(x: Spec, dim: int, group: str) -> Spec:
     shape, size = list(x.shape), resolve(group).size()
     if shape[dim] % size:
-        raise RuntimeError(
+        raise ShapeError(
             f"tensor parallel: dimension {dim} of {tuple(shape)} cannot be divided among {size}"
         )
     shape[dim] //= size

@@ -17,6 +17,7 @@ from adjoint.distributed.tensor.layout import Layout, move, padded, shared
 from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
@@ -205,7 +206,7 @@ def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, 
         )
     _refuse_tracked(func.__name__, target)
     if found and _broadcast([x.shape for x in (target, *found)]) != tuple(target.shape):
-        raise RuntimeError(
+        raise ShapeError(
             f"{func.__name__}: operands of {[tuple(x.shape) for x in found]} do not fit in "
             f"{tuple(target.shape)}"
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from adjoint.engine.core.errors import DeviceError
+
 # Device types there are; "meta" has shapes and no elements (tensor.meta).
 KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda", "meta"}
 # Those of PyTorch's that programs name, to compare with; nothing can be put there.
@@ -37,14 +39,14 @@ class Device:
         kind, _, tail = type.partition(":")
         if tail:
             if index is not None:
-                raise RuntimeError(
+                raise DeviceError(
                     f"device: type should not include an index when one is passed: {type!r}"
                 )
             if not tail.isdigit():
-                raise RuntimeError(f"device: invalid device string: {type!r}")
+                raise DeviceError(f"device: invalid device string: {type!r}")
             index = int(tail)
         if kind not in KNOWN_TYPES and kind not in NAMED_TYPES:
-            raise RuntimeError(
+            raise DeviceError(
                 f"device: expected one of {', '.join(sorted(KNOWN_TYPES))} device type at start "
                 f"of device string, received {type!r}"
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Final
 
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.state import config
 
 BOOL, INT, FLOAT, COMPLEX = range(4)
@@ -144,7 +145,7 @@ def promote_types(a: DType, b: DType) -> DType:
         return a
     for d in (a, b):
         if d in STORAGE_DTYPES and not (d.category == INT and FLOAT in (a.category, b.category)):
-            raise RuntimeError(
+            raise DTypeError(
                 f"Promotion for {d.name} is not supported, attempted to promote {a.name} and "
                 f"{b.name}. Convert it first: x.to({'int64' if d.category == INT else 'float32'})."
             )

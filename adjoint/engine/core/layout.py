@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import config
 
@@ -85,7 +86,7 @@ def check_layout(name: str, layout: Any) -> None:
 def channels_last_strides(name: str, shape: Sequence[int], rank: int) -> Shape:
     """Strides with the channel (dimension 1) innermost."""
     if len(shape) != rank:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: required rank {rank} tensor to use channels_last"
             f"{'_3d' if rank == 5 else ''} format, received {len(shape)} dimensions"
         )

@@ -18,6 +18,7 @@ from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.budget import Budget, FileRefusal, read_json
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
@@ -233,14 +234,14 @@ def load(graph: Graph, path: str | os.PathLike[str], device: Any = None) -> Grap
     except OSError:
         raise
     except BadZip as error:
-        raise RuntimeError(f"Graph.load: {path} is no graph file, or damaged: {error}.") from error
+        raise FileError(f"Graph.load: {path} is no graph file, or damaged: {error}.") from error
     except Unreadable as error:
-        raise RuntimeError(f"Graph.load: {path} {error}.") from error
+        raise FileError(f"Graph.load: {path} {error}.") from error
     except (FileRefusal, RecursionError) as error:
         reason = "refused: it nests too deeply" if isinstance(error, RecursionError) else error
-        raise RuntimeError(f"Graph.load: {path} cannot be read: {reason}.") from error
+        raise FileError(f"Graph.load: {path} cannot be read: {reason}.") from error
     except Exception as error:  # what damaged data leads to has no one type
-        raise RuntimeError(
+        raise FileError(
             f"Graph.load: {path} cannot be read, or is damaged: {type(error).__name__}: "
             f"{str(error)[:400]}."
         ) from error

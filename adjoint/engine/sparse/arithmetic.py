@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.order.search import searchsorted
@@ -42,7 +43,7 @@ def add(x: Any, y: Any) -> Tensor:
 def joined(x: Any, y: Any) -> CooTensor:
     """The elements of both, coalesced if both are, or if there are more than in a dense tensor."""
     if x.sparse_dim() != y.sparse_dim():
-        raise RuntimeError(
+        raise ShapeError(
             f"add: the tensors index {x.sparse_dim()} and {y.sparse_dim()} dimensions; these "
             "numbers must be equal"
         )
@@ -111,7 +112,7 @@ def divide(x: Any, y: Any) -> Tensor:
     if not isinstance(x, SparseTensor):
         raise refusal("div by a sparse tensor", y)
     if is_tensor(y) and (isinstance(y, SparseTensor) or y.ndim):
-        raise RuntimeError(
+        raise ShapeError(
             "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
             f"{list(y.shape)} for divisor)"
         )
@@ -128,7 +129,7 @@ def power(x: Any, y: Any) -> Tensor:
 
 def _same_shape(name: str, x: Any, y: Any) -> None:
     if x.shape != y.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: with a sparse operand sizes must be equal, received {list(x.shape)} and "
             f"{list(y.shape)}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import sparse_coo, sparse_csr
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -90,12 +91,12 @@ def _empty(size: Size, dtype: Any, device: Any, requires_grad: bool) -> CooTenso
 def check_coordinates(coordinates: Tensor, elements: Tensor) -> None:
     """Refuse coordinates that are not one column for each element."""
     if coordinates.ndim != 2:
-        raise RuntimeError(
+        raise ShapeError(
             "indices must be sparse_dim x nnz, but got: "
             f"{list(coordinates.shape)}. Give one row of indices for each sparse dimension."
         )
     if coordinates.shape[1] != elements.shape[0]:
-        raise RuntimeError(
+        raise ShapeError(
             "indices and values must have same nnz, but got nnz from indices: "
             f"{coordinates.shape[1]}, nnz from values: {elements.shape[0]}"
         )
@@ -112,12 +113,12 @@ def check_shape(coordinates: Tensor, elements: Tensor, size: Size) -> None:
     """Refuse a size that does not fit the parts."""
     rank, dense = coordinates.shape[0], elements.ndim - 1
     if len(size) != rank + dense:
-        raise RuntimeError(
+        raise ShapeError(
             "sparse_coo_tensor: 'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) "
             f"= {len(size)}, sparse_dim = {rank}, dense_dim = {dense}"
         )
     if tuple(size[rank:]) != tuple(elements.shape[1:]):
-        raise RuntimeError(
+        raise ShapeError(
             f"sparse_coo_tensor: values have shape {list(elements.shape)}, which does not end in "
             f"the dense part of the size {list(size)}"
         )
@@ -185,7 +186,7 @@ def check_rows(starts: Tensor, columns: Tensor, elements: Tensor, size: Size) ->
     """Refuse parts whose shapes do not make a matrix of this size."""
     count = elements.shape[0]
     if len(size) != 2 or starts.shape[0] != size[0] + 1 or columns.shape[0] != count:
-        raise RuntimeError(
+        raise ShapeError(
             f"sparse_csr_tensor: {starts.shape[0]} row starts, {columns.shape[0]} columns and "
             f"{count} values do not make a matrix of size {list(size)}"
         )
@@ -256,7 +257,7 @@ def sparse_mask(self: Tensor, mask: Any) -> Any:
     if not isinstance(mask, SparseTensor):
         raise RuntimeError(f"sparse_mask: expected a sparse mask, received {mask._spec}")
     if mask.shape != self.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"sparse_mask: the mask has shape {list(mask.shape)}, the tensor {list(self.shape)}"
         )
     return masked(self, mask)

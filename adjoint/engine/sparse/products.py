@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -50,7 +51,7 @@ def matmul(x: Any, y: Any) -> Tensor:
             raise refusal("matmul of anything but two matrices", x if _is_sparse(x) else y)
     check_dtypes("matmul", x, y)
     if x.shape[1] != y.shape[0]:
-        raise RuntimeError(
+        raise ShapeError(
             f"matmul: cannot contract {tuple(x.shape)} with {tuple(y.shape)}: {x.shape[1]} != "
             f"{y.shape[0]}. Transpose one operand or check the last two dimensions."
         )
@@ -114,7 +115,7 @@ def sampled_addmm(
     if not isinstance(input, SparseTensor):
         raise RuntimeError(f"sampled_addmm: expected a sparse input, received {input._spec}")
     if input.shape != (mat1.shape[0], mat2.shape[1]):
-        raise RuntimeError(
+        raise ShapeError(
             f"sampled_addmm: input of shape {tuple(input.shape)} does not match the product of "
             f"{tuple(mat1.shape)} and {tuple(mat2.shape)}"
         )

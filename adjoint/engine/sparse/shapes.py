@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape import join
 from adjoint.engine.ops.shape.views import PERMUTE, SLICE
@@ -85,7 +86,7 @@ def cat(*tensors: Any, dim: int) -> CooTensor:
         if any(
             a != b for d, (a, b) in enumerate(zip(first.shape, x.shape, strict=True)) if d != dim
         ):
-            raise RuntimeError(
+            raise ShapeError(
                 f"cat: sizes must match except in dimension {dim}, received {list(first.shape)} "
                 f"and {list(x.shape)}"
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.ops.common.arguments import checked_scalar
@@ -35,7 +36,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
         try:
             source = source.expand(self.shape)
         except RuntimeError:
-            raise RuntimeError(
+            raise ShapeError(
                 f"copy_: source of shape {list(other.shape)} cannot be broadcast to the target's "
                 f"shape {list(self.shape)}: sizes must match or be 1"
             ) from None
@@ -68,7 +69,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of the shape and dtype of `input`, every element `value`."""
     if is_tensor(value):
         if value.ndim:
-            raise RuntimeError(
+            raise ShapeError(
                 "fill_ only supports 0-dimension value tensor but got tensor with "
                 f"{value.ndim} dimensions."
             )
@@ -114,9 +115,9 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """
     shape = tuple(self.shape)
     if len(shape) < 2:
-        raise RuntimeError("fill_diagonal_: dimensions must be larger than 1")
+        raise ShapeError("fill_diagonal_: dimensions must be larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, received {shape}"
         )
     count = min(shape)

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any
 
 from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -218,7 +219,7 @@ HOOKS.write_back = _write_back
 
 def _check_dtype(target: Tensor, value: Tensor) -> None:
     if value.dtype is not target.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             "index_put: requires the source and destination dtypes match, got "
             f"{target.dtype.name} for the destination and {value.dtype.name} for the source. "
             "Convert the source first."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.core.errors import CaptureError, users_line
+from adjoint.engine.core.errors import CaptureError, ShapeError, users_line
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -85,7 +85,7 @@ def item(self: Tensor) -> Any:
     """
     array = elements(self, "item", _KEEP)
     if array.size != 1:
-        raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+        raise ShapeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
     return array.item()
 
 
@@ -101,7 +101,7 @@ def to_bool(self: Tensor) -> bool:
     size = self._array.size
     if size != 1:
         many = "more than one value" if size else "no values"
-        raise RuntimeError(
+        raise ShapeError(
             f"Boolean value of Tensor with {many} is ambiguous: its shape is {list(self.shape)}. "
             "Use any() or all()."
         )

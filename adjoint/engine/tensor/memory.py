@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from adjoint.engine.core.device import CPU, Device
-from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.errors import CaptureError, DeviceError, ShapeError
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -104,7 +104,7 @@ class UntypedStorage:
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
         """Write another storage's bytes, as many as there are here."""
         if source.nbytes() != self.nbytes():
-            raise RuntimeError(
+            raise ShapeError(
                 f"storage.copy_: expected {self.nbytes()} bytes, received {source.nbytes()}"
             )
         self[:] = source._bytes()
@@ -250,7 +250,7 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy in page-locked memory, from which copies to a GPU are asynchronous."""
     if self.device is not CPU:
-        raise RuntimeError(f"cannot pin '{self.device}': only dense CPU tensors can be pinned")
+        raise DeviceError(f"cannot pin '{self.device}': only dense CPU tensors can be pinned")
     return self if self.is_pinned() else wrap(HOOKS.array.pin(self._array))
 
 
@@ -261,7 +261,7 @@ def record_stream(self: Tensor, stream: Any) -> None:
     Needed where another stream uses it than the one that was current when it was made.
     """
     if self.device.type != "cuda":
-        raise RuntimeError(f"record_stream: the tensor is on {self.device}, which has no streams")
+        raise DeviceError(f"record_stream: the tensor is on {self.device}, which has no streams")
     HOOKS.array.used_by(self._array, stream)
 
 

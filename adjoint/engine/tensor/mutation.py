@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core.dtype import can_cast
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import HOOKS, Record
@@ -26,13 +27,13 @@ def assign(name: str, target: Tensor, value: Tensor) -> Tensor:
     """Write an operation's result into `target`, after checking that it fits."""
     if value.dtype is not target.dtype:
         if not can_cast(value.dtype, target.dtype):
-            raise RuntimeError(
+            raise DTypeError(
                 f"{name}: result type {value.dtype.name} can't be cast to the desired output type "
                 f"{target.dtype.name}. Convert the target first, or use the form without '_'."
             )
         value = value.to(target.dtype)
     if value.shape != target.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: output with shape {list(target.shape)} doesn't match the broadcast shape "
             f"{list(value.shape)}. An in-place operation cannot change its target's shape."
         )

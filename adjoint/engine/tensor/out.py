@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from adjoint.engine.core.dtype import can_cast
+from adjoint.engine.core.errors import DeviceError, DTypeError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.mutation import write
@@ -34,12 +35,12 @@ def _fill(name: str, out: Any, result: Tensor) -> Tensor:
             "but one of the arguments requires grad. Use the form without out=, or no_grad()."
         )
     if not can_cast(result.dtype, out.dtype):
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: result type {result.dtype.name} can't be cast to the desired output type "
             f"{out.dtype.name}"
         )
     if out.device != result.device:
-        raise RuntimeError(
+        raise DeviceError(
             f"{name}: expected out tensor to have device {result.device}, but got {out.device}"
         )
     if out.shape != result.shape:

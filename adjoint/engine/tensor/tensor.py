@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.annotations import define
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size, Spec, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
@@ -247,7 +248,7 @@ def check_grad(tensor: Tensor, grad: Tensor) -> None:
             f"grad: assigned gradient {grad._spec} does not match the tensor's {tensor._spec}"
         )
     if grad.device != tensor.device:
-        raise RuntimeError(f"grad: gradient is on {grad.device}, the tensor on {tensor.device}")
+        raise DeviceError(f"grad: gradient is on {grad.device}, the tensor on {tensor.device}")
 
 
 def set_grad(tensor: Tensor, grad: Tensor | None) -> None:

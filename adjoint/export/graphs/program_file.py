@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adjoint.engine.core.budget import Budget, read_json
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.tree import LEAF, TreeDef
 from adjoint.engine.graph.encoding import Decoder, Unreadable, encode, encode_spec, record_named
@@ -93,9 +94,9 @@ def load(
     """Read an exported program; `extra_files` gets the texts that were saved with it."""
     data = load_file(f, weights_only=True)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise RuntimeError("export.load: the file is no exported program of Adjoint's.")
+        raise FileError("export.load: the file is no exported program of Adjoint's.")
     if data.get("version") != VERSION:
-        raise RuntimeError(
+        raise FileError(
             f"export.load: the file is of version {data.get('version')}; {VERSION} is read."
         )
     if extra_files is not None:
@@ -105,7 +106,7 @@ def load(
     try:
         return _Reader(read_json(text, budget), budget, data).program()
     except (Unreadable, KeyError, TypeError, IndexError) as error:
-        raise RuntimeError(f"export.load: the file is damaged: {error}.") from error
+        raise FileError(f"export.load: the file is damaged: {error}.") from error
 
 
 def _held(tensor: Tensor) -> Any:

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.elementwise.records import WHERE
@@ -60,7 +61,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         options: Any = None,
     ) -> None:
         if weight is not None and tuple(weight.shape) != (num_classes,):
-            raise RuntimeError(
+            raise ShapeError(
                 f"LinearCrossEntropyLoss: expected weight shape to be {(num_classes,)}, got "
                 f"{tuple(weight.shape)}"
             )
@@ -218,17 +219,17 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def _check(self, input: Tensor, target: Tensor) -> None:
         if target.ndim not in (0, 1):
-            raise RuntimeError(
+            raise ShapeError(
                 "AdaptiveLogSoftmaxWithLoss: 0D or 1D target tensor expected, multi-target not "
                 f"supported, received {tuple(target.shape)}"
             )
         if input.ndim != target.ndim + 1:
-            raise RuntimeError(
+            raise ShapeError(
                 f"AdaptiveLogSoftmaxWithLoss: {target.ndim}D target tensor expects "
                 f"{target.ndim + 1}D input tensors, but found inputs with size {input.shape}"
             )
         if target.ndim and input.shape[0] != target.shape[0]:
-            raise RuntimeError(
+            raise ShapeError(
                 "AdaptiveLogSoftmaxWithLoss: Input and target should have the same size in the "
                 f"batch dimension, received {input.shape[0]} and {target.shape[0]}."
             )

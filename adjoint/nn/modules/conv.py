@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any, ClassVar
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
@@ -122,7 +123,7 @@ class _ConvNd(Module):
         if input.ndim in (rank + 1, rank + 2) and input.shape[-1 - rank] == channels:
             return
         spatial = ", ".join(("D", "H", "W")[-rank:] if rank > 1 else ("L",))
-        raise RuntimeError(
+        raise ShapeError(
             f"{type(self).__name__}: expected input of shape (N, {channels}, {spatial}) or "
             f"({channels}, {spatial}), received {list(input.shape)}: given groups={self.groups}, "
             f"weight of size {list(shape)}, expected input to have {channels} channels"

@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.shape.join import cat
@@ -58,7 +59,7 @@ class RotaryEmbedding(Module):
         """x turned by its positions, which begin at `offset`."""
         steps = x.shape[-2]
         if x.shape[-1] != self.dim or offset + steps > self.max_positions:
-            raise RuntimeError(
+            raise ShapeError(
                 f"RotaryEmbedding: expected (..., T, {self.dim}) with positions below "
                 f"{self.max_positions}, received {tuple(x.shape)} at offset {offset}"
             )

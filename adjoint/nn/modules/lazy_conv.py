@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules import conv
 from adjoint.nn.modules.lazy import LazyModuleMixin
@@ -31,7 +32,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         rank = self._rank
         if self.has_uninitialized_params():
             if input.ndim not in (rank + 1, rank + 2):
-                raise RuntimeError(
+                raise ShapeError(
                     f"{type(self).__name__}: expected {rank + 1}D (unbatched) or {rank + 2}D "
                     f"(batched) input, but got input of size: {list(input.shape)}"
                 )

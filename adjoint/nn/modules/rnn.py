@@ -8,6 +8,7 @@ from math import sqrt
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.nn.recurrent import CELLS, run
@@ -171,9 +172,9 @@ class RNNBase(Module):
             )
         wanted = 2 if batch_sizes is not None else 3
         if input.ndim != wanted:
-            raise RuntimeError(f"input must have {wanted} dimensions, got {input.ndim}")
+            raise ShapeError(f"input must have {wanted} dimensions, got {input.ndim}")
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{type(self).__name__}: input.size(-1) must be equal to input_size. Expected "
                 f"{self.input_size}, got {input.shape[-1]}"
             )
@@ -198,7 +199,7 @@ class RNNBase(Module):
     ) -> None:
         """Refuse a state of another shape."""
         if tuple(hx.shape) != tuple(expected_hidden_size):
-            raise RuntimeError(msg.format(tuple(expected_hidden_size), list(hx.shape)))
+            raise ShapeError(msg.format(tuple(expected_hidden_size), list(hx.shape)))
 
     def _state_shapes(self, batch: int) -> list[tuple[int, int, int]]:
         first = self.num_layers * self._directions
@@ -296,7 +297,7 @@ class RNNBase(Module):
             if state.ndim != rank:
                 kind = "batched 3-D" if rank == 3 else "unbatched 2-D"
                 which = "hx and cx" if self.mode == "LSTM" else "hx"
-                raise RuntimeError(
+                raise ShapeError(
                     f"For {kind} input, {which} should also be {rank}-D but got "
                     f"{tuple(s.ndim for s in states) if len(states) > 1 else state.ndim}-D tensor"
                 )

@@ -6,6 +6,7 @@ from math import sqrt
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.nn.recurrent import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
 from adjoint.engine.tensor.tensor import Tensor
@@ -85,7 +86,7 @@ class RNNCellBase(Module):
             input = input.unsqueeze(0)
             given = [s.unsqueeze(0) for s in given]
         if input.shape[1] != self.input_size:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: input has inconsistent input_size: got {input.shape[1]} expected "
                 f"{self.input_size}"
             )
@@ -94,7 +95,7 @@ class RNNCellBase(Module):
             given = [zeros] * count
         for i, state in enumerate(given):
             if tuple(state.shape) != (input.shape[0], self.hidden_size):
-                raise RuntimeError(
+                raise ShapeError(
                     f"{name}: hidden{i} has inconsistent hidden_size: got {tuple(state.shape)}, "
                     f"expected {(input.shape[0], self.hidden_size)}"
                 )

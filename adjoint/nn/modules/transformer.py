@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.tensor.tensor import Tensor
@@ -255,12 +256,12 @@ class Transformer(Module):
                 f"{tuple(src.shape)} and {tuple(tgt.shape)}"
             )
         if src.ndim == 3 and src.shape[batch_dim] != tgt.shape[batch_dim]:
-            raise RuntimeError(
+            raise ShapeError(
                 "the batch number of src and tgt must be equal, received "
                 f"{tuple(src.shape)} and {tuple(tgt.shape)}"
             )
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
-            raise RuntimeError(
+            raise ShapeError(
                 "the feature number of src and tgt must be equal to d_model, received "
                 f"{src.shape[-1]} and {tgt.shape[-1]} for d_model={self.d_model}"
             )

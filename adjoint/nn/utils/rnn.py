@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.item import elements
@@ -146,7 +147,7 @@ def _steps(lengths: Sequence[int]) -> list[int]:
 
 def _check_lengths(lengths: list[int], batch: int) -> None:
     if len(lengths) != batch:
-        raise RuntimeError(
+        raise ShapeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(lengths)} "
             f"(batch_size={batch})"
         )

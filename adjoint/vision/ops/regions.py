@@ -15,6 +15,7 @@ import numpy as np
 from adjoint import nn
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import full, zeros
 from adjoint.engine.ops.image.pixels import grid_sample
 from adjoint.engine.ops.products.einsum import einsum
@@ -217,7 +218,7 @@ def deform_conv2d(
     out_w = (width + 2 * pw - (dw * (kw - 1) + 1)) // sw + 1
     groups = offset.shape[1] // (2 * taps)
     if groups == 0 or offset.shape != (batch, 2 * groups * taps, out_h, out_w):
-        raise RuntimeError(
+        raise ShapeError(
             f"deform_conv2d: offset of shape {tuple(offset.shape)} does not fit: expected "
             f"({batch}, 2 * groups * {taps}, {out_h}, {out_w})"
         )

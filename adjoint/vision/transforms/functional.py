@@ -18,6 +18,7 @@ from adjoint.data.transforms import (
 from adjoint.data.transforms.basic import like, to_channels_first
 from adjoint.data.transforms.pillow import grey_picture, is_picture, picture
 from adjoint.engine.core.dtype import float32, int32
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.libraries import need
 from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
 from adjoint.engine.ops.shape.join import cat
@@ -73,9 +74,7 @@ def convert_image_dtype(image: Tensor, dtype: Any = float32) -> Tensor:
     top = int(bound_of(image.new_empty((), dtype=dtype)))
     if image.dtype.is_floating_point:
         if dtype.itemsize >= image.dtype.itemsize or (dtype is int32 and image.dtype is float32):
-            raise RuntimeError(
-                f"The cast from {image.dtype} to {dtype} cannot be performed safely."
-            )
+            raise DTypeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely.")
         return image.mul(top + 1 - 1e-3).to(dtype)
     source = int(bound_of(image))
     if source > top:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.tape.node import Edge, ErrorNode, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import fit
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -161,7 +162,7 @@ class FunctionNode(TapeNode):
                     f"{i + 1}, but the corresponding forward input was not a Variable"
                 )
             if not sums_to(g.shape, spec.shape):
-                raise RuntimeError(
+                raise ShapeError(
                     f"Function {name} returned an invalid gradient at index {i} - got "
                     f"{list(g.shape)} but expected shape compatible with {list(spec.shape)}"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
@@ -25,7 +26,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             )
         return self
     if requires_grad and not self.dtype.is_inexact:
-        raise RuntimeError(
+        raise DTypeError(
             "only Tensors of floating point and complex dtype can require gradients, received "
             f"{self.dtype.name}"
         )

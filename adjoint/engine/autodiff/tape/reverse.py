@@ -20,6 +20,7 @@ from adjoint.engine.autodiff.tape.node import (
     sequence_now,
 )
 from adjoint.engine.autodiff.tape.tape import attach, keep_overwritten
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -87,12 +88,12 @@ def _seed(i: int, tensor: Any, grad: Any) -> Any:
         return claim(grad)
     if grad is None:
         if tensor._array.size != 1:
-            raise RuntimeError(
+            raise ShapeError(
                 "grad can be implicitly created only for scalar outputs; this one has shape "
                 f"{tuple(tensor.shape)}. Pass `gradient`, or reduce it first."
             )
         if not tensor.dtype.is_floating_point:
-            raise RuntimeError(
+            raise DTypeError(
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{tensor.dtype.name}"
             )
@@ -100,12 +101,12 @@ def _seed(i: int, tensor: Any, grad: Any) -> Any:
     if not is_tensor(grad):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
     if grad.shape != tensor.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of {tuple(grad.shape)} and "
             f"output[{i}] has a shape of {tuple(tensor.shape)}."
         )
     if grad.dtype.is_complex != tensor.dtype.is_complex:
-        raise RuntimeError(
+        raise DTypeError(
             "For complex Tensors, both grad_output and output are required to have the same "
             f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype.name} and "
             f"output[{i}] has a dtype of {tensor.dtype.name}."
@@ -259,7 +260,7 @@ def _run_batched(
     """`grads` have one more dimension in front: a batch of cotangents, pulled back at once."""
     sizes = {g.shape[0] for g in grads if g is not None}
     if len(sizes) != 1:
-        raise RuntimeError(
+        raise ShapeError(
             "grad: with is_grads_batched every grad_output needs the same first dimension, "
             f"received sizes {sorted(sizes)}"
         )

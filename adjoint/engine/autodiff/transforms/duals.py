@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
 from adjoint.engine.autodiff.levels.stack import next_depth
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.mutation import make_level_tensor, payload
@@ -68,7 +69,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Tensor:
                 f"{x.dtype.name if is_tensor(x) else type(x).__name__}"
             )
     if tensor.shape != tangent.shape or tensor.dtype is not tangent.dtype:
-        raise RuntimeError(
+        raise ShapeError(
             f"make_dual: primal {tensor._spec} and tangent {tangent._spec} must have the same "
             "shape and dtype"
         )

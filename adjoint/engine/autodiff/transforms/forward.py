@@ -9,6 +9,7 @@ from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.transforms.gradient import grad, split_aux, vjp, vjp_at
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, map_tree, unflatten
 from adjoint.engine.tensor.mutation import make_level_tensor, payload
@@ -20,7 +21,7 @@ def _check(flat: list[Any], ts: list[Any]) -> None:
             kind = type(t if is_tensor(x) else x).__name__
             raise RuntimeError(f"jvp: expected primals and tangents to be Tensors, received {kind}")
         if x.shape != t.shape:
-            raise RuntimeError(
+            raise ShapeError(
                 f"jvp: a tangent has shape {tuple(t.shape)} but its primal {tuple(x.shape)}. "
                 "They must be the same."
             )

@@ -8,6 +8,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.reverse import grad
 from adjoint.engine.autodiff.transforms.forward import jvp as push_forward
 from adjoint.engine.autodiff.transforms.jacobians import jacfwd
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import stack
@@ -94,7 +95,7 @@ def _vector(v: Any, like: tuple[Any, ...], name: str, many: bool, what: str) -> 
     """A vector of the shape of `like`; ones where it may be left out."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: the vector v can only be None if the {what} of the user-provided "
                 "function is a single Tensor with a single element."
             )
@@ -106,7 +107,7 @@ def _vector(v: Any, like: tuple[Any, ...], name: str, many: bool, what: str) -> 
         )
     for i, (a, b) in enumerate(zip(values, like, strict=True)):
         if a.shape != b.shape:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: Entry {i} in v has invalid size: should be {tuple(b.shape)} but got "
                 f"{tuple(a.shape)}."
             )
@@ -156,7 +157,7 @@ def jvp(
 def _scalar(func: Fn, xs: tuple[Any, ...], name: str, strict: bool) -> Any:
     outputs, many = _call(func, xs, name)
     if many or outputs[0].numel() != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: the function given to {name} should return a single Tensor with a single "
             "element."
         )

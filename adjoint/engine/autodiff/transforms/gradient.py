@@ -10,6 +10,7 @@ from adjoint.engine.autodiff.levels.grad_level import GradLevel
 from adjoint.engine.autodiff.levels.stack import entered, leave, next_depth
 from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import edge_of
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
@@ -120,7 +121,7 @@ def grad_and_value(
                     f"{type(value).__name__}"
                 )
             if value.ndim:
-                raise RuntimeError(
+                raise ShapeError(
                     "grad: expected f(*args) to return a scalar tensor, received a tensor with "
                     f"{value.ndim} dims. Did you forget to call .sum()?"
                 )

@@ -17,6 +17,7 @@ from adjoint.engine.backends.array.memory import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
@@ -150,7 +151,7 @@ def map_file(filename: str, shared: bool, nbytes: int) -> Array:
     size = os.path.getsize(filename) if os.path.exists(filename) else 0
     length = nbytes or size
     if length > size and not shared:
-        raise RuntimeError(
+        raise FileError(
             f"UntypedStorage.from_file: {filename} has {size} bytes, {length} were asked for. Pass "
             "shared=True to lengthen it."
         )

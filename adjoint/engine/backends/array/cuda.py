@@ -10,6 +10,7 @@ from typing import Any
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.faults import wait
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.errors import DeviceError
 
 
 def is_available() -> bool:
@@ -41,7 +42,7 @@ def index_of(device: Any = None) -> int:
         return current_device()
     count = int(cupy().cuda.runtime.getDeviceCount())
     if not 0 <= index < count:
-        raise RuntimeError(
+        raise DeviceError(
             f"CUDA error: invalid device ordinal: there is no cuda:{index}, there are {count} GPUs"
         )
     return index

@@ -20,6 +20,7 @@ import numpy as np
 from adjoint.engine.backends.array.device_memory import install
 from adjoint.engine.core import switches
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.tensor.tensor import DEVICE_OF
 
@@ -67,31 +68,31 @@ def cupy() -> Any:
     if _cupy is not None:
         return _cupy
     if _forked:
-        raise RuntimeError(
+        raise DeviceError(
             "cuda: Cannot re-initialize CUDA in forked subprocess. To use CUDA with "
             "multiprocessing, you must use the 'spawn' start method"
         )
     try:
         import cupy as module
     except ImportError as error:
-        raise RuntimeError(
+        raise DeviceError(
             "cuda: a CUDA device was asked for, but CuPy is not installed. Install it with "
             "`pip install adjoint[cuda]`, or use device='cpu'."
         ) from error
     if importlib.util.find_spec("triton") is None:
-        raise RuntimeError(
+        raise DeviceError(
             "cuda: a CUDA device was asked for, but Triton, which writes its kernels, is not "
             "installed. Install it with `pip install adjoint[cuda]`, or use device='cpu'."
         )
     try:
         count = module.cuda.runtime.getDeviceCount()
     except Exception as error:
-        raise RuntimeError(
+        raise DeviceError(
             "cuda: a CUDA device was asked for, but no NVIDIA driver was found "
             f"({error}). Install the driver, or use device='cpu'."
         ) from error
     if count == 0:
-        raise RuntimeError(
+        raise DeviceError(
             "cuda: a CUDA device was asked for, but the driver reports no GPU. Is "
             "CUDA_VISIBLE_DEVICES set to hide it? Else use device='cpu'."
         )
@@ -154,7 +155,7 @@ def library(device: Device) -> Any:
 def cupy_for(device: Device) -> Any:
     """CuPy, for devices that it serves."""
     if device.type not in KNOWN_TYPES:
-        raise RuntimeError(
+        raise DeviceError(
             f"device: there are no {device.type} devices here; tensors are on one of "
             f"{', '.join(sorted(KNOWN_TYPES))}."
         )

@@ -17,6 +17,7 @@ from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DeviceError, DTypeError
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.public import method, prop, public
@@ -70,7 +71,7 @@ def _leaf_dtypes(data: Any) -> set[DType]:
         raise TypeError(f"tensor: invalid data type {type(data).__name__!r}")
     if isinstance(data, Sequence) or hasattr(data, "__array__"):  # a range, a data frame's column
         return _leaf_dtypes(list(data))
-    raise RuntimeError(f"tensor: could not infer dtype of {type(data).__name__}")
+    raise DTypeError(f"tensor: could not infer dtype of {type(data).__name__}")
 
 
 _NUMBERS = {bool, int, float, complex}
@@ -121,7 +122,7 @@ def _check_overflow(array: Array, target: DType) -> None:
     low = limits.min if array.dtype.kind == "f" else min(limits.min, -limits.max)
     # NaN compares false with everything.
     if not (low <= array.min() and array.max() <= limits.max):
-        raise RuntimeError(
+        raise DTypeError(
             f"tensor: value cannot be converted to type {target.name} without overflow; received "
             f"numbers from {array.min()} to {array.max()}. Choose a wider dtype."
         )
@@ -286,9 +287,7 @@ def from_file(
     A file that is shared is lengthened if need be.
     """
     if device is not None and Device(device) != CPU:
-        raise RuntimeError(
-            f"from_file: a file is mapped on the CPU, not on {device}. Move it then."
-        )
+        raise DeviceError(f"from_file: a file is mapped on the CPU, not on {device}. Move it then.")
     kind = NUMPY_OF[dtype or dt.get_default_dtype()]
     if size < 0:
         raise ValueError(f"from_file: size must not be negative, received {size}")

@@ -22,7 +22,7 @@ from typing import Any
 
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.core.dtype import uint8
-from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.errors import CaptureError, DeviceError
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import forks
@@ -61,7 +61,7 @@ class Generator:
     def __init__(self, device: Any = "cpu") -> None:
         self._device = CPU if device is None else Device(device)
         if self._device.type not in KNOWN_TYPES:
-            raise RuntimeError(f"Generator: there are no {self._device.type} devices here.")
+            raise DeviceError(f"Generator: there are no {self._device.type} devices here.")
         self._seed = FRESH_SEED
         self._offset = 0
         self._mark: Any = None  # of one cloned while a function is recorded: Note [marks]
@@ -284,7 +284,7 @@ def generator_for(name: str, generator: Generator | None, device: Device) -> Gen
             f"{name}: argument 'generator' must be a Generator, received {type(generator).__name__}"
         )
     if generator.device.type != device.type:
-        raise RuntimeError(
+        raise DeviceError(
             f"{name}: expected a '{device.type}' device type for generator but found "
             f"'{generator.device.type}'. Make one with Generator({device.type!r})."
         )

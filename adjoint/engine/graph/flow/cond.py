@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -280,7 +281,7 @@ def cond(
     if not is_tensor(pred):
         return (true_fn if pred else false_fn)(*operands)
     if pred.numel() != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"cond: pred must have one element, received shape {list(pred.shape)}. Use any(), "
             "all(), or where for a choice by element."
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.errors import CaptureError, ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -201,7 +201,7 @@ def while_loop(
         held = call(cond_fn, values)
         (found,), _ = take_apart("while_loop: the result of cond_fn", held)
         if found.numel() != 1:
-            raise RuntimeError(
+            raise ShapeError(
                 "while_loop: cond_fn must return one boolean, received shape "
                 f"{list(found.shape)}. Use any() or all()."
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import (
     check_layout,
     contiguous_format,
@@ -186,7 +187,7 @@ def empty_strided(
     """An uninitialised tensor with the given strides."""
     shape, strides = sizes("empty_strided", (size,)), sizes("empty_strided", (stride,))
     if len(shape) != len(strides):
-        raise RuntimeError(
+        raise ShapeError(
             f"empty_strided: dimensionality of sizes ({len(shape)}) must match dimensionality of "
             f"strides ({len(strides)})"
         )
@@ -207,7 +208,7 @@ def empty_permuted(
     """An uninitialised, dense tensor whose dimensions lie in memory in the given order."""
     shape, order = sizes("empty_permuted", (size,)), ints("empty_permuted", (physical_layout,))
     if sorted(order) != list(range(len(shape))):
-        raise RuntimeError(
+        raise ShapeError(
             f"empty_permuted: physical_layout {list(order)} must be a permutation of the "
             f"dimensions of size {list(shape)}"
         )

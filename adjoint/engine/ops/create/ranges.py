@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import check_layout
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import method, public
@@ -106,7 +107,7 @@ def arange(
 def _between(start: Any, end: Any, dtype: DType | None, out: Any) -> tuple[Any, Any, DType]:
     for x in (start, end):
         if is_tensor(x) and x.ndim:
-            raise RuntimeError(
+            raise ShapeError(
                 "linspace/logspace: only supports 0-dimensional start and end tensors, but got "
                 f"{x.ndim} dimension(s)."
             )
@@ -117,7 +118,7 @@ def _between(start: Any, end: Any, dtype: DType | None, out: Any) -> tuple[Any, 
             dtype = dtype.to_complex()
     dtype = dt.as_dtype("linspace/logspace", dtype)
     if not dtype.is_complex and (isinstance(a, complex) or isinstance(b, complex)):
-        raise RuntimeError(
+        raise DTypeError(
             "linspace/logspace: inferred dtype complex can't be safely cast to passed dtype "
             f"{dtype.name}"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def _refuse_bool(*operands: Any) -> None:
     if any(isinstance(x, bool) or (isinstance(x, Spec) and x.dtype is dt.bool_) for x in operands):
-        raise RuntimeError(
+        raise DTypeError(
             "sub: subtraction, the `-` operator, with a bool tensor is not supported, received "
             f"{', '.join(str(x) for x in operands)}. If you are trying to invert a mask, use the "
             "`~` or `logical_not()` operator; for a difference of masks, `^` or `logical_xor()`."
@@ -29,7 +30,7 @@ def _refuse_bool(*operands: Any) -> None:
 
 def _refuse_bool_negation(x: Any) -> None:
     if isinstance(x, Spec) and x.dtype is dt.bool_:
-        raise RuntimeError(
+        raise DTypeError(
             "neg: negation, the `-` operator, on a bool tensor is not supported. If you are "
             "trying to invert a mask, use the `~` or `logical_not()` operator instead."
         )
@@ -67,13 +68,13 @@ def check_alpha(name: str, alpha: Any, result: DType) -> None:
     """PyTorch's rules for a multiplier: its category must not exceed the result's."""
     have = dtype_of(alpha)
     if have is dt.bool_ and result is not dt.bool_:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: Boolean alpha only supported for Boolean results, received {result.name}"
         )
     if have.category > result.category:
         what = "complex number" if have.is_complex else "floating point number"
         kind = "non-complex" if have.is_complex else "integral"
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: for {kind} input tensors, argument alpha must not be a {what}; "
             f"received {alpha!r} for a result of dtype {result.name}"
         )
@@ -155,7 +156,7 @@ def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
     require_tensors("positive", input)
     if input.dtype is dt.bool_:
-        raise RuntimeError("positive: the `+` operator, on a bool tensor is not supported.")
+        raise DTypeError("positive: the `+` operator, on a bool tensor is not supported.")
     return input
 
 
@@ -169,7 +170,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """
     for name, other in (("end", end), ("weight", weight)):
         if is_tensor(other) and other.dtype is not input.dtype:
-            raise RuntimeError(
+            raise DTypeError(
                 f"lerp: expected dtype {input.dtype.name} for `{name}` but got dtype "
                 f"{other.dtype.name}. Convert it with .to({input.dtype})."
             )
@@ -200,7 +201,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     """input + value * tensor1 / tensor2."""
     require_tensors("addcdiv", input, tensor1, tensor2)
     if not (tensor1.dtype.is_inexact or tensor2.dtype.is_inexact):
-        raise RuntimeError(
+        raise DTypeError(
             "addcdiv: integer division with addcdiv is no longer supported, received "
             f"{tensor1.dtype.name} and {tensor2.dtype.name}. Use "
             "input + value * div(tensor1, tensor2, rounding_mode='trunc') for whole quotients."
@@ -211,7 +212,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
 def _in_float(name: str, input: Tensor) -> None:
     require_tensors(name, input)
     if input.dtype.is_complex:
-        raise RuntimeError(f"{name}: not supported for complex tensors, got {input.dtype.name}")
+        raise DTypeError(f"{name}: not supported for complex tensors, got {input.dtype.name}")
 
 
 @public(method=True, inplace=True, out=True)

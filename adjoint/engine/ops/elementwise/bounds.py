@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -27,7 +28,7 @@ def _first(x: Any, y: Any, wins: Any) -> Any:
 
 def _refuse_bool(x: Any) -> None:
     if x.dtype is bool_:
-        raise RuntimeError("relu: boolean inputs are not supported. Convert the input first.")
+        raise DTypeError("relu: boolean inputs are not supported. Convert the input first.")
 
 
 MAXIMUM = elementwise(
@@ -186,20 +187,20 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if not is_tensor(weight):
         raise TypeError(f"prelu: argument 'weight' must be a Tensor, not {type(weight).__name__}")
     if weight.dtype is not input.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"prelu: type promotion is not supported, received {input.dtype.name} and "
             f"{weight.dtype.name}. Convert one of them."
         )
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if weight.ndim != 1 or input.ndim == 0 or weight.numel() != channels:
-            raise RuntimeError(
+            raise ShapeError(
                 f"prelu: expected one weight or one per channel ({channels}), received "
                 f"{list(weight.shape)}"
             )
         weight = weight.reshape((-1, *(1,) * (input.ndim - 2)))
     elif weight.ndim > 1:
-        raise RuntimeError(f"prelu: weight must be a scalar or 1-d, received {weight.ndim} dims")
+        raise ShapeError(f"prelu: weight must be a scalar or 1-d, received {weight.ndim} dims")
     elif weight.ndim:
         weight = weight.reshape(())
     return WHERE(input > 0, input, input * weight)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.scalars import require_tensors
@@ -136,7 +137,7 @@ def isfinite(input: Tensor) -> Tensor:
 def _is_infinity(name: str, input: Tensor, infinity: float) -> Tensor:
     require_tensors(name, input)
     if input.dtype.is_complex:
-        raise RuntimeError(f"{name}: does not support complex inputs, received {input.dtype.name}")
+        raise DTypeError(f"{name}: does not support complex inputs, received {input.dtype.name}")
     if not input.dtype.is_inexact:
         return ISINF(input)  # no integer is
     return EQ(input, infinity)
@@ -172,7 +173,7 @@ def signbit(input: Tensor) -> Tensor:
 def _check_close(name: str, input: Tensor, other: Tensor, rtol: float, atol: float) -> None:
     require_tensors(name, input, other)
     if input.dtype is not other.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: {input.dtype.name} did not match {other.dtype.name}. Convert one of them."
         )
     for what, value in (("rtol", rtol), ("atol", atol)):

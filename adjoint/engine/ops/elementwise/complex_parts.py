@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bfloat16
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise, linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.scalars import require_tensors
@@ -60,12 +61,12 @@ def _check_parts(name: str, x: Tensor, y: Tensor) -> None:
     """Refuse operands that are not the two halves of one complex dtype."""
     require_tensors(name, x, y)
     if x.dtype is not y.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected both inputs to have one dtype, received {x.dtype.name} and "
             f"{y.dtype.name}. Convert one of them."
         )
     if not x.dtype.is_floating_point or x.dtype is bfloat16:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected both inputs to be half, float or double tensors, received "
             f"{x.dtype.name}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def _require_mask(condition: Any, *_: Any) -> None:
     if isinstance(condition, Spec) and condition.dtype not in (dt.bool_, dt.uint8):
-        raise RuntimeError(
+        raise DTypeError(
             "where: expected condition to be a boolean tensor, but got a tensor with dtype "
             f"{condition.dtype.name}. Compare first: where(x != 0, ...)."
         )
@@ -69,7 +70,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`input` with `value` where `mask` holds."""
     require_tensors("masked_fill", input, mask)
     if mask.dtype is not dt.bool_:
-        raise RuntimeError(
+        raise DTypeError(
             f"masked_fill: only supports boolean masks, but got mask with dtype {mask.dtype.name}. "
             "Compare first: x.masked_fill(y != 0, value)."
         )
@@ -81,12 +82,12 @@ def fill_value(name: str, value: Any, target: Tensor) -> Any:
     d = target.dtype
     if is_tensor(value):
         if value.ndim:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
         if value.dtype.is_complex and not d.is_complex and d is not dt.bool_:
-            raise RuntimeError(
+            raise DTypeError(
                 f"{name}: value cannot be converted to type {d.name} without overflow: it is "
                 "complex. Take its real part first."
             )

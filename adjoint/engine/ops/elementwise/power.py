@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -60,7 +61,7 @@ def _check_exponent(input: Any, exponent: int) -> None:
         return
     require_fit("pow", exponent, input.dtype)
     if exponent < 0:
-        raise RuntimeError(
+        raise DTypeError(
             "pow: integers to negative integer powers are not allowed, received exponent "
             f"{exponent} for {input.dtype.name}. Convert to a floating dtype first."
         )
@@ -113,7 +114,7 @@ def float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
     """Raise to a power in double precision, which the target must have."""
     wide = _float_power_dtype(input, exponent)
     if input.dtype is not wide:
-        raise RuntimeError(
+        raise DTypeError(
             f"float_power_: the base has dtype {input.dtype.name} but the operation's result "
             f"requires dtype {wide.name}. Use the form without '_'."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
@@ -26,7 +27,7 @@ NEXTAFTER = elementwise(
 
 def _frexp_infer(x: Spec) -> tuple[Spec, Spec]:
     if not x.dtype.is_floating_point:
-        raise RuntimeError(
+        raise DTypeError(
             f"frexp: only supports floating-point dtypes, received {x.dtype.name}. "
             "Convert the input with .to(...)."
         )

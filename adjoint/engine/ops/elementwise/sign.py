@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.scalars import require_tensors
@@ -37,7 +38,7 @@ HEAVISIDE = elementwise("heaviside", None, None, accepts="bif", tensors=2, round
 def abs_inplace(input: Tensor) -> Tensor:
     """The magnitude of each element, where it has the dtype of the element."""
     if input.dtype.is_complex:
-        raise RuntimeError(
+        raise DTypeError(
             "abs_: in-place abs is not supported for complex tensors: magnitudes are real. "
             "Use the form without '_'."
         )
@@ -90,7 +91,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """The step function: 0 below zero, 1 above, `values` at zero."""
     require_tensors("heaviside", input, values)
     if values.dtype is not input.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             "heaviside: not implemented for tensors with different dtypes, received "
             f"{input.dtype.name} and {values.dtype.name}. Convert one of them."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, MAX_POOL, avg_pool
@@ -23,7 +24,7 @@ def _sizes(name: str, rank: int, input: Tensor, output_size: Any, first: int = 1
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor, but got {list(input.shape)}"
         )
     if 0 in input.shape[first:]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(input.shape)}"
         )
@@ -33,9 +34,7 @@ def _sizes(name: str, rank: int, input: Tensor, output_size: Any, first: int = 1
     elif output_size is None:
         output_size = input.shape[-rank:]
     if isinstance(output_size, (tuple, list)) and len(output_size) != rank:
-        raise RuntimeError(
-            f"{name}: output_size must be {rank} numbers, received {len(output_size)}"
-        )
+        raise ShapeError(f"{name}: output_size must be {rank} numbers, received {len(output_size)}")
     sizes = expanded(name, "output_size", output_size, rank)
     if min(sizes) < 0:
         raise RuntimeError(

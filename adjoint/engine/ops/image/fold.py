@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -83,7 +84,7 @@ def unfold(
     """
     kernel, dilations, pads, steps = _geometry("unfold", kernel_size, dilation, padding, stride)
     if input.ndim not in (3, 4) or 0 in input.shape[-3:]:
-        raise RuntimeError(
+        raise ShapeError(
             "unfold: expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
             f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
@@ -94,7 +95,7 @@ def unfold(
         for n, k, s, p, d in zip(sizes, kernel, steps, pads, dilations, strict=True)
     ]
     if min(counts) < 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"unfold: given input with spatial size {tuple(sizes)}, kernel_size={kernel}, "
             f"dilation={dilations}, padding={pads}, calculated shape of the array of sliding "
             f"blocks as {tuple(counts)}, but its components must be at least one"
@@ -131,13 +132,13 @@ def fold(
     kernel, dilations, pads, steps = _geometry("fold", kernel_size, dilation, padding, stride)
     sizes = expanded("fold", "output_size", output_size, 2)
     if input.ndim not in (2, 3) or 0 in input.shape[-2:]:
-        raise RuntimeError(
+        raise ShapeError(
             "fold: expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
             f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
     x = input if input.ndim == 3 else input.unsqueeze(0)
     if x.shape[1] % prod(kernel):
-        raise RuntimeError(
+        raise ShapeError(
             "fold: expected size of input's dimension 1 to be divisible by the product of "
             f"kernel_size, but got input.size(1)={x.shape[1]} and kernel_size={kernel}"
         )
@@ -146,7 +147,7 @@ def fold(
         for n, k, s, p, d in zip(sizes, kernel, steps, pads, dilations, strict=True)
     ]
     if min(counts) < 1 or prod(counts) != x.shape[2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"fold: given output_size={sizes}, kernel_size={kernel}, dilation={dilations}, "
             f"padding={pads}, stride={steps}, expected size of input's dimension 2 to match the "
             f"calculated number of sliding blocks {counts[0]} * {counts[1]} = {prod(counts)}, but "

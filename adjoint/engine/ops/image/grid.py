@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.errors import DeviceError, DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.elementwise.records import where
@@ -161,27 +162,27 @@ GRID_SAMPLER = composite("grid_sampler", _sample)
 def _check(name: str, input: Tensor, grid: Tensor, rank: int, mode: int, padding: int) -> None:
     sizes = f"received input {tuple(input.shape)} and grid {tuple(grid.shape)}"
     if input.ndim != rank + 2 or grid.ndim != rank + 2:
-        raise RuntimeError(f"{name}: expected input and grid of {rank + 2} dimensions, {sizes}")
+        raise ShapeError(f"{name}: expected input and grid of {rank + 2} dimensions, {sizes}")
     if grid.shape[-1] != rank:
-        raise RuntimeError(f"{name}: expected grid to have size {rank} in last dimension, {sizes}")
+        raise ShapeError(f"{name}: expected grid to have size {rank} in last dimension, {sizes}")
     if grid.shape[0] != input.shape[0]:
-        raise RuntimeError(f"{name}: expected grid and input to have same batch size, {sizes}")
+        raise ShapeError(f"{name}: expected grid and input to have same batch size, {sizes}")
     if 0 in input.shape[2:]:
-        raise RuntimeError(f"{name}: expected input to have non-empty spatial dimensions, {sizes}")
+        raise ShapeError(f"{name}: expected input to have non-empty spatial dimensions, {sizes}")
     if input.dtype is not grid.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected input and grid to have same dtype, but input has "
             f"{input.dtype.name} and grid has {grid.dtype.name}"
         )
     if not input.dtype.is_floating_point:
         raise NotImplementedError(f"{name}: not implemented for {input.dtype.name!r}")
     if input.device != grid.device:
-        raise RuntimeError(
+        raise DeviceError(
             f"{name}: expected input and grid to be on same device, but input is on "
             f"{input.device} and grid is on {grid.device}"
         )
     if mode == BICUBIC and rank != 2:
-        raise RuntimeError(f"{name}: bicubic interpolation only supports 4D input, {sizes}")
+        raise ShapeError(f"{name}: bicubic interpolation only supports 4D input, {sizes}")
     if mode not in (BILINEAR, NEAREST, BICUBIC) or padding not in (ZEROS, BORDER, REFLECTION):
         raise RuntimeError(
             f"{name}: expected interpolation_mode and padding_mode of 0, 1 or 2, received {mode} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.image.adaptive_pooling import adaptive_avg_pool
 from adjoint.engine.ops.image.resample import Rule, resampled
@@ -128,7 +129,7 @@ def interpolate(
     sizes, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
     source = list(input.shape[2:])
     if min(sizes) < 1 or 0 in input.shape[1:]:
-        raise RuntimeError(
+        raise ShapeError(
             f"interpolate: input and output sizes should be greater than 0, but got input "
             f"{list(input.shape)} and output {sizes}"
         )

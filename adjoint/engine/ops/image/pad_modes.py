@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.autocast import with_autocast
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.arguments import ints
@@ -18,7 +19,7 @@ MODES = ("constant", "reflect", "replicate", "circular")
 
 def _check_room(input: Tensor, widths: tuple[int, ...]) -> None:
     if len(widths) > 2 * input.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             "pad: padding length should be less than or equal to two times the input dimension, "
             f"but got padding length {len(widths)} and input of dimension {input.ndim}"
         )
@@ -34,26 +35,26 @@ def _check(input: Tensor, widths: tuple[int, ...], mode: str) -> None:
             f"dimensions more; received pad={widths} for an input of size {list(input.shape)}"
         )
     if 0 in input.shape[input.ndim - rank - 1 :]:
-        raise RuntimeError(
+        raise ShapeError(
             f"pad: expected {rank + 1}D or {rank + 2}D tensor with possibly 0 batch size and "
             f"other non-zero dimensions for input, but got: {list(input.shape)}"
         )
     for d in range(rank):
         n, before, after = input.shape[-1 - d], widths[2 * d], widths[2 * d + 1]
         if mode == "reflect" and max(before, after) >= n:
-            raise RuntimeError(
+            raise ShapeError(
                 "pad: padding size should be less than the corresponding input dimension, but got: "
                 f"padding ({before}, {after}) at dimension {input.ndim - 1 - d} of input "
                 f"{list(input.shape)}"
             )
         if mode == "circular" and max(before, after) > n:
-            raise RuntimeError(
+            raise ShapeError(
                 "pad: padding value causes wrapping around more than once: padding "
                 f"({before}, {after}) at dimension {input.ndim - 1 - d} of input "
                 f"{list(input.shape)}"
             )
         if n + before + after < (0 if mode == "circular" else 1):
-            raise RuntimeError(
+            raise ShapeError(
                 f"pad: input (size {n}) is too small. Calculated output size "
                 f"{n + before + after} at dimension {input.ndim - 1 - d}"
             )

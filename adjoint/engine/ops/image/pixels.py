@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.create.ranges import linspace
 from adjoint.engine.ops.image.grid import (
@@ -42,7 +43,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """
     r = upscale_factor
     if input.ndim < 3:
-        raise RuntimeError(
+        raise ShapeError(
             "pixel_shuffle: expects input to have at least 3 dimensions, but got input with "
             f"{input.ndim} dimension(s)"
         )
@@ -50,7 +51,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         raise RuntimeError(f"pixel_shuffle: expects a positive upscale_factor, but got {r}")
     *lead, channels, height, width = input.shape
     if channels % (r * r):
-        raise RuntimeError(
+        raise ShapeError(
             "pixel_shuffle: expects its input's 'channel' dimension to be divisible by the square "
             f"of upscale_factor, but input.size(-3)={channels} is not divisible by {r * r}"
         )
@@ -71,7 +72,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """
     r = downscale_factor
     if input.ndim < 3:
-        raise RuntimeError(
+        raise ShapeError(
             "pixel_unshuffle: expects input to have at least 3 dimensions, but got input with "
             f"{input.ndim} dimension(s)"
         )
@@ -80,7 +81,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *lead, channels, height, width = input.shape
     for what, extent in (("height", height), ("width", width)):
         if extent % r:
-            raise RuntimeError(
+            raise ShapeError(
                 f"pixel_unshuffle: expects {what} to be divisible by downscale_factor, but "
                 f"{extent} is not divisible by {r}"
             )
@@ -94,7 +95,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels (N, C, ...) dealt out so that each group gets some of every other."""
     if input.ndim < 3:
-        raise RuntimeError(
+        raise ShapeError(
             f"channel_shuffle: expects input with > 2 dims, but got input with sizes "
             f"{list(input.shape)}"
         )
@@ -105,7 +106,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     batch, channels, *rest = input.shape
     if channels % groups:
-        raise RuntimeError(
+        raise ShapeError(
             f"channel_shuffle: number of channels must be divisible by groups. Got {channels} "
             f"channels and {groups} groups."
         )

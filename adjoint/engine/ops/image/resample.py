@@ -16,6 +16,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -199,7 +200,7 @@ def table(rule: Rule, transposed: bool) -> list[Row]:
 def _infer(x: Spec, dim: int, rule: Rule, transposed: bool) -> Spec:
     source, size = (rule[2], rule[1]) if transposed else (rule[1], rule[2])
     if x.shape[dim] != source:
-        raise RuntimeError(
+        raise ShapeError(
             f"resample: the rule {rule} wants {source} elements along dimension {dim}, received "
             f"{x.shape[dim]}"
         )

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, flat
@@ -45,7 +46,7 @@ def fractional_max_pool(
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor, but got {list(input.shape)}"
         )
     if 0 in input.shape[input.ndim - rank - 1 :]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected input to have non-zero size for non-batch dimensions, but got "
             f"{list(input.shape)}"
         )
@@ -58,7 +59,7 @@ def fractional_max_pool(
         sizes = expanded(name, "output_size", output_size, rank)
     for n, o, k in zip(source, sizes, kernel, strict=True):
         if o + k - 1 > n or o < 1:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: pool size ({k}) too large relative to input size ({n}) for an output of "
                 f"{o}"
             )
@@ -68,7 +69,7 @@ def fractional_max_pool(
         samples = rand(batch, channels, rank, dtype=x.dtype, device=x.device)
     else:
         if tuple(samples.shape[1:]) != (channels, rank) or samples.shape[0] < batch:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: expected _random_samples of shape {(batch, channels, rank)}, received "
                 f"{tuple(samples.shape)}"
             )
@@ -194,16 +195,16 @@ def max_unpool(
     steps = kernel if stride is None else expanded(name, "stride", stride, rank)
     pad = expanded(name, "padding", padding, rank)
     if indices.dtype is not int64:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: elements in indices should be type int64 but got: {indices.dtype.name}"
         )
     if input.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: input to {name} should be a {rank + 1}d or {rank + 2}d Tensor, but got a "
             f"tensor with {input.ndim} dimensions"
         )
     if indices.shape != input.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected shape of indices to be same as that of the input tensor "
             f"({list(input.shape)}) but got indices tensor with shape: {list(indices.shape)}"
         )
@@ -212,7 +213,7 @@ def max_unpool(
     sizes = _unpooled_size(name, rank, input, kernel, steps, pad, output_size)
     lead = tuple(input.shape[: input.ndim - rank])
     if 0 in input.shape[input.ndim - rank - 1 :]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected input to have non-zero size for non-batch dimensions, but got "
             f"{list(input.shape)}"
         )

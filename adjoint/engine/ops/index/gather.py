@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -67,13 +68,13 @@ def at_least_1d(x: Tensor) -> Tensor:
 def check_index_shape(name: str, x: Tensor, index: Tensor, dim: int) -> None:
     """Refuse an index of another rank, or larger than x outside `dim`."""
     if index.ndim != x.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: index tensor must have the same number of dimensions as input tensor, "
             f"received {index.ndim} and {x.ndim}"
         )
     for d, (have, limit) in enumerate(zip(index.shape, x.shape, strict=True)):
         if d != dim and have > limit:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: size does not match at dimension {d}: expected index "
                 f"{list(index.shape)} to be no larger than self {list(x.shape)} apart from "
                 f"dimension {dim}"
@@ -115,7 +116,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     if dim is None:
         return gather(input.reshape(-1), 0, _from_start(picks.reshape(-1), input.numel()))
     if input.ndim != indices.ndim:
-        raise RuntimeError(
+        raise ShapeError(
             "take_along_dim: input and indices should have the same number of dimensions, but "
             f"got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -83,7 +84,7 @@ def _put_infer(
 ) -> Spec:
     wanted = _index_infer(x, *indices, dims=dims).shape
     if y.shape != wanted:
-        raise RuntimeError(
+        raise ShapeError(
             f"index_put: shape mismatch: value tensor of shape {list(y.shape)} is not the "
             f"indexing result's {list(wanted)}. Expand the values first."
         )
@@ -226,7 +227,7 @@ def fit_values(values: Tensor, wanted: Dims) -> Tensor:
         have = have[1:]
     tail = wanted[len(wanted) - len(have) :]
     if len(have) > len(wanted) or any(h not in (1, w) for h, w in zip(have, tail, strict=True)):
-        raise RuntimeError(
+        raise ShapeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
             f"indexing result of shape {list(wanted)}"
         )
@@ -236,7 +237,7 @@ def fit_values(values: Tensor, wanted: Dims) -> Tensor:
 def same_dtype(name: str, x: Tensor, source: Tensor) -> None:
     """Refuse a source of another dtype, as PyTorch's index operations do."""
     if source.dtype is not x.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: the source and destination dtypes must match, got {x.dtype.name} for the "
             f"destination and {source.dtype.name} for the source. Convert the source first."
         )

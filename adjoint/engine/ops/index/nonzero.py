@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record
@@ -88,7 +89,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 def require_mask(name: str, mask: Tensor) -> None:
     """Refuse a mask that is not boolean."""
     if mask.dtype is not bool_:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected BoolTensor for mask, received {mask.dtype.name}. Use mask != 0."
         )
 
@@ -122,7 +123,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements where `mask` holds replaced, in order, by those of `source`."""
     require_mask("masked_scatter", mask)
     if source.dtype is not input.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             "masked_scatter: expected self and source to have same dtypes but got "
             f"{input.dtype.name} and {source.dtype.name}"
         )

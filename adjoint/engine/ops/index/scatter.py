@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -130,7 +131,7 @@ def _prepare(
     if not is_tensor(src):
         src = full_like(x, picks.shape, checked_scalar(name, src, x.dtype))
     if src.dtype is not input.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected self.dtype to be equal to src.dtype, received {input.dtype.name} "
             f"and {src.dtype.name}. Convert the source first."
         )
@@ -139,7 +140,7 @@ def _prepare(
     if y.shape == picks.shape:
         return x, d, picks, y
     if y.ndim != x.ndim or any(n > m for n, m in zip(picks.shape, y.shape, strict=True)):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected index {list(index.shape)} to be no larger than src "
             f"{list(src.shape)} in every dimension"
         )
@@ -240,7 +241,7 @@ def check_slices(
     if index.ndim > 1:
         raise IndexError(f"{name}: index is supposed to be a vector, received {index.ndim} dims")
     if source.dtype is not input.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: self and source expected to have the same dtype, but got (self) "
             f"{input.dtype.name} and (source) {source.dtype.name}"
         )
@@ -255,7 +256,7 @@ def check_slices(
         )
     wanted = (*x.shape[:d], picks.shape[0], *x.shape[d + 1 :])
     if tuple(y.shape) != wanted:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: source of shape {list(source.shape)} must match self of shape "
             f"{list(input.shape)} outside dimension {d}"
         )

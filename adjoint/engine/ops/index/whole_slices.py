@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
@@ -33,7 +34,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if index.ndim > 1:
         raise IndexError(f"index_select: index is supposed to be a vector, received {index.ndim}-d")
     if not input.ndim and index.numel() != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"index_select: index to a 0-d tensor must have 1 element, received {index.numel()}"
         )
     out = INDEX(at_least_1d(input), at_least_1d(picks), dims=(d,), wrap=False)
@@ -45,7 +46,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     """`input` with each slice of `source`, times `alpha`, added to the slice its index names."""
     d, picks, y = check_slices("index_add", input, dim, index, source)
     if (input.ndim == 0) != (source.ndim == 0):
-        raise RuntimeError(
+        raise ShapeError(
             "index_add: source must have as many dimensions as self, received shapes "
             f"{list(source.shape)} and {list(input.shape)}"
         )
@@ -71,17 +72,17 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     d = wrap_dim("index_fill", dim, input.ndim)
     picks = at_least_1d(require_index("index_fill", index, int64, error=IndexError))
     if picks.ndim > 1:
-        raise RuntimeError("index_fill: index has to be a vector or a scalar")
+        raise ShapeError("index_fill: index has to be a vector or a scalar")
     if is_tensor(value):
         if value.ndim:
-            raise RuntimeError(
+            raise ShapeError(
                 "index_fill: only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)"
             )
         filler = value.to(input.dtype)
     else:
         if isinstance(value, complex) and not input.dtype.is_complex:
-            raise RuntimeError(
+            raise DTypeError(
                 "index_fill: converting complex Scalar to non-complex type is not supported"
             )
         filler = full_like(input, (), checked_scalar("index_fill", value, input.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, bool_, int32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.ops.common.checks import require
@@ -45,12 +46,12 @@ def check_matrix(name: str, x: Any, argument: str = "A", *, square: bool = False
     """Refuse what is not a (batch of) matrices, square ones where asked."""
     check_inexact(name, x)
     if x.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: The input tensor {argument} must have at least 2 dimensions, received shape "
             f"{tuple(x.shape)}."
         )
     if square and x.shape[-1] != x.shape[-2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: {argument} must be batches of square matrices, but they are "
             f"{x.shape[-2]} by {x.shape[-1]} matrices"
         )
@@ -59,7 +60,7 @@ def check_matrix(name: str, x: Any, argument: str = "A", *, square: bool = False
 def check_same_dtype(name: str, x: Any, y: Any) -> None:
     """Refuse operands of two dtypes."""
     if x.dtype is not y.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: Expected the operands to have the same dtype, but got {x.dtype.name} and "
             f"{y.dtype.name}. Convert one with .to(...)."
         )

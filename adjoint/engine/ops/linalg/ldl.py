@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -56,9 +57,9 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     name = "linalg.ldl_solve"
     check_system(name, LD, B)
     if pivots.dtype.is_inexact or pivots.dtype.name == "bool":
-        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {pivots.dtype.name}")
+        raise DTypeError(f"{name}: Expected pivots to be integers. Got {pivots.dtype.name}")
     if pivots.shape != LD.shape[:-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with "
             f"shape {list(pivots.shape)} for LD with shape {list(LD.shape)}"
         )

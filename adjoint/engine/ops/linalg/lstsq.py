@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -73,9 +74,9 @@ def _check(A: Tensor, B: Tensor, driver: str) -> None:
     check_inexact(name, B)
     check_same_dtype(name, A, B)
     if B.ndim < 1:
-        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+        raise ShapeError(f"{name}: other must have at least 1 dimension.")
     if not 0 <= A.ndim - B.ndim <= 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - "
             f"other.dim()) <= 1, received {A.ndim} and {B.ndim}"
         )
@@ -95,7 +96,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = N
     vector = input.ndim - b.ndim == 1
     target = b.unsqueeze(-1) if vector else b
     if target.shape[-2] != m:
-        raise RuntimeError(
+        raise ShapeError(
             f"linalg.lstsq: input.size(-2) should match other.size({-1 if vector else -2}), "
             f"received {tuple(input.shape)} and {tuple(b.shape)}"
         )

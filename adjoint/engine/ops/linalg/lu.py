@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32, int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record
@@ -157,7 +158,7 @@ def lu_unpack(
 ) -> Any:
     """P, L and U from what `lu_factor` returned."""
     if unpack_pivots and LU_pivots.dtype is not int32:
-        raise RuntimeError(
+        raise DTypeError(
             "lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, "
             f"received {LU_pivots.dtype.name}"
         )
@@ -186,11 +187,11 @@ def linalg_lu_solve(
     name = "linalg.lu_solve"
     check_system(name, LU, B, left=left)
     if pivots.dtype is not int32:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: pivots should be a Tensor of scalar type int32, received {pivots.dtype.name}"
         )
     if pivots.shape != LU.shape[:-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: Number of pivots per batch should be same as the dimension of the matrix: "
             f"received {tuple(pivots.shape)} for {tuple(LU.shape)}"
         )

@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, promote_types
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.core.spec import wrap_dims
@@ -45,14 +46,12 @@ def _as_dtype(name: str, A: Tensor, dtype: DType | None) -> Tensor:
     if dtype is None:
         return A
     if not dtype.is_inexact:
-        raise RuntimeError(f"{name}: dtype should be floating point or complex, got {dtype.name}")
+        raise DTypeError(f"{name}: dtype should be floating point or complex, got {dtype.name}")
     if A.dtype.is_complex != dtype.is_complex:
         kind = "complex" if A.dtype.is_complex else "real"
-        raise RuntimeError(
-            f"{name}: dtype should be {kind} for {kind} inputs, but got {dtype.name}"
-        )
+        raise DTypeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {dtype.name}")
     if promote_types(A.dtype, dtype) is not dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: the dtype of the input ({A.dtype.name}) should be convertible without "
             f"narrowing to the specified dtype ({dtype.name})"
         )
@@ -61,7 +60,7 @@ def _as_dtype(name: str, A: Tensor, dtype: DType | None) -> Tensor:
 
 def _matrix_dims(name: str, A: Tensor, dim: Any) -> tuple[int, int]:
     if A.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: The input tensor A must have at least 2 dimensions, received "
             f"{tuple(A.shape)}."
         )
@@ -136,7 +135,7 @@ def norm(
     if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
         raise RuntimeError(f"{name}: If dim is specified, it must be of length 1 or 2. Got {dim}")
     if ord is not None and dim is None and input.ndim not in (1, 2):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: If dim is not specified but ord is, the input must be 1D or 2D. Got "
             f"{input.ndim}D."
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from adjoint.engine.core.dtype import bool_, int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -38,12 +39,12 @@ MATRIX_EXP: Record = primitive("matrix_exp", lambda x: x, _exp_vjp, batched_para
 
 def _check_square(name: str, A: Tensor) -> None:
     if A.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: The input tensor A must have at least 2 dimensions, received "
             f"{tuple(A.shape)}."
         )
     if A.shape[-1] != A.shape[-2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: A must be batches of square matrices, but they are {A.shape[-2]} by "
             f"{A.shape[-1]} matrices"
         )
@@ -94,11 +95,11 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     for i, t in enumerate(tensors):
         ends = (1, 2) if i in (0, len(tensors) - 1) else (2,)
         if t.ndim not in ends:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: tensor {i} must be {' or '.join(map(str, ends))}-D but got {t.ndim}-D"
             )
         if t.dtype is not first.dtype:
-            raise RuntimeError(
+            raise DTypeError(
                 f"{name}: all tensors must have be the same dtype; tensor 0 is "
                 f"{first.dtype.name} and tensor {i} {t.dtype.name}"
             )
@@ -143,7 +144,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     if size <= 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, received {size}")
     if x.dtype.is_half or x.dtype is bool_:
-        raise RuntimeError(
+        raise DTypeError(
             "linalg.vander: supports floating point, complex, and integer tensors, but got "
             f"{x.dtype.name}"
         )
@@ -164,7 +165,7 @@ def vander_columns(x: Tensor, N: int | None = None, increasing: bool = False) ->
             [4, 2, 1]])
     """
     if x.ndim != 1:
-        raise RuntimeError(f"vander: x must be a one-dimensional tensor, received {x.ndim}")
+        raise ShapeError(f"vander: x must be a one-dimensional tensor, received {x.ndim}")
     size = len(x) if N is None else N
     if size < 0:
         raise RuntimeError(f"vander: N must be non-negative, received {size}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -142,17 +143,17 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     check_same_dtype(name, input, tau)
     m, n = input.shape[-2:]
     if m < n:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1], received "
             f"{tuple(input.shape)}"
         )
     if tau.ndim < 1 or tau.shape[-1] > n:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1], received "
             f"{tuple(input.shape)} and {tuple(tau.shape)}"
         )
     if tau.shape[:-1] != input.shape[:-2]:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: Expected tau to have one dimension less than input and the same batch, "
             f"received {tuple(input.shape)} and {tuple(tau.shape)}"
         )
@@ -174,20 +175,20 @@ def _check_ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
     check_same_dtype("ormqr", input, tau)
     check_same_dtype("ormqr", input, other)
     if input.ndim < 2 or other.ndim < 2:
-        raise RuntimeError("ormqr: input and other must have at least 2 dimensions.")
+        raise ShapeError("ormqr: input and other must have at least 2 dimensions.")
     if input.ndim - tau.ndim != 1 or input.shape[:-2] != tau.shape[:-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"ormqr: Expected tau to have one dimension less than input and its batch, received "
             f"{tuple(input.shape)} and {tuple(tau.shape)}"
         )
     if input.ndim != other.ndim or input.shape[:-2] != other.shape[:-2]:
-        raise RuntimeError(
+        raise ShapeError(
             "ormqr: Expected batch dimensions of other to be equal to input's, received "
             f"{tuple(other.shape)} and {tuple(input.shape)}"
         )
     size = other.shape[-2] if left else other.shape[-1]
     if tau.shape[-1] > size or input.shape[-2] != size or tau.shape[-1] > input.shape[-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2] and at "
             f"least tau.shape[-1], received {tuple(other.shape)}, {tuple(input.shape)}, "
             f"{tuple(tau.shape)}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -123,13 +124,13 @@ def check_system(name: str, A: Tensor, B: Tensor, *, left: bool = True) -> None:
     check_inexact(name, B)
     check_same_dtype(name, A, B)
     if B.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: The input tensor B must have at least 2 dimensions, received "
             f"{tuple(B.shape)}."
         )
     size = B.shape[-2] if left else B.shape[-1]
     if A.shape[-1] != size:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: Incompatible shapes of A and B for the equation "
             f"{'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
             f"{B.shape[-2]}x{B.shape[-1]})"
@@ -140,10 +141,10 @@ def _solve(name: str, A: Tensor, B: Tensor, left: bool, check: bool) -> tuple[Te
     check_matrix(name, A, square=True)
     check_inexact(name, B)
     if B.ndim == 0:
-        raise RuntimeError(f"{name}: The input tensor B must have at least 1 dimension")
+        raise ShapeError(f"{name}: The input tensor B must have at least 1 dimension")
     vector = is_vector(A, B)
     if vector and not left:
-        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported")
+        raise ShapeError(f"{name}: Vector broadcasting of the left hand side is not supported")
     if vector:
         B = B.unsqueeze(-1)
     check_system(name, A, B, left=left)
@@ -223,7 +224,7 @@ def tensorinv(input: Tensor, ind: int = 2) -> Tensor:
         )
     front, back = tuple(input.shape[:ind]), tuple(input.shape[ind:])
     if prod(front) != prod(back):
-        raise RuntimeError(
+        raise ShapeError(
             "linalg.tensorinv: Expected self to satisfy the requirement prod(self.shape[ind:]) == "
             f"prod(self.shape[:ind]), but got {prod(back)} != {prod(front)}"
         )
@@ -240,7 +241,7 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None)
     shape = tuple(input.shape[other.ndim :])
     size = prod(shape)
     if size != prod(input.shape[: other.ndim]) or size != prod(other.shape):
-        raise RuntimeError(
+        raise ShapeError(
             "linalg.tensorsolve: Expected self to satisfy the requirement "
             "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
             f"{size} != {prod(input.shape[: other.ndim])}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -138,7 +139,7 @@ def _tolerances(name: str, x: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Absolute and relative tolerance, the second from the size where neither is given."""
     for what, value in (("atol", atol), ("rtol", rtol)):
         if is_tensor(value) and value.dtype.is_complex:
-            raise RuntimeError(f"{name}: {what} tensor of complex type is not supported.")
+            raise DTypeError(f"{name}: {what} tensor of complex type is not supported.")
     if rtol is None:
         default = _epsilon(x) * max(x.shape[-2:])
         if is_tensor(atol):
@@ -175,7 +176,7 @@ def matrix_rank(
     check_matrix(name, input, square=hermitian)
     if tol is not None:
         if is_tensor(tol) and tol.dtype.is_complex:
-            raise RuntimeError(f"{name}: atol tensor of complex type is not supported.")
+            raise DTypeError(f"{name}: atol tensor of complex type is not supported.")
         atol, rtol = tol, 0.0
     atol, rtol = _tolerances(name, input, atol, rtol)
     if 0 in input.shape[-2:]:

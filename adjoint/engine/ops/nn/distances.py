@@ -81,7 +81,7 @@ PDIST = composite("pdist", in_float32(_pdist))
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """The p-norm distance between each pair of rows, in order of the upper triangle."""
     if input.ndim != 2:
-        raise RuntimeError(f"pdist: only supports 2D tensors, got: {input.ndim}D")
+        raise ShapeError(f"pdist: only supports 2D tensors, got: {input.ndim}D")
     if not input.dtype.is_floating_point:
         raise DTypeError(f"pdist: only supports floating-point dtypes, received {input.dtype.name}")
     if p < 0:

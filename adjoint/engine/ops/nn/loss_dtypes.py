@@ -38,4 +38,4 @@ def require_result_in(name: str, dtype: DType, input: Tensor, target: Tensor) ->
 def refuse_bool(name: str, *tensors: Tensor) -> None:
     """Refuse what cannot be subtracted."""
     if any(t.dtype is bool_ for t in tensors):
-        raise RuntimeError(f"{name}: subtraction with a bool tensor is not supported. Convert it.")
+        raise DTypeError(f"{name}: subtraction with a bool tensor is not supported. Convert it.")

@@ -104,7 +104,7 @@ def cosine_embedding_loss(
     """
     how = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     if target.ndim not in (0, 1):
-        raise RuntimeError(
+        raise ShapeError(
             "cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported"
         )
     if target.ndim == 1 and (input1.ndim != 2 or input2.ndim != 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.elementwise.bounds import RELU, hardshrink, prelu
 from adjoint.engine.ops.elementwise.condition import WHERE
@@ -112,11 +113,11 @@ def hardtanh(
             f"hardtanh: min_val cannot be greater than max_val, received {min_val} > {max_val}"
         )
     if input.dtype.name == "bool":
-        raise RuntimeError("hardtanh: boolean inputs are not supported. Convert the input first.")
+        raise DTypeError("hardtanh: boolean inputs are not supported. Convert the input first.")
     if input.dtype.is_complex:
         require_floating("hardtanh", input)
     if not input.dtype.is_signed and (min_val < 0 or max_val < 0):
-        raise RuntimeError(
+        raise DTypeError(
             f"hardtanh: cannot do hardtanh on an unsigned type with negative limits {min_val}, "
             f"{max_val}"
         )
@@ -135,7 +136,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """Elements limited to [0, 6]."""
     if input.dtype.name == "bool":
-        raise RuntimeError("relu6: boolean inputs are not supported. Convert the input first.")
+        raise DTypeError("relu6: boolean inputs are not supported. Convert the input first.")
     return hardtanh(input, 0, 6, inplace)
 
 

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -54,7 +55,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if weights is None:
         return BINCOUNT(input, minlength=minlength)
     if weights.shape != input.shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"bincount: weights should be 1-d and have the same length as input, received "
             f"{tuple(weights.shape)} and {tuple(input.shape)}"
         )
@@ -106,12 +107,12 @@ def _check_points(name: str, x: Tensor, weight: Tensor | None) -> None:
     if weight is None:
         return
     if weight.dtype is not x.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: if weight tensor is provided, it should have the same dtype as input, "
             f"received {weight.dtype.name} and {x.dtype.name}"
         )
     if weight.numel() != (x.numel() // max(x.shape[-1], 1)):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: if weight tensor is provided, it should have the shape of the input without "
             f"its innermost dimension, received {tuple(weight.shape)} and {tuple(x.shape)}"
         )
@@ -180,7 +181,7 @@ def histogram(
     _check_points("histogram", points, weight)
     if is_tensor(bins):
         if bins.dtype is not input.dtype:
-            raise RuntimeError(
+            raise DTypeError(
                 "histogram: input tensor and bins tensors should have the same dtype, received "
                 f"{input.dtype.name} and {bins.dtype.name}"
             )
@@ -202,7 +203,7 @@ def histogramdd(
 ) -> Any:
     """Counts (or weights) of points in a grid of bins, and the edges along each dimension."""
     if input.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"histogramdd: input tensor should have at least 2 dimensions, received {input.ndim}"
         )
     _check_points("histogramdd", input, weight)
@@ -217,7 +218,7 @@ def histogramdd(
         edges = [b.detach() for b in sizes]
         for b in edges:
             if b.dtype is not input.dtype:
-                raise RuntimeError(
+                raise DTypeError(
                     "histogramdd: input tensor and bins tensors should have the same dtype, "
                     f"received {input.dtype.name} and {b.dtype.name}"
                 )

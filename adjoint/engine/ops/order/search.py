@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import device_of, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -45,21 +46,21 @@ ISIN = primitive(
 
 def _check_search(sequence: Tensor, values: Any, side: str | None, right: bool) -> None:
     if sequence.ndim == 0:
-        raise RuntimeError("searchsorted: the sorted sequence must have at least one dimension")
+        raise ShapeError("searchsorted: the sorted sequence must have at least one dimension")
     if side not in (None, "left", "right"):
         raise RuntimeError(f"searchsorted: side can only be 'left' or 'right' but got {side!r}")
     if side == "left" and right:
         raise RuntimeError("searchsorted: side and right can't be set to opposites")
     if not is_tensor(values):
         if sequence.ndim != 1:
-            raise RuntimeError(
+            raise ShapeError(
                 "searchsorted: input value can be a scalar only when boundaries is 1 dimensional"
             )
         return
     if sequence.ndim != 1 and (
         values.ndim != sequence.ndim or values.shape[:-1] != sequence.shape[:-1]
     ):
-        raise RuntimeError(
+        raise ShapeError(
             "searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
             f"boundaries tensor and input value tensor must match, but we got "
             f"{tuple(sequence.shape)} and {tuple(values.shape)}"
@@ -99,12 +100,12 @@ def searchsorted(
 
 def _check_sorter(sequence: Tensor, sorter: Tensor) -> None:
     if sorter.shape != sequence.shape:
-        raise RuntimeError(
+        raise ShapeError(
             "searchsorted: boundary and sorter must have the same size, but got "
             f"{tuple(sequence.shape)} and {tuple(sorter.shape)}"
         )
     if sorter.dtype is not int64:
-        raise RuntimeError(
+        raise DTypeError(
             f"searchsorted: sorter must be a tensor of long dtype but got dtype {sorter.dtype.name}"
         )
 
@@ -115,7 +116,7 @@ def bucketize(
 ) -> Tensor:
     """The index of the bucket, between neighbouring `boundaries`, each value falls in."""
     if boundaries.ndim != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
         )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import wrap_dim
@@ -35,7 +36,7 @@ def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
     if x.ndim == 0:
         raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
     if x.shape[d] == 0 and 0 in (*x.shape[:d], *x.shape[d + 1 :]):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: there are 0 sized dimensions, and they aren't selected, so the operation "
             "cannot be applied"
         )

@@ -389,7 +389,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
                 f"point number, received {factor!r}"
             )
         if isinstance(factor, bool) and dtype is not bool_:
-            raise RuntimeError(f"addr: boolean {argument} only supported for boolean results")
+            raise DTypeError(f"addr: boolean {argument} only supported for boolean results")
     if dtype is bool_:
         beta, alpha = bool(beta), bool(alpha)
     return _combine("addr", input.to(dtype), products.to(dtype), beta, alpha)

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, float32, int32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -152,7 +153,7 @@ def check_axis(name: str, x: Tensor, axis: int, *values: Tensor) -> None:
         )
     for each in values:
         if tuple(each.shape) != (x.shape[axis],):
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: scales and zero points along dimension {axis} of {tuple(x.shape)} must "
                 f"be ({x.shape[axis]},), received {tuple(each.shape)}"
             )
@@ -160,7 +161,7 @@ def check_axis(name: str, x: Tensor, axis: int, *values: Tensor) -> None:
 
 def _check_float(name: str, x: Tensor) -> None:
     if not x.dtype.is_floating_point:
-        raise RuntimeError(f"{name}: expected a floating-point input, received {x.dtype.name}")
+        raise DTypeError(f"{name}: expected a floating-point input, received {x.dtype.name}")
 
 
 @public()
@@ -186,7 +187,7 @@ def fake_quantize_per_tensor_affine(
     scale = parameter(name, "scale", scale, input, float32)
     zero = parameter(name, "zero_point", zero_point, input, int32)
     if scale.numel() != 1 or zero.numel() != 1:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: scale and zero_point must have one element, received "
             f"{tuple(scale.shape)} and {tuple(zero.shape)}. Use fake_quantize_per_channel_affine."
         )
@@ -287,9 +288,7 @@ def dequantize_affine(
     tensor([-1.0000,  0.3000])
     """
     if input.dtype.is_inexact:
-        raise RuntimeError(
-            f"dequantize_affine: expected whole numbers, received {input.dtype.name}"
-        )
+        raise DTypeError(f"dequantize_affine: expected whole numbers, received {input.dtype.name}")
     scale = parameter("dequantize_affine", "scale", scale, input, float32)
     zero = parameter("dequantize_affine", "zero_point", zero_point, input, int32)
     if axis is not None:

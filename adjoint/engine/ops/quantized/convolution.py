@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.dtype import int8, int16
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.ops.image.convolution import Shape
 from adjoint.engine.ops.image.convolution_functions import expanded
@@ -104,7 +105,7 @@ def quantized_convolution(
     """
     name, rank = "quantized_convolution", weight.ndim - 2
     if x.ndim != weight.ndim or x.shape[1] != weight.shape[1] * groups:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: given groups={groups} and a weight of {tuple(weight.shape)}, expected "
             f"(N, {weight.shape[1] * groups}, ...), received {tuple(x.shape)}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, int8, int16, int32, uint8
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite, device_of, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 def _infer(x: Spec, y: Spec) -> Spec:
     if x.dtype is not int8 or y.dtype is not int8:
-        raise RuntimeError(
+        raise DTypeError(
             f"integer_matmul: expected two operands of int8, received {x.dtype.name} and "
             f"{y.dtype.name}"
         )
     if x.shape[-1] != y.shape[-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"integer_matmul: rows of {x.shape} cannot be multiplied with columns of "
             f"{(*y.shape[:-2], y.shape[-1], y.shape[-2])}: {x.shape[-1]} != {y.shape[-1]}"
         )
@@ -55,7 +56,7 @@ def integer_matmul(x: Tensor, y: Tensor) -> Tensor:
     tensor([[30000]], dtype=adjoint.int32)
     """
     if x.ndim < 2 or y.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"integer_matmul: expected two matrices or batches of them, received "
             f"{tuple(x.shape)} and {tuple(y.shape)}"
         )
@@ -148,7 +149,7 @@ def quantized_linear(
     tensor([[2.]])
     """
     if x.shape[-1] != weight.shape[-1]:
-        raise RuntimeError(
+        raise ShapeError(
             f"quantized_linear: input {tuple(x.shape)} has {x.shape[-1]} features, weight "
             f"{tuple(weight.shape)} wants {weight.shape[-1]}"
         )
@@ -205,19 +206,19 @@ def check_groups(
     """Refuse weights, scales and groups that do not fit together."""
     kinds = {4: (uint8,), 8: (int8,)}
     if bits not in kinds or weight.dtype not in kinds[bits]:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: weights of 4 bits are packed in uint8, those of 8 are int8; received "
             f"{bits} bits in {weight.dtype.name}"
         )
     features = weight.shape[-1] * (8 // bits)
     want = (*weight.shape[:-1], features // group if group else 0)
     if group < 1 or features % group or tuple(scale.shape) != want:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: {features} features in groups of {group} need scales of {want}, received "
             f"{tuple(scale.shape)}"
         )
     if zero is not None and tuple(zero.shape) != want:
-        raise RuntimeError(f"{name}: zero points must be {want}, received {tuple(zero.shape)}")
+        raise ShapeError(f"{name}: zero points must be {want}, received {tuple(zero.shape)}")
 
 
 def _grouped_linear(
@@ -253,7 +254,7 @@ def grouped_linear(
     check_groups("grouped_linear", weight, scale, zero, bits, group)
     features = weight.shape[-1] * (8 // bits)
     if x.shape[-1] != features:
-        raise RuntimeError(
+        raise ShapeError(
             f"grouped_linear: input {tuple(x.shape)} has {x.shape[-1]} features, the weight wants "
             f"{features}"
         )

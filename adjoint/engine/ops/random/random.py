@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.layout import check_layout, format_strides
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
@@ -106,7 +107,7 @@ def check_inexact(name: str, dtype: DType) -> None:
 def check_out(name: str, dtype: DType | None, out: Any) -> None:
     """Refuse a dtype that contradicts the tensor to write to."""
     if out is not None and dtype is not None and dtype is not out.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: dtype {dtype.name} does not match dtype of out parameter ({out.dtype.name})"
         )
 
@@ -280,7 +281,7 @@ def check_bounds(name: str, low: int, high: int, dtype: DType) -> None:
             f"{name}: expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     if dtype.is_complex:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: handles only integral, floating-point and boolean types, received "
             f"{dtype.name}"
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.ops.random.random import check_bounds, check_inexact, draw, value_range
@@ -40,7 +41,7 @@ def take_from(name: str, given: Any, keywords: dict[str, Any]) -> Any:
 def check_continuous(name: str, dtype: DType) -> None:
     """Refuse dtypes without fractions, for laws that PyTorch refuses by RuntimeError."""
     if not dtype.is_floating_point:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: a continuous probability distribution: dtype must be a floating point but "
             f"you specified {dtype.name}"
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import elementwise, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -178,7 +179,7 @@ def _normal_numbers(
 
 def _check_std(std: Tensor) -> None:
     if std.dtype.is_complex:
-        raise RuntimeError("normal: expects standard deviation to be non-complex")
+        raise DTypeError("normal: expects standard deviation to be non-complex")
     # The elements of a symbolic tensor cannot be looked at.
     if CONTEXT.plain and std.numel() and bool((std < 0).sum().item()):
         raise RuntimeError("normal: expects all elements of std >= 0.0")
@@ -206,7 +207,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     if not count.dtype.is_floating_point:
         raise ValueError(f"binomial: expected a floating-point count, received {count.dtype.name}")
     if count.dtype is not prob.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"binomial: expected count and prob of one floating-point dtype, received "
             f"{count.dtype.name} and {prob.dtype.name}"
         )
@@ -232,7 +233,7 @@ def multinomial(
     """
     _check_multinomial(input, num_samples, replacement)
     if out is not None and out.dtype is not dt.int64:
-        raise RuntimeError(f"multinomial: expects Long tensor out, got {out.dtype.name}")
+        raise DTypeError(f"multinomial: expects Long tensor out, got {out.dtype.name}")
     weights = input.detach()
     if replacement:
         shape = (*input.shape[:-1], num_samples)
@@ -248,11 +249,11 @@ def multinomial(
 
 def _check_multinomial(input: Tensor, num_samples: int, replacement: bool) -> None:
     if input.ndim not in (1, 2):
-        raise RuntimeError(
+        raise ShapeError(
             f"multinomial: prob_dist must be 1 or 2 dim, received {input.ndim} dimensions"
         )
     if not input.dtype.is_floating_point:
-        raise RuntimeError(
+        raise DTypeError(
             f"multinomial: only supports floating-point dtypes for input, got {input.dtype.name}"
         )
     if num_samples <= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim, wrap_dims
@@ -26,11 +27,11 @@ def diff(
 ) -> Tensor:
     """The n-th difference of neighbours along `dim`."""
     if input.ndim == 0:
-        raise RuntimeError("diff: expects input to be at least one-dimensional")
+        raise ShapeError("diff: expects input to be at least one-dimensional")
     d = wrap_dim("diff", dim, input.ndim)
     for extra in (prepend, append):
         if extra is not None and extra.ndim != input.ndim:
-            raise RuntimeError(
+            raise ShapeError(
                 "diff: expected prepend and append to have the same number of dimensions as input, "
                 f"{input.ndim}, received {extra.ndim}"
             )
@@ -51,10 +52,10 @@ def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
     """The distances between sample points, shaped to meet y's intervals."""
     for t in (x, y):
         if t.dtype.name == "bool":
-            raise RuntimeError(f"{name}: received a bool input, but bool is not supported")
+            raise DTypeError(f"{name}: received a bool input, but bool is not supported")
     if x.ndim == 1:
         if x.shape[0] != y.shape[dim]:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: there must be one `x` value for each sample point, received "
                 f"{x.shape[0]} values for {y.shape[dim]} points"
             )
@@ -75,7 +76,7 @@ def _sample_dim(name: str, dim: int, y: Tensor) -> int:
 
 def _check_samples(name: str, y: Tensor, x: Any, dx: Any) -> None:
     if y.dtype.name == "bool":
-        raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
+        raise DTypeError(f"{name}: received a bool input for `y`, but bool is not supported")
     if x is not None and dx is not None:
         raise TypeError(f"{name}: received both x and dx; pass one of them")
 
@@ -165,7 +166,7 @@ def gradient(
     """Numerical derivatives of samples along each of `dim`, `spacing` apart or at coordinates."""
     spacing = 1 if spacing is None else spacing
     if input.dtype.name == "uint8":
-        raise RuntimeError("gradient: does not support uint8 input. Convert it first.")
+        raise DTypeError("gradient: does not support uint8 input. Convert it first.")
     if edge_order not in (1, 2):
         raise RuntimeError(
             f"gradient: only supports edge_order=1 and edge_order=2, received {edge_order}"
@@ -190,12 +191,12 @@ def gradient(
         )
     for d, h in zip(dims, spacings, strict=True):
         if input.shape[d] < edge_order + 1:
-            raise RuntimeError(
+            raise ShapeError(
                 f"gradient: each dimension size to be at least edge_order+1, received "
                 f"{input.shape[d]} in dimension {d}"
             )
         if is_tensor(h) and h.ndim and h.shape[0] != input.shape[d]:
-            raise RuntimeError(
+            raise ShapeError(
                 f"gradient: expected {input.shape[d]} coordinates for dimension {d}, received "
                 f"{h.shape[0]}"
             )

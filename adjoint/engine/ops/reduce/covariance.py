@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, get_default_dtype
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.checks import require
 
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 def _check_weights(name: str, weights: Tensor, observations: int, integral: bool) -> Tensor:
     """Weights fit for use, one for each observation."""
     if weights.ndim > 1:
-        raise RuntimeError(f"cov: expected {name} to have one or fewer dimensions")
+        raise ShapeError(f"cov: expected {name} to have one or fewer dimensions")
     if weights.dtype.is_inexact == integral or weights.dtype.is_complex:
         wanted = "integral" if integral else "floating point"
-        raise RuntimeError(
+        raise DTypeError(
             f"cov: expected {name} to have {wanted} dtype but got {weights.dtype.name}"
         )
     if weights.numel() != observations:
-        raise RuntimeError(
+        raise ShapeError(
             f"cov: expected {name} to have the same numel as there are observations in the input "
             f"but got {weights.numel()} != {observations}"
         )
@@ -40,11 +41,11 @@ def cov(
 ) -> Tensor:
     """The covariance matrix of variables in rows, observations in columns."""
     if input.ndim > 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"cov: expected input to have two or fewer dimensions but got {input.ndim}"
         )
     if input.dtype.name == "bool":
-        raise RuntimeError("cov: bool dtype is not supported for input")
+        raise DTypeError("cov: bool dtype is not supported for input")
     x = input.reshape(1, -1) if input.ndim < 2 else input
     n = x.shape[1]
     if fweights is not None:
@@ -91,7 +92,7 @@ def _normaliser(
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation matrix of variables in rows, observations in columns."""
     if input.ndim > 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"corrcoef: expected input to have two or fewer dimensions but got {input.ndim}"
         )
     c = cov(input)

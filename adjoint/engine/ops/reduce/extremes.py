@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -49,13 +50,13 @@ def refuse_complex(name: str, x: Spec | Tensor) -> None:
 def refuse_bool(name: str, x: Tensor) -> None:
     """Where PyTorch has no kernel for booleans."""
     if x.dtype.name == "bool":
-        raise RuntimeError(f"{name}: does not support bool input. Convert it, e.g. with .int().")
+        raise DTypeError(f"{name}: does not support bool input. Convert it, e.g. with .int().")
 
 
 def refuse_empty(name: str, shape: Any, dim: int | None = None) -> None:
     """An extreme of nothing does not exist."""
     if dim is None and 0 in shape:
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected reduction dim to be specified for input.numel() == 0. Specify the "
             "reduction dim with the 'dim' argument."
         )

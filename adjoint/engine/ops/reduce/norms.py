@@ -6,6 +6,7 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
@@ -76,20 +77,20 @@ def p_norm(
 ) -> Tensor:
     """(sum |x|^ord)^(1/ord) over `dim`, and its limits for ord = 0, inf, -inf."""
     if not (dtype or x.dtype).is_inexact or not x.dtype.is_inexact:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: expected a floating point or complex tensor as input. Got "
             f"{(dtype or x.dtype).name}. Convert it first."
         )
     if dtype is not None:
         if x.dtype.is_complex and not dtype.is_complex:
-            raise RuntimeError(f"{name}: dtype should be complex for complex inputs, got {dtype}")
+            raise DTypeError(f"{name}: dtype should be complex for complex inputs, got {dtype}")
         x = x.to(dtype)
     dims = all_dims(name, dim, x.ndim)
     result = x.dtype.to_real()
     if result.is_half:
         x = x.to(float32)
     if 0 in x.shape and (ord < 0 or ord == inf) and 0 in (x.shape[d] for d in dims):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: cannot compute the {ord} norm on an empty dimension because the operation "
             "does not have an identity"
         )
@@ -122,7 +123,7 @@ def _nuclear(input: Tensor, dim: Any, keepdim: bool, dtype: DType | None) -> Ten
     x = input if dtype is None else input.to(dtype)
     dims = all_dims("norm", dim, x.ndim)
     if len(dims) != 2:
-        raise RuntimeError(f"norm: 'nuc' needs a matrix, two dimensions, received {len(dims)}")
+        raise ShapeError(f"norm: 'nuc' needs a matrix, two dimensions, received {len(dims)}")
     values = x.movedim(dims, (-2, -1)).svd(some=True)[1].sum(-1)
     return (
         values.reshape([1 if d in dims else n for d, n in enumerate(x.shape)])
@@ -145,7 +146,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if maxnorm < 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if input.ndim < 2:
-        raise RuntimeError(
+        raise ShapeError(
             f"renorm: input needs at least 2 dimensions, received {input.ndim} dimensions"
         )
     d = wrap_dim("renorm", dim, input.ndim)
@@ -207,15 +208,13 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> T
 def _check_cdist(x1: Tensor, x2: Tensor, p: float) -> None:
     for which, x in (("X1", x1), ("X2", x2)):
         if not x.dtype.is_floating_point:
-            raise RuntimeError(
-                f"cdist: only supports floating-point dtypes, {which} got: {x.dtype}"
-            )
+            raise DTypeError(f"cdist: only supports floating-point dtypes, {which} got: {x.dtype}")
         if x.ndim < 2:
-            raise RuntimeError(
+            raise ShapeError(
                 f"cdist: {which} should have at least two dimensions, received {x.ndim}"
             )
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(
+        raise ShapeError(
             "cdist: X1 and X2 must have the same number of columns. X1: "
             f"{x1.shape[-1]} X2: {x2.shape[-1]}"
         )

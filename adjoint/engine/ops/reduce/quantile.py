@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64, int64
+from adjoint.engine.core.errors import DeviceError, DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.common.checks import require
@@ -20,9 +21,9 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _check(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
     """The fractions as a tensor, everything being as it should."""
     if input.numel() == 0:
-        raise RuntimeError(f"{name}: input tensor must be non-empty")
+        raise ShapeError(f"{name}: input tensor must be non-empty")
     if input.dtype not in (float32, float64):
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: input tensor must be either float or double dtype, received "
             f"{input.dtype.name}"
         )
@@ -35,14 +36,14 @@ def _check(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
             raise RuntimeError(f"{name}: q must be in the range [0, 1] but got {q}")
         return FULL(q, shape=(), dtype=input.dtype, device=input.device)
     if q.ndim > 1:
-        raise RuntimeError(f"{name}: q must be a scalar or 1D tensor, received {q.ndim}D")
+        raise ShapeError(f"{name}: q must be a scalar or 1D tensor, received {q.ndim}D")
     if q.dtype is not input.dtype:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: q tensor must be same dtype as the input tensor, received {q.dtype.name} "
             f"and {input.dtype.name}"
         )
     if q.device != input.device:
-        raise RuntimeError(f"{name}: q tensor must be on the same device as the input tensor")
+        raise DeviceError(f"{name}: q tensor must be on the same device as the input tensor")
     inside = (q >= 0).logical_and(q <= 1)
     return require(q, inside, f"{name}: q values must be in the range [0, 1]")
 

@@ -8,6 +8,7 @@ from operator import index as as_int
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, bool_, float32, int64, uint8
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
 from adjoint.engine.core.spec import Spec, same_shape, wrap_dims
@@ -85,7 +86,7 @@ def nansum(
 ) -> Tensor:
     """The sum over `dim`, NaN counting as zero."""
     if input.dtype.is_complex or (dtype is not None and dtype.is_complex):
-        raise RuntimeError("nansum: does not support complex numbers")
+        raise DTypeError("nansum: does not support complex numbers")
     return sum(_without_nan(input), dim, keepdim, dtype=dtype)
 
 
@@ -97,7 +98,7 @@ def _mean_dtype(name: str, input: Tensor, dtype: DType | None) -> DType:
     """The dtype of a mean, which must not be an integer's."""
     wanted = dtype or input.dtype
     if not wanted.is_inexact:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: could not infer output dtype. Input dtype must be either a floating point or "
             f"complex dtype. Got: {wanted.name}. Pass dtype=, or convert the input first."
         )
@@ -128,7 +129,7 @@ def nanmean(
 ) -> Tensor:
     """The mean over `dim` of the elements that are not NaN."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(
+        raise DTypeError(
             f"nanmean: expected input to have floating point dtype but got {input.dtype.name}"
         )
     wanted = _mean_dtype("nanmean", input, dtype)
@@ -189,9 +190,7 @@ def _repeated(shape: Dims, size: Dims) -> tuple[Dims, Dims]:
     added = len(shape) - len(size)
     pairs = list(zip(range(added, len(shape)), size, strict=False))
     if added < 0 or [d for d, n in pairs if n not in (1, shape[d])]:
-        raise RuntimeError(
-            f"sum_to_size: size {list(size)} is not expandable to size {list(shape)}"
-        )
+        raise ShapeError(f"sum_to_size: size {list(size)} is not expandable to size {list(shape)}")
     return tuple(range(added)), tuple(d for d, n in pairs if n == 1 and shape[d] != 1)
 
 

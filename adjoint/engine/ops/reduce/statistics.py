@@ -7,6 +7,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
@@ -82,7 +83,7 @@ def _moments(
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
     if not input.dtype.is_inexact:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: only support floating point and complex dtypes, received {input.dtype.name}"
         )
     dims = all_dims(name, dim, input.ndim)

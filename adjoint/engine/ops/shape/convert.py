@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.layout import (
     MemoryFormat,
     channels_last,
@@ -221,7 +222,7 @@ for _name, _dtype in CONVERSIONS.items():
 @method
 def chalf(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     """Complex numbers of half precision, which Adjoint does not have."""
-    raise RuntimeError("chalf: complex32 is not supported. Use cfloat() (complex64) instead.")
+    raise DTypeError("chalf: complex32 is not supported. Use cfloat() (complex64) instead.")
 
 
 _TYPE_NAMES = {

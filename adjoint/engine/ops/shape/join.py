@@ -223,7 +223,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         )
     for x in many:
         if x.ndim > 1:
-            raise RuntimeError(
+            raise ShapeError(
                 f"meshgrid: Expected 0D or 1D tensor in the tensor list but got {x.ndim}D"
             )
         if x.dtype is not many[0].dtype or x.device != many[0].device:

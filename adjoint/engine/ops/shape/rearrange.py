@@ -106,7 +106,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if len(dims) != 2:
         raise RuntimeError(f"rot90: expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:
-        raise RuntimeError(f"rot90: expected total dims >= 2, but got total dims = {input.ndim}")
+        raise ShapeError(f"rot90: expected total dims >= 2, but got total dims = {input.ndim}")
     if len({wrap_dim("rot90", d, input.ndim) for d in dims}) < 2:
         raise RuntimeError(
             "rot90: expected rotation dims to be different, but got dim0 = "

@@ -125,7 +125,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
         return diag_embed(input, diagonal)
     if input.ndim == 2:
         return DIAGONAL(input, offset=diagonal, dim1=0, dim2=1).clone()
-    raise RuntimeError(f"diag: supports 1D or 2D tensors, received {input.ndim}D")
+    raise ShapeError(f"diag: supports 1D or 2D tensors, received {input.ndim}D")
 
 
 @public(method=True)
@@ -144,7 +144,7 @@ def trace(input: Tensor) -> Tensor:
         tensor(5)
     """
     if input.ndim != 2:
-        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+        raise ShapeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return diagonal(input).sum()
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -97,7 +98,7 @@ def _check(name: str, x: Any) -> None:
     if not is_tensor(x):
         raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
     if x.dtype.is_half:
-        raise RuntimeError(f"{name}: unsupported dtype {x.dtype.name}. Convert with .float().")
+        raise DTypeError(f"{name}: unsupported dtype {x.dtype.name}. Convert with .float().")
 
 
 def _complex(name: str, x: Any) -> Tensor:
@@ -111,7 +112,7 @@ def _real(name: str, x: Any) -> Tensor:
     """The input as real numbers; complex is an error, not a cast."""
     _check(name, x)
     if x.dtype.is_complex:
-        raise RuntimeError(f"{name}: expects a real input tensor, but got {x.dtype.name}")
+        raise DTypeError(f"{name}: expects a real input tensor, but got {x.dtype.name}")
     return x if x.dtype.is_inexact else x.to(dt.get_default_dtype())
 
 
@@ -148,7 +149,7 @@ def _plan(name: str, x: Tensor, s: Any, dim: Any) -> tuple[Dims, list[int]]:
             )
     elif s is not None:
         if len(s) > x.ndim:
-            raise RuntimeError(
+            raise ShapeError(
                 f"{name}: got shape with {len(s)} values but input tensor only has {x.ndim} "
                 "dimensions."
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import wrap_dim
 from adjoint.engine.core.state.placement import chosen
@@ -40,7 +41,7 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
     """0, 1, ... from the middle on negative, over n * d."""
     dtype = dtype or dt.get_default_dtype()
     if not dtype.is_inexact:
-        raise RuntimeError(
+        raise DTypeError(
             f"{name}: requires a floating point or complex dtype, received {dtype.name}"
         )
     if dtype.is_complex:

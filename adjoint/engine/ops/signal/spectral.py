@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -54,7 +55,7 @@ def _pad(x: Tensor, left: int, right: int, mode: str) -> Tensor:
             f"stft: unrecognised padding mode {mode}. Use constant, reflect, replicate or circular."
         )
     if max(left, right) > limit[mode]:
-        raise RuntimeError(
+        raise ShapeError(
             f"stft: padding size should be less than the corresponding input dimension, but got: "
             f"padding ({left}, {right}) of an input of size {n} in mode {mode!r}"
         )
@@ -71,7 +72,7 @@ def _pad(x: Tensor, left: int, right: int, mode: str) -> Tensor:
 def _window(name: str, window: Any, x: Tensor, n_fft: int, win_length: int) -> Any:
     """The window centred in a frame; None where it is all ones."""
     if window is not None and (window.ndim != 1 or window.shape[0] != win_length):
-        raise RuntimeError(
+        raise ShapeError(
             f"{name}: expected a 1D window tensor of size equal to win_length={win_length}, but "
             f"got window with size {tuple(window.shape)}"
         )
@@ -109,12 +110,12 @@ def _check_stft(
     if center and align is not None:
         raise RuntimeError("stft align_to_window should only be set when center = false")
     if not input.dtype.is_inexact or input.dtype.is_half:
-        raise RuntimeError(
+        raise DTypeError(
             f"stft: expected a tensor of floating point or complex values, received "
             f"{input.dtype.name}"
         )
     if input.ndim not in (1, 2):
-        raise RuntimeError(f"stft: expected a 1D or 2D tensor, received {tuple(input.shape)}")
+        raise ShapeError(f"stft: expected a 1D or 2D tensor, received {tuple(input.shape)}")
 
 
 @public(method=True)
@@ -210,7 +211,7 @@ def _check_istft(
     input: Tensor, n_fft: int, window: Any, onesided: bool | None, return_complex: bool
 ) -> None:
     if not input.dtype.is_complex:
-        raise RuntimeError(
+        raise DTypeError(
             "istft requires a complex-valued input tensor matching the output from stft with "
             f"return_complex=True, received {input.dtype.name}"
         )
@@ -218,7 +219,7 @@ def _check_istft(
         kind = IndexError if input.ndim < 2 else RuntimeError
         raise kind(f"istft: expected (B?, N, T), received shape {tuple(input.shape)}")
     if 0 in input.shape:
-        raise RuntimeError(f"istft: input tensor cannot be empty, received {tuple(input.shape)}")
+        raise ShapeError(f"istft: input tensor cannot be empty, received {tuple(input.shape)}")
     if window is not None and window.dtype.is_complex and not return_complex:
         raise RuntimeError("istft: complex windows are incompatible with return_complex=False")
     have = input.shape[-2]
@@ -227,7 +228,7 @@ def _check_istft(
         raise RuntimeError("istft: cannot have onesided output if window or input is complex")
     wanted = n_fft // 2 + 1 if half else n_fft
     if have != wanted:
-        raise RuntimeError(
+        raise ShapeError(
             f"istft: expected the frequency dimension (second to last) of the input to be "
             f"{wanted} for n_fft={n_fft} and onesided={half}, but got {have}"
         )

@@ -9,6 +9,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DTYPES, bfloat16, bool_
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.products.linear import LINEAR
 from adjoint.engine.ops.products.matmul import MATMUL
@@ -40,7 +41,7 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
 @lowers(LINEAR)
 def linear(xp: Any, x: Any, y: Any, z: Any = None) -> Any:
     if x.dtype != y.dtype or x.dtype.kind == "b":
-        raise RuntimeError(
+        raise DTypeError(
             f"linear: mat1 and mat2 must have the same dtype, but got {x.dtype} and {y.dtype}. "
             "Convert one with .to(...)."
         )

@@ -10,6 +10,7 @@ from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.memory import bounds, copy_with, element_strides, span, strided
 from adjoint.engine.backends.array.table import kernel_for, lowers
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.common import stop
 from adjoint.engine.ops.shape import reinterpret, views
 from adjoint.engine.ops.shape import strided as strided_ops
@@ -96,7 +97,7 @@ def as_strided(
         return strided(xp, x, size, stride, offset)
     room = span(x.shape, x_stride)
     if offset < 0 or offset + span(size, stride) > room:
-        raise RuntimeError(
+        raise ShapeError(
             f"as_strided: the view (sizes {size}, strides {stride}, {offset} from the start) "
             "reaches outside the tensor, whose storage is not there. Use the base tensor."
         )

@@ -19,6 +19,7 @@ from typing import Any
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.keys import key_of
 
 # float32 stays what eager execution computes: unless a kernel allows them, no fused multiply-adds
@@ -48,7 +49,7 @@ def triton() -> Any:
     try:
         return importlib.import_module("triton")
     except ImportError as error:
-        raise RuntimeError(
+        raise DeviceError(
             "compile: programs on a CUDA device are compiled by Triton, which is not installed. "
             "Install it with `pip install adjoint[cuda]`, or use backend='interpret'."
         ) from error

@@ -17,6 +17,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.state.precision import get_float32_matmul_precision
 
 # dtype -> (its number, how it is computed, the dtype of factors, in float32 by tensor cores)
@@ -59,7 +60,7 @@ def library() -> Any:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise RuntimeError(
+    raise DeviceError(
         "compile: matrix products on CUDA need cuBLASLt, which was not found. Install it with "
         "`pip install nvidia-cublas`, or the CUDA toolkit."
     )

@@ -29,6 +29,7 @@ from adjoint.engine.backends.triton.runtime.cuda import (
     machine,
 )
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.core.errors import AcceleratorError, DeviceError
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
@@ -49,7 +50,7 @@ def launch_function() -> Any:
             continue
         kinds = [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p]
         return ctypes.CFUNCTYPE(c_int, *kinds)(("cuLaunchKernel", driver))
-    raise RuntimeError("cuda: the driver's library, libcuda, was not found")
+    raise DeviceError("cuda: the driver's library, libcuda, was not found")
 
 
 @cache
@@ -156,7 +157,7 @@ class DirectGpu:
             self.use(self.index)
             code = again()
         if code:
-            raise RuntimeError(
+            raise AcceleratorError(
                 f"cuda: the kernel of {work.origin} could not be launched (error {code} of the "
                 "driver). An earlier kernel may have failed: ADJOINT_LAUNCH_BLOCKING=1 says which."
             )
