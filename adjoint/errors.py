@@ -13,19 +13,27 @@ from adjoint.engine.core.errors import AdjointError as AdjointError
 from adjoint.engine.core.errors import CaptureError as CaptureError
 from adjoint.engine.core.errors import DeviceError as DeviceError
 from adjoint.engine.core.errors import DTypeError as DTypeError
+from adjoint.engine.core.errors import DTypeTypeError as DTypeTypeError
+from adjoint.engine.core.errors import DTypeValueError as DTypeValueError
 from adjoint.engine.core.errors import FileError as FileError
 from adjoint.engine.core.errors import LinAlgError as LinAlgError
 from adjoint.engine.core.errors import OutOfMemoryError as OutOfMemoryError
 from adjoint.engine.core.errors import ShapeError as ShapeError
+from adjoint.engine.core.errors import ShapeIndexError as ShapeIndexError
+from adjoint.engine.core.errors import ShapeValueError as ShapeValueError
 
 __all__ = [
     "AcceleratorError",
     "AdjointError",
     "CaptureError",
     "DTypeError",
+    "DTypeTypeError",
+    "DTypeValueError",
     "DeviceError",
     "FileError",
     "LinAlgError",
     "OutOfMemoryError",
     "ShapeError",
+    "ShapeIndexError",
+    "ShapeValueError",
 ]

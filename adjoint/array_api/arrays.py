@@ -17,6 +17,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import DType, uint16, uint32, uint64
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.overrides import disabled_torch_function
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -62,14 +63,16 @@ class Array(Tensor):
     def T(self) -> Any:
         """The transpose of a matrix."""
         if self.ndim != 2:
-            raise ValueError(f"T: expected a matrix, received shape {tuple(self.shape)}. Use mT.")
+            raise ShapeValueError(
+                f"T: expected a matrix, received shape {tuple(self.shape)}. Use mT."
+            )
         return as_arrays(self.transpose(0, 1))
 
     @property
     def mT(self) -> Any:
         """The transpose of each matrix of a stack."""
         if self.ndim < 2:
-            raise ValueError(f"mT: expected matrices, received shape {tuple(self.shape)}")
+            raise ShapeValueError(f"mT: expected matrices, received shape {tuple(self.shape)}")
         return as_arrays(self.transpose(-2, -1))
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:

@@ -12,6 +12,7 @@ from adjoint.array_api.arrays import anything
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.tensor.tensor import Tensor
 
 SIGNED = (dt.int8, dt.int16, dt.int32, dt.int64)
@@ -146,7 +147,7 @@ def finfo(type: Any, /) -> FloatLimits:
     """The limits of a floating-point dtype, or of an array's."""
     dtype = dtype_of(type)
     if dtype not in (*REAL, *COMPLEX) and not dtype.is_floating_point:
-        raise TypeError(f"finfo: expected a floating-point dtype, received {dtype.name}")
+        raise DTypeTypeError(f"finfo: expected a floating-point dtype, received {dtype.name}")
     real = dtype.to_real()
     limits = ad.finfo(real)
     return FloatLimits(
@@ -159,7 +160,7 @@ def iinfo(type: Any, /) -> IntegerLimits:
     """The limits of an integer dtype, or of an array's."""
     dtype = dtype_of(type)
     if dtype not in KINDS["integral"]:
-        raise TypeError(f"iinfo: expected an integer dtype, received {dtype.name}")
+        raise DTypeTypeError(f"iinfo: expected an integer dtype, received {dtype.name}")
     limits = np.iinfo(NUMPY_OF[dtype])
     return IntegerLimits(limits.bits, int(limits.max), int(limits.min), dtype)
 
@@ -168,7 +169,9 @@ def iinfo(type: Any, /) -> IntegerLimits:
 def astype(x: Any, dtype: DType, /, *, copy: bool = True, device: Any = None) -> Any:
     """The array in another dtype; the same array if it is so already and `copy` is False."""
     if x.dtype in COMPLEX and dtype not in COMPLEX:
-        raise TypeError(f"astype: complex numbers have no {dtype.name}. Take xp.real or xp.abs.")
+        raise DTypeTypeError(
+            f"astype: complex numbers have no {dtype.name}. Take xp.real or xp.abs."
+        )
     if device is not None:
         x = x.to(device)
     if x.dtype is dtype:

@@ -13,6 +13,7 @@ import adjoint as ad
 from adjoint.array_api.arrays import WIDE_UNSIGNED, anything, as_arrays, by_numpy, standard
 from adjoint.array_api.dtypes import KINDS, cast, iinfo, result_type
 from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.tensor.tensor import Tensor
 
 Maker = Callable[..., Any]
@@ -176,7 +177,7 @@ def _logical(name: str, compute: Maker) -> Maker:
     def function(*values: Any) -> Any:
         for x in values:
             if x.dtype is not bool_:
-                raise TypeError(f"{name}: expected boolean arrays, received {x.dtype.name}")
+                raise DTypeTypeError(f"{name}: expected boolean arrays, received {x.dtype.name}")
         return compute(*values)
 
     return function

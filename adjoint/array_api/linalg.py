@@ -14,6 +14,7 @@ from adjoint.array_api.products import pair
 from adjoint.array_api.products import tensordot as tensordot
 from adjoint.array_api.products import vecdot as vecdot
 from adjoint.array_api.reductions import sum as _sum
+from adjoint.engine.core.errors import ShapeValueError
 
 _engine: Any = ad.linalg  # its names come from the table of operations
 
@@ -65,7 +66,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The cross product of vectors of three elements along a dimension."""
     one, two = pair("cross", x1, x2)
     if one.shape[axis] != 3 or two.shape[axis] != 3:
-        raise ValueError(
+        raise ShapeValueError(
             f"cross: expected 3 elements along axis {axis}, received {one.shape[axis]} and "
             f"{two.shape[axis]}"
         )
@@ -143,7 +144,9 @@ def _tolerance(x: Any, rtol: Any) -> Any:
 def outer(x1: Any, x2: Any, /) -> Any:
     """All products of elements of two vectors."""
     if x1.ndim != 1 or x2.ndim != 1:
-        raise ValueError(f"outer: expected vectors, received {x1.ndim} and {x2.ndim} dimensions")
+        raise ShapeValueError(
+            f"outer: expected vectors, received {x1.ndim} and {x2.ndim} dimensions"
+        )
     one, two = pair("outer", x1, x2)
     return one[:, None] * two[None, :]
 

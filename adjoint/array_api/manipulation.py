@@ -10,12 +10,15 @@ import numpy as np
 import adjoint as ad
 from adjoint.array_api.arrays import anything, standard
 from adjoint.array_api.dtypes import cast, result_type
+from adjoint.engine.core.errors import ShapeIndexError, ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 
 
 def _axis(name: str, axis: int, ndim: int) -> int:
     if not -ndim <= axis < ndim:
-        raise IndexError(f"{name}: axis {axis} is out of range for an array of {ndim} dimensions")
+        raise ShapeIndexError(
+            f"{name}: axis {axis} is out of range for an array of {ndim} dimensions"
+        )
     return axis % ndim
 
 
@@ -60,7 +63,9 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
         parts, axis = [part.reshape(-1) for part in parts], 0
     sizes = {part.ndim for part in parts}
     if len(sizes) != 1 or 0 in sizes:
-        raise ValueError(f"concat: expected arrays of equal rank above 0, received ranks {sizes}")
+        raise ShapeValueError(
+            f"concat: expected arrays of equal rank above 0, received ranks {sizes}"
+        )
     axis = _axis("concat", axis, parts[0].ndim)
     return ad.cat(parts, axis)
 
@@ -145,7 +150,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
     axes = axes_of("squeeze", axis, x.ndim)
     for each in axes:
         if x.shape[each] != 1:
-            raise ValueError(f"squeeze: axis {each} has size {x.shape[each]}, not 1")
+            raise ShapeValueError(f"squeeze: axis {each} has size {x.shape[each]}, not 1")
     return x.reshape([n for d, n in enumerate(x.shape) if d not in axes]) if axes else x
 
 

@@ -10,6 +10,7 @@ from adjoint.array_api.arrays import WIDE_UNSIGNED, Array, as_arrays, to_numpy
 from adjoint.array_api.dtypes import COMPLEX, KINDS, cast
 from adjoint.array_api.elementwise import FUNCTIONS
 from adjoint.array_api.products import matmul
+from adjoint.engine.core.errors import DTypeTypeError, ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 
 Method = Callable[..., Any]
@@ -58,12 +59,12 @@ def _inplace(compute: Method, name: str) -> Method:
             return NotImplemented
         result = compute(self, _as_operand(other))
         if kind(result.dtype) != kind(self.dtype):
-            raise TypeError(
+            raise DTypeTypeError(
                 f"{name}: the result is {result.dtype.name}, which does not fit the "
                 f"{self.dtype.name} it would be written to"
             )
         if result.shape != self.shape:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{name}: the result has shape {tuple(result.shape)} and the array written to "
                 f"{tuple(self.shape)}"
             )
@@ -150,7 +151,9 @@ def setitem(self: Any, key: Any, value: Any, /) -> None:
     if not isinstance(value, Tensor):
         value = ad.as_tensor(value)
         if value.dtype in COMPLEX and self.dtype not in COMPLEX:
-            raise TypeError(f"complex numbers cannot be written to an array of {self.dtype.name}")
+            raise DTypeTypeError(
+                f"complex numbers cannot be written to an array of {self.dtype.name}"
+            )
     value = cast(value, self.dtype)
     if turned:
         shape = Tensor.__getitem__(self, forwards).shape

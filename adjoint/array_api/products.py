@@ -8,6 +8,7 @@ import adjoint as ad
 from adjoint.array_api.arrays import anything, standard
 from adjoint.array_api.dtypes import cast, result_type
 from adjoint.array_api.manipulation import broadcast_shapes
+from adjoint.engine.core.errors import ShapeIndexError, ShapeValueError
 
 
 def pair(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
@@ -22,7 +23,7 @@ def pair(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
 def matmul(x1: Any, x2: Any, /) -> Any:
     """The product of matrices, vectors or stacks of them."""
     if x1.ndim == 0 or x2.ndim == 0:
-        raise ValueError("matmul: expected arrays of at least one dimension")
+        raise ShapeValueError("matmul: expected arrays of at least one dimension")
     one, two = pair("matmul", x1, x2)
     return ad.matmul(one, two)
 
@@ -31,7 +32,9 @@ def matmul(x1: Any, x2: Any, /) -> Any:
 def matrix_transpose(x: Any, /) -> Any:
     """The transpose of each matrix of a stack."""
     if x.ndim < 2:
-        raise ValueError(f"matrix_transpose: expected matrices, received shape {tuple(x.shape)}")
+        raise ShapeValueError(
+            f"matrix_transpose: expected matrices, received shape {tuple(x.shape)}"
+        )
     return x.transpose(-2, -1)
 
 
@@ -47,7 +50,9 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
         seconds = [a % two.ndim for a in dims[1]]
     for a, b in zip(firsts, seconds, strict=True):
         if one.shape[a] != two.shape[b]:
-            raise ValueError(f"tensordot: sizes {one.shape[a]} and {two.shape[b]} do not match")
+            raise ShapeValueError(
+                f"tensordot: sizes {one.shape[a]} and {two.shape[b]} do not match"
+            )
     return ad.tensordot(one, two, dims=(firsts, seconds))
 
 
@@ -56,10 +61,10 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Scalar products along a dimension, the first array conjugated."""
     one, two = pair("vecdot", x1, x2)
     if min(one.ndim, two.ndim) < -axis or axis >= min(one.ndim, two.ndim):
-        raise IndexError(f"vecdot: axis {axis} is out of range")
+        raise ShapeIndexError(f"vecdot: axis {axis} is out of range")
     one, two = one.movedim(axis, -1), two.movedim(axis, -1)
     if one.shape[-1] != two.shape[-1]:
-        raise ValueError(f"vecdot: sizes {one.shape[-1]} and {two.shape[-1]} do not match")
+        raise ShapeValueError(f"vecdot: sizes {one.shape[-1]} and {two.shape[-1]} do not match")
     shape = broadcast_shapes(tuple(one.shape), tuple(two.shape))
     one = one.conj().resolve_conj() if one.is_complex() else one
     return (one.expand(shape) * two.expand(shape)).sum(-1, dtype=one.dtype)

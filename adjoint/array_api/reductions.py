@@ -11,6 +11,7 @@ from adjoint.array_api.dtypes import SIGNED, UNSIGNED, cast, result_type
 from adjoint.array_api.manipulation import axes_of
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeTypeError
 
 
 def summed_dtype(dtype: DType) -> DType:
@@ -79,7 +80,7 @@ min = _extreme("min")
 
 def _floating(name: str, x: Any) -> None:
     if not x.dtype.is_floating_point and not x.is_complex():
-        raise TypeError(f"{name}: expected a floating-point array, received {x.dtype.name}")
+        raise DTypeTypeError(f"{name}: expected a floating-point array, received {x.dtype.name}")
 
 
 @standard

@@ -11,6 +11,7 @@ from adjoint.array_api.arrays import WIDE_UNSIGNED, anything, by_numpy, standard
 from adjoint.array_api.dtypes import cast, result_type
 from adjoint.array_api.elementwise import operands
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.errors import DTypeTypeError, ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
@@ -66,7 +67,7 @@ def ordered(x: Any) -> Any:
 def nonzero(x: Any, /) -> Any:
     """Where the elements that are not zero lie, an array of places for each dimension."""
     if x.ndim == 0:
-        raise ValueError("nonzero: expected an array of at least one dimension")
+        raise ShapeValueError("nonzero: expected an array of at least one dimension")
     if x.dtype in WIDE_UNSIGNED:
         return by_numpy("nonzero", "", (x,), {})
     return tuple(ad.nonzero(x, as_tuple=True))
@@ -91,7 +92,9 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     """Elements of one array where a condition holds, of another elsewhere."""
     if condition.dtype is not dt.bool_:
-        raise TypeError(f"where: expected a boolean condition, received {condition.dtype.name}")
+        raise DTypeTypeError(
+            f"where: expected a boolean condition, received {condition.dtype.name}"
+        )
     if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
         dtype = result_type(cast(x1, ad.tensor(x1).dtype), cast(x2, ad.tensor(x2).dtype))
         x1, x2 = cast(x1, dtype), cast(x2, dtype)
@@ -105,7 +108,7 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     if x.dtype in WIDE_UNSIGNED:
         x = ordered(x)
     if x.ndim == 0:
-        raise ValueError("argsort: expected an array of at least one dimension")
+        raise ShapeValueError("argsort: expected an array of at least one dimension")
     return ad.sort(x, dim=axis, descending=descending, stable=True)[1]
 
 
@@ -113,7 +116,7 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements along a dimension in order."""
     if x.ndim == 0:
-        raise ValueError("sort: expected an array of at least one dimension")
+        raise ShapeValueError("sort: expected an array of at least one dimension")
     if x.dtype in WIDE_UNSIGNED:
         order = argsort(x, axis=axis, descending=descending)
         return by_numpy("take_along_axis", "", (x, order), {"axis": axis})

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.backends.array.cuda import current_device, index_of
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat
 
 
@@ -39,7 +40,7 @@ def reduce_add(inputs: Sequence[Any], destination: Any = None) -> Any:
         raise RuntimeError("reduce_add expects at least one input")
     shapes = [tuple(x.shape) for x in inputs]
     if len(set(shapes)) > 1:
-        raise ValueError(f"input shapes must match, got {shapes}")
+        raise ShapeValueError(f"input shapes must match, got {shapes}")
     where = _device(current_device() if destination is None else destination)
     return reduce(lambda a, b: a + b, [x.to(where) for x in inputs])
 

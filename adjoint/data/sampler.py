@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from adjoint.engine.backends.array.interop import as_tensor
 from adjoint.engine.core.dtype import float64, int64
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.state.processes import default_group
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.ops.random.random import randint, randperm
@@ -154,7 +155,7 @@ class WeightedRandomSampler(Sampler[int]):
             )
         self.weights = as_tensor(weights, dtype=float64)
         if self.weights.ndim != 1:
-            raise ValueError(
+            raise ShapeValueError(
                 "WeightedRandomSampler: weights should be a 1d sequence but given weights have "
                 f"shape {tuple(self.weights.shape)}"
             )

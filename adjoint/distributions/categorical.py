@@ -9,6 +9,7 @@ from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.random.tensor_parameters import multinomial
@@ -41,7 +42,7 @@ class Categorical(Distribution):
         given = logits if probs is None else probs
         if given.ndim < 1:
             name = "logits" if probs is None else "probs"
-            raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
+            raise ShapeValueError(f"`{name}` parameter must be at least one-dimensional.")
         if probs is not None:
             self.__dict__["probs"] = probs / probs.sum(-1, keepdim=True)
         else:

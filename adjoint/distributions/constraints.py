@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat as _cat
 from adjoint.engine.ops.shape.join import stack as _stack
 from adjoint.engine.tensor.tensor import Tensor
@@ -132,7 +133,7 @@ class _IndependentConstraint(Constraint):
     def check(self, value: Any) -> Any:
         result = self.base_constraint.check(value)
         if result.ndim < self.reinterpreted_batch_ndims:
-            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
+            raise ShapeValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         return all_of_last(result, self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
@@ -166,7 +167,7 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def check(self, value: Any) -> Any:
         if value.ndim < self.event_dim:
-            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
+            raise ShapeValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
         kept = value.ndim - self.event_dim
         return result.reshape((*result.shape[:kept], -1)).all(-1)

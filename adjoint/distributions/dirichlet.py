@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.distributions import constraints
 from adjoint.distributions.exp_family import ExponentialFamily
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.random.gamma_samples import standard_gamma
@@ -32,7 +33,7 @@ class Dirichlet(ExponentialFamily):
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.ndim < 1:
-            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+            raise ShapeValueError("`concentration` parameter must be at least one-dimensional.")
         self.concentration = concentration
         shape = concentration.shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)

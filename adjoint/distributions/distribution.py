@@ -8,6 +8,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.utils import concrete_values, lazy_property
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -175,14 +176,14 @@ class Distribution:
             raise ValueError("The value argument to log_prob must be a Tensor")
         rank = len(self._event_shape)
         if tuple(value.shape[value.ndim - rank :]) != tuple(self._event_shape):
-            raise ValueError(
+            raise ShapeValueError(
                 "The right-most size of value must match event_shape: "
                 f"{value.shape} vs {self._event_shape}."
             )
         expected = Size((*self._batch_shape, *self._event_shape))
         for i, j in zip(reversed(value.shape), reversed(expected), strict=False):
             if i != 1 and j != 1 and i != j:
-                raise ValueError(
+                raise ShapeValueError(
                     "Value is not broadcastable with batch_shape+event_shape: "
                     f"{value.shape} vs {expected}."
                 )

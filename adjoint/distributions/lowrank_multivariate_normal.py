@@ -8,6 +8,7 @@ from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.multivariate_normal import log_diagonal
 from adjoint.distributions.utils import HALF_LOG_TAU, lazy_property, standard_normal
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.linalg.cholesky import cholesky
 from adjoint.engine.ops.linalg.solve import solve_triangular
 from adjoint.engine.ops.shape.dims import broadcast_shapes
@@ -61,17 +62,17 @@ class LowRankMultivariateNormal(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         if loc.ndim < 1:
-            raise ValueError("loc must be at least one-dimensional.")
+            raise ShapeValueError("loc must be at least one-dimensional.")
         size = loc.shape[-1]
         if cov_factor.ndim < 2:
-            raise ValueError(
+            raise ShapeValueError(
                 "cov_factor must be at least two-dimensional, with optional leading batch "
                 "dimensions"
             )
         if cov_factor.shape[-2] != size:
-            raise ValueError(f"cov_factor must be a batch of matrices with shape {size} x m")
+            raise ShapeValueError(f"cov_factor must be a batch of matrices with shape {size} x m")
         if cov_diag.shape[-1] != size:
-            raise ValueError(f"cov_diag must be a batch of vectors with shape {(size,)}")
+            raise ShapeValueError(f"cov_diag must be a batch of vectors with shape {(size,)}")
         batch = broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
         self.loc = loc.expand((*batch, size))
         self.cov_factor = cov_factor.expand((*batch, *cov_factor.shape[-2:]))

@@ -9,6 +9,7 @@ from adjoint.distributions.categorical import Categorical
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import concrete_values
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -54,13 +55,13 @@ class MixtureSameFamily(Distribution):
             reversed(mixture_distribution.batch_shape), reversed(inner[:-1]), strict=False
         ):
             if a != 1 and b != 1 and a != b:
-                raise ValueError(
+                raise ShapeValueError(
                     f"`mixture_distribution.batch_shape` ({mixture_distribution.batch_shape}) is "
                     f"not compatible with `component_distribution.batch_shape`({inner[:-1]})"
                 )
         mixed = mixture_distribution.logits.shape[-1]
         if inner and mixed != inner[-1]:
-            raise ValueError(
+            raise ShapeValueError(
                 f"`mixture_distribution component` ({mixed}) does not equal "
                 f"`component_distribution.batch_shape[-1]` ({inner[-1]})"
             )

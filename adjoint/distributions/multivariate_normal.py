@@ -7,6 +7,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.distribution import Distribution
 from adjoint.distributions.utils import HALF_LOG_TAU, lazy_property, standard_normal
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.linalg.cholesky import cholesky, cholesky_inverse
 from adjoint.engine.ops.linalg.solve import solve_triangular
 from adjoint.engine.ops.shape.dims import broadcast_shapes
@@ -73,7 +74,7 @@ class MultivariateNormal(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         if loc.ndim < 1:
-            raise ValueError("loc must be at least one-dimensional.")
+            raise ShapeValueError("loc must be at least one-dimensional.")
         given = {
             "covariance_matrix": covariance_matrix,
             "precision_matrix": precision_matrix,
@@ -87,7 +88,7 @@ class MultivariateNormal(Distribution):
             )
         ((name, matrix),) = present.items()
         if matrix.ndim < 2:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{name} must be at least two-dimensional, with optional leading batch dimensions"
             )
         batch = broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])

@@ -11,6 +11,7 @@ from adjoint.distributions.transform import Transform
 from adjoint.distributions.transforms_combined import ComposeTransform
 from adjoint.distributions.utils import sum_rightmost
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -47,7 +48,7 @@ class TransformedDistribution(Distribution):
         base_rank = len(base_distribution.event_shape)
         transform = ComposeTransform(self.transforms)
         if len(base_shape) < transform.domain.event_dim:
-            raise ValueError(
+            raise ShapeValueError(
                 "base_distribution needs to have shape with size at least "
                 f"{transform.domain.event_dim}, but got {base_shape}."
             )

@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.transform import Transform
 from adjoint.distributions.utils import sum_rightmost
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
@@ -163,12 +164,12 @@ class IndependentTransform(Transform):
 
     def _call(self, x: Tensor) -> Tensor:
         if x.ndim < self.domain.event_dim:
-            raise ValueError("Too few dimensions on input")
+            raise ShapeValueError("Too few dimensions on input")
         return self.base_transform(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         if y.ndim < self.codomain.event_dim:
-            raise ValueError("Too few dimensions on input")
+            raise ShapeValueError("Too few dimensions on input")
         return self.base_transform.inv(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -199,7 +200,7 @@ class ReshapeTransform(Transform):
         self.in_shape = Size(in_shape)
         self.out_shape = Size(out_shape)
         if prod(self.in_shape) != prod(self.out_shape):
-            raise ValueError("in_shape, out_shape have different numbers of elements")
+            raise ShapeValueError("in_shape, out_shape have different numbers of elements")
         super().__init__(cache_size=cache_size)
 
     @constraints.dependent_property
@@ -229,9 +230,9 @@ class ReshapeTransform(Transform):
     def _swapped(self, shape: Any, old: Size, new: Size) -> Any:
         cut = len(shape) - len(old)
         if cut < 0:
-            raise ValueError("Too few dimensions on input")
+            raise ShapeValueError("Too few dimensions on input")
         if tuple(shape[cut:]) != tuple(old):
-            raise ValueError(f"Shape mismatch: expected {tuple(shape[cut:])} but got {old}")
+            raise ShapeValueError(f"Shape mismatch: expected {tuple(shape[cut:])} but got {old}")
         return Size((*shape[:cut], *new))
 
     def forward_shape(self, shape: Any) -> Any:

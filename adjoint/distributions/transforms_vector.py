@@ -8,6 +8,7 @@ from typing import Any
 from adjoint.distributions import constraints
 from adjoint.distributions.transform import Transform
 from adjoint.distributions.utils import softplus, tril_matrix_to_vec, vec_to_tril_matrix
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.shape.join import cat
@@ -40,7 +41,7 @@ class SoftmaxTransform(Transform):
 
 def _at_least(shape: Any, rank: int) -> Any:
     if len(shape) < rank:
-        raise ValueError("Too few dimensions on input")
+        raise ShapeValueError("Too few dimensions on input")
     return shape
 
 
@@ -170,5 +171,5 @@ class CorrCholeskyTransform(Transform):
     def inverse_shape(self, shape: Any) -> Any:
         size = _at_least(shape, 2)[-1]
         if shape[-2] != size:
-            raise ValueError("Input is not square")
+            raise ShapeValueError("Input is not square")
         return type(shape)((*shape[:-2], size * (size - 1) // 2))

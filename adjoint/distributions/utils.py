@@ -10,6 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.modes import enable_grad
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.dtype import get_default_dtype
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
@@ -145,7 +146,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     exact = (-(1 + 2 * diag) + math.sqrt(inside)) / 2
     n = round(exact)
     if abs(exact - n) > 1e-8 or n < 0:
-        raise ValueError(
+        raise ShapeValueError(
             f"The size of last dimension is {length} which cannot be expressed as the lower "
             "triangular part of a square D x D matrix."
         )

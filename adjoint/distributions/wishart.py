@@ -11,6 +11,7 @@ from adjoint.distributions.chi2 import Chi2
 from adjoint.distributions.exp_family import ExponentialFamily
 from adjoint.distributions.multivariate_normal import log_diagonal, precision_to_scale_tril
 from adjoint.distributions.utils import concrete_values, lazy_property, standard_normal
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.linalg.cholesky import cholesky, cholesky_inverse, cholesky_solve
@@ -73,7 +74,7 @@ class Wishart(ExponentialFamily):
             )
         ((name, matrix),) = present.items()
         if matrix.ndim < 2:
-            raise ValueError(
+            raise ShapeValueError(
                 "scale_tril must be at least two-dimensional, with optional leading batch "
                 "dimensions"
             )

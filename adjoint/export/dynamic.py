@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.export.errors import ExportError
 from adjoint.export.interface import Size, c_name
 from adjoint.export.recording import Call
@@ -37,7 +38,7 @@ def dynamic_sizes(dynamic: Any, call: Call) -> tuple[list[Size], Dims]:
             if said is None:
                 continue
             if not -rank <= dim < rank:
-                raise IndexError(f"export.aot: dimension {dim} of {name!r}, which has {rank}.")
+                raise ShapeIndexError(f"export.aot: dimension {dim} of {name!r}, which has {rank}.")
             size = _size(said)
             if sizes.setdefault(size.name, size) != size:
                 raise ValueError(f"export.aot: two ranges for the size {size.name!r}.")

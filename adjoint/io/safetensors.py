@@ -15,7 +15,7 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.budget import Budget, read_json
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.errors import DTypeTypeError, FileError
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.storages import from_bytes, host_bytes, locate
 
@@ -64,7 +64,7 @@ def _checked(name: Any, tensor: Any) -> Tensor:
             f"{type(tensor).__name__}. Use another suffix for nested values."
         )
     if tensor.dtype not in CODES:
-        raise TypeError(f"save: safetensors has no {tensor.dtype} ({name!r})")
+        raise DTypeTypeError(f"save: safetensors has no {tensor.dtype} ({name!r})")
     return tensor
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric, ratio
 
@@ -16,12 +17,12 @@ def classes_of(name: str, prediction: Tensor, target: Tensor) -> tuple[Tensor, T
     if prediction.ndim == target.ndim + 1:
         prediction = prediction.argmax(1)
     elif prediction.is_floating_point():
-        raise ValueError(
+        raise ShapeValueError(
             f"{name}: scores of shape {tuple(prediction.shape)} do not fit targets of shape "
             f"{tuple(target.shape)}. Give scores (N, C, ...) or classes (N, ...)."
         )
     if prediction.shape != target.shape:
-        raise ValueError(
+        raise ShapeValueError(
             f"{name}: predictions {tuple(prediction.shape)} and targets {tuple(target.shape)} "
             "differ in shape."
         )
@@ -54,7 +55,7 @@ class Accuracy(Metric):
             self.right += int((got == want).sum().item())
         else:
             if prediction.ndim != target.ndim + 1 or prediction.shape[1] < self.top_k:
-                raise ValueError(
+                raise ShapeValueError(
                     f"{self.name}: needs scores (N, C >= {self.top_k}, ...), got "
                     f"{tuple(prediction.shape)} for targets {tuple(target.shape)}"
                 )

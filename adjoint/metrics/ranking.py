@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric
@@ -20,7 +21,7 @@ class _Scores(Metric):
         if prediction.ndim == target.ndim + 1 and prediction.shape[1] == 2:
             prediction = prediction[:, 1]
         if prediction.shape != target.shape:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{self.name}: scores {tuple(prediction.shape)} and labels {tuple(target.shape)} "
                 "differ in shape. Give one score of the positive class per label."
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp, sqrt
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.reduce.softmax import log_softmax
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.metrics.metric import Metric
@@ -43,7 +44,7 @@ class _Errors(Metric):
 
     def add(self, prediction: Tensor, target: Tensor) -> None:
         if prediction.shape != target.shape:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{self.name}: predictions {tuple(prediction.shape)} and targets "
                 f"{tuple(target.shape)} differ in shape."
             )
@@ -131,7 +132,7 @@ class Perplexity(Metric):
 
     def add(self, prediction: Tensor, target: Tensor) -> None:
         if prediction.shape[:-1] != target.shape:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{self.name}: logits {tuple(prediction.shape)} do not fit targets "
                 f"{tuple(target.shape)}. Classes go last."
             )

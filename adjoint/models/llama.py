@@ -13,6 +13,7 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -156,7 +157,7 @@ class LlamaConfig:
             for name in ("tok_embeddings.weight", "layers.0.feed_forward.w1.weight")
         )
         if table.ndim != 2 or gate.ndim != 2:
-            raise ValueError(
+            raise ShapeValueError(
                 "LlamaConfig: weights must have two dimensions, received shapes "
                 f"{tuple(table.shape)} and {tuple(gate.shape)}"
             )

@@ -8,6 +8,7 @@ from math import ceil, erf, sqrt
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.ops.create import ranges
@@ -56,7 +57,7 @@ def calculate_gain(nonlinearity: str, param: int | float | None = None) -> float
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     """How many inputs reach an output of a layer with this weight, and the other way round."""
     if tensor.dim() < 2:
-        raise ValueError(
+        raise ShapeValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
         )
     field = tensor[0][0].numel() if tensor.numel() else 1
@@ -147,7 +148,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 def eye_(tensor: Tensor) -> Tensor:
     """Make a matrix the identity."""
     if tensor.ndimension() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        raise ShapeValueError("Only tensors with 2 dimensions are supported")
     with no_grad():
         return tensor.copy_(ranges.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
@@ -155,7 +156,7 @@ def eye_(tensor: Tensor) -> Tensor:
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Make a convolution's weight pass its input channels through, as many as there are."""
     if tensor.ndimension() not in (3, 4, 5):
-        raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
+        raise ShapeValueError("Only tensors with 3, 4, or 5 dimensions are supported")
     if tensor.size(0) % groups:
         raise ValueError("dim 0 must be divisible by groups")
     per_group = tensor.size(0) // groups
@@ -228,7 +229,7 @@ def kaiming_normal_(
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> Tensor:
     """Make rows (or columns, if there are fewer) orthonormal, drawn uniformly, times `gain`."""
     if tensor.ndimension() < 2:
-        raise ValueError("Only tensors with 2 or more dimensions are supported")
+        raise ShapeValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor
     rows = tensor.size(0)
@@ -246,7 +247,7 @@ def sparse_(
 ) -> Tensor:
     """Fill a matrix normally, then set a fraction of each column to zero."""
     if tensor.ndimension() != 2:
-        raise ValueError("Only tensors with 2 dimensions are supported")
+        raise ShapeValueError("Only tensors with 2 dimensions are supported")
     rows, columns = tensor.shape
     zeros = ceil(sparsity * rows)
     with no_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, ShapeValueError
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.tensor.tensor import Tensor
@@ -36,7 +36,7 @@ def orthogonalise(x: Tensor, coefficients: tuple[float, ...], steps: int, eps: f
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if x.ndim != 2:
-        raise ValueError("Input tensor gradient must be a 2D matrix")
+        raise ShapeValueError("Input tensor gradient must be a 2D matrix")
     if len(coefficients) != 3:
         raise ValueError("Coefficients must be a tuple of exactly 3 values")
     a, b, c = coefficients
@@ -109,7 +109,7 @@ class Muon(RuleOptimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.ndim != 2:
-                    raise ValueError(
+                    raise ShapeValueError(
                         "Muon only supports 2D parameters whereas we found a parameter with size: "
                         f"{p.shape}"
                     )

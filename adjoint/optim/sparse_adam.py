@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from adjoint.engine.core.errors import DTypeValueError
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
@@ -74,7 +75,7 @@ class SparseAdam(RuleOptimizer):
             )
         found = [i for i, p in enumerate(held) if p.dtype.is_complex]
         if found:
-            raise ValueError(
+            raise DTypeValueError(
                 f"Complex params at indices {found}: SparseAdam does not support complex parameters"
             )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import bool_, uint8
+from adjoint.engine.core.errors import DTypeValueError, ShapeValueError
 from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -16,9 +17,11 @@ def _check(name: str, image: Tensor) -> None:
     if not isinstance(image, Tensor):
         raise TypeError(f"{name}: tensor expected, got {type(image)}")
     if image.ndim != 3 or image.shape[0] not in (1, 3):
-        raise ValueError(f"{name}: expected an image (1 or 3, H, W), got {tuple(image.shape)}")
+        raise ShapeValueError(f"{name}: expected an image (1 or 3, H, W), got {tuple(image.shape)}")
     if image.dtype is not uint8 and not image.dtype.is_floating_point:
-        raise ValueError(f"{name}: expected uint8 or a floating-point image, got {image.dtype}")
+        raise DTypeValueError(
+            f"{name}: expected uint8 or a floating-point image, got {image.dtype}"
+        )
 
 
 def _palette(count: int) -> list[tuple[int, int, int]]:

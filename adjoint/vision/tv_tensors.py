@@ -16,6 +16,7 @@ from typing import Any, Self
 from adjoint.data.transforms.basic import to_channels_first
 from adjoint.data.transforms.pillow import is_picture
 from adjoint.engine.backends.array.interop import as_tensor
+from adjoint.engine.core.errors import DTypeValueError, ShapeValueError
 from adjoint.engine.core.operations.overrides import ORDINARY, having
 from adjoint.engine.core.operations.public import INPLACE, METHODS
 from adjoint.engine.tensor.overriding import INWARD, OPERATORS, subclassed
@@ -178,7 +179,9 @@ class Image(TVTensor):
         given = to_channels_first(data) if is_picture(data) else data
         tensor = cls._to_tensor(given, dtype, device, requires_grad)
         if tensor.ndim < 2:
-            raise ValueError(f"Image: expected (..., H, W), received shape {tuple(tensor.shape)}")
+            raise ShapeValueError(
+                f"Image: expected (..., H, W), received shape {tuple(tensor.shape)}"
+            )
         return cls._labelled(tensor[None] if tensor.ndim == 2 else tensor)
 
 
@@ -190,7 +193,7 @@ class Video(TVTensor):
     ) -> Self:
         tensor = cls._to_tensor(data, dtype, device, requires_grad)
         if tensor.ndim < 4:
-            raise ValueError(
+            raise ShapeValueError(
                 f"Video: expected (..., T, C, H, W), received shape {tuple(tensor.shape)}"
             )
         return cls._labelled(tensor)
@@ -267,7 +270,7 @@ clamping_mode=soft)
     ) -> Self:
         tensor = cls._to_tensor(data, dtype, device, requires_grad)
         if is_rotated_bounding_format(format) and not tensor.dtype.is_floating_point:
-            raise ValueError(
+            raise DTypeValueError(
                 f"Rotated bounding boxes should be floating point tensors, got {tensor.dtype}."
             )
         return cls._labelled(_rows(tensor), format, canvas_size, clamping_mode)
@@ -303,7 +306,7 @@ clamping_mode=soft)
 
 def _rows(tensor: Tensor) -> Tensor:
     if tensor.ndim not in (1, 2):
-        raise ValueError(f"Expected a 1D or 2D tensor, got {tensor.ndim}D")
+        raise ShapeValueError(f"Expected a 1D or 2D tensor, got {tensor.ndim}D")
     return tensor[None] if tensor.ndim == 1 else tensor
 
 

@@ -11,6 +11,7 @@ from adjoint.data.transforms import pillow
 from adjoint.data.transforms.draw import chance, integer
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import DType, float32, get_default_dtype, uint8
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
@@ -60,7 +61,7 @@ def to_channels_first(image: Any) -> Tensor:
         return image
     array = image if isinstance(image, np.ndarray) else np.asarray(image)
     if array.ndim not in (2, 3):
-        raise ValueError(
+        raise ShapeValueError(
             f"ToTensor: image should be 2/3 dimensional, received {array.ndim} dimensions"
         )
     if array.ndim == 2:
@@ -95,7 +96,7 @@ class ImageTransform(Transform):
         if isinstance(image, np.ndarray) and image.dtype == np.uint8:
             return like(image, wrap(self.change_bytes(picture._array)))
         if picture.ndim < 2:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{type(self).__name__}: expected an image (..., H, W), received shape "
                 f"{tuple(picture.shape)}"
             )
@@ -188,7 +189,7 @@ class Normalize(Transform):
                 f"{getattr(tensor, 'dtype', type(tensor).__name__)}. Put ToTensor before it."
             )
         if tensor.ndim < 3:
-            raise ValueError(
+            raise ShapeValueError(
                 f"Normalize: expected a tensor image (..., C, H, W), received {tuple(tensor.shape)}"
             )
         kind = tensor._array.dtype

@@ -25,7 +25,7 @@ from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.objects import gathered
 from adjoint.distributed.tensor.dtensor import DTensor, part_of
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.errors import FileError, ShapeValueError
 from adjoint.engine.core.state.processes import STATE
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.futures import Future
@@ -297,7 +297,7 @@ def _check_tensor(name: str, source: _Source, value: Tensor) -> None:
     if entry is None:
         raise KeyError(f"checkpoint.load: the checkpoint has no tensor {name}")
     if entry.shape != tuple(value.shape):
-        raise ValueError(
+        raise ShapeValueError(
             f"checkpoint.load: {name} is {entry.shape} there and {tuple(value.shape)} here"
         )
     block, got = _wanted(value), 0

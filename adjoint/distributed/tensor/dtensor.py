@@ -17,6 +17,7 @@ from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.layout import Layout, move, shared
 from adjoint.distributed.tensor.placement import Placement, Replicate
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Size, contiguous_strides
@@ -162,7 +163,7 @@ class DTensor(Tensor):
             shape = sizes
         layout = Layout(mesh, chosen, Size(shape))
         if layout.sizes()[-1] != tuple(local_tensor.shape):
-            raise ValueError(
+            raise ShapeValueError(
                 f"DTensor.from_local: this process's part of {tuple(shape)} placed {chosen} is "
                 f"{layout.sizes()[-1]}, received {tuple(local_tensor.shape)}"
             )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.moves import COPIED, DIVIDED, GATHERED, SUMMED
 from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.image.pad_modes import pad
 from adjoint.engine.tensor.tensor import Tensor
@@ -45,7 +46,7 @@ class Layout:
             return placement
         ndim = len(self.shape)
         if not -ndim <= placement.dim < ndim:
-            raise ValueError(
+            raise ShapeValueError(
                 f"DTensor: {placement!r} of a tensor with {ndim} dimension(s) {tuple(self.shape)}"
             )
         return Shard(placement.dim % ndim)

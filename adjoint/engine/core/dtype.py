@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Final
 
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, DTypeTypeError
 from adjoint.engine.core.state import config
 
 BOOL, INT, FLOAT, COMPLEX = range(4)
@@ -184,7 +184,7 @@ def set_default_dtype(d: DType) -> None:
     """Make ``d`` (a floating dtype) the default for tensors made from Python floats."""
     global _default
     if not isinstance(d, DType) or not d.is_floating_point:
-        raise TypeError(
+        raise DTypeTypeError(
             "set_default_dtype: only floating-point types are supported as the default type, "
             f"received {d!r}. Pass float32, float64, float16 or bfloat16."
         )

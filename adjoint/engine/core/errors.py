@@ -21,8 +21,24 @@ class ShapeError(AdjointError, RuntimeError):
     """Shapes do not fit: `ones(2, 3) @ ones(2, 3)`, `ones(2) + ones(3)`."""
 
 
+class ShapeValueError(ShapeError, ValueError):
+    """Shapes do not fit where PyTorch raises ValueError: `nn.BatchNorm2d(3)(ones(2, 3))`."""
+
+
+class ShapeIndexError(ShapeError, IndexError):
+    """A shape has no such dimension, where PyTorch raises IndexError: `ones(2).sum(1)`."""
+
+
 class DTypeError(AdjointError, RuntimeError):
     """A dtype does not fit: a product of float32 and int64, a gradient of integers."""
+
+
+class DTypeValueError(DTypeError, ValueError):
+    """A dtype does not fit where PyTorch raises ValueError: an LSTM's input of another dtype."""
+
+
+class DTypeTypeError(DTypeError, TypeError):
+    """A dtype does not fit where PyTorch raises TypeError: `from_numpy` of an array of text."""
 
 
 class DeviceError(AdjointError, RuntimeError):
@@ -59,7 +75,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f". Did you mean {close[0]!r}?" if close else ""
 
 
-class LinAlgError(RuntimeError):
+class LinAlgError(AdjointError, RuntimeError):
     """A linear-algebra operation met a matrix it cannot treat, such as a singular one.
 
     linalg.inv(zeros(2, 2))       # raises

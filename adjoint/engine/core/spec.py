@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import CaptureError, ShapeError
+from adjoint.engine.core.errors import CaptureError, ShapeError, ShapeIndexError
 from adjoint.engine.core.state import config
 
 
@@ -110,7 +110,7 @@ def wrap_dim(name: str, dim: int, ndim: int) -> int:
     """A dimension in 0..ndim-1 from one that may count from the end."""
     limit = max(ndim, 1)
     if not -limit <= dim < limit:
-        raise IndexError(
+        raise ShapeIndexError(
             f"{name}: dimension out of range (expected to be in range of [{-limit}, {limit - 1}], "
             f"but got {dim})"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.core.errors import CaptureError, ShapeError, users_line
+from adjoint.engine.core.errors import CaptureError, ShapeError, ShapeValueError, users_line
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -117,7 +117,7 @@ def is_nonzero(input: Tensor) -> bool:
 def _convert(name: str, kind: Callable[..., Any]) -> Callable[[Tensor], Any]:
     def convert(self: Tensor) -> Any:
         if self._array.size != 1:
-            raise ValueError(
+            raise ShapeValueError(
                 "only one element tensors can be converted to Python scalars, received shape "
                 f"{list(self.shape)}"
             )

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
+from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import slice_bounds
 from adjoint.engine.tensor.item import known
@@ -119,11 +120,11 @@ def _entries(x: Tensor, key: Any) -> list[Any]:
             consumed += k.ndim if is_tensor(k) and k.dtype is bool_ else 1
     if consumed > x.ndim:
         if not x.ndim:
-            raise IndexError(
+            raise ShapeIndexError(
                 "invalid index of a 0-dim tensor: it has no dimension to index. Use "
                 "tensor.item() to convert it to a number."
             )
-        raise IndexError(
+        raise ShapeIndexError(
             f"too many indices for tensor of dimension {x.ndim}: received {consumed} in {key!r}"
         )
     rest = [slice(None)] * (x.ndim - consumed)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from adjoint.engine.autodiff.transforms.batching import vmap
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.dtype import bool_, float32, float64, int32
+from adjoint.engine.core.errors import DTypeTypeError, ShapeValueError
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.nn.attention import scaled_dot_product_attention
@@ -107,7 +108,7 @@ def create_mask(
     places = _places(B or 1, H or 1, Q_LEN, KV_LEN, device)
     mask = _mapped(mod_fn, with_score=False)(*places)
     if mask.dtype is not bool_:
-        raise TypeError(f"create_mask: a mask function gives booleans, received {mask.dtype}")
+        raise DTypeTypeError(f"create_mask: a mask function gives booleans, received {mask.dtype}")
     return mask
 
 
@@ -147,7 +148,7 @@ def _repeated(x: Tensor, heads: int, enable_gqa: bool) -> Tensor:
     if x.shape[1] == heads:
         return x
     if not enable_gqa or heads % x.shape[1]:
-        raise ValueError(
+        raise ShapeValueError(
             f"flex_attention: queries have {heads} heads and keys {x.shape[1]}. Pass "
             "enable_gqa=True if the former is a multiple of the latter."
         )
@@ -186,12 +187,12 @@ def flex_attention(
         adjoint.Size([1, 1, 3, 2])
     """
     if any(x.ndim != 4 for x in (query, key, value)):
-        raise ValueError("flex_attention: query, key and value must have 4 dimensions")
+        raise ShapeValueError("flex_attention: query, key and value must have 4 dimensions")
     batch, heads, queries, width = query.shape
     key, value = _repeated(key, heads, enable_gqa), _repeated(value, heads, enable_gqa)
     if key.shape[0] != batch:
         if key.shape[0] != 1:
-            raise ValueError("flex_attention: queries and keys have different batches")
+            raise ShapeValueError("flex_attention: queries and keys have different batches")
         key, value = key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)
     places = _places(batch, heads, queries, key.shape[2], query.device)
     mask = None if block_mask is None else _mask_of(block_mask, places)
@@ -229,7 +230,7 @@ def _mask_of(block_mask: BlockMask, places: Places) -> Tensor:
         )
     size = block_mask.kv_num_blocks.shape[:2]
     if size[0] not in (1, len(batch)) or size[1] not in (1, len(heads)):
-        raise ValueError(
+        raise ShapeValueError(
             f"flex_attention: the block mask has batch and heads {tuple(size)}, received "
             f"{(len(batch), len(heads))}"
         )

@@ -9,6 +9,7 @@ from adjoint.distributed.operations import all_reduce
 from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType, int64
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.state.processes import STATE
 from adjoint.engine.ops.create.creation import empty, ones, zeros
 from adjoint.engine.ops.shape.join import cat
@@ -83,7 +84,7 @@ class _NormBase(Module):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self.ranks:
             wanted = " or ".join(f"{n}D" for n in self.ranks)
-            raise ValueError(
+            raise ShapeValueError(
                 f"{type(self).__name__}: expected {wanted} input (got {input.ndim}D input, shape "
                 f"{tuple(input.shape)}) with {self.num_features} channels"
             )
@@ -310,7 +311,9 @@ class SyncBatchNorm(_BatchNorm):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:
-            raise ValueError(f"SyncBatchNorm: expected at least 2D input (got {input.ndim}D input)")
+            raise ShapeValueError(
+                f"SyncBatchNorm: expected at least 2D input (got {input.ndim}D input)"
+            )
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Any, ClassVar
 
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
@@ -316,7 +316,7 @@ class _ConvTransposeNd(_ConvNd):
         if len(wanted) == lead + rank:
             wanted = wanted[lead:]
         if len(wanted) != rank:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{name}: for {input.ndim}D input, output_size must have {rank} or {lead + rank} "
                 f"elements (got {len(wanted)})"
             )

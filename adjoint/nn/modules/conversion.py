@@ -9,6 +9,7 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, as_dtype
+from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.ops.create.creation import empty_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter, is_lazy
@@ -97,7 +98,7 @@ class Conversion:
         """
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not dtype.is_inexact:
-            raise TypeError(
+            raise DTypeTypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, but got desired "
                 f"dtype={dtype}"
             )

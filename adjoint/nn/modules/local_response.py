@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.image.resample import resampled
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -55,7 +56,9 @@ class CrossMapLRN2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim != 4:
-            raise ValueError(f"CrossMapLRN2d: expected input to be 4D, got {input.ndim}D instead.")
+            raise ShapeValueError(
+                f"CrossMapLRN2d: expected input to be 4D, got {input.ndim}D instead."
+            )
         reach, channels = (self.size - 1) // 2, input.shape[1]
         around = ("sum", channels, channels, 2 * reach + 1, 1, -reach)
         squares = input * input

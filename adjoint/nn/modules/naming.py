@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from adjoint.engine.core.errors import DeviceError, DTypeError, ShapeError
+from adjoint.engine.core.errors import (
+    DeviceError,
+    DTypeError,
+    DTypeTypeError,
+    DTypeValueError,
+    ShapeError,
+    ShapeIndexError,
+    ShapeValueError,
+)
 from adjoint.engine.core.places import below_root, module_path, modules_at_work
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -17,7 +25,11 @@ NAMED: Final = (
     AssertionError,
     NotImplementedError,
     ShapeError,
+    ShapeValueError,
+    ShapeIndexError,
     DTypeError,
+    DTypeValueError,
+    DTypeTypeError,
     DeviceError,
 )
 _MARK: Final = "_adjoint_layer"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
@@ -248,7 +249,9 @@ class _CircularPadNd(_PadNd):
     def forward(self, input: Tensor) -> Tensor:
         rank = self._rank
         if input.ndim not in (rank + 1, rank + 2):
-            raise ValueError(f"expected {rank + 1}D or {rank + 2}D input (got {input.ndim}D input)")
+            raise ShapeValueError(
+                f"expected {rank + 1}D or {rank + 2}D input (got {input.ndim}D input)"
+            )
         return super().forward(input)
 
 

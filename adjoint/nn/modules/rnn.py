@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import DTypeValueError, ShapeError, ShapeValueError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.nn.recurrent import CELLS, run
@@ -166,7 +166,7 @@ class RNNBase(Module):
         """Refuse inputs of another shape or dtype."""
         wanted_dtype = self._input_dtype
         if input.dtype is not wanted_dtype and CONTEXT.autocast is None:
-            raise ValueError(
+            raise DTypeValueError(
                 f"{type(self).__name__}: input must have the type {wanted_dtype}, got type "
                 f"{input.dtype}"
             )
@@ -233,7 +233,7 @@ class RNNBase(Module):
             return self._forward_packed(input, hx)
         name = type(self).__name__
         if input.ndim not in (2, 3):
-            raise ValueError(
+            raise ShapeValueError(
                 f"{name}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead"
             )
         batched = input.ndim == 3

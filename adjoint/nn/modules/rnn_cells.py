@@ -6,7 +6,7 @@ from math import sqrt
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.nn.recurrent import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
 from adjoint.engine.tensor.tensor import Tensor
@@ -73,12 +73,14 @@ class RNNCellBase(Module):
         """Whether there is a batch, the input with one, and as many states."""
         name = type(self).__name__
         if input.ndim not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
+            raise ShapeValueError(
+                f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead"
+            )
         given = list(states) if states is not None else []
         for i, state in enumerate(given):
             if state.ndim not in (1, 2):
                 which = f"hx[{i}]" if count > 1 else "hidden"
-                raise ValueError(
+                raise ShapeValueError(
                     f"{name}: Expected {which} to be 1D or 2D, got {state.ndim}D instead"
                 )
         batched = input.ndim == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.nn.modules.module import Module
@@ -93,7 +94,7 @@ class Softmax2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (3, 4):
-            raise ValueError(
+            raise ShapeValueError(
                 f"Softmax2d: expected input to be 3D or 4D (got {input.ndim}D instead)"
             )
         return F.softmax(input, -3, _stacklevel=5)

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.tensor.tensor import Tensor
@@ -251,7 +251,7 @@ class Transformer(Module):
         """The decoder's output for a target, given a source; masks as for MultiheadAttention."""
         batch_dim = 0 if self.batch_first else 1
         if min(src.ndim, tgt.ndim) <= batch_dim:
-            raise IndexError(
+            raise ShapeIndexError(
                 "src and tgt must have 2 or 3 dimensions, received "
                 f"{tuple(src.shape)} and {tuple(tgt.shape)}"
             )

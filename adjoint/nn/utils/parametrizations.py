@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine import assembly
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import DTypeValueError, ShapeIndexError, ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.ops.create.ranges import eye
 from adjoint.engine.ops.random.random import randn
@@ -44,7 +45,9 @@ class _Orthogonal(Module):
     ) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
-            raise ValueError("The householder parametrization does not support complex tensors.")
+            raise DTypeValueError(
+                "The householder parametrization does not support complex tensors."
+            )
         self.shape = weight.shape
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
@@ -84,7 +87,7 @@ class _Orthogonal(Module):
     def right_inverse(self, q: Tensor) -> Tensor:
         """The matrix this map sends to (the nearest it keeps of) q."""
         if q.shape != self.shape:
-            raise ValueError(
+            raise ShapeValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
                 f"shape {q.shape}."
             )
@@ -146,7 +149,7 @@ def orthogonal(
     """
     weight = _weight(module, name)
     if weight.ndim < 2:
-        raise ValueError(
+        raise ShapeValueError(
             f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
         )
     if orthogonal_map is None:
@@ -215,7 +218,7 @@ class _SpectralNorm(Module):
         super().__init__()
         ndim = weight.ndim
         if not -ndim <= dim < ndim:
-            raise IndexError(
+            raise ShapeIndexError(
                 f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but "
                 f"got {dim})"
             )

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import DTypeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.container import ModuleDict, ModuleList
 from adjoint.nn.modules.module import Module
@@ -166,7 +167,7 @@ class ParametrizationList(ModuleList):
                     f"`right_inverse` should return a tensor. Got {type(tensor).__name__}"
                 )
             if tensor.dtype != held.dtype:
-                raise ValueError(
+                raise DTypeValueError(
                     f"The tensor returned by `right_inverse` has dtype {tensor.dtype} while "
                     f"`{name}` has dtype {held.dtype}"
                 )

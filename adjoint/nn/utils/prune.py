@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.create.creation import ones_like, zeros_like
 from adjoint.engine.ops.random.random import rand, rand_like
 from adjoint.engine.tensor.tensor import Tensor
@@ -214,7 +215,7 @@ def _count(amount: Any, size: int) -> int:
 
 def _check_structured(t: Tensor, dim: int) -> None:
     if t.dim() <= 1:
-        raise ValueError(
+        raise ShapeValueError(
             "Structured pruning can only be applied to multidimensional tensors. Found tensor of "
             f"shape {t.shape} with {t.dim()} dims"
         )

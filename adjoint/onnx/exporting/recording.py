@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.extents import Extent, SizeScope
 from adjoint.engine.graph.ir import DataflowGraph as Nodes
@@ -140,7 +141,7 @@ def dynamic_dims(dynamic: Any, given: Arguments) -> Dims:
             if isinstance(dims, Mapping) and label is None:
                 continue  # PyTorch's way to say that it is fixed
             if not -rank <= dim < rank:
-                raise IndexError(
+                raise ShapeIndexError(
                     f"onnx.export: dimension {dim} of input {given.names[position]!r}, which "
                     f"has {rank}."
                 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint import nn
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.ops.misc import Conv2dNormActivation
@@ -105,7 +106,9 @@ def drop_block(
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"drop probability has to be between 0 and 1, but got {p}.")
     if input.ndim != dims + 2:
-        raise ValueError(f"input should be {dims + 2} dimensional. Got {input.ndim} dimensions.")
+        raise ShapeValueError(
+            f"input should be {dims + 2} dimensional. Got {input.ndim} dimensions."
+        )
     if not training or p == 0.0:
         return input
     sides = [int(n) for n in input.shape[2:]]

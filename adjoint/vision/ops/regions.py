@@ -15,7 +15,7 @@ import numpy as np
 from adjoint import nn
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.ops.create.creation import full, zeros
 from adjoint.engine.ops.image.pixels import grid_sample
 from adjoint.engine.ops.products.einsum import einsum
@@ -34,12 +34,12 @@ def as_rois(boxes: Any) -> Tensor:
     """Boxes as (K, 5), the image's number first, from a list of (L, 4) an image."""
     if isinstance(boxes, Tensor):
         if boxes.ndim != 2 or boxes.shape[1] != 5:
-            raise ValueError(f"expected boxes (K, 5), received shape {tuple(boxes.shape)}")
+            raise ShapeValueError(f"expected boxes (K, 5), received shape {tuple(boxes.shape)}")
         return boxes
     parts = []
     for number, each in enumerate(boxes):
         if each.ndim != 2 or each.shape[1] != 4:
-            raise ValueError(f"expected boxes (L, 4), received shape {tuple(each.shape)}")
+            raise ShapeValueError(f"expected boxes (L, 4), received shape {tuple(each.shape)}")
         index = full((each.shape[0], 1), number, dtype=each.dtype, device=each.device)
         parts.append(cat([index, each], 1))
     return cat(parts, 0)
@@ -129,7 +129,7 @@ def _diagonal(out: Tensor, size: tuple[int, int]) -> Tensor:
     count, channels = out.shape[:2]
     down, across = size
     if channels % (down * across):
-        raise ValueError(
+        raise ShapeValueError(
             f"position-sensitive pooling: {channels} channels are no multiple of {down * across}"
         )
     parts = out.reshape(count, -1, down, across, down, across)

@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.data.transforms.basic import Transform
 from adjoint.data.transforms.draw import chance, integer, uniform
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.random.random import rand, randperm
 from adjoint.engine.ops.shape.join import cat
 from adjoint.vision.transforms import functional as F
@@ -258,7 +259,7 @@ class LinearTransformation(Transform):
     def __init__(self, transformation_matrix: Any, mean_vector: Any) -> None:
         size = transformation_matrix.shape[0]
         if transformation_matrix.shape != (size, size) or mean_vector.shape[0] != size:
-            raise ValueError(
+            raise ShapeValueError(
                 "transformation_matrix should be square and mean_vector as long as its side, "
                 f"received {tuple(transformation_matrix.shape)} and {tuple(mean_vector.shape)}"
             )

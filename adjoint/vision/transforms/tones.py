@@ -12,6 +12,7 @@ from adjoint.data.transforms import ConvertImageDtype
 from adjoint.data.transforms.pillow import ADJUST
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import float32, uint8
+from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.ops.elementwise.rounding import floor
 from adjoint.engine.ops.image.convolution_functions import conv2d
 from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
@@ -150,7 +151,7 @@ def posterize(img: Any, bits: int) -> Any:
 
     def tensor(given: Tensor) -> Tensor:
         if given.dtype is not uint8:
-            raise TypeError(f"Only uint8 image tensors are supported, but found {given.dtype}")
+            raise DTypeTypeError(f"Only uint8 image tensors are supported, but found {given.dtype}")
         return given & (256 - 2 ** (8 - bits))
 
     return by_kind(img, lambda p: image_ops().posterize(p, bits), tensor)
@@ -187,7 +188,7 @@ def equalize(img: Any) -> Any:
 
     def tensor(given: Tensor) -> Tensor:
         if given.dtype is not uint8:
-            raise TypeError(f"Only uint8 image tensors are supported, but found {given.dtype}")
+            raise DTypeTypeError(f"Only uint8 image tensors are supported, but found {given.dtype}")
         pixels = np.asarray(given.cpu().numpy())
         planes = pixels.reshape(-1, *pixels.shape[-2:])
         made = np.stack([_equal(plane) for plane in planes]) if len(planes) else planes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.image.pixels import grid_sample
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -198,7 +199,7 @@ def elastic(img: Tensor, displacement: Any, interpolation: Any, fill: Any) -> Te
     """Pixels from places moved by displacements (1, H, W, 2), in parts of half the size."""
     w, h = _size(img)
     if tuple(displacement.shape) != (1, h, w, 2):
-        raise ValueError(
+        raise ShapeValueError(
             f"Argument displacement shape should be {(1, h, w, 2)}, but given "
             f"{tuple(displacement.shape)}"
         )

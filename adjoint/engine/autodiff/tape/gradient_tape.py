@@ -10,6 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.node import edge_of
 from adjoint.engine.autodiff.tape.reverse import grad
 from adjoint.engine.autodiff.transforms.functional import rows_at_once, rows_one_by_one
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef, flatten, matched, unflatten
@@ -190,7 +191,7 @@ class GradientTape:
     def batch_jacobian(self, target: Tensor, source: Tensor) -> Any:
         """Per element of the first dimension, the Jacobian of `target` with respect to `source`."""
         if not target.ndim or not source.ndim or target.shape[0] != source.shape[0]:
-            raise ValueError(
+            raise ShapeValueError(
                 "GradientTape.batch_jacobian: target and source need the same first dimension, "
                 f"received {tuple(target.shape)} and {tuple(source.shape)}"
             )

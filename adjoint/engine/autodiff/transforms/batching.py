@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.levels.stack import entered, next_depth
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import LEAF, TreeDef, flatten, unflatten
 from adjoint.engine.ops.shape.join import cat
@@ -74,7 +75,7 @@ def _in_dims(in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any],
                 "cannot vmap over non-Tensor arguments, please use None as the respective in_dim"
             )
         if not -x.ndim <= d < x.ndim:
-            raise ValueError(
+            raise ShapeValueError(
                 f"{where}: got in_dim={d} for some input, but that input is a Tensor of "
                 f"dimensionality {x.ndim} so expected in_dim to satisfy "
                 f"-{x.ndim} <= in_dim < {x.ndim}."
@@ -88,7 +89,7 @@ def _batch_size(leaves: list[Any], dims: list[Any]) -> int:
     if not sizes:
         raise ValueError("vmap: at least one input must be mapped over; in_dims are all None")
     if any(s != sizes[0] for s in sizes):
-        raise ValueError(
+        raise ShapeValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
             f"{sizes} for the mapped dimension"
         )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
 from adjoint.engine.autodiff.levels.stack import next_depth
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import DTypeValueError, ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.mutation import make_level_tensor, payload
@@ -64,7 +64,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Tensor:
     current = _current("create a dual Tensor for forward AD")
     for x in (tensor, tangent):
         if not is_tensor(x) or not x.dtype.is_inexact:
-            raise ValueError(
+            raise DTypeValueError(
                 "Expected primal and tangent to be floating point or complex, but got "
                 f"{x.dtype.name if is_tensor(x) else type(x).__name__}"
             )

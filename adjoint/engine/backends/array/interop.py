@@ -17,7 +17,7 @@ from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import DeviceError, DTypeError
+from adjoint.engine.core.errors import DeviceError, DTypeError, DTypeTypeError, ShapeValueError
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.public import method, prop, public
@@ -61,7 +61,7 @@ def _leaf_dtypes(data: Any) -> set[DType]:
         return set().union(*map(_leaf_dtypes, data))
     if isinstance(data, (np.ndarray, np.generic)):
         if data.dtype not in DTYPE_OF:
-            raise TypeError(f"tensor: can't convert np.ndarray of type {data.dtype}")
+            raise DTypeTypeError(f"tensor: can't convert np.ndarray of type {data.dtype}")
         return {DTYPE_OF[data.dtype]}
     if is_tensor(data):
         return {data.dtype}
@@ -81,7 +81,7 @@ def _unwrap(data: Any) -> Any:
     """Nested sequences with tensors of one element in them replaced by their numbers."""
     if is_tensor(data):
         if data.numel() != 1:
-            raise ValueError(
+            raise ShapeValueError(
                 "tensor: only one element tensors can be converted to Python scalars, received "
                 f"{data._spec} in a sequence. Use stack or cat to join tensors."
             )
@@ -235,7 +235,7 @@ def from_numpy(ndarray: Array) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     if ndarray.dtype not in DTYPE_OF:
-        raise TypeError(
+        raise DTypeTypeError(
             f"from_numpy: can't convert np.ndarray of type {ndarray.dtype}. The supported types "
             f"are: {', '.join(d.name for d in dt.DTYPES)}."
         )

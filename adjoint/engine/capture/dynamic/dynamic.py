@@ -23,7 +23,7 @@ from typing import Any
 from adjoint.engine.capture.dynamic.instances import difference, instance, resized
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import PlainCall, Raised
-from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.errors import ShapeIndexError, warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.graph.extents import Extent, Sizes, SizeScope
@@ -58,7 +58,9 @@ def mark_dynamic(tensor: Any, dim: int | Sequence[int]) -> None:
     dims = [dim] if isinstance(dim, int) else list(dim)
     for d in dims:
         if not -tensor.ndim <= d < tensor.ndim:
-            raise IndexError(f"mark_dynamic: dimension {d} of a tensor of {tensor.ndim} dimensions")
+            raise ShapeIndexError(
+                f"mark_dynamic: dimension {d} of a tensor of {tensor.ndim} dimensions"
+            )
     held = tensor.__dict__.setdefault(MARKS, set())
     held.update(d % tensor.ndim for d in dims)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.autodiff.transforms.batching import vmap
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.graph.flow.scan import scan
 from adjoint.engine.graph.flow.trees import check_same, take_apart
 from adjoint.engine.ops.shape.join import cat
@@ -35,7 +36,7 @@ def associative_scan(
     rows, shape = take_apart("associative_scan: xs", xs)
     sizes = {int(x.shape[dim]) if x.ndim else -1 for x in rows}
     if len(sizes) != 1 or -1 in sizes:
-        raise ValueError(
+        raise ShapeValueError(
             f"associative_scan: tensors of xs must agree on the size of dimension {dim}, received "
             f"shapes {[tuple(x.shape) for x in rows]}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
@@ -77,12 +78,12 @@ def scan_growing(
 
 def _length(rows: list[Any], length: int | None) -> int:
     if any(not x.ndim for x in rows):
-        raise ValueError("scan: a tensor of xs has no dimension to go along")
+        raise ShapeValueError("scan: a tensor of xs has no dimension to go along")
     sizes = [x.shape[0] for x in rows]
     if length is not None:
         sizes.append(length if isinstance(length, int) else int(length))
     if not sizes or any(n != sizes[0] for n in sizes):
-        raise ValueError(
+        raise ShapeValueError(
             "scan: tensors of xs and `length` must agree on the size of the first dimension, "
             f"received sizes {[x.shape[0] for x in rows]} and length={length}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.image.adaptive_pooling import adaptive_avg_pool
 from adjoint.engine.ops.image.resample import Rule, resampled
@@ -29,7 +29,7 @@ def _sizes(
     rank = input.ndim - 2
     for what, value in (("size", size), ("scale_factor", scale_factor)):
         if _many(value) and len(value) != rank:
-            raise ValueError(
+            raise ShapeValueError(
                 f"interpolate: input and {what} must have the same number of spatial dimensions, "
                 f"but got input with spatial dimensions of {list(input.shape[2:])} and {what} of "
                 f"{value}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and {what} "

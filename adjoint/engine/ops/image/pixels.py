@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import DTypeValueError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.create.ranges import linspace
 from adjoint.engine.ops.image.grid import (
@@ -169,7 +169,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
                   [ 0.5000,  0.0000]]]])
     """
     if not theta.dtype.is_floating_point:
-        raise ValueError(
+        raise DTypeValueError(
             f"affine_grid: expected theta to have floating point type, but got {theta.dtype}"
         )
     rank = len(size) - 2
@@ -179,7 +179,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             f"respectively. Got size {tuple(size)}"
         )
     if theta.ndim != 3 or tuple(theta.shape[1:]) != (rank, rank + 1):
-        raise ValueError(
+        raise ShapeValueError(
             f"affine_grid: expected a batch of {rank}D affine matrices of shape Nx{rank}x"
             f"{rank + 1} for size {tuple(size)}. Got {tuple(theta.shape)}."
         )

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
@@ -447,7 +447,7 @@ def local_response_norm(
     Channels are dimension 1; those beyond the ends count as zeros.
     """
     if input.ndim < 3:
-        raise ValueError(
+        raise ShapeValueError(
             "local_response_norm: expected 3D or higher dimensionality input "
             f"(got {input.ndim} dimensions)"
         )

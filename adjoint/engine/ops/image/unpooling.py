@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.image.convolution_functions import expanded
 from adjoint.engine.ops.image.pooling import FUNCTIONAL, flat
@@ -167,7 +167,7 @@ def _unpooled_size(
     if len(wanted) == rank + 2:
         wanted = wanted[2:]
     if len(wanted) != rank:
-        raise ValueError(
+        raise ShapeValueError(
             f"{name}: output_size should be a sequence containing {rank} or {rank + 2} elements, "
             f"but it has a length of '{len(wanted)}'"
         )

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -33,7 +33,7 @@ def selected_shape(shape: Sequence[int], picked: Sequence[Sequence[int]], dims: 
     try:
         block = broadcast_shapes("index", *map(tuple, picked))
     except RuntimeError:
-        raise IndexError(
+        raise ShapeIndexError(
             "shape mismatch: indexing tensors could not be broadcast together with shapes "
             f"{', '.join(str(list(s)) for s in picked)}"
         ) from None
@@ -174,7 +174,7 @@ def check_mask(mask: Tensor, shape: Sequence[int], dim: int) -> None:
     """Refuse a mask over dimensions `dim`... of a tensor that is not of their sizes."""
     for i, have in enumerate(mask.shape):
         if dim + i >= len(shape) or have != shape[dim + i]:
-            raise IndexError(
+            raise ShapeIndexError(
                 f"The shape of the mask {list(mask.shape)} at index {i} does not match the shape "
                 f"of the indexed tensor {list(shape)} at index {dim + i}"
             )
@@ -198,7 +198,7 @@ def resolve_indices(x: Tensor, indices: Sequence[Any]) -> tuple[Dims, list[Tenso
         is_mask = index.dtype is bool_ or index.dtype is uint8
         covers = index.ndim if is_mask else 1
         if dim + covers > x.ndim:
-            raise IndexError(
+            raise ShapeIndexError(
                 f"too many indices for tensor of dimension {x.ndim} (got {len(indices)})"
             )
         if is_mask:
@@ -214,7 +214,9 @@ def resolve_indices(x: Tensor, indices: Sequence[Any]) -> tuple[Dims, list[Tenso
         picks += found
         dim += covers
     if dim > x.ndim:
-        raise IndexError(f"too many indices for tensor of dimension {x.ndim} (got {len(indices)})")
+        raise ShapeIndexError(
+            f"too many indices for tensor of dimension {x.ndim} (got {len(indices)})"
+        )
     return tuple(dims), picks
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int64
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, DTypeTypeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record
@@ -146,7 +146,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     (tensor([1, 1]), tensor([1, 3]))
     """
     if indices.dtype.is_inexact or indices.dtype is bool_:
-        raise TypeError(
+        raise DTypeTypeError(
             f"unravel_index: expected 'indices' to be integer dtype, but got {indices.dtype!r}"
         )
     if not isinstance(shape, (int, Sequence)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -239,7 +239,9 @@ def check_slices(
     d = wrap_dim(name, dim, input.ndim)
     picks = at_least_1d(require_index(name, index, *dtypes))
     if index.ndim > 1:
-        raise IndexError(f"{name}: index is supposed to be a vector, received {index.ndim} dims")
+        raise ShapeIndexError(
+            f"{name}: index is supposed to be a vector, received {index.ndim} dims"
+        )
     if source.dtype is not input.dtype:
         raise DTypeError(
             f"{name}: self and source expected to have the same dtype, but got (self) "

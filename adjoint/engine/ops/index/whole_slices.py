@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int64
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
@@ -32,7 +32,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     d = wrap_dim("index_select", dim, input.ndim)
     picks = require_index("index_select", index)
     if index.ndim > 1:
-        raise IndexError(f"index_select: index is supposed to be a vector, received {index.ndim}-d")
+        raise ShapeIndexError(
+            f"index_select: index is supposed to be a vector, received {index.ndim}-d"
+        )
     if not input.ndim and index.numel() != 1:
         raise ShapeError(
             f"index_select: index to a 0-d tensor must have 1 element, received {index.numel()}"
@@ -106,7 +108,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements at positions of the flattened input, in the shape of `index`."""
     picks = require_index("take", index, int64)
     if input.numel() == 0 and index.numel():
-        raise IndexError("take: tried to take from an empty tensor")
+        raise ShapeIndexError("take: tried to take from an empty tensor")
     return INDEX(input.reshape(-1), picks, dims=(0,))
 
 
@@ -116,12 +118,12 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     picks = require_index("put", index, int64).reshape(-1)
     same_dtype("put", input, source)
     if source.numel() != index.numel():
-        raise IndexError(
+        raise ShapeIndexError(
             "put: expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
     if input.numel() == 0 and index.numel():
-        raise IndexError("put: tried to put elements into an empty tensor")
+        raise ShapeIndexError("put: tried to put elements into an empty tensor")
     flat, values = input.reshape(-1), source.reshape(-1)
     out = INDEX_PUT(flat, values, picks, dims=(0,), accumulate=accumulate)
     return out.reshape(input.shape)

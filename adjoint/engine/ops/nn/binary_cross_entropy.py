@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.common.checks import require
@@ -63,7 +63,7 @@ def binary_cross_entropy(
     """
     how = reduction_of("binary_cross_entropy", reduction, size_average, reduce)
     if target.shape != input.shape:
-        raise ValueError(
+        raise ShapeValueError(
             f"binary_cross_entropy: Using a target size ({target.shape}) that is different to the "
             f"input size ({input.shape}) is deprecated. Please ensure they have the same size."
         )
@@ -117,7 +117,7 @@ def binary_cross_entropy_with_logits(
     """
     how = reduction_of("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     if target.shape != input.shape:
-        raise ValueError(
+        raise ShapeValueError(
             f"binary_cross_entropy_with_logits: Target size ({target.shape}) must be the same as "
             f"input size ({input.shape})"
         )

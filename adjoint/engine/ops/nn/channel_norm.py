@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec
@@ -147,7 +147,7 @@ def batch_norm(
         return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
     each = input.numel() // max(channels, 1)
     if each == 1 and input.numel():
-        raise ValueError(
+        raise ShapeValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
     out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
@@ -204,7 +204,7 @@ def instance_norm(
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     each = prod(input.shape[2:])
     if each == 1:
-        raise ValueError(
+        raise ShapeValueError(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
     check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)

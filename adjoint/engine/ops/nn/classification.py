@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64, uint8
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -197,7 +197,7 @@ CROSS_ENTROPY = composite(
 def _check_batch(name: str, input: Tensor, target: Tensor) -> None:
     size = target.shape[0] if target.ndim else 0
     if input.ndim > 1 and input.shape[0] != size:
-        raise ValueError(
+        raise ShapeValueError(
             f"{name}: Expected input batch_size ({input.shape[0]}) to match target batch_size "
             f"({size})."
         )
@@ -211,7 +211,7 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
         kind = ValueError if name == "nll_loss" else IndexError
         raise kind(f"{name}: expected an input of 1D or (N, C, ...), received 0D")
     if input.ndim == 1 and target.ndim == 1 and target.shape[0] != 1:
-        raise ValueError(
+        raise ShapeValueError(
             f"{name}: For 1D input, 1D target must have size 1, but got target size: "
             f"{target.shape[0]}"
         )
@@ -331,7 +331,7 @@ def _with_probabilities(
     if ignore >= 0:
         raise DTypeError("cross_entropy: ignore_index is not supported for floating point target")
     if not input.ndim:
-        raise IndexError("cross_entropy: expected an input of 1D or (N, C, ...), received 0D")
+        raise ShapeIndexError("cross_entropy: expected an input of 1D or (N, C, ...), received 0D")
     _check_batch("cross_entropy", input, target)
     if input.shape != target.shape:
         raise ShapeError(

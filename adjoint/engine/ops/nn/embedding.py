@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int32, int64
-from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError
+from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
@@ -231,7 +231,7 @@ def _check_bags(
         )
     if per_sample_weights is not None:
         if per_sample_weights.shape != input.shape:
-            raise ValueError(
+            raise ShapeValueError(
                 "embedding_bag: If per_sample_weights is not None, then it must have the same "
                 f"shape as the input ({list(input.shape)}), received "
                 f"{list(per_sample_weights.shape)}"
@@ -255,9 +255,11 @@ def _check_bags(
         if not is_tensor(offsets):
             raise ValueError("embedding_bag: offsets has to be a 1D Tensor but got None")
         if offsets.ndim != 1:
-            raise ValueError(f"embedding_bag: offsets has to be a 1D Tensor, got {offsets.ndim}D")
+            raise ShapeValueError(
+                f"embedding_bag: offsets has to be a 1D Tensor, got {offsets.ndim}D"
+            )
     elif input.ndim != 2:
-        raise ValueError(
+        raise ShapeValueError(
             f"embedding_bag: input has to be 1D or 2D Tensor, but got Tensor of dimension "
             f"{input.ndim}"
         )

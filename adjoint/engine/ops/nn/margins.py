@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import broadcast_shapes
@@ -211,7 +211,7 @@ def multi_margin_loss(
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 supported, received {p}")
     if weight is not None and weight.ndim != 1:
-        raise ValueError("multi_margin_loss: weight must be one-dimensional")
+        raise ShapeValueError("multi_margin_loss: weight must be one-dimensional")
     x, y = _rows("multi_margin_loss", input, target, like_input=False)
     if weight is not None and weight.shape[0] != x.shape[1]:
         raise ShapeError(
@@ -281,7 +281,7 @@ def multilabel_soft_margin_loss(
     require_floating("multilabel_soft_margin_loss", input)
     refuse_bool("multilabel_soft_margin_loss", target)
     if not input.ndim:
-        raise IndexError(
+        raise ShapeIndexError(
             "multilabel_soft_margin_loss: expected an input of classes, (N, C) or (C,), received a "
             "tensor without dimensions"
         )

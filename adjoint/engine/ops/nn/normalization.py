@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -293,7 +293,7 @@ def rms_norm(
         return _complex_rms_norm(input, normalized_shape, weight, eps)
     least = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     if input.ndim < least:
-        raise ValueError(
+        raise ShapeValueError(
             f"rms_norm: Input tensor must have at least {least} dimensions, but got {input.ndim}"
         )
     shape = _check_shape("rms_norm", input, normalized_shape)

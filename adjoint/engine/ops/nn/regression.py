@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -67,7 +68,7 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) ->
     if weight is None:
         return reduced(loss, reduction)
     if weight.shape != loss.shape:
-        raise ValueError(
+        raise ShapeValueError(
             f"{name}: Inputs and weight must have the same size, received {list(loss.shape)} and "
             f"{list(weight.shape)}"
         )
@@ -244,7 +245,7 @@ def _variance(input: Tensor, var: Any) -> Tensor:
         differ = [b for a, b in zip(input.shape, var.shape, strict=True) if a != b]
         if differ == [1]:
             return var
-    raise ValueError(
+    raise ShapeValueError(
         f"gaussian_nll_loss: var is of incorrect size: received {list(var.shape)} for an input "
         f"of {list(input.shape)}"
     )

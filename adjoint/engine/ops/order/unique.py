@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import wrap_dim
@@ -34,7 +34,7 @@ def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
         return record(x, dim=None)
     d = wrap_dim(name, dim, x.ndim)
     if x.ndim == 0:
-        raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
+        raise ShapeIndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
     if x.shape[d] == 0 and 0 in (*x.shape[:d], *x.shape[d + 1 :]):
         raise ShapeError(
             f"{name}: there are 0 sized dimensions, and they aren't selected, so the operation "

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, float32, int32
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -147,7 +147,7 @@ def check_range(name: str, low: int, high: int) -> None:
 def check_axis(name: str, x: Tensor, axis: int, *values: Tensor) -> None:
     """Refuse an axis that is not there, and values that are not one to each index along it."""
     if not 0 <= axis < x.ndim:
-        raise IndexError(
+        raise ShapeIndexError(
             f"{name}: axis must be between 0 and the number of dimensions, {x.ndim}, of the "
             f"input, received {axis}"
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, DTypeValueError, ShapeError
 from adjoint.engine.core.operations.families import elementwise, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -205,7 +205,9 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Numbers of successes in `count` trials of probability `prob`."""
     if not count.dtype.is_floating_point:
-        raise ValueError(f"binomial: expected a floating-point count, received {count.dtype.name}")
+        raise DTypeValueError(
+            f"binomial: expected a floating-point count, received {count.dtype.name}"
+        )
     if count.dtype is not prob.dtype:
         raise DTypeError(
             f"binomial: expected count and prob of one floating-point dtype, received "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim, wrap_dims
@@ -70,7 +70,7 @@ def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 def _sample_dim(name: str, dim: int, y: Tensor) -> int:
     if y.ndim == 0:
-        raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
+        raise ShapeIndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
     return wrap_dim(name, dim, y.ndim)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -61,7 +61,7 @@ def refuse_empty(name: str, shape: Any, dim: int | None = None) -> None:
             "reduction dim with the 'dim' argument."
         )
     if dim is not None and shape and shape[dim] == 0:
-        raise IndexError(f"{name}: expected reduction dim {dim} to have non-zero size.")
+        raise ShapeIndexError(f"{name}: expected reduction dim {dim} to have non-zero size.")
 
 
 def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
@@ -142,7 +142,7 @@ def _position(name: str, record: Any, input: Tensor, dim: int | None, keepdim: b
     refuse_bool(name, input)
     if dim is None:
         if input.numel() == 0:
-            raise IndexError(
+            raise ShapeIndexError(
                 f"{name}: expected reduction dim to be specified for input.numel() == 0."
             )
         out = record(input.reshape(-1), dim=0, keepdim=False)

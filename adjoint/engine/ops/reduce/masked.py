@@ -9,6 +9,7 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, float32, int64
+from adjoint.engine.core.errors import DTypeValueError, ShapeIndexError
 from adjoint.engine.core.operations.families import Fn
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import wrap_dims
@@ -36,7 +37,7 @@ def _dims(name: str, dim: Any, ndim: int) -> tuple[int, ...]:
 def _whole(name: str, mask: Tensor, input: Tensor) -> Tensor:
     """A mask in the shape of the input it belongs to."""
     if mask.ndim > input.ndim:
-        raise IndexError(
+        raise ShapeIndexError(
             f"masked.{name}: expected a mask with at most {input.ndim} dimensions, as its input "
             f"has, received {mask.ndim}"
         )
@@ -196,7 +197,7 @@ def masked_mean(
     """The mean over `dim` of the elements that `mask` keeps; NaN where it keeps none."""
     wanted = dtype or input.dtype
     if not wanted.is_inexact:
-        raise ValueError(
+        raise DTypeValueError(
             "masked.mean: could not infer output dtype. Input dtype must be either a floating "
             f"point or complex dtype. Got: {wanted.name}"
         )
@@ -218,7 +219,7 @@ def masked_median(
     x = _filled("median", input.to(float32) if exact else input, mask, nan)
     out = x.nanmedian(dim, keepdim).values
     if exact and bool(out.isnan().any()):
-        raise ValueError(
+        raise DTypeValueError(
             "masked.median: expects no fully masked out rows if dtype is not floating point, "
             f"received {input.dtype.name}"
         )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import can_cast
-from adjoint.engine.core.errors import DeviceError, ShapeError
+from adjoint.engine.core.errors import DeviceError, DTypeTypeError, ShapeError
 from adjoint.engine.core.operations.families import device_of, linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
@@ -122,7 +122,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     if out is None:
         return joined
     if not can_cast(joined.dtype, out.dtype):
-        raise TypeError(
+        raise DTypeTypeError(
             f"cat: input types ({joined.dtype.name}) can't be cast to the desired output type "
             f"{out.dtype.name}"
         )

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.shape.join import stack
 
@@ -44,7 +45,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Tensor:
         unknown = set(before) ^ set(after) | (axes_lengths.keys() - set(before))
         raise ValueError(f"rearrange: {sorted(unknown)} must be on both sides of {pattern!r}")
     if len(left) != x.ndim:
-        raise ValueError(
+        raise ShapeValueError(
             f"rearrange: {pattern!r} is for {len(left)} dimensions, received shape {tuple(x.shape)}"
         )
     sizes = dict(axes_lengths)
@@ -110,7 +111,7 @@ def _solve(group: Group, size: int, sizes: dict[str, int], pattern: str) -> None
     if unknown and known and size % known == 0:
         sizes[unknown[0]] = size // known
     elif unknown or known != size:
-        raise ValueError(
+        raise ShapeValueError(
             f"rearrange: a dimension of size {size} cannot be {group or [1]} in {pattern!r}, "
             f"whose given sizes multiply to {known}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.public import method, public
@@ -96,7 +96,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         )
     wrapped = tuple(wrap_dim("roll", d, input.ndim) for d in along)
     if not input.ndim:
-        raise IndexError("roll: Dimension specified as 0 but tensor has no dimensions")
+        raise ShapeIndexError("roll: Dimension specified as 0 but tensor has no dimensions")
     return ROLL(input, shifts=by, dims=wrapped)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import INT
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import contiguous_format
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
@@ -23,7 +23,7 @@ def index_at(name: str, x: Tensor, dim: int, index: Any) -> Index:
     """SLICE's index for one position along `dim`."""
     shape = x._array.shape
     if not shape:
-        raise IndexError(f"{name}: cannot be applied to a 0-dim tensor.")
+        raise ShapeIndexError(f"{name}: cannot be applied to a 0-dim tensor.")
     d, i = wrap_dim(name, dim, len(shape)), whole(name, "index", index)
     if not -shape[d] <= i < shape[d]:
         raise IndexError(

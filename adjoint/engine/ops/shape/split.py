@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
@@ -198,7 +198,7 @@ def unbind(input: Tensor, dim: int = 0) -> Tensors:
         (tensor([1, 2]), tensor([3, 4]))
     """
     if not input.ndim:
-        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
+        raise ShapeIndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim("unbind", dim, input.ndim)
     before = tuple([(0, n, 1) for n in input.shape[:d]])
     after = tuple([(0, n, 1) for n in input.shape[d + 1 :]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
@@ -102,7 +102,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
             [0, 2]])
     """
     if not input.ndim:
-        raise IndexError("diag_embed: needs at least one dimension, received a 0-d tensor")
+        raise ShapeIndexError("diag_embed: needs at least one dimension, received a 0-d tensor")
     params = _diagonal_params("diag_embed", input.ndim + 1, offset, dim1, dim2)
     shape = list(input.shape[:-1])
     size = input.shape[-1] + abs(offset)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -118,7 +118,7 @@ def _real(name: str, x: Any) -> Tensor:
 
 def _one_dim(name: str, x: Tensor, dim: int) -> int:
     if x.ndim == 0:
-        raise IndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
+        raise ShapeIndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
     return wrap_dim(name, dim, x.ndim)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeValueError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.signal.windows import (
     BLACKMAN,
@@ -37,7 +38,7 @@ def _signal(
         raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     dtype = options["dtype"] or dt.get_default_dtype()
     if dtype not in (dt.float32, dt.float64):
-        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+        raise DTypeValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     return fill_window(formula, int(M), not sym, options, single=single)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adjoint.engine.core.dtype import float32, int64
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.shape.join import cat, stack
@@ -54,7 +55,7 @@ def keypointrcnn_loss(
     """Cross entropy of the place of each point that is seen."""
     count, points, h, w = (int(n) for n in keypoint_logits.shape)
     if h != w:
-        raise ValueError(
+        raise ShapeValueError(
             "keypoint_logits height and width (last two elements of shape) should be equal. "
             f"Instead got H = {h} and W = {w}"
         )

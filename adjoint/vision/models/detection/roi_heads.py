@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.core.dtype import float16, float32, float64, int64
+from adjoint.engine.core.errors import DTypeTypeError
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.elementwise.condition import where
@@ -187,15 +188,15 @@ class RoIHeads(nn.Module):
     def _check_types(self, targets: list[Target] | None) -> None:
         for target in targets or []:
             if target["boxes"].dtype not in (float16, float32, float64):
-                raise TypeError(
+                raise DTypeTypeError(
                     f"target boxes must of float type, instead got {target['boxes'].dtype}"
                 )
             if target["labels"].dtype != int64:
-                raise TypeError(
+                raise DTypeTypeError(
                     f"target labels must of int64 type, instead got {target['labels'].dtype}"
                 )
             if self.has_keypoint() and target["keypoints"].dtype != float32:
-                raise TypeError(
+                raise DTypeTypeError(
                     f"target keypoints must of float type, instead got {target['keypoints'].dtype}"
                 )
 

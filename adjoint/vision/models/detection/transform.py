@@ -10,6 +10,7 @@ import numpy as np
 
 from adjoint import nn
 from adjoint.engine.backends.array.interop import as_tensor
+from adjoint.engine.core.errors import DTypeTypeError, ShapeValueError
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
@@ -51,7 +52,7 @@ class GeneralizedRCNNTransform(nn.Module):
         kept: list[Target] | None = None if targets is None else []
         for number, image in enumerate(images):
             if image.ndim != 3:
-                raise ValueError(
+                raise ShapeValueError(
                     "images is expected to be a list of 3d tensors of shape [C, H, W], "
                     f"got {image.shape}"
                 )
@@ -66,7 +67,7 @@ class GeneralizedRCNNTransform(nn.Module):
     def normalize(self, image: Tensor) -> Tensor:
         """Less the mean, over the deviation."""
         if not image.is_floating_point():
-            raise TypeError(
+            raise DTypeTypeError(
                 "Expected input images to be of floating type (in range [0, 1]), "
                 f"but found type {image.dtype} instead"
             )

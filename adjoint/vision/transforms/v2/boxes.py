@@ -14,6 +14,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import float32
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms.warp import _room, inverse_matrix, perspective_coefficients
@@ -401,7 +402,7 @@ def elastic_bounding_boxes(
     """
     kind, boxes, (height, width) = _upright("elastic", format), plain(bounding_boxes), canvas_size
     if tuple(displacement.shape) != (1, height, width, 2):
-        raise ValueError(
+        raise ShapeValueError(
             f"Argument displacement shape should be {(1, height, width, 2)}, but given "
             f"{tuple(displacement.shape)}"
         )

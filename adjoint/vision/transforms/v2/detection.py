@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from adjoint.data.transforms.draw import integer, uniform
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.utils._pytree import tree_flatten, tree_unflatten
 from adjoint.vision.ops.boxes import box_iou
@@ -215,7 +216,7 @@ class SanitizeBoundingBoxes(Transform):
                     f"{type(label)} instead."
                 )
             if label.shape[0] != boxes.shape[0]:
-                raise ValueError(
+                raise ShapeValueError(
                     f"Number of boxes (shape={boxes.shape}) must match the number of labels. "
                     f"Found labels with shape={label.shape}."
                 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from adjoint.data.transforms.pillow import is_picture
 from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.errors import DTypeValueError, ShapeValueError
 from adjoint.engine.ops.random.random import randn_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import functional as first
@@ -348,7 +349,9 @@ def gaussian_noise_image(
     if not isinstance(image, Tensor):
         raise ValueError(f"gaussian_noise: expected a tensor, received {type(image).__name__}")
     if not image.dtype.is_floating_point:
-        raise ValueError(f"Input tensor is expected to be in float dtype, got dtype={image.dtype}")
+        raise DTypeValueError(
+            f"Input tensor is expected to be in float dtype, got dtype={image.dtype}"
+        )
     if sigma < 0:
         raise ValueError(f"sigma shouldn't be negative. Got {sigma}")
     noisy = image + mean + randn_like(image) * sigma
@@ -360,7 +363,7 @@ def permute_channels_image(image: Any, permutation: list[int]) -> Any:
     if is_picture(image):
         return to_pil_image(pil_to_tensor(image)[permutation])
     if int(image.shape[-3]) != len(permutation):
-        raise ValueError(
+        raise ShapeValueError(
             f"permute_channels: permutation {permutation} for {image.shape[-3]} channels"
         )
     return image[..., permutation, :, :]

@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint import nn
 from adjoint.data.transforms.draw import integer
+from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 
@@ -31,7 +32,9 @@ class _Mixing(nn.Module):
         given = inputs if len(inputs) > 1 else inputs[0]
         images, labels = given
         if images.ndim != 4:
-            raise ValueError(f"expected images (B, C, H, W), received shape {tuple(images.shape)}")
+            raise ShapeValueError(
+                f"expected images (B, C, H, W), received shape {tuple(images.shape)}"
+            )
         if labels.ndim == 1 and self.num_classes is None:
             raise ValueError("num_classes must be passed where labels are class indices")
         source = np.random.default_rng(integer(0, 2**31 - 1))

@@ -11,7 +11,6 @@ from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.table import lowers
-from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
@@ -321,7 +320,7 @@ def mask_rank(xp: Any, mask: Array, leading: int, limit: int) -> Array:
     flat = mask.reshape((*lead, int(np.prod(mask.shape[leading:]))))
     count = xp.cumsum(flat, axis=-1, dtype=np.int64)
     if count.size and int(count[..., -1].max()) > limit:
-        raise ShapeError(
+        raise RuntimeError(
             f"number of elements of source ({limit}) < number of ones in mask "
             f"({int(count[..., -1].max())})"
         )

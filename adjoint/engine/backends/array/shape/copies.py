@@ -12,7 +12,6 @@ from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.shape import convert, join, rearrange, triangular
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
@@ -72,7 +71,9 @@ def roll(xp: Any, x: Array, shifts: Shape, dims: Shape) -> Array:
 def repeat_indices(xp: Any, repeats: Array, total: int) -> Array:
     ends = xp.cumsum(repeats)
     if total != (int(ends[-1]) if ends.size else 0):
-        raise ShapeError(f"repeat_interleave: allocated size {total} does not match required size")
+        raise RuntimeError(
+            f"repeat_interleave: allocated size {total} does not match required size"
+        )
     return xp.searchsorted(ends, xp.arange(total), side="right").astype(repeats.dtype)
 
 
