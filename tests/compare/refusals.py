@@ -18,6 +18,7 @@ import torch
 
 import adjoint as ad
 from tests.compare.bridge import Unsupported
+from tests.compare.errors import builtin
 from tests.compare.modules import Pair, entries, samples, translate
 
 # (module, change): what PyTorch does there, and why we do something else.
@@ -99,7 +100,7 @@ def disagreement(pair: Pair, name: str, args: list[Any], change: str) -> str | N
         return None
     if ours is None:
         return None if change in DTYPES else f"accepted, PyTorch: {theirs!r}"
-    return None if type(ours) is type(theirs) else f"{ours!r}, PyTorch: {theirs!r}"
+    return None if builtin(ours) is type(theirs) else f"{ours!r}, PyTorch: {theirs!r}"
 
 
 def failures(name: str, info: Any, limit: int | None = None) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.compare.errors import builtin
+
 Program = Callable[[Any], Any]
 PROGRAMS: list[Program] = []
 
@@ -39,5 +41,5 @@ def message(fn: Callable[[], Any]) -> str:
         fn()
     except Exception as error:
         text = str(error).replace("adjoint.", "torch.")
-        return f"{type(error).__name__}: {text}"
+        return f"{builtin(error).__name__}: {text}"
     return "no error"
