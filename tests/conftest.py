@@ -5,10 +5,13 @@ Graphs are verified wherever they are made, and code is kept apart.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,6 +43,38 @@ def seed_all() -> None:
     random.seed(0)
     np.random.seed(0)
     ad.manual_seed(0)
+
+
+# Collecting makes a million objects that stay: to look for garbage among them takes a second each
+# time, while tests are collected and whenever a test looks for its own.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays until the end."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Libraries that count what is left over at the end find nothing."""
+    gc.unfreeze()
+
+
+def _left_out(config: pytest.Config) -> frozenset[str]:
+    """The marks of tests that -m leaves out, where it says no more than that."""
+    terms = [term.split() for term in str(config.option.markexpr).split(" and ")]
+    plain = all(len(term) == 2 and term[0] == "not" for term in terms)
+    named = any("::" in str(place) for place in config.args)
+    return frozenset(term[1] for term in terms) if plain and not named else frozenset()
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> Any:
+    """Sweeps of thousands of tests that would be deselected are not made."""
+    if not isinstance(obj, FunctionType) or not name.startswith("test"):
+        return None
+    marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
+    return [] if _left_out(collector.config).intersection(mark.name for mark in marks) else None
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
