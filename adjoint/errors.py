@@ -10,6 +10,8 @@ True
 
 from adjoint.engine.core.errors import AcceleratorError as AcceleratorError
 from adjoint.engine.core.errors import AdjointError as AdjointError
+from adjoint.engine.core.errors import AnyDTypeError as AnyDTypeError
+from adjoint.engine.core.errors import AnyShapeError as AnyShapeError
 from adjoint.engine.core.errors import CaptureError as CaptureError
 from adjoint.engine.core.errors import DeviceError as DeviceError
 from adjoint.engine.core.errors import DTypeError as DTypeError
@@ -25,6 +27,8 @@ from adjoint.engine.core.errors import ShapeValueError as ShapeValueError
 __all__ = [
     "AcceleratorError",
     "AdjointError",
+    "AnyDTypeError",
+    "AnyShapeError",
     "CaptureError",
     "DTypeError",
     "DTypeTypeError",

@@ -37,21 +37,21 @@ KINDS = [
     (lambda: ad.ones(2) + ad.ones(3), "ShapeError", RuntimeError),
     (lambda: ad.cat([ad.ones(2, 2), ad.ones(3, 3)]), "ShapeError", RuntimeError),
     (lambda: ad.linalg.inv(ad.ones(2, 3)), "ShapeError", RuntimeError),
-    (lambda: ad.nn.BatchNorm2d(3)(ad.ones(2, 3)), "ShapeError", ValueError),
+    (lambda: ad.nn.BatchNorm2d(3)(ad.ones(2, 3)), "AnyShapeError", ValueError),
     (
         lambda: ad.nn.functional.cross_entropy(ad.ones(2, 3), ad.tensor([0])),
-        "ShapeError",
+        "AnyShapeError",
         ValueError,
     ),
-    (lambda: ad.ones(2).sum(1), "ShapeError", IndexError),
-    (lambda: ad.ones(2)[0, 0], "ShapeError", IndexError),
+    (lambda: ad.ones(2).sum(1), "AnyShapeError", IndexError),
+    (lambda: ad.ones(2)[0, 0], "AnyShapeError", IndexError),
     (lambda: ad.ones(2, device="meta") + ad.ones(2), "DeviceError", RuntimeError),
     (lambda: ad.ones(2, device="nowhere"), "DeviceError", RuntimeError),
     (lambda: ad.ones(2, 2) @ ad.ones(2, 2, dtype=ad.int64), "DTypeError", RuntimeError),
     (lambda: -ad.tensor([True]), "DTypeError", RuntimeError),
     (lambda: ad.ones(2, dtype=ad.int64).requires_grad_(), "DTypeError", RuntimeError),
-    (lambda: ad.nn.LSTM(2, 2)(ad.ones(3, 2, dtype=ad.float64)), "DTypeError", ValueError),
-    (lambda: ad.from_numpy(np.array(["text"])), "DTypeError", TypeError),
+    (lambda: ad.nn.LSTM(2, 2)(ad.ones(3, 2, dtype=ad.float64)), "AnyDTypeError", ValueError),
+    (lambda: ad.from_numpy(np.array(["text"])), "AnyDTypeError", TypeError),
     (lambda: ad.load(io.BytesIO(b"no file that save wrote")), "FileError", RuntimeError),
     (lambda: ad.compile(lambda x: bool(x.sum().item()))(ad.ones(2)), "CaptureError", RuntimeError),
 ]
@@ -65,6 +65,7 @@ def test_kinds_of_errors_are_pytorchs_too(
         program()  # type: ignore[operator]
     assert isinstance(caught.value, getattr(ad.errors, kind))
     assert isinstance(caught.value, ad.errors.AdjointError)
+    assert next(c for c in type(caught.value).__mro__ if c.__module__ == "builtins") is builtin
 
 
 def test_operations_are_traced_forward_and_backward() -> None:

@@ -17,27 +17,35 @@ class AdjointError(Exception):
     """What Adjoint's own errors have in common; each is also of the type that PyTorch raises."""
 
 
-class ShapeError(AdjointError, RuntimeError):
+class AnyShapeError(AdjointError):
+    """Shapes do not fit, whichever type PyTorch raises there; one of the three below."""
+
+
+class ShapeError(AnyShapeError, RuntimeError):
     """Shapes do not fit: `ones(2, 3) @ ones(2, 3)`, `ones(2) + ones(3)`."""
 
 
-class ShapeValueError(ShapeError, ValueError):
+class ShapeValueError(AnyShapeError, ValueError):
     """Shapes do not fit where PyTorch raises ValueError: `nn.BatchNorm2d(3)(ones(2, 3))`."""
 
 
-class ShapeIndexError(ShapeError, IndexError):
+class ShapeIndexError(AnyShapeError, IndexError):
     """A shape has no such dimension, where PyTorch raises IndexError: `ones(2).sum(1)`."""
 
 
-class DTypeError(AdjointError, RuntimeError):
+class AnyDTypeError(AdjointError):
+    """A dtype does not fit, whichever type PyTorch raises there; one of the three below."""
+
+
+class DTypeError(AnyDTypeError, RuntimeError):
     """A dtype does not fit: a product of float32 and int64, a gradient of integers."""
 
 
-class DTypeValueError(DTypeError, ValueError):
+class DTypeValueError(AnyDTypeError, ValueError):
     """A dtype does not fit where PyTorch raises ValueError: an LSTM's input of another dtype."""
 
 
-class DTypeTypeError(DTypeError, TypeError):
+class DTypeTypeError(AnyDTypeError, TypeError):
     """A dtype does not fit where PyTorch raises TypeError: `from_numpy` of an array of text."""
 
 
