@@ -239,7 +239,7 @@ def _set(*path: Any) -> Any:
 
 BAD: dict[str, tuple[Any, str]] = {
     "another format": (_set("format", "x"), "is no graph file"),
-    "a later version": (_set("version", 99), "is of version 99, this Adjoint reads up to 1"),
+    "a later version": (_set("version", 99), "is of version 99, this Adjoint reads up to 2"),
     "no version": (_set("version", None), "is of version None"),
     "an unknown operation": (
         _set("graph", "nodes", 0, "op", "os.system"),

@@ -174,6 +174,13 @@ def model() -> Any:
     return ad.nn.Sequential(ad.nn.Linear(4, 5), ad.nn.ReLU(), ad.nn.Linear(5, 2))
 
 
+def sized_graph(path: Any) -> None:
+    with ad.Graph() as graph:
+        x = ad.placeholder(("rows", "columns"), name="x")
+        graph.set_results(x.reshape(-1, 2, x.shape[1]).mean(1) / x.shape[0])
+    graph.save(path)
+
+
 TABLE = b"a,b,c\n" + b"".join(b"%d,%d.5,word%d\n" % (i, i, i % 3) for i in range(30))
 
 READERS: dict[str, Reader] = {
@@ -197,6 +204,7 @@ READERS: dict[str, Reader] = {
     "graph": Reader(
         "a.graph", by_file(lambda p: model().to_graph(ad.ones(1, 4)).save(p)), ad.Graph.load, zip_parts
     ),
+    "graph of any size": Reader("a.graph", by_file(sized_graph), ad.Graph.load, zip_parts),
     "checkpoint": Reader(
         "a.pt", by_file(lambda p: save_checkpoint(p, model=ad.nn.Linear(2, 3), epoch=3)),
         read_checkpoint, zip_parts, named=False,

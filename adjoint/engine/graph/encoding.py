@@ -7,6 +7,7 @@ one key that says what it is: {"tuple": [...]}, {"dtype": "float32"}, {"op": "sl
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +17,14 @@ from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, named
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.graph.extents import SIGNS, Extent, ExtentFloat, Poly, SizeScope, extent
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.unknown_sizes import UnknownSizes
 
 Plain = Any  # what json.dumps takes
 RANK = 64  # NumPy's bound
+COMPARISONS = {fn.__name__: fn for fn in SIGNS}
+OF_SIZES = {name: getattr(operator, name) for name in "add sub mul truediv pow".split()}
 
 
 class Unreadable(ValueError):
@@ -32,6 +37,11 @@ class Unreadable(ValueError):
 def encode(x: Any) -> Plain:
     """A parameter or literal as plain data."""
     match x:
+        case Extent():
+            return {"size": encode_poly(x.poly)}
+        case ExtentFloat():
+            fn, a, b = x.parts
+            return {"of sizes": [fn.__name__, encode(a), encode(b)]}
         case None | bool() | int() | str():
             return x
         case float():
@@ -61,7 +71,12 @@ def encode(x: Any) -> Plain:
 
 def encode_spec(spec: Spec) -> Plain:
     """Shape, dtype and device."""
-    return [list(spec.shape), spec.dtype.name, str(spec.device)]
+    return [[encode(n) for n in spec.shape], spec.dtype.name, str(spec.device)]
+
+
+def encode_poly(poly: Poly) -> Plain:
+    """A polynomial in unknown sizes, term by term."""
+    return [[list(mono), c] for mono, c in poly.items()]
 
 
 def encode_graph(graph: DataflowGraph) -> Plain:
@@ -85,6 +100,25 @@ def _encode_node(node: Node) -> Plain:
     return data
 
 
+def encode_sizes(sizes: UnknownSizes) -> Plain:
+    """The unknown sizes of a graph, and at which of them its nodes hold."""
+    if not sizes:
+        return None
+    derived = sizes.scope.derived.values()
+    guards = sizes.scope.guards.values()
+    return {
+        "labels": sizes.labels,
+        "sample": sizes.sample,
+        "low": sizes.low,
+        "high": sizes.high,
+        "not one": [sorted(symbols) for symbols in sizes.not_one],
+        "quotients": [[name, *map(encode_poly, args)] for name, _, args in derived],
+        "decisions": [
+            [encode_poly(p), compare.__name__, bool(is_so)] for p, compare, is_so in guards
+        ],
+    }
+
+
 # -- reading -------------------------------------------------------------------------------------
 
 
@@ -101,6 +135,8 @@ class Decoder:
     ) -> None:
         self.budget = budget
         self.place = place
+        self.sizes: dict[str, int] = {}  # samples of unknown sizes, and of what is computed of them
+        self.scope = SizeScope()
         self.kinds: dict[str, Callable[[Any], Any]] = {
             "float": float,
             "complex": lambda x: complex(self.decode(x[0]), self.decode(x[1])),
@@ -109,6 +145,8 @@ class Decoder:
             "op": record_named,
             "graph": self.graph,
             "spec": self.spec,
+            "size": self.size,
+            "of sizes": self.of_sizes,
             "tuple": lambda x: tuple([self.decode(v) for v in x]),
             "dict": lambda x: {self._key(k): self.decode(v) for k, v in x},
         }
@@ -145,10 +183,63 @@ class Decoder:
 
     def spec(self, x: Any) -> Spec:
         """Shape, dtype and device."""
-        shape, dtype, device = x
-        if len(shape) > RANK or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
-            raise Unreadable(f"is damaged: {str(shape)[:200]} is no shape")
+        given, dtype, device = x
+        shape = [self.decode(n) if isinstance(n, dict) else n for n in given[: RANK + 1]]
+        if len(shape) > RANK or not all(map(_is_size, shape)):
+            raise Unreadable(f"is damaged: {str(given)[:200]} is no shape")
         return Spec(tuple(shape), named(dtype), self.device(device))
+
+    def unknown_sizes(self, data: Any, sizes: UnknownSizes) -> None:
+        """Read what `encode_sizes` wrote."""
+        if data is None:
+            return
+        for symbol, label in data["labels"].items():
+            bounds = [data[part][symbol] for part in ("low", "sample", "high")]
+            if not re.fullmatch(r"s\d+", symbol) or not str(label).isidentifier():
+                raise Unreadable(f"is damaged: {str(symbol)[:80]!r} cannot be the name of a size")
+            if not all(type(n) is int and 2 <= n < 1 << 63 for n in bounds):
+                raise Unreadable(f"is damaged: {str(bounds)[:80]} are no bounds of a size")
+            sizes.labels[symbol] = str(label)
+            sizes.low[symbol], sizes.sample[symbol], sizes.high[symbol] = bounds
+        self.sizes, self.scope = dict(sizes.sample), sizes.scope
+        sizes.not_one |= {frozenset(map(str, symbols)) for symbols in data["not one"]}
+        for name, a, b in data["quotients"]:
+            found = self.scope.symbol(operator.floordiv, (self.poly(a), self.poly(b)))
+            if found != {(name,): 1}:
+                raise Unreadable(f"is damaged: {str(name)[:80]!r} cannot be the name of a quotient")
+            self.sizes = self.scope.complete(sizes.sample)
+        for difference, name, outcome in data["decisions"]:
+            if name not in COMPARISONS:
+                raise Unreadable(f"is damaged: sizes are not compared by {str(name)[:80]!r}")
+            self.scope.decide(self.poly(difference), COMPARISONS[name], bool(outcome))
+        if not self.scope.allow(sizes.sample):
+            raise Unreadable("is damaged: what it decides by sizes does not hold")
+
+    def poly(self, x: Any) -> Poly:
+        """A polynomial in the unknown sizes there are."""
+        found: Poly = {}
+        for mono, c in x:
+            known = (
+                isinstance(mono, list) and len(mono) <= RANK and all(s in self.sizes for s in mono)
+            )
+            if not known or type(c) is not int or not 0 < abs(c) < 1 << 62:
+                raise Unreadable(f"is damaged: {str(x)[:200]} is no size")
+            found[tuple(mono)] = c
+        return found
+
+    def size(self, x: Any) -> int:
+        """A size that depends on unknown ones."""
+        return extent(self.poly(x), self.sizes, self.scope)
+
+    def of_sizes(self, x: Any) -> Any:
+        """A number computed of unknown sizes."""
+        name, a, b = x
+        if name not in OF_SIZES:
+            raise Unreadable(f"is damaged: no number is {str(name)[:80]!r} of sizes")
+        found = OF_SIZES[name](self.decode(a), self.decode(b))
+        if not isinstance(found, ExtentFloat):
+            raise Unreadable(f"is damaged: {str(x)[:200]} is no number of sizes")
+        return found
 
     def graph(self, data: Any) -> DataflowGraph:
         """A graph; its names are checked, because `to_text` writes them into source."""
@@ -176,6 +267,10 @@ class Decoder:
             node.outputs += (value,)
             values[name] = value
         return node
+
+
+def _is_size(n: Any) -> bool:
+    return type(n) in (int, Extent) and 0 <= int(n) < 1 << 62
 
 
 def new_name(name: Any, values: dict[str, Value]) -> str:

@@ -25,6 +25,14 @@ from typing import Any
 Monomial = tuple[str, ...]
 Poly = dict[Monomial, int]  # monomial -> coefficient; no zeros
 Sizes = Mapping[str, int]
+SIGNS = {
+    operator.eq: "==", operator.ne: "!=", operator.lt: "<",
+    operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+}  # fmt: skip
+_OPPOSITE = {
+    operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: operator.ge,
+    operator.ge: operator.lt, operator.le: operator.gt, operator.gt: operator.le,
+}  # fmt: skip
 _ROUNDED = "q"  # how the names of computed symbols begin
 
 
@@ -36,7 +44,8 @@ def evaluate(poly: Poly, sizes: Sizes) -> int:
 class SizeScope:
     """The guards that one recording's decisions about sizes came to."""
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Mapping[str, str] | None = None) -> None:
+        self.labels = labels  # what symbols are called where sizes are shown, if they are unknown
         self.guards: dict[Any, tuple[Poly, Callable[..., Any], bool]] = {}
         # Symbols that stand for a function of others, in an order in which they can be computed.
         self.derived: dict[Any, tuple[str, Callable[..., int], tuple[Poly, ...]]] = {}
@@ -89,6 +98,48 @@ class SizeScope:
                 found.add(symbols[0][0])
         return found
 
+    def equals(self, symbol: str) -> str:
+        """The first symbol that a decision says is always as large as this one."""
+        found = {symbol}
+        for difference, compare, outcome in self.guards.values():
+            same = (compare is operator.eq) is outcome and compare in (operator.eq, operator.ne)
+            if same and sorted(difference.values()) == [-1, 1] and () not in difference:
+                pair = {mono[0] for mono in difference if len(mono) == 1}
+                found |= pair if pair & found and len(pair) == 2 else set()
+        return min(found, key=lambda s: (len(s), s))
+
+    def broken(self, sizes: Sizes) -> str | None:
+        """A decision that comes out otherwise at these sizes, in words."""
+        known = self.complete(sizes)
+        for difference, compare, outcome in self.guards.values():
+            if compare(evaluate(difference, known), 0) != outcome:
+                sign = SIGNS[compare if outcome else _OPPOSITE[compare]]
+                constant = difference.get((), 0)
+                left = {mono: c for mono, c in difference.items() if mono}
+                return f"{self.words(left)} {sign} {-constant}"
+        return None
+
+    def words(self, poly: Poly) -> str:
+        """A polynomial in the names that its symbols have."""
+        text = ""
+        for mono, c in sorted(poly.items(), key=lambda term: (-len(term[0]), term[0])):
+            factors = [self._called(symbol) for symbol in mono]
+            if abs(c) != 1 or not mono:
+                factors.insert(0, str(abs(c)))
+            sign = "-" if c < 0 else "+"
+            joined = "*".join(factors)
+            text += f" {sign} {joined}" if text else joined if c > 0 else f"-{joined}"
+        return text or "0"
+
+    def _called(self, symbol: str) -> str:
+        for name, fn, args in self.derived.values():
+            if name == symbol:
+                a, b = map(self.words, args)
+                return (
+                    f"(({a}) // ({b}))" if fn is operator.floordiv else f"{fn.__name__}({a}, {b})"
+                )
+        return (self.labels or {}).get(symbol, symbol)
+
     def allow(self, sizes: Sizes) -> bool:
         """Whether every decision comes out the same at these sizes."""
         try:
@@ -114,6 +165,9 @@ class Extent(int):
 
     def __reduce__(self) -> Any:
         return (int, (int(self),))
+
+    def __repr__(self) -> str:
+        return int.__repr__(self) if self.scope.labels is None else self.scope.words(self.poly)
 
     def __hash__(self) -> int:
         # Unlike that of the plain int: a table filled by one must not answer for the other.
@@ -224,6 +278,11 @@ def _made(poly: Poly, value: int, scope: SizeScope) -> int:
 
 def _scope(a: Any, b: Any) -> SizeScope:
     return a.scope if isinstance(a, Extent) else b.scope
+
+
+def extent(poly: Poly, sizes: Sizes, scope: SizeScope) -> int:
+    """The extent of a polynomial; a plain int where it has no symbol."""
+    return _made(poly, evaluate(poly, sizes), scope)
 
 
 def is_extent(x: Any) -> bool:

@@ -25,7 +25,14 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import default_generator_of
 from adjoint.engine.core.zipped import Archive, BadZip
 from adjoint.engine.graph import ir
-from adjoint.engine.graph.encoding import Decoder, Unreadable, encode, encode_graph
+from adjoint.engine.graph.encoding import (
+    Decoder,
+    Unreadable,
+    encode,
+    encode_graph,
+    encode_sizes,
+)
+from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Fed, GeneratorPosition, Update
 from adjoint.engine.graph.record.sources import Host, Source, State
@@ -36,7 +43,7 @@ from adjoint.engine.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from adjoint.engine.graph.session.graph import Graph
 
-FORMAT, VERSION = "adjoint graph", 1
+FORMAT, VERSION = "adjoint graph", 2  # 1: without unknown sizes
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal graphs make equal files
 
 
@@ -84,7 +91,7 @@ class _GraphWriter:
                 "Graph.save: the graph draws from a generator of its own, which a file cannot "
                 "name. Draw without generator=, from the device's own."
             )
-        return {which: draw.start, "device": str(device)}
+        return {which: encode(draw.start), "device": str(device)}
 
     def data(self) -> Any:
         """Everything but the elements."""
@@ -93,14 +100,15 @@ class _GraphWriter:
         place = {id(source): i for i, (_, source) in enumerate(inputs)}
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": 2 if graph.sizes else 1,
+            "sizes": encode_sizes(graph.sizes),
             "graph": encode_graph(trace.graph),
             "inputs": [self.source(value, source) for value, source in inputs],
             "names": {name: value.name for name, value in graph.names.items()},
             "arguments": graph.arguments,
             "results": encode(graph.results),
             "effects": graph.effects,
-            "draws": {str(g.device): count for g, count in trace.draws.items()},
+            "draws": {str(g.device): encode(count) for g, count in trace.draws.items()},
             "updates": {
                 update.name: [[place[id(source)], value.name] for source, value in update.writes]
                 for update in graph.updates.values()
@@ -137,6 +145,7 @@ class _Reader:
     def fill(self, data: Any) -> None:
         """Everything, checked."""
         graph, trace = self.graph, self.graph.trace
+        self.decoder.unknown_sizes(data.get("sizes"), graph.sizes)
         trace.graph = checked(self.decoder.graph(data["graph"]))
         values = {v.name: v for v in trace.graph.inputs}
         values |= {v.name: v for node in trace.graph for v in node.outputs}
@@ -146,8 +155,9 @@ class _Reader:
         graph.arguments = [str(name) for name in data["arguments"]]
         graph.results = self.decoder.decode(data["results"])
         graph.effects = [str(name) for name in data["effects"]]
-        for device, count in data["draws"].items():
-            if type(count) is not int or not 0 <= count < 1 << 62:
+        for device, described in data["draws"].items():
+            count = self.decoder.decode(described)
+            if type(count) not in (int, Extent) or not 0 <= int(count) < 1 << 62:
                 raise Unreadable(f"is damaged: {str(count)[:80]} numbers are drawn")
             trace.draws[default_generator_of(self.decoder.device(device))] = count
         for name, writes in data["updates"].items():
@@ -173,14 +183,17 @@ class _Reader:
                 scalar = HostScalar(lambda: held, name)
                 trace.host_values[scalar.key] = value
                 return Host(scalar)
-            case {"seed": int(start), "device": str(device)}:
+            case {"seed": start, "device": str(device)}:
                 return self.draw(value, start, device, 0)
-            case {"offset": int(start), "device": str(device)}:
+            case {"offset": start, "device": str(device)}:
                 return self.draw(value, start, device, 1)
         raise Unreadable(f"is damaged: an input is described as {str(described)[:200]}")
 
-    def draw(self, value: Value, start: int, device: str, which: int) -> Source:
+    def draw(self, value: Value, described: Any, device: str, which: int) -> Source:
         """A number that places a draw in the stream of the device's generator."""
+        start = self.decoder.decode(described)
+        if type(start) not in (int, Extent):
+            raise Unreadable(f"is damaged: a draw is at {str(described)[:80]}")
         trace = self.graph.trace
         generator = default_generator_of(self.decoder.device(device))
         before = trace.draws.get(generator, 0)

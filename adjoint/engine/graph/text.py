@@ -11,11 +11,13 @@ from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec as spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.extents import Extent, ExtentFloat
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.verify import as_operand
 
 device, dtype = Device, named  # the names the text uses
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**"}
 HEADER = "from adjoint.engine.graph.text import device, dtype, ops, spec, subgraph\n\n\n"
 
 
@@ -79,6 +81,9 @@ def literal(x: Any, name: str = "") -> str:
     if isinstance(x, spec):
         place = "" if x.device.type == "cpu" else f", {literal(x.device)}"
         return f"spec({tuple(x.shape)}, {literal(x.dtype)}{place})"
+    if isinstance(x, ExtentFloat):
+        fn, a, b = x.parts
+        return f"(({literal(a)}) {_SIGNS[fn.__name__]} ({literal(b)}))"
     if isinstance(x, float) and (x != x or x in (float("inf"), float("-inf"))):
         return f"float({str(x)!r})"
     if isinstance(x, tuple):
@@ -116,6 +121,7 @@ def _function(graph: DataflowGraph, name: str) -> str:
     """The functions of a graph's subgraphs, then its own."""
     lines = [f"def {name}({', '.join(v.name for v in graph.inputs)}):"]
     lines += [f"    # {v!r}" for v in graph.inputs]
+    lines += [f"    {line}" for line in _sizes(graph)]
     inner: list[str] = []
     for node in graph:
         prefix = f"{name}_{node.outputs[0].name if node.outputs else 'node'}"
@@ -125,6 +131,17 @@ def _function(graph: DataflowGraph, name: str) -> str:
     outputs = "".join(f"{v.name}, " for v in graph.outputs).rstrip(" ")
     lines.append(f"    return ({outputs})")
     return "".join(f"{text}\n\n" for text in inner) + "\n".join(lines) + "\n"
+
+
+def _sizes(graph: DataflowGraph) -> list[str]:
+    """Lines that say what unknown sizes are, for the functions of subgraphs too."""
+    found: dict[str, str] = {}
+    for value in graph.inputs:
+        for d, n in enumerate(value.spec.shape):
+            if isinstance(n, Extent) and n.scope.labels and repr(n) in n.scope.labels.values():
+                found.setdefault(repr(n), f"{value.name}.shape[{d}]")
+    stated = [f"{name} = {where}" for name, where in found.items()]
+    return [f"global {', '.join(found)}", *stated] if found else []
 
 
 def to_text(graph: DataflowGraph, name: str = "graph") -> str:

@@ -442,8 +442,9 @@ class Module(Traversal, Conversion, StateDict):
         """The graph of a call with these arguments, in the mode the module is in.
 
         Tensors among the arguments become placeholders of their shape, dtype and device, named
-        after `forward`'s parameters; parameters and buffers become variables of their own names,
-        shared with the module. What the call writes (running statistics) is the update "effects".
+        after `forward`'s parameters, with unknown sizes where `mark_dynamic` says so; parameters
+        and buffers become variables of their own names, shared with the module. What the call
+        writes (running statistics) is the update "effects".
 
         Example:
             >>> import adjoint as ad

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from adjoint.engine.capture.dynamic.instances import difference, instance, resized
+from adjoint.engine.capture.dynamic.instances import difference, instance
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import PlainCall, Raised
 from adjoint.engine.core.errors import ShapeIndexError, warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.graph.extents import Extent, Sizes, SizeScope
+from adjoint.engine.graph.resizing import resized
 from adjoint.engine.graph.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
 

@@ -25,8 +25,11 @@ from adjoint.engine.graph.flow import scan as scan  # layers that loop are recor
 from adjoint.engine.graph.interpreter import evaluate
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Building, Fed, Update
+from adjoint.engine.graph.session.dimension import Dimension, size_of
 from adjoint.engine.graph.session.session import Session, cut
+from adjoint.engine.graph.session.watching import Watching
 from adjoint.engine.graph.text import to_text
+from adjoint.engine.graph.unknown_sizes import UnknownSizes
 from adjoint.engine.tensor.tensor import Tensor
 
 _AUTOMATIC = re.compile(r"[vxh]\d+")
@@ -64,6 +67,8 @@ class Graph:
         self.arguments: list[str] = []  # the placeholders, in order
         self.results: Any = None  # names of values in a structure: what calling the graph returns
         self.effects: list[str] = []  # updates that calling it carries out
+        self.sizes = UnknownSizes()
+        self._watching = Watching(self.trace, self.sizes)
         self._outer: list[dict[str, Any]] = []
         self._session = Session(self)
 
@@ -78,10 +83,14 @@ class Graph:
         if CONTEXT.capture is not None and not isinstance(CONTEXT.capture, Building):
             raise CaptureError("Graph: cannot be built inside a captured function.")
         self._outer.append(CONTEXT.set(capture=self.trace))
+        if self.sizes and len(self._outer) == 1:
+            self._watching.enter()
         return self
 
     def __exit__(self, *_: object) -> None:
         CONTEXT.set(**self._outer.pop())
+        if self._watching.active and not self._outer:
+            self._watching.leave()
         self.trace.undo()
 
     def placeholder(
@@ -93,22 +102,35 @@ class Graph:
         device: Any = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """An input of the given shape and dtype, to be fed at each run."""
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(not isinstance(n, int) or n < 0 for n in sizes):
-            raise ValueError(
-                f"placeholder: sizes must be whole numbers, received {sizes!r}. A graph has one "
-                "shape; build another for another size."
-            )
-        spec = Spec(sizes, dtype or get_default_dtype(), chosen(device))
+        """An input of the given shape and dtype, to be fed at each run.
+
+        A size may be unknown: None, or a name, which stands for one size wherever it is given. Each
+        run says what it is (`Dimension`).
+        """
+        sizes = (shape,) if isinstance(shape, (int, str, Dimension)) else tuple(shape)
         if name is not None:
             self._check_free(name)
+        label = name or f"x{self.body._count}"
+        spec = Spec(self._known_or_not(sizes, label), dtype or get_default_dtype(), chosen(device))
         source = Fed(name or "")
         value = self.trace.add_input(spec, source)
         source.name = self._enter(name or value.name, value)
         self.arguments.append(source.name)
         made = self._known[source.name] = self.trace.present(value).requires_grad_(requires_grad)
         return made
+
+    def _known_or_not(self, sizes: tuple[Any, ...], label: str) -> tuple[int, ...]:
+        """Sizes of a placeholder, extents for those that runs say."""
+        was = bool(self.sizes)
+        for n in sizes:
+            if isinstance(n, str) and (n in self.names or n == label or _AUTOMATIC.fullmatch(n)):
+                raise ValueError(f"Graph: a size cannot be called {n!r}, which a tensor is called.")
+        while any(f"{label}_{d}" in self.names for d in range(len(sizes))):
+            label += "_"
+        found = tuple([size_of(n, self.sizes, f"{label}_{d}") for d, n in enumerate(sizes)])
+        if self.sizes and not was and self._outer and self.trace is CONTEXT.capture:
+            self._watching.enter()
+        return found
 
     def variable(
         self, initial: Any, name: str | None = None, *, requires_grad: bool | None = None
@@ -172,7 +194,7 @@ class Graph:
     # -- names --------------------------------------------------------------------------------
 
     def _check_free(self, name: str) -> None:
-        if name in self.names or name in self.updates:
+        if name in self.names or name in self.updates or name in self.sizes.labels.values():
             raise ValueError(f"Graph: there is already something called {name!r}.")
 
     def _enter(self, name: str, value: Value) -> str:
@@ -273,8 +295,7 @@ class Graph:
 
     def shown(self) -> ir.DataflowGraph:
         """The nodes with outputs: the results stated, else what is named or not used further."""
-        graph = ir.DataflowGraph()
-        graph.inputs, graph.nodes = self.body.inputs, self.body.nodes
+        graph = self.body.copy()
         if self.results is not None:
             leaves = flatten(self.results)[0]
             graph.outputs = [self.names[name] for name in leaves if isinstance(name, str)]
@@ -329,11 +350,13 @@ def placeholder(
 ) -> Tensor:
     """An input of the graph that is open, to be fed at each run.
 
+    A size may be None or a name: each run says what it is.
+
     >>> import adjoint as ad
     >>> with ad.Graph() as g:
-    ...     x = ad.placeholder((2, 3), name="x")
+    ...     x, y = ad.placeholder((2, 3), name="x"), ad.placeholder(("rows", 3), name="y")
     >>> g
-    <Graph (x: float32[2, 3]), 0 variables, 0 nodes>
+    <Graph (x: float32[2, 3], y: float32[rows, 3]), 0 variables, 0 nodes>
     """
     trace = CONTEXT.capture
     if not isinstance(trace, Building):

@@ -12,18 +12,24 @@ from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.number_key import number_key
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph import ir
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
+from adjoint.engine.graph.extents import Sizes, SizeScope
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Building, Fed, Update
 from adjoint.engine.graph.record.sources import Argument, Source
+from adjoint.engine.graph.resizing import Rebuild, resized
+from adjoint.engine.graph.sizing import Sizing
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import wrap
 
 if TYPE_CHECKING:
     from adjoint.engine.graph.session.graph import Graph
+
+_SIZES_KEPT = 64  # prepared runs of the same fetches at different sizes
 
 
 @dataclass(slots=True)
@@ -35,6 +41,7 @@ class PreparedRun:
     writes: list[tuple[Source, int]]
     results: int  # the first outputs are those that are returned
     draws: list[tuple[Any, int]]
+    sizing: Sizing | None = None  # where sizes are unknown: those of this run
     executable: Executable | None = None
 
     def __call__(self, leaves: list[Any], factory: ExecutorFactory) -> list[Any]:
@@ -44,13 +51,22 @@ class PreparedRun:
         if self.executable is None:
             returned = frozenset(range(self.results))
             examples = (tuple(self.sources), tuple(self.writes), returned, tuple(inputs))
-            self.executable = factory(Task(self.graph, *examples, tuple(targets)))
+            self.executable = factory(Task(self.graph, *examples, tuple(targets), self.sizing))
         arrays = self.executable(inputs, targets)
         for source, _ in self.writes:
             source.storage(leaves).version += 1
         for generator, count in self.draws:
             generator.advance(count)
         return [wrap(array) for array in arrays[: self.results]]
+
+    def at(self, sizes: Sizes, scope: SizeScope, kept: dict[Any, Any]) -> PreparedRun:
+        """The same at sizes of a run; `kept` is what runs at all sizes have in common."""
+        put = Rebuild(sizes, set())
+        graph = put.graph(self.graph)
+        sources = [put(source) for source in self.sources]
+        draws = [(generator, put(count)) for generator, count in self.draws]
+        sizing = Sizing(sizes, scope, self.graph, kept)
+        return PreparedRun(graph, sources, self.writes, self.results, draws, sizing)
 
 
 class Session:
@@ -75,6 +91,7 @@ class Session:
         self.graph = graph
         self.executor = HOOKS.executor(executor) if isinstance(executor, str) else executor
         self._plans: dict[Any, PreparedRun] = {}
+        self._sized: dict[Any, tuple[dict[Any, Any], dict[Any, PreparedRun]]] = {}
         self._closed = False
 
     def __enter__(self) -> Session:
@@ -86,6 +103,7 @@ class Session:
     def close(self) -> None:
         """Let go of everything prepared; further runs are refused."""
         self._plans.clear()
+        self._sized.clear()
         self._closed = True
 
     def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
@@ -106,7 +124,7 @@ class Session:
             raise CaptureError("Session.run: cannot be called inside a capture or transform.")
         leaves, structure = flatten(fetches)
         with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
-            given = self._read_feeds(feeds or {})
+            given, sizes = self._read_feeds(feeds or {})
             wanted = [self._resolve(x) for x in leaves]
             values = [x for x in wanted if isinstance(x, Value)]
             updates = [x for x in wanted if isinstance(x, Update)]
@@ -114,6 +132,8 @@ class Session:
             plan = self._plans.get(key)
             if plan is None:
                 plan = self._plans[key] = make_plan(self.graph.trace, values, updates, list(given))
+            if self.graph.sizes:
+                plan = self._at_sizes(key, plan, sizes, given)
             check_guards(self.graph.trace)
             results = iter(plan(list(given.values()), self.executor))
         return unflatten(structure, [next(results) if type(x) is Value else None for x in wanted])
@@ -130,15 +150,42 @@ class Session:
         except (KeyError, TypeError, ValueError) as error:
             raise type(error)(f"Session.run: cannot fetch this. {error.args[0]}") from None
 
-    def _read_feeds(self, feeds: Mapping[Any, Any]) -> dict[Value, Any]:
+    def _at_sizes(
+        self, key: Any, plan: PreparedRun, said: Sizes, given: dict[Value, Any]
+    ) -> PreparedRun:
+        """A plan at the sizes of a run: one of those kept, or made now."""
+        unknown = self.graph.sizes
+        sizes = unknown.complete(said)
+        for value, x in given.items():
+            if not value.host and resized(value.spec.shape, sizes) != tuple(x.shape):
+                raise _unfit(value.name, value, x._spec)
+        kept, runs = self._sized.setdefault(key, ({}, {}))
+        which = tuple(sizes.items())
+        found = runs.pop(which, None)
+        if found is None:
+            try:
+                found = plan.at(sizes, unknown.scope, kept)
+            except KeyError as missing:
+                raise unknown.not_said(missing.args[0]) from None
+            if len(runs) >= _SIZES_KEPT:
+                del runs[next(iter(runs))]
+        runs[which] = found  # used last
+        return found
+
+    def _read_feeds(self, feeds: Mapping[Any, Any]) -> tuple[dict[Value, Any], dict[str, int]]:
+        """What is fed for which value, and what it says of unknown sizes."""
         given: dict[Value, Any] = {}
+        sizes: dict[str, int] = {}
         for key, x in feeds.items():
             try:
                 value = self.graph.value_of(key)
             except (KeyError, TypeError, ValueError) as error:
                 raise type(error)(f"Session.run: cannot feed this. {error.args[0]}") from None
-            given[value] = as_fed(self._name_of(key, value), value, x)
-        return given
+            made = as_fed(self._name_of(key, value), value, x)
+            if not value.host and not self.graph.sizes.read(value.spec.shape, made.shape, sizes):
+                raise _unfit(self._name_of(key, value), value, made._spec)
+            given[value] = made
+        return given, sizes
 
     def _name_of(self, key: Any, value: Value) -> str:
         return key if isinstance(key, str) else value.name
@@ -164,9 +211,13 @@ def as_fed(name: str, value: Value, x: Any) -> Any:
         tensor = PUBLIC["", "tensor"].fn(x)
         if tensor.dtype.category <= spec.dtype.category:  # whole numbers will do for floats
             tensor = tensor.to(spec.device, spec.dtype)
-    if tensor._spec != spec:
-        raise ValueError(f"Session.run: {name!r} is {spec}, received {tensor._spec}. Convert it.")
+    if (tensor.dtype, tensor.device) != (spec.dtype, spec.device):
+        raise _unfit(name, value, tensor._spec)
     return tensor.contiguous()
+
+
+def _unfit(name: str, value: Value, received: Spec) -> ValueError:
+    return ValueError(f"Session.run: {name!r} is {value.spec}, received {received}. Convert it.")
 
 
 class _HostNumberFed:

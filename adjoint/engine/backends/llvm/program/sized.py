@@ -24,7 +24,6 @@ from adjoint.engine.backends.llvm.loops.kernels import emit
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
-from adjoint.engine.capture.dynamic.instances import again
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
 from adjoint.engine.compiler.package.image import Image
@@ -33,6 +32,7 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.extents import Sizes, SizeScope, is_extent
 from adjoint.engine.graph.ir import Value
+from adjoint.engine.graph.resizing import again
 from adjoint.engine.graph.sizing import Example, Sizing
 
 Made = tuple[Image, dict[str, library.NativeFunction]]
