@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -32,15 +33,6 @@ def _part(read: Callable[[], Any], index: int) -> Any:
     return read()[index]
 
 
-def _now(group: ParamGroup, key: str) -> Any:
-    """A number of the host's, outside of recordings."""
-    return dict.__getitem__(group, key)
-
-
-def _part_now(group: ParamGroup, key: str, index: int) -> Any:
-    return dict.__getitem__(group, key)[index]
-
-
 class ParamGroup(dict[str, Any]):
     """Parameters that share options: `{"params": [...], "lr": 0.1, ...}`.
 
@@ -53,17 +45,18 @@ class ParamGroup(dict[str, Any]):
         if CONTEXT.capture is None or is_host(value) or not is_number(key, value):
             return value  # a number of each call: it was set in the recorded function
         read = partial(_read, self, key, value)
+        whole = HostScalar(read, key, key=(id(self), key), source=(dict.__getitem__, (self, key)))
         if isinstance(value, tuple):
             return tuple(
                 HostScalar(
                     partial(_part, read, i),
                     f"{key}[{i}]",
                     key=(id(self), key, i),
-                    source=(_part_now, (self, key, i)),
+                    source=(operator.getitem, (whole, i)),
                 )
                 for i in range(len(value))
             )
-        return HostScalar(read, key, key=(id(self), key), source=(_now, (self, key)))
+        return whole
 
     def get(self, key: str, default: Any = None) -> Any:
         """`self[key]`, or a default."""

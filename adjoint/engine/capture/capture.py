@@ -22,6 +22,7 @@ from adjoint.engine.capture.given import (
 from adjoint.engine.capture.making import Recordable
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, slots
+from adjoint.engine.capture.program.prepared import UNREAD
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.retracing import Retraces, name_of
@@ -115,18 +116,19 @@ class Captured(Recordable):
         ready = self.ready
         hidden = self._hidden() if self.moving else None
         if not kwargs and not hidden:
-            program = self._recall(args, None, ready)
-            if program is not None:
+            recalled = self._recall(args, None, ready)
+            if recalled is not None:
+                program, hosts = recalled
                 try:
-                    return program(args)
+                    return program(args, None, hosts)
                 except Raised:
                     pass
                 return self.fn(*args, **kwargs)
         leaves, structure = given_leaves(args, {**kwargs, **hidden} if hidden else kwargs)
         try:
-            program = self._recall(leaves, structure, ready)
-            if program is not None:
-                return self._run(program, leaves, (args, kwargs))
+            recalled = self._recall(leaves, structure, ready)
+            if recalled is not None:
+                return self._run(*recalled, leaves, (args, kwargs))
             if self.whole or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
@@ -172,7 +174,7 @@ class Captured(Recordable):
         """A run that, if it fails, takes back the state that was made while recording."""
         restore, program.restore = program.restore, None
         try:
-            result = self._run(program, leaves, given)
+            result = self._run(program, UNREAD, leaves, given)
         except BaseException:
             if restore is not None:
                 restore()
@@ -182,7 +184,7 @@ class Captured(Recordable):
         program.used_up = []
         return result
 
-    def _run(self, program: Program, leaves: list[Any], given: Any) -> Any:
+    def _run(self, program: Program, hosts: list[Any], leaves: list[Any], given: Any) -> Any:
         """The result of a program, with its changes to the containers that were given made."""
         if program.python is not None and program.python.watched is not None:
             try:
@@ -191,11 +193,13 @@ class Captured(Recordable):
                 if self.whole:
                     raise
                 raise RecordingFailed from error
-        return program(leaves, given)
+        return program(leaves, given, hosts)
 
     @staticmethod
-    def _recall(leaves: Sequence[Any], structure: TreeDef | None, ready: Ready) -> Program | None:
-        """The quick way: a recent program for arguments like these."""
+    def _recall(
+        leaves: Sequence[Any], structure: TreeDef | None, ready: Ready
+    ) -> tuple[Program, list[Any]] | None:
+        """The quick way: a recent program for arguments like these, and the host's numbers."""
         now = modes()
         for arguments, program in ready:
             if (
@@ -203,10 +207,11 @@ class Captured(Recordable):
                 and arguments.modes == now
                 and arguments.fit(leaves)
                 and program.dependence.holds()  # type: ignore[union-attr]
-                and program.holds(leaves)
             ):
-                program.used = next(_clock)
-                return program
+                hosts = program.recall(leaves)
+                if hosts is not None:
+                    program.used = next(_clock)
+                    return program, hosts
         return None
 
     def _find(self, leaves: list[Any], structure: TreeDef) -> Program | None:

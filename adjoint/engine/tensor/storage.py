@@ -10,6 +10,7 @@ Note [windows]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.core.spec import Spec
@@ -58,6 +59,12 @@ class Foreign:
 
 
 FOREIGN = Foreign()
+
+
+def count_writes(storages: Sequence[Storage], counts: Sequence[int]) -> None:
+    """Note that storages were written to so many times."""
+    for storage, count in zip(storages, counts, strict=True):
+        storage.version += count
 
 
 class Window:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import define
@@ -294,6 +294,11 @@ def wrap_all(arrays: Iterable[Any]) -> list[Tensor]:
         t._requires_grad = False
         made.append(t)
     return made
+
+
+def wrap_places(arrays: Sequence[Any], places: Iterable[int]) -> list[Tensor]:
+    """`wrap` of the arrays at these places."""
+    return wrap_all([arrays[k] for k in places])
 
 
 def window(source: Tensor, array: Any, record: Any, params: dict[str, Any]) -> Tensor:

@@ -25,6 +25,7 @@ _SIGNS: dict[Any, str] = {
     operator.ge: "{} >= {}",
     operator.eq: "{} == {}",
     operator.ne: "{} != {}",
+    operator.getitem: "{}[{}]",
 }
 
 
@@ -58,6 +59,15 @@ class _ReaderWriter:
             self.lines.append(f"    {self.names[x.key]} = {text}")
         return self.names[x.key]
 
+    def written(self, result: str) -> Callable[[], Any]:
+        """The function of these lines."""
+        given = ", ".join(f"{name}={name}" for name in self.scope)  # locals are read fastest
+        body = "\n".join([*self.lines, f"    return {result}"])
+        scope = dict(self.scope)
+        exec(compile(f"def read({given}):\n{body}\n", "<host scalars>", "exec"), scope)
+        read: Callable[[], Any] = scope.pop("read")  # else each would hold the other
+        return read
+
 
 def reader(scalars: Sequence[HostScalar]) -> Callable[[], list[Any]]:
     """A function that reads all the scalars.
@@ -68,9 +78,34 @@ def reader(scalars: Sequence[HostScalar]) -> Callable[[], list[Any]]:
     """
     writer = _ReaderWriter()
     results = [writer.term(x) for x in scalars]
-    given = ", ".join(f"{name}={name}" for name in writer.scope)  # locals are read fastest
-    body = "\n".join([*writer.lines, f"    return [{', '.join(results)}]"])
-    scope = dict(writer.scope)
-    exec(compile(f"def read({given}):\n{body}\n", "<host scalars>", "exec"), scope)
-    read: Callable[[], list[Any]] = scope.pop("read")  # else each would hold the other
-    return read
+    return writer.written(f"[{', '.join(results)}]")
+
+
+def checked_reader(
+    tests: Sequence[tuple[HostScalar, Any]],
+    alike: Sequence[Sequence[Callable[[], Any]]],
+    scalars: Sequence[HostScalar],
+) -> Callable[[], list[Any] | None]:
+    """A function that reads all the scalars, or gives None where a test comes out otherwise.
+
+    `alike` are calls that must give equal numbers. What a test and a scalar share is read once.
+
+    >>> state = {"rate": 0.5}
+    >>> rate = HostScalar(lambda: state["rate"])
+    >>> read = checked_reader([(HostScalar.computed(bool, rate), True)], [], [rate * 2])
+    >>> read()
+    [1.0]
+    >>> state["rate"] = 0.0
+    >>> read() is None
+    True
+    """
+    writer = _ReaderWriter()
+    for calls in alike:
+        terms = " == ".join(f"{writer.constant(call)}()" for call in calls)
+        writer.lines.append(f"    if not ({terms}): return None")
+    if tests:
+        outcomes = writer.constant([outcome for _, outcome in tests])
+        found = [writer.term(test) for test, _ in tests]
+        writer.lines.append(f"    if [{', '.join(found)}] != {outcomes}: return None")
+    results = [writer.term(x) for x in scalars]
+    return writer.written(f"[{', '.join(results)}]")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.autodiff.tape.node import ErrorNode
-from adjoint.engine.capture.program.hosts import reader
+from adjoint.engine.capture.program.hosts import checked_reader, reader
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.recipes import Made
 from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
-from adjoint.engine.tensor.tensor import meta_of
+from adjoint.engine.tensor.storage import Storage, count_writes
+from adjoint.engine.tensor.tensor import Tensor, meta_of, wrap_places
 
 if TYPE_CHECKING:
     from adjoint.engine.capture.program.program import Program
 
+UNREAD: list[Any] = []  # in the place of numbers that are read later
 LATE = -2  # in the place of a root: made after tensors came to show other memory
 
 
@@ -42,6 +46,8 @@ class PreparedCall:
 
     run: Executable
     overlaps: Overlaps | None = None
+    count_writes: Callable[[tuple[Storage, ...], tuple[int, ...]], None]
+    wrap: Callable[[list[Any], tuple[int, ...]], list[Tensor]]
 
     def __init__(self, program: Program) -> None:
         sources = program.sources
@@ -54,16 +60,28 @@ class PreparedCall:
         hosts = [s.scalar for s in sources if isinstance(s, Host)]
         self.host_count = len(hosts)
         self.read_hosts = reader(hosts)
-        self.test_hosts = reader([_keyed(test, outcome) for test, outcome in program.host_guards])
-        self.outcomes = [_outcome(outcome) for _, outcome in program.host_guards]
+        tests = [
+            (_keyed(test, outcome), _outcome(outcome)) for test, outcome in program.host_guards
+        ]
+        # Counters that were alike in the trace, and must be so in every call.
+        counters = [[c._array.item for c in g] for g in program.counters if len(g) > 1]
+        self.test_hosts = checked_reader(tests, counters, [])
+        # Numbers made from draws are known once the call has drawn.
+        python = program.python
+        self.early = python is None or not (python.replay.draws or python.tested)
+        self.recall_hosts = (
+            checked_reader(tests, counters, hosts) if self.early else self.test_hosts
+        )
         written = [s for s, _ in program.writes]
         states = [s for s in written if isinstance(s, State)]
         self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
         counted = list(zip(written, program.write_counts, strict=True))
-        self.written = [(s.held, n) for s, n in counted if isinstance(s, State)]
+        self.written = tuple([s.held for s, _ in counted if isinstance(s, State)])
+        self.write_counts = tuple([n for s, n in counted if isinstance(s, State)])
+        self.count_writes, self.wrap = HOOKS.objects or (count_writes, wrap_places)
         self.written_others = [(s, n) for s, n in counted if not isinstance(s, State)]
         self.layouts = [(r.output, r.strides) for r in program.roots if r.strides is not None]
-        self.root_outputs = [root.output for root in program.roots]
+        self.root_outputs = tuple([root.output for root in program.roots])
         self.special = bool(program.places) or program.derivative is not None
         late = {i for step in program.late for i in step}
         self.shortcuts = [
@@ -96,17 +114,23 @@ class PreparedCall:
         self.argument_grads = [
             (ref.position, i) for ref, i in program.grads if ref.position is not None
         ]
-        # Counters that were alike in the trace, and must be so in every call.
-        self.counters = [[c._array.item for c in g] for g in program.counters if len(g) > 1]
         self.refusals = _refusals(program)
         self.single = program.structure.kind is None
 
-    def tests_hold(self) -> bool:
-        """Whether tests of numbers come out as they did; one that another keeps from failing."""
+    def numbers(self) -> list[Any] | None:
+        """The host's numbers for a call, None where the tests of them come out otherwise.
+
+        `UNREAD`: they are known, or raise, when the call runs.
+        """
         try:
-            return self.test_hosts() == self.outcomes
+            numbers = self.recall_hosts()
+            return numbers if self.early or numbers is None else UNREAD
+        except (ArithmeticError, ValueError):
+            pass
+        try:  # a test that another keeps from failing
+            return None if self.test_hosts() is None else UNREAD
         except (ArithmeticError, ValueError):  # Python did not come to it, or raises it itself
-            return False
+            return None
 
 
 def _refusals(program: Program) -> list[tuple[int, ErrorNode]] | None:

@@ -17,7 +17,7 @@ from adjoint.engine.capture.program.effects import Effects, times_written
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.overlaps import Overlaps
-from adjoint.engine.capture.program.prepared import LATE, PreparedCall, refusal
+from adjoint.engine.capture.program.prepared import LATE, UNREAD, PreparedCall, refusal
 from adjoint.engine.capture.program.python_state import PythonState, python_state
 from adjoint.engine.capture.program.recipes import Making, OutsideTensor, Recipe, Root
 from adjoint.engine.capture.program.sharing import (
@@ -51,7 +51,6 @@ from adjoint.engine.tensor.tensor import (
     alias_with_history,
     meta_of,
     wrap,
-    wrap_all,
 )
 
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
@@ -134,11 +133,30 @@ class Program:
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether what the function found out about the host is still so."""
+        return self.recall(leaves) is not None
+
+    def recall(self, leaves: Sequence[Any]) -> list[Any] | None:
+        """The host's numbers for this call, as `__call__` takes them; None: it does not hold."""
+        plan: PreparedCall = self.plan  # type: ignore[assignment]
+        if self.apart and not self.apart.isdisjoint(map(id, leaves)):
+            return None
+        few = self.pinned or self.bases or self.looks or self.numbers or self.grads_seen
+        if (few or self.guards) and not self._particulars_hold(leaves):
+            return None
+        python = self.python
+        if python is None or not python.tested:
+            return plan.numbers()
+        python.begin()  # a trial
+        try:
+            return plan.numbers()
+        finally:
+            python.put_back()
+
+    def _particulars_hold(self, leaves: Sequence[Any]) -> bool:
+        """Whether what few functions look at is as it was; floats of this call are put in place."""
         for position, tensor in self.pinned:
             if leaves[position] is not tensor:
                 return False
-        if self.apart and not self.apart.isdisjoint(map(id, leaves)):
-            return False
         for position, base in self.bases:
             if base_of(leaves[position]) is not base:
                 return False
@@ -149,12 +167,6 @@ class Program:
             slot.value = leaves[slot.place]
         if self.grads_seen and not self._grads_hold(leaves):
             return False
-        plan: PreparedCall = self.plan  # type: ignore[assignment]
-        if self.host_guards and not self._hosts_hold(plan):
-            return False
-        for counters in plan.counters:
-            if len({item() for item in counters}) > 1:
-                return False
         return not self.guards or all(holds() for holds, _ in self.guards)
 
     def _grads_hold(self, leaves: Sequence[Any]) -> bool:
@@ -171,17 +183,6 @@ class Program:
                 return False
             there.append(grad)
         return not there or grad_pattern(leaves, self.states, there) == self.grad_pattern
-
-    def _hosts_hold(self, plan: PreparedCall) -> bool:
-        """Whether tests of the host's numbers come out the same; of draws, in a trial."""
-        python = self.python
-        if python is None or not python.tested:
-            return plan.tests_hold()
-        python.begin()
-        try:
-            return plan.tests_hold()
-        finally:
-            python.put_back()
 
     def prepare(self, leaves: Sequence[Any], factory: ExecutorFactory) -> None:
         """Have the executable made, once the trace is over; `leaves` are the arguments it had."""
@@ -220,8 +221,11 @@ class Program:
         written = [s.held.buffer for s, _ in self.writes if isinstance(s, State)]
         return Overlaps(states, written, given)
 
-    def __call__(self, leaves: Sequence[Any], given: Any = None) -> Any:
-        """Run the graph, then carry out the effects; an error before that changes nothing."""
+    def __call__(self, leaves: Sequence[Any], given: Any = None, hosts: list[Any] = UNREAD) -> Any:
+        """Run the graph, then carry out the effects; an error before that changes nothing.
+
+        `hosts` are the numbers that `recall` gave for this call.
+        """
         plan: PreparedCall = self.plan  # type: ignore[assignment]
         for slot in self.numbers:
             slot.value = leaves[slot.place]
@@ -229,7 +233,8 @@ class Program:
         try:
             if python is not None:
                 python.begin()
-            hosts = plan.read_hosts() if plan.host_count else []
+            if hosts is UNREAD and plan.host_count:
+                hosts = plan.read_hosts()
         except (ArithmeticError, ValueError) as error:  # Python raises it where the function does
             if python is not None:
                 python.put_back()
@@ -256,13 +261,12 @@ class Program:
             if python is not None:
                 python.put_back()
             raise Raised(error, by_program=True) from None
-        for storage, count in plan.written:
-            storage.version += count
+        plan.count_writes(plan.written, plan.write_counts)
         for source, count in plan.written_others:
             source.storage(leaves).version += count
         for k, strides in plan.layouts:
             results[k] = laid_out(results[k], strides)
-        roots = wrap_all([results[k] for k in plan.root_outputs])
+        roots = plan.wrap(results, plan.root_outputs)
         if plan.refusals is not None and not CONTEXT.inference:
             for i, refusal in plan.refusals:
                 roots[i]._node, roots[i]._requires_grad = refusal.fresh(), True

@@ -214,6 +214,8 @@ class Hooks:
     load_wrappers: Callable[[], Any] = _unset  # loads it, and returns the same
     array: Any = None  # the backend that makes and reads buffers: backends.array
     guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
+    # As well: what `tensor.storage.count_writes` and `tensor.tensor.wrap_places` do.
+    objects: tuple[Callable[..., None], Callable[..., list[Any]]] | None = None
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name

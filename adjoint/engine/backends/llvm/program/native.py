@@ -14,6 +14,7 @@ from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.filling import make_fill, refuse
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.jit import target_key
+from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
 from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
@@ -324,6 +325,7 @@ def get_ready() -> None:
     disk_prefix()
     the_pool()
     HOOKS.guard = looks()[1]
+    HOOKS.objects = objects()
 
 
 def maker(mode: str, options: dict[str, Any]) -> ExecutorFactory:

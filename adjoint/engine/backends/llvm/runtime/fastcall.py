@@ -30,12 +30,17 @@ IMPORTED = (
     "PyDict_Next",
     "PyDict_Size",
     "PyList_GetItem",
+    "PyList_New",
+    "PyList_SetItem",
     "PyList_Size",
     "PyObject_CallObject",
     "PyObject_GenericGetDict",
     "PyObject_Size",
     "PySequence_Contains",
+    "PyTuple_GetItem",
+    "PyTuple_Size",
     "Py_DecRef",
+    "Py_IncRef",
 )
 
 

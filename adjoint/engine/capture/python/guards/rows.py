@@ -131,7 +131,7 @@ class _Word(str):
 
 
 @lru_cache(maxsize=1024)
-def _slot_offset(descriptor: Any) -> int | None:
+def slot_offset(descriptor: Any) -> int | None:
     """Where objects keep what a descriptor of `__slots__` gives."""
     place = id(descriptor) + _HEAD + 24  # behind the class and the two names
     if type(descriptor) is not types.MemberDescriptorType:
@@ -211,7 +211,7 @@ def _slot(place: Location, value: Any, kept: list[Any]) -> Row | None:
     if type(owner) is types.FunctionType and descriptor.__name__ in _OF_FUNCTIONS:
         offset = None if value is None else _function_offset(descriptor.__name__)
     elif isinstance(owner, descriptor.__objclass__):
-        offset = _slot_offset(descriptor)
+        offset = slot_offset(descriptor)
     if offset is not None:
         return _field(owner, offset, value)
     get, given = descriptor.__get__, (owner,)
