@@ -78,6 +78,8 @@ class Target(ABC):
     small: ClassVar[int] = 0
     # Whether a kernel that reduces takes in elementwise ones that it meets.
     absorbs: ClassVar[bool] = False
+    # Whether kernels write results and state whose dimensions lie in any order as fast as others.
+    permutes: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
     held: ClassVar[int] = 1 << 17  # bytes kept longer so that kernels are launched together
     templates: Mapping[str, Template]  # by record

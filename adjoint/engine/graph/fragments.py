@@ -37,6 +37,7 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
+from adjoint.engine.graph import images
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.ir import DataflowGraph, Value, frozen
 from adjoint.engine.graph.quick_keys import add_operands, add_values, given_kind
@@ -362,10 +363,12 @@ def compiled_in(
     except Exception as error:  # as it is, it succeeds or says what is wrong
         raise Unfit from error
     leaves, structure = flatten(out)
-    results, made = laid_out(body, leaves, given, lambda: fn(numbers))
+    on_device = bool(tensors) and tensors[0]._array.__class__ in DEVICE_LAYOUTS
+    rank = images.rank_of(tensors) if on_device else 0
+    results, made = laid_out(body, leaves, given, lambda: fn(numbers), rank)
     lifted = {id(held.value): held.source for held in body.lifted.values()}
     graph = body.finish(made)
-    if tensors and tensors[0]._array.__class__ in DEVICE_LAYOUTS:
+    if on_device:
         results = as_made(graph, results)
     if any(root(value).node is None for value in graph.outputs):
         raise Unfit  # handed on as it came, or a view of it
@@ -444,12 +447,16 @@ def native(task: Task, shared: dict[str, Any]) -> Executable:
 
 
 def laid_out(
-    body: Recording, leaves: Sequence[Any], given: dict[int, int], again: Callable[[], Any]
+    body: Recording,
+    leaves: Sequence[Any],
+    given: dict[int, int],
+    again: Callable[[], Any],
+    rank: int,
 ) -> tuple[tuple[Result | None, ...], list[Tensor]]:
     """Which outputs make results that lie in memory as eager ones do; programs' are contiguous."""
     results: list[Result | None] = []
     made: list[Tensor] = []
-    for x, strides in zip(leaves, eager_strides(body, leaves, given, again), strict=True):
+    for x, strides in zip(leaves, eager_strides(body, leaves, given, again, rank), strict=True):
         if x is None:
             results.append(None)
             continue
@@ -479,17 +486,36 @@ def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 
 
 def eager_strides(
-    body: Recording, leaves: Sequence[Any], given: dict[int, int], again: Callable[[], Any]
+    body: Recording,
+    leaves: Sequence[Any],
+    given: dict[int, int],
+    again: Callable[[], Any],
+    rank: int,
 ) -> list[tuple[int, ...]]:
-    """The strides that results have eagerly; where these are in doubt, it is tried (`again`)."""
+    """The strides that results have eagerly; where these are in doubt, it is tried (`again`).
+
+    On a GPU, what is made of images whose channels lie innermost (of `rank`) lies so too.
+    """
     for x in leaves:
         if x is not None and (not is_tensor(x) or id(x) in given):
             raise Unfit
-    if not any(x is not None and in_doubt(body, x) for x in leaves):
-        return [() if x is None else x.stride() for x in leaves]
+    known = [known_strides(body, x, rank) for x in leaves]
+    if None not in known:
+        return known  # type: ignore[return-value]
     with CONTEXT.having(grad_enabled=False, reference=True, autocast=None):
         tried, _ = flatten(again())
     return [() if x is None else x.stride() for x in tried]
+
+
+def known_strides(body: Recording, x: Tensor | None, rank: int) -> tuple[int, ...] | None:
+    """The strides of a result; None where they are in doubt."""
+    if x is None:
+        return ()
+    if not in_doubt(body, x):
+        return x.stride()
+    if rank and x.ndim < 2:
+        return contiguous_strides(x.shape)
+    return images.last_strides(x.shape) if rank and x.ndim == rank else None
 
 
 def in_doubt(body: Recording, tensor: Tensor) -> bool:

@@ -56,6 +56,7 @@ class TritonTarget(Target):
     columns = 2048
     part = 32
     absorbs = True
+    permutes = True
     small = 1 << 16
     kept = frozenset(
         {*attention.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES, *statistics.TEMPLATES}

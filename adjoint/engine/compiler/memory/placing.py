@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,7 +26,7 @@ from adjoint.engine.compiler.memory.places import (
 )
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.ir import DataflowGraph, Value, subgraphs
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +133,8 @@ class Placing:
             place: Place | None = target
             for view in reversed(views):
                 if view.record.name == "permute":
-                    dims = view.params["dims"]
                     assert place is not None
-                    back = [dims.index(d) for d in range(len(dims))]
-                    place = Place(
-                        place.buffer,
-                        tuple(place.shape[d] for d in back),
-                        tuple(place.strides[d] for d in back),
-                        place.offset,
-                    )
+                    place = unpermuted(place, view.params["dims"])
                 elif view.record.name == "reshape" and place is not None:
                     place = reshaped(place, view.inputs[0].spec.shape)
                 else:
@@ -162,18 +156,22 @@ class Placing:
             return True
         for at in self.readers[base]:
             unit = self.units[at] if at < len(self.units) else None
-            if unit is but:
-                continue
-            if unit is None or unit.kind != "loop":
-                return False  # decided for a template by how it lay; or handed out
-            for node in unit.nodes:
-                for x in node.inputs:
-                    if isinstance(x, Value) and not x.host and self.fusion.rooted(x)[0] is base:
-                        shown: Place | None = place
-                        for view in self.fusion.rooted(x)[1]:
-                            shown = None if shown is None else show(shown, view)
-                        if shown is None:
-                            return False
+            if unit is not but and (unit is None or not self.can_read(unit, base, place)):
+                return False  # handed out, or it cannot
+        return True
+
+    def can_read(self, unit: Unit, base: Value, place: Place) -> bool:
+        """Whether a unit is a loop that can read a value where it would lie instead."""
+        if unit.kind != "loop":
+            return False  # decided for a template by how it lay
+        for node in unit.nodes:
+            for x in node.inputs:
+                if isinstance(x, Value) and not x.host and self.fusion.rooted(x)[0] is base:
+                    shown: Place | None = place
+                    for view in self.fusion.rooted(x)[1]:
+                        shown = None if shown is None else show(shown, view)
+                    if shown is None:
+                        return False
         return True
 
     def realise_value(self, value: Value) -> None:
@@ -221,9 +219,33 @@ class Placing:
             own = self.places.get(base)
             if own is not None and not views and own.buffer.kind == ARENA and own.contiguous:
                 self.places[value] = place  # made in place
-            else:
+            elif not self.make_permuted(base, views, place):
                 self.last.insert(0, (value, place))
         self.write_in_place()
+
+    def make_permuted(self, base: Value, views: list[Node], place: Place) -> bool:
+        """Have a value written where a result is that shows its dimensions in another order."""
+        own, unit = self.places.get(base), self.fusion.unit_of.get(base)
+        if not self.setting.target.permutes or own is None or own.buffer.kind != ARENA:
+            return False
+        if unit is None or not self.setting.is_laid_out(unit.kind, unit.nodes[0]):
+            return False
+        for view in reversed(views):
+            if view.record.name != "permute":
+                return False
+            place = unpermuted(place, view.params["dims"])
+        if not self.can_loops_read(base, place):
+            return False
+        self.places[base] = place
+        return True
+
+    def can_loops_read(self, base: Value, place: Place) -> bool:
+        """Whether all that reads a value, but for whoever gets it, reads it where it would lie."""
+        return all(
+            self.can_read(self.units[at], base, place)
+            for at in self.readers[base]
+            if at < len(self.units)
+        )
 
     def write_in_place(self) -> None:
         """State whose old value nobody needs any more is overwritten by the unit that makes it."""
@@ -254,7 +276,9 @@ class Placing:
         own = self.places.get(base)
         if views or unit is None or own is None or own.buffer.kind != ARENA:
             return False
-        if unit.kind == "call" or not place.contiguous or not own.contiguous:
+        if unit.kind == "call" or not own.contiguous:
+            return False
+        if not place.contiguous and not (self.setting.target.permutes and unit.kind == "loop"):
             return False
         at = self.position[unit.index]
         if any(c >= at for c in calls):
@@ -308,6 +332,17 @@ def input_places(
         buffers.append(buffer)
         places[value] = array_place(buffer, array)
     return buffers, places
+
+
+def unpermuted(place: Place, dims: Sequence[int]) -> Place:
+    """Where that lies of which a place shows the dimensions in the order `dims`."""
+    back = [dims.index(d) for d in range(len(dims))]
+    return Place(
+        place.buffer,
+        tuple(place.shape[d] for d in back),
+        tuple(place.strides[d] for d in back),
+        place.offset,
+    )
 
 
 def array_place(buffer: Buffer, array: Any) -> Place:
