@@ -17,8 +17,10 @@ from numpy import ndarray
 
 from adjoint.engine.backends.array.apart import apart, owner_of
 from adjoint.engine.core import switches
+from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, UPDATED
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.graph.images import same_steps
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.large_parameters import LargeParameters, State
 
@@ -138,9 +140,7 @@ def counts_of(p: Tensor, state: State, names: tuple[str, ...]) -> tuple[float, .
     grad = p._grad_meta.grad  # type: ignore[union-attr]
     array = p._array
     kind = array.__class__
-    flags = array.flags
-    by_rows = flags.c_contiguous
-    if not by_rows and not flags.f_contiguous:
+    if not is_dense(array.shape, steps(array)):
         return None
     counts = []
     for value in (grad, *state.values()):
@@ -150,8 +150,14 @@ def counts_of(p: Tensor, state: State, names: tuple[str, ...]) -> tuple[float, .
             continue
         if other.__class__ is not kind or other.shape != array.shape:
             return None
-        if not (other.flags.c_contiguous if by_rows else other.flags.f_contiguous):
+        if not same_steps(array.shape, steps(other), steps(array)):
             return None
         if value._storage.version < 0:
             return None
     return tuple(counts)
+
+
+def steps(array: Any) -> tuple[int, ...]:
+    """Strides in elements."""
+    size = array.itemsize
+    return tuple([stride // size for stride in array.strides])

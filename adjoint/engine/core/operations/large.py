@@ -32,11 +32,11 @@ _COMPOSED = (
 
 # On a GPU alone: there a copy or a look-up that is not checked by the host is worth it.
 _ON_DEVICE = frozenset(
-    "addmm autocast_addmm autocast_linear cast clone cat stack "
+    "addmm autocast_addmm autocast_linear cast clone cat stack max_pool_backward "
     "index index_put gather scatter scatter_reduce slice view_scatter".split()
 )
 # What libraries do better there than kernels of a fragment.
-_LIBRARIES = frozenset({"convolution", "convolution_transpose", "convolution_weight"})
+LIBRARIES = frozenset({"convolution", "convolution_transpose", "convolution_weight"})
 # Those of them whose derivative puts values into zeros, which a program need not make first.
 FILLED = frozenset({"slice", "index", "gather"})
 
@@ -79,4 +79,4 @@ def large(name: str, family: str, cost: str, draws: bool) -> int:
 
 def on_device(name: str, least: int) -> int:
     """The same on a GPU, of a record that on the CPU needs `least`."""
-    return ON_DEVICE if (least or name in _ON_DEVICE) and name not in _LIBRARIES else 0
+    return ON_DEVICE if (least or name in _ON_DEVICE) and name not in LIBRARIES else 0

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
@@ -93,6 +95,49 @@ def blend(running: Tensor | None, new: Tensor, momentum: float) -> None:
         running.copy_(moved.to(running.dtype))
 
 
+def blend_both(
+    running: tuple[Tensor | None, Tensor | None], new: tuple[Tensor, Tensor], momentum: Any, n: int
+) -> None:
+    """Move the running mean and variance towards those of `n` elements; on a GPU by one program."""
+    unbiased = n / max(n - 1, 1)
+
+    def move(tensors: Any, numbers: Any) -> None:
+        blend(tensors[0], tensors[2], numbers[0])
+        if tensors[1] is not None:
+            blend(tensors[1], tensors[3] * numbers[1], numbers[0])
+
+    tensors = (*running, *new)
+    at_once = (
+        CONTEXT.settled
+        and CONTEXT.before_write is None
+        and type(momentum) is float
+        and all(x is not None and lies_on_device(x) for x in tensors)
+        and are_apart(running[0]._array, running[1]._array)  # type: ignore[union-attr]
+    )
+    if not at_once or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move):
+        move(tensors, (momentum, unbiased))
+
+
+MOVED = ("running statistics",)
+
+
+def lies_on_device(x: Tensor) -> bool:
+    """Whether a tensor is on a GPU and no view, one number after the other."""
+    array = x._array
+    return (
+        array.__class__ in DEVICE_LAYOUTS
+        and array.flags.c_contiguous
+        and x._base is None
+        and x._storage.version >= 0
+    )
+
+
+def are_apart(x: Any, y: Any) -> bool:
+    """Whether dense arrays of a GPU share no memory."""
+    first, second = sorted((x, y), key=lambda a: a.data.ptr)
+    return bool(first.data.ptr + first.nbytes <= second.data.ptr)
+
+
 @public(namespaces=FUNCTIONAL)
 def batch_norm(
     input: Tensor,
@@ -153,9 +198,7 @@ def batch_norm(
     out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
     if not input.numel():  # an empty batch says nothing
         return out
-    blend(running_mean, mean, momentum)
-    if running_var is not None:
-        blend(running_var, variance * (each / max(each - 1, 1)), momentum)
+    blend_both((running_mean, running_var), (mean, variance), momentum, each)
     return out
 
 

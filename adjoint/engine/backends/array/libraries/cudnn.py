@@ -104,6 +104,7 @@ class Cudnn:
         self.module = frontend()
         self.made: dict[tuple[Hashable, bool], Planned | None] = {}
         self.lock = Lock()  # a call sets the handle's stream first
+        self.stream = -1  # the handle's
         with cupy().cuda.Device(index):
             self.handle = self.module.create_handle()
 
@@ -137,14 +138,16 @@ class Cudnn:
         except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
             return None
         found = Candidates(self, graph, [port.get_uid() for port in ports], operation)
-        return found.fastest() if timed else found.first()
+        plan = found.fastest() if timed else found.first()
+        return None if plan is None else plan.select()
 
-    def run(self, graph: Any, given: dict[int, int], workspace: int, index: int) -> None:
-        """Run a plan in the order of CuPy's current stream."""
-        stream = int(cupy().cuda.get_current_stream().ptr)
+    def run(self, graph: Any, given: dict[int, int], workspace: int, stream: int) -> None:
+        """Run a graph's plan in the order of a stream."""
         with self.lock:
-            self.module.set_stream(self.handle, stream)
-            graph.execute_plan_at_index(given, workspace, index, self.handle)
+            if stream != self.stream:
+                self.module.set_stream(self.handle, stream)
+                self.stream = stream
+            graph.execute(given, workspace, handle=self.handle)
 
 
 class Candidates:
@@ -212,7 +215,7 @@ class Candidates:
             room = cupy().empty(max(plan.workspace, 1), np.uint8)
             begin, end = module.Event(), module.Event()
             try:
-                plan(addresses, int(room.data.ptr))
+                plan.select()(addresses, int(room.data.ptr))
                 begin.record()
                 for _ in range(TRIALS):
                     plan(addresses, int(room.data.ptr))
@@ -232,6 +235,13 @@ class Planned:
         self.owner, self.graph, self.uids, self.index = owner, graph, uids, index
         self.workspace = room  # bytes
 
-    def __call__(self, addresses: Sequence[int], workspace: int) -> None:
+    def select(self) -> Planned:
+        """Make it the plan that its graph runs: to name one at each call takes longer."""
+        self.graph.build_plan_at_index(self.index)
+        return self
+
+    def __call__(self, addresses: Sequence[int], workspace: int, stream: int | None = None) -> None:
+        if stream is None:
+            stream = int(cupy().cuda.get_current_stream().ptr)
         given = dict(zip(self.uids, addresses, strict=True))
-        self.owner.run(self.graph, given, workspace, self.index)
+        self.owner.run(self.graph, given, workspace, stream)

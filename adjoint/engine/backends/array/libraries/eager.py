@@ -1,7 +1,15 @@
-"""Convolutions of eager mode on a GPU, by cuDNN."""
+"""Convolutions of eager mode on a GPU, by cuDNN.
+
+Note [prepared convolutions]
+    To find a plan takes longer than to run it, so what was decided for operands of one kind is kept
+    under a key that is put together in one go, and calls that find it there do no more than take
+    memory and hand over addresses (`prepared_call`). A call that does not goes the long way, which
+    checks its operands (`convolved`).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.backends.array.devices import cupy
@@ -12,13 +20,56 @@ from adjoint.engine.backends.array.libraries.convolutions import (
     dense_strides,
     operation,
 )
-from adjoint.engine.backends.array.libraries.cudnn import cudnn_of, is_used
+from adjoint.engine.backends.array.libraries.cudnn import Planned, cudnn_of, is_used
 from adjoint.engine.core import switches
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 
 Array = Any
+KEPT = 1024  # kinds of operands
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was decided for operands of one kind."""
+
+    plan: Planned
+    shape: Shape  # of the result
+    channels_last: bool
+    copied: tuple[bool, bool]  # operands that lie otherwise than they must
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        out = empty(self.shape, x.dtype, self.channels_last)
+        if self.copied[0]:
+            x = dense(x, self.channels_last)
+        if self.copied[1]:
+            y = dense(y, self.channels_last)
+        room = cupy().ndarray(self.plan.workspace or 1, "uint8")
+        self.plan((x.data.ptr, y.data.ptr, out.data.ptr), room.data.ptr)
+        return out
+
+
+PREPARED: dict[Any, Prepared | None] = {}
+
+
+def key_of(
+    name: str, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
+) -> Any:
+    """All that decides how a convolution runs."""
+    return (
+        name, x.dtype, x.shape, x.strides, x.data.device_id, y.dtype, y.shape, y.strides,
+        y.data.device_id, stride, padding, dilation, groups, switches.computed_with,
+        switches.get("backends.cudnn.benchmark"),
+    )  # fmt: skip
+
+
+def prepared_call(record: Record, x: Array, y: Array, geometry: dict[str, Any]) -> Array | None:
+    """The result, if a convolution of such operands was prepared on the current device."""
+    prepared = PREPARED.get(key_of(record.name, x, y, **geometry))
+    if prepared is None or cupy().cuda.runtime.getDevice() != x.data.device_id:
+        return None
+    return prepared(x, y)
 
 
 def convolved(
@@ -26,11 +77,24 @@ def convolved(
 ) -> Array | None:
     """What a record gives for arrays on a GPU; None where cuDNN does not do it.
 
-    The result lies as the first operand does: with channels last, if that has them last.
+    The result lies with channels last, if one of the operands has them last.
     """
+    key = key_of(record.name, x, y, stride, padding, dilation, groups)
+    if key not in PREPARED:
+        if len(PREPARED) >= KEPT:
+            PREPARED.clear()
+        PREPARED[key] = prepare(record, x, y, stride, padding, dilation, groups)
+    prepared = PREPARED[key]
+    return None if prepared is None else prepared(x, y)
+
+
+def prepare(
+    record: Record, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
+) -> Prepared | None:
+    """How arrays are convolved; None where cuDNN does not do it."""
     if x.dtype.name not in ("float16", "bfloat16", "float32", "float64") or not is_used():
         return None
-    last = is_dense(x, True) and not is_dense(x, False)
+    last = any(is_dense(a, True) and not is_dense(a, False) for a in (x, y))
     specs = (Spec(a.shape, named(a.dtype.name)) for a in (x, y))
     shape = record.infer(
         *specs, stride=stride, padding=padding, dilation=dilation, groups=groups
@@ -44,11 +108,7 @@ def convolved(
     plan = cudnn_of(x.device.id).planned(operation(call), timed)
     if plan is None:
         return None
-    out = empty(shape, x.dtype, last)
-    room = cupy().empty(max(plan.workspace, 1), "uint8")
-    arrays = (dense(x, last), dense(y, last), out)
-    plan([int(a.data.ptr) for a in arrays], int(room.data.ptr))
-    return out
+    return Prepared(plan, shape, last, (not is_dense(x, last), not is_dense(y, last)))
 
 
 def is_dense(x: Array, channels_last: bool) -> bool:
@@ -62,15 +122,13 @@ def is_dense(x: Array, channels_last: bool) -> bool:
 def empty(shape: Shape, dtype: Any, channels_last: bool) -> Array:
     """A new array in an order."""
     if not channels_last:
-        return cupy().empty(shape, dtype)
-    made = cupy().empty((shape[0], *shape[2:], shape[1]), dtype)
+        return cupy().ndarray(shape, dtype)
+    made = cupy().ndarray((shape[0], *shape[2:], shape[1]), dtype)
     return made.transpose((0, len(shape) - 1, *range(1, len(shape) - 1)))
 
 
 def dense(x: Array, channels_last: bool) -> Array:
     """The same elements without gaps in an order."""
-    if is_dense(x, channels_last):
-        return x
     made = empty(x.shape, x.dtype, channels_last)
     made[...] = x
     return made
