@@ -199,7 +199,8 @@ def compare_kernels(names: tuple[str, ...], library: bool) -> None:
     machine = importlib.import_module("tests.triton_interpreter")
     if not library:
         machine.Library8.room = lambda self, call: None
-    importlib.import_module("adjoint.engine.backends.triton.templates.moments").LONG = 64
+    moments = importlib.import_module("adjoint.engine.backends.triton.templates.moments")
+    moments.LONG = moments.LONG_GROUP = 64
     for name in names:
         fn, arguments = IMAGE_PROGRAMS[name]
         ad.manual_seed(0)

@@ -82,6 +82,21 @@ def batch_normed(x: Any) -> Any:
     return tuple(found)
 
 
+def group_normed(x: Any) -> Any:
+    """A group norm and its gradients, channels last and first, of groups of several sizes."""
+    found = []
+    for groups in (4, x.shape[1]):
+        for y in (x, x.to(memory_format=ad.channels_last)):
+            y = y.detach().requires_grad_()
+            weight, bias = (
+                ad.linspace(1, 2, x.shape[1], device=x.device).to(x.dtype).requires_grad_()
+                for _ in range(2)
+            )
+            out = F.silu(F.group_norm(y, groups, weight, bias))
+            found += [out, *ad.autograd.grad((out * out.cos()).float().sum(), (y, weight, bias))]
+    return tuple(found)
+
+
 class SmallResNet(nn.Module):
     """A stem, a block with a shortcut that changes channels, and a head.
 
@@ -159,5 +174,9 @@ IMAGE_PROGRAMS |= {
     "batch norm": (batch_normed, lambda: (ad.randn(2, 64, 24, 24) + 5,)),
     "batch norm of halves": (
         lambda x: batch_normed(x.bfloat16()), lambda: (ad.randn(2, 64, 24, 24) + 5,)
+    ),
+    "group norm": (group_normed, lambda: (ad.randn(3, 24, 20, 17) + 5,)),
+    "group norm of halves": (
+        lambda x: group_normed(x.bfloat16()), lambda: (ad.randn(3, 24, 20, 17) + 5,)
     ),
 }  # fmt: skip

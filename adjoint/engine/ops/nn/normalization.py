@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
@@ -315,10 +314,14 @@ def _complex_rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: An
 
 
 def _grouped(x: Tensor, groups: int) -> Tensor:
-    """(N, groups, everything of a group)."""
-    batch, channels = x.shape[:2]
-    rest = prod(x.shape[2:])
-    return x.reshape((batch, groups, (channels // max(groups, 1)) * rest))
+    """(N, groups, channels of a group, ...): a view, however x lies."""
+    batch, channels, *rest = x.shape
+    return x.reshape((batch, groups, channels // max(groups, 1), *rest))
+
+
+def _of_group(x: Any) -> Dims:
+    """The dimensions of what is grouped that make up a group."""
+    return tuple(range(2, x.ndim + 1))
 
 
 def per_channel(x: Any) -> Dims:
@@ -326,30 +329,59 @@ def per_channel(x: Any) -> Dims:
     return (1, x.shape[1], *(1,) * (x.ndim - 2))
 
 
+def _group_standard(x: Tensor, statistics: Any, groups: int, eps: float) -> Tensor:
+    """x with zero mean and unit variance."""
+    mean, variance = statistics
+    return ((_grouped(widen(x), groups) - mean) * (variance + eps).rsqrt()).reshape(x.shape)
+
+
 def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    centred, mean, variance = moments(_grouped(widen(x), groups), (2,))
-    standard = (centred * (variance + eps).rsqrt()).reshape(x.shape)
-    return affine_map(standard, affine, per_channel(x)).to(x.dtype), mean, variance
+    statistics = MOMENTS(widen(_grouped(x, groups)), dims=_of_group(x))
+    standard = _group_standard(x, statistics, groups, eps)
+    return affine_map(standard, affine, per_channel(x)).to(x.dtype), *statistics
+
+
+def _channel_sums(
+    g: Tensor, x: Tensor, statistics: Any, groups: int, eps: float
+) -> tuple[Tensor, Tensor]:
+    """What all gradients are made of, in one pass: sums of g, and of g times the result, over the
+    positions of each channel of each sample."""
+    wide = widen(g)
+    along = wide * _group_standard(x, statistics, groups, eps)
+    dims = tuple(range(2, x.ndim))
+    if not dims:
+        return wide, along
+    return SUM(wide, dims=dims, keepdim=True), SUM(along, dims=dims, keepdim=True)
 
 
 def _group_norm_input(
     gs: Any, x: Tensor, affine: Any, later_outs: Any, groups: int, eps: float
 ) -> Tensor | None:
-    g = weighted(gs[0], affine, per_channel(x))
-    gs = (None if g is None else _grouped(g, groups), *gs[1:])
-    out = pull_back(gs, _grouped(widen(x), groups), later_outs, (2,), eps)
+    g, dims = gs[0], _of_group(x)
+    wide = _grouped(widen(x), groups)
+    out = pull_back((None, *gs[1:]), wide, later_outs, dims, eps)
+    if g is not None:  # as in `pull_back`, by way of channels
+        n = max(count(wide.shape, dims), 1)
+        weight = widen(affine[0]).reshape(per_channel(x)) if affine else 1.0
+        level, along = (
+            SUM(_grouped(part * weight, groups), dims=dims, keepdim=True) / n
+            for part in _channel_sums(g, x, later_outs, groups, eps)
+        )
+        inverse = (later_outs[1] + eps).rsqrt()
+        standard = (wide - later_outs[0]) * inverse
+        part = (_grouped(widen(g) * weight, groups) - level - standard * along) * inverse
+        out = part if out is None else part + out
     return None if out is None else out.reshape(x.shape).to(x.dtype)
 
 
 def _group_norm_affine(
     gs: Any, x: Tensor, later_outs: Any, position: int, spec: Spec, groups: int, eps: float
 ) -> Tensor | None:
-    shape = per_channel(x)
-    if gs[0] is None or position == 2:
-        return parameter_gradient(gs[0], x, later_outs, position, shape, spec, eps)
-    standard = (_grouped(widen(x), groups) - later_outs[0]) * (later_outs[1] + eps).rsqrt()
-    each = widen(gs[0]) * standard.reshape(x.shape)
-    return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
+    if gs[0] is None:
+        return None
+    level, along = _channel_sums(gs[0], x, later_outs, groups, eps)
+    found = SUM(along if position == 1 else level, dims=(0,), keepdim=False)
+    return found.reshape(spec.shape).to(spec.dtype)
 
 
 GROUP_NORM = composite(

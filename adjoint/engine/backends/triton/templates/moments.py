@@ -1,8 +1,10 @@
-"""The template of the mean and the variance of each channel, in one pass over an image.
+"""The template of mean and variance in one pass: of each channel, or of groups of channels of each
+sample.
 
 Each lane of a program has a running mean and sum of squared differences of the rows it sees
-(Welford, 1962); lanes are joined at the end of a part, parts by a second kernel (Chan et al.,
-1979), always in the same order. Nothing is subtracted that is much larger than what remains.
+(Welford, 1962); lanes are joined at the end of a part, parts and the channels of a group by a
+second kernel (Chan et al., 1979), always in the same order. Nothing is subtracted that is much
+larger than what remains.
 """
 
 from __future__ import annotations
@@ -28,22 +30,25 @@ COLUMNS = 64  # channels of a tile where those lie side by side
 WAVES = 8  # programs for each processor
 PARTS = 512  # at most: the second kernel has all of a channel's at once
 LONG = 1 << 16  # elements of an image that is worth two launches
+LONG_GROUP = 1 << 12  # elements of a group; fewer are one row of a loop
+MANY = 256  # channels of a group
 SMALL = 1 << 31  # elements that 32 bits count
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Large images, over all dimensions but that of channels."""
+    """Large images, over all dimensions but that of channels, or those of samples and groups."""
     x = inputs[0]
     if not isinstance(x, Value) or x.host or x.spec.device.type != setting.target.device:
         return False
-    shape = x.spec.shape
-    others = (0, *range(2, len(shape)))
-    return (
-        x.spec.dtype.name in DTYPES
-        and len(shape) > 1
-        and node.params["dims"] == others
-        and prod(shape) >= LONG
+    shape, dims = x.spec.shape, node.params["dims"]
+    of_channels = len(shape) > 1 and dims == (0, *range(2, len(shape)))
+    of_groups = (
+        len(shape) > 3
+        and dims == tuple(range(2, len(shape)))
+        and prod(shape[2:]) >= LONG_GROUP
+        and shape[2] <= MANY
     )
+    return x.spec.dtype.name in DTYPES and (of_channels or of_groups) and prod(shape) >= LONG
 
 
 def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
@@ -52,30 +57,41 @@ def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 
 
 class ImageParts:
-    """How an image is cut into tiles and parts."""
+    """How images are cut into tiles and parts: samples that are normalised apart (or one), channels
+    of which so many make up a group (or one), and rows of a sample, the positions."""
 
-    def __init__(self, x: Place) -> None:
-        self.channels = x.shape[1]
-        self.count = prod(x.shape) // self.channels
-        self.columns = min(COLUMNS, power_of_two(self.channels)) if x.strides[1] == 1 else 1
+    def __init__(self, x: Place, grouped: bool) -> None:
+        self.samples, self.apart = (x.shape[0], x.strides[0]) if grouped else (1, 0)
+        self.group = x.shape[2] if grouped else 1
+        self.channels = x.shape[1] * self.group
+        self.step = x.strides[2] if grouped and self.group > 1 else x.strides[1] // self.group
+        rows = range(3, len(x.shape)) if grouped else (0, *range(2, len(x.shape)))
+        self.sizes = tuple(x.shape[d] for d in rows)
+        self.strides = tuple(x.strides[d] for d in rows)
+        self.count = prod(self.sizes)
+        self.columns = min(COLUMNS, power_of_two(self.channels)) if self.step == 1 else 1
         self.rows = TILE // self.columns
-        across = -(-self.channels // self.columns)
+        self.across = -(-self.channels // self.columns)
         tiles = -(-self.count // self.rows)
-        wanted = max(1, min(PARTS, WAVES * PROCESSORS // across, tiles))
+        programs = WAVES * PROCESSORS // (self.across * self.samples)
+        wanted = max(1, min(PARTS // self.group, programs, tiles))
         self.steps = -(-tiles // wanted)  # tiles of a part
         self.parts = -(-tiles // self.steps)
-        self.grid = (self.parts, across)
+        self.grid = (self.across * self.samples, self.parts)
 
 
-def parts_source(x: Place, aligned: bool) -> str:
-    """The first kernel: a mean and a sum of squares for each channel and part."""
-    cut = ImageParts(x)
+def lies_by_channels(x: Place) -> bool:
+    """Whether the channels of all groups are one dimension."""
+    return 1 in x.shape[1:3] or x.strides[1] == x.shape[2] * x.strides[2]
+
+
+def parts_source(x: Place, cut: ImageParts, aligned: bool) -> str:
+    """The first kernel: a mean and a sum of squares for each sample, part and channel."""
     wide = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)) >= SMALL
     kind = "tl.int64" if wide else "tl.int32"
     pointer = f"tl.load(w + 0).to(tl.pointer_type({memory_type(x.buffer.dtype.name)}))"
-    sizes, strides = (x.shape[0], *x.shape[2:]), (x.strides[0], *x.strides[2:])
     terms, rest = [], "r"
-    for n, s in reversed(list(zip(sizes, strides, strict=True))):
+    for n, s in reversed(list(zip(cut.sizes, cut.strides, strict=True))):
         if n > 1:
             terms.append(f"({rest} % {n}) * {s}")
             rest = f"({rest} // {n})"
@@ -88,8 +104,10 @@ def parts_source(x: Place, aligned: bool) -> str:
         f"    x = tl.multiple_of({pointer}, {ALIGN})" if aligned else f"    x = {pointer}",
         "    means = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
         "    squares = tl.load(w + 2).to(tl.pointer_type(tl.float32))",
-        f"    part = tl.program_id(0).to({kind})",
-        f"    c = tl.program_id(1) * {cut.columns} + tl.arange(0, {cut.columns})[None, :]",
+        f"    part = tl.program_id(1).to({kind})",
+        f"    sample = (tl.program_id(0) // {cut.across}).to({kind})",
+        f"    block = tl.program_id(0) % {cut.across}",
+        f"    c = block * {cut.columns} + tl.arange(0, {cut.columns})[None, :]",
         f"    inside = c < {cut.channels}",
         f"    begin = part * {cut.rows * cut.steps}",
         f"    end = tl.minimum(begin + {cut.rows * cut.steps}, {cut.count})",
@@ -98,7 +116,7 @@ def parts_source(x: Place, aligned: bool) -> str:
         f"    for step in tl.range(0, {cut.steps}, num_stages={STAGES}):",
         f"        r = begin + step * {cut.rows} + tl.arange(0, {cut.rows})[:, None]",
         f"        here = inside{known}",
-        f"        at = {' + '.join(terms) or 'r * 0'} + c * {x.strides[1]}",
+        f"        at = sample * {cut.apart} + {' + '.join(terms) or 'r * 0'} + c * {cut.step}",
         "        v = tl.load(x + at, mask=here, other=0).to(tl.float32)",
         "        apart = v - mean",
         "        moved = mean + apart / (step + 1)",
@@ -111,38 +129,41 @@ def parts_source(x: Place, aligned: bool) -> str:
         "    count = (end - begin).to(tl.float32)",
         "    middle = tl.sum(mean * seen, 0, keep_dims=True) / count",
         "    total = tl.sum(square + (mean - middle) * (mean - middle) * seen, 0, keep_dims=True)",
-        f"    to = part * {cut.channels} + c",
+        f"    to = (sample * {cut.parts} + part) * {cut.channels} + c",
         "    tl.store(means + to, middle, mask=inside)",
         "    tl.store(squares + to, total, mask=inside)",
     ]
     return "\n".join(lines) + "\n"
 
 
-def joined_source(x: Place) -> tuple[str, int]:
-    """The second kernel, of so many channels a program."""
-    cut = ImageParts(x)
-    parts = power_of_two(cut.parts)
-    columns = max(1, min(power_of_two(cut.channels), 4096 // parts))
+def joined_source(cut: ImageParts) -> tuple[str, int]:
+    """The second kernel, of so many groups a program."""
+    groups = cut.channels // cut.group
+    joined = power_of_two(cut.parts * cut.group)
+    columns = max(1, min(power_of_two(cut.samples * groups), 4096 // joined))
     lines = [
         "@triton.jit",
         f"def {NAME}(words):",
         "    w = words.to(tl.pointer_type(tl.int64))",
         "    means = tl.load(w + 0).to(tl.pointer_type(tl.float32))",
         "    squares = tl.load(w + 1).to(tl.pointer_type(tl.float32))",
-        f"    c = tl.program_id(0) * {columns} + tl.arange(0, {columns})[None, :]",
-        f"    part = tl.arange(0, {parts})[:, None]",
-        f"    inside = (c < {cut.channels}) & (part < {cut.parts})",
-        f"    at = part * {cut.channels} + c",
+        f"    g = tl.program_id(0) * {columns} + tl.arange(0, {columns})[None, :]",
+        f"    each = tl.arange(0, {joined})[:, None]",
+        f"    part, c = each // {cut.group}, each % {cut.group}",
+        f"    known = g < {cut.samples * groups}",
+        f"    inside = known & (part < {cut.parts})",
+        f"    first = g // {groups} * {cut.parts * cut.channels} + g % {groups} * {cut.group}",
+        f"    at = first + part * {cut.channels} + c",
         "    mean = tl.load(means + at, mask=inside, other=0)",
         "    square = tl.load(squares + at, mask=inside, other=0)",
         f"    left = {cut.count} - part * {cut.rows * cut.steps}",
         f"    seen = tl.maximum(tl.minimum(left, {cut.rows * cut.steps}), 0).to(tl.float32)",
-        f"    middle = tl.sum(mean * seen, 0, keep_dims=True) / {float(cut.count)}",
-        "    total = tl.sum(square + (mean - middle) * (mean - middle) * seen, 0, keep_dims=True)",
-        f"    known = c < {cut.channels}",
-        "    tl.store(tl.load(w + 2).to(tl.pointer_type(tl.float32)) + c, middle, mask=known)",
-        f"    variance = total / {float(cut.count)}",
-        "    tl.store(tl.load(w + 3).to(tl.pointer_type(tl.float32)) + c, variance, mask=known)",
+        f"    middle = tl.sum(mean * seen, 0, keep_dims=True) / {float(cut.count * cut.group)}",
+        "    apart = tl.where(inside, mean - middle, 0)",
+        "    total = tl.sum(square + apart * apart * seen, 0, keep_dims=True)",
+        "    tl.store(tl.load(w + 2).to(tl.pointer_type(tl.float32)) + g, middle, mask=known)",
+        f"    variance = total / {float(cut.count * cut.group)}",
+        "    tl.store(tl.load(w + 3).to(tl.pointer_type(tl.float32)) + g, variance, mask=known)",
     ]
     return "\n".join(lines) + "\n", columns
 
@@ -159,14 +180,18 @@ def steps(
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, MOMENTS.name))
         outs.append(place)
-    cut = ImageParts(x)
-    shape = (cut.parts, cut.channels)
+    if node.params["dims"][0] and not lies_by_channels(x):
+        place = row_major(Buffer(ARENA, x.buffer.dtype, prod(x.shape), name="grouped"), x.shape)
+        copied = copy_step(setting.target, x, place, MOMENTS.name)
+        return [copied, *steps(setting, node, [place], results)]
+    cut = ImageParts(x, grouped=node.params["dims"][0] != 0)
+    shape = (cut.samples * cut.parts, cut.channels)
     found = [row_major(Buffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"]
-    source = parts_source(x, is_aligned(setting.target, x))
+    source = parts_source(x, cut, is_aligned(setting.target, x))
     first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], found)
     first.label = sized(MOMENTS.name, cut.count, cut.channels)
-    joined, columns = joined_source(x)
-    grid = (-(-cut.channels // columns), 1)
+    joined, columns = joined_source(cut)
+    grid = (-(-cut.samples * cut.channels // cut.group // columns), 1)
     last = launch(Written(joined, grid, WARPS, MOMENTS.name), found, outs)
     return [first, last, *copies]
 
