@@ -2,8 +2,8 @@
 
 Note [sums]
     Rounding errors of a long sum grow with its length. Sums run in blocks of BLOCK turns whose
-    totals are added up, over several lanes at a time: the error of n terms is that of about
-    BLOCK + n / (BLOCK * lanes).
+    totals are added up, over several lanes at a time and along each dimension: the error of n terms
+    is that of about BLOCK + n / (BLOCK * lanes).
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ class LoopNest:
         def turn(i: str, t: list[V]) -> list[V]:
             return self.level(d + 1, {**here, d: i}, t)
 
-        size = self.emitter.size[d]
-        if not self.split and d == self.form.outer:
-            return self.summed("0", size, 1, totals, turn)
-        return self.blocks.loop("0", size, 1, totals, turn)
+        return self.summed("0", self.emitter.size[d], 1, totals, turn)
 
     def across(self, d: int, here: dict[int, str], totals: list[V]) -> list[V]:
         """The loop along the vectors, and that over the elements left."""
@@ -126,9 +123,12 @@ class LoopNest:
             end = code.let(f"add i64 {i}, {step * BLOCK}")
             short = code.let(f"icmp slt i64 {end}, {stop}")
             end = code.let(f"select i1 {short}, i64 {end}, i64 {stop}")
-            zero = [identity(code, o.name, t.kind, t.lanes) for o, t in zip(ops, sums, strict=True)]
+            names = [op.name for op in ops] * (len(sums) // len(ops))  # for single ones, vectors
+            zero = [
+                identity(code, name, t.kind, t.lanes) for name, t in zip(names, sums, strict=True)
+            ]
             parts = self.blocks.loop(i, end, step, zero, turn)
-            return [combine(o.name, t, p) for o, t, p in zip(ops, sums, parts, strict=True)]
+            return [combine(name, t, p) for name, t, p in zip(names, sums, parts, strict=True)]
 
         return self.blocks.loop(start, stop, step * BLOCK, totals, block)
 
