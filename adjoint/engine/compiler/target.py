@@ -40,6 +40,8 @@ class Template:
     steps: Callable[..., list[Any]]  # (setting, node, places of operands, places of results)
     # Where in the result each operand lies, if the result is nothing but its operands.
     parts: Callable[[Node, Place], list[Place]] | None = None
+    # The operand that its result begins as: it is made where the result lies, if it can be.
+    begins: int | None = None
     # Operands that may be zeros nobody has written: their places are then None.
     zeros: frozenset[int] = frozenset()
     # Places other than row-major ones that it can write its result to.

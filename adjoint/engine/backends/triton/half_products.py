@@ -6,7 +6,8 @@ Note [narrow products]
     whose operands are all halves in float32 becomes one of the halves with a result in float32,
     or in halves, where nothing but a cast to them reads it. A factor that is a power of two does
     not round a bfloat16, and moves to the operand. A product in bfloat16 that is handed out in
-    float32 is written in float32: what is rounded between has the same range.
+    float32, or that rows are added to, is written in float32: what is rounded between has the
+    same range.
 
 Note [biases]
     A product that is only read to add a vector to all of its rows takes that as a third operand:
@@ -50,7 +51,9 @@ class Narrowing:
                     self.users[x] = self.users.get(x, 0) + 1
         for value in graph.outputs:
             self.users[value] = self.users.get(value, 0) + 2
-        self.handed = set(graph.outputs)
+        # Values that lie in memory, and are not read by loops that could widen halves.
+        bases = [n.inputs[0] for n in graph.nodes if n.record.name == "index_put"]
+        self.handed = {*graph.outputs, *bases}
         self.narrowed: set[Value] = set()
 
     def run(self) -> DataflowGraph:

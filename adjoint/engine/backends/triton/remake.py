@@ -43,12 +43,15 @@ def remade(graph: DataflowGraph, costs: Costs) -> tuple[DataflowGraph, Levels]:
 def parts_levels(node: Node) -> bool:
     """Whether a node is a sum of a large value over other dimensions than its last, or all others.
 
-    Sums down columns are part of kernels that reduce rows (Note [column sums], compiler.fuse).
+    Sums down columns are part of kernels that reduce rows (Note [column sums], compiler.fuse). A
+    sum of which there are many is made by as many programs, and not in parts.
     """
     if not node.record.reduces or not isinstance(node.inputs[0], Value):
         return False
     shape, dims = node.inputs[0].spec.shape, tuple(sorted(node.params["dims"]))
     last = len(shape) - 1
+    if prod(node.outputs[0].spec.shape) >= LARGE:
+        return False
     return prod(shape) >= LONG and bool(dims) and dims not in ((last,), tuple(range(last)))
 
 
@@ -70,6 +73,8 @@ class Remaking:
         self.builder = GraphBuilder(graph)
         self.levels: dict[Value, int] = {}
         self.copies: dict[tuple[Value, int], Value] = {}
+        self.widened: dict[tuple[Value, int, int], Value] = {}
+        self.stretch = 0  # how many nodes that are no loops came before
         self.known: dict[tuple[Value, int], float] = {}
         self.placed: Levels = {}
         self.visited: set[Node] = set()
@@ -150,12 +155,19 @@ class Remaking:
                 for x, y in zip(node.inputs, inputs, strict=True)
             )
             self.placed.update((v.name, level) for v in node.outputs if is_large(v))
+        elif not is_loop(node):
+            self.stretch += 1
         builder.keep(node, inputs)
 
     def copied(self, x: Value, level: int) -> Value:
         """A value for a reader at a level: itself, or made once more."""
-        if widens(x):  # each reader does it, lest one kernel keeps for another what it widened
-            return self.emit(x, level)
+        if widens(x):
+            # Readers that no other launch parts do it together, and so are one kernel; others do it
+            # again, lest one kernel keeps for another what it widened.
+            where = x, level, self.stretch
+            if where not in self.widened:
+                self.widened[where] = self.emit(x, level)
+            return self.widened[where]
         if not self.is_remade(x, level):
             became: Value = self.builder.became.get(x, x)
             return became

@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND
+from adjoint.engine.backends.triton.added_rows import add_rows
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
@@ -92,7 +93,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = pooling.with_taps(narrow(loop_casts(graph)), self.device)
+        graph = pooling.with_taps(narrow(add_rows(loop_casts(graph))), self.device)
         self.images |= convolution.shapes_in_order(graph)
         made, levels = remade(graph, self.costs)
         self.levels |= levels

@@ -63,6 +63,7 @@ class Placing:
         self.realise()
         self.place_outputs()
         self.make_in_place()
+        self.begin_in_place()
         self.multiply_in_place()
 
     def realise(self) -> None:
@@ -111,6 +112,25 @@ class Placing:
                 found = reshaped(window, base.spec.shape)
                 if found is not None:
                     self.places[base] = found
+
+    def begin_in_place(self) -> None:
+        """Have what a template's result begins as made where that lies, if nobody else reads it."""
+        for unit in self.units:
+            template = self.template_of(unit)
+            if template is None or template.begins is None:
+                continue
+            base, views = self.fusion.rooted(unit.nodes[0].inputs[template.begins])
+            place, own = self.places[unit.nodes[0].outputs[0]], self.places.get(base)
+            maker = self.fusion.unit_of.get(base)
+            if maker is None or maker.epilogue is not None or views or own is None:
+                continue
+            if place.buffer.kind not in OWN or own.buffer.kind != ARENA or own == place:
+                continue
+            made_by = self.template_of(maker)
+            can = made_by is None or (made_by.writes_to is not None and made_by.writes_to(place))
+            alone = len(self.readers[base]) == 1 and maker.kind in ("loop", "template")
+            if can and alone and (own.shape, own.strides) == (place.shape, place.strides):
+                self.places[base] = place
 
     def multiply_in_place(self) -> None:
         """Have products write where a mere rearrangement of them would be copied to."""

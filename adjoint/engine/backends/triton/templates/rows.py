@@ -147,6 +147,6 @@ def rows_source(
 
 TEMPLATES = {
     "index_put": Template(
-        accepts, all_but_first, steps, zeros=frozenset({0}), accepts_moved=can_put
+        accepts, all_but_first, steps, zeros=frozenset({0}), accepts_moved=can_put, begins=0
     )
 }
