@@ -14,7 +14,7 @@ Note [targets]
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -118,6 +118,10 @@ class Target(ABC):
     @abstractmethod
     def schedule(self, kernel: LoopKernel) -> Kernel:
         """The order of a kernel's loops, and which of them run as one."""
+
+    def beside(self, kernel: Kernel) -> Hashable:
+        """What kernels of one form must have in common to be launched together."""
+        return None
 
     @abstractmethod
     def fill_words(self, launch: Launch) -> None:

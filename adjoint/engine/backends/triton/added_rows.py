@@ -16,7 +16,7 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 def add_rows(graph: DataflowGraph) -> DataflowGraph:
     """The graph with such sums as one."""
-    users: dict[Value, int] = {value: 2 for value in graph.outputs}
+    users: dict[Value, int] = dict.fromkeys(graph.outputs, 2)
     for node in graph.nodes:
         for x in node.inputs:
             if isinstance(x, Value):

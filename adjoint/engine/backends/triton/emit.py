@@ -28,6 +28,7 @@ from adjoint.engine.backends.triton.reducing import (
     reduced,
     total_kind,
 )
+from adjoint.engine.backends.triton.schedule import fills_loops
 from adjoint.engine.backends.triton.tile_sizes import TileSizes
 from adjoint.engine.compiler.loops.ir import (
     COLUMN,
@@ -44,7 +45,8 @@ from adjoint.engine.core.dtype import named
 
 Env = dict[int, V]
 STAGES = 3  # rows of a part that are loaded ahead
-LONG, AHEAD = 8, 4  # steps of a loop down columns that are many; those that are under way then
+LONG = 8  # steps of a loop down columns that are many
+AHEAD, HEAVY_AHEAD = 4, 2  # of many, those that are under way together; where registers are full
 
 
 class TileEmitter(TileSizes):
@@ -285,8 +287,10 @@ class TileEmitter(TileSizes):
         """The steps of a loop along the inner combinations; down long columns, loads go ahead."""
         steps = f"0, {self.total('r')}, {self.tiles.r}"
         long = prod(self.example.inner) >= LONG * self.tiles.r
-        ahead = long and not self.form.rows
-        return f"tl.range({steps}, num_stages={AHEAD})" if ahead else f"range({steps})"
+        if not long or self.form.rows:
+            return f"range({steps})"
+        ahead = HEAVY_AHEAD if fills_loops(self.form) else AHEAD
+        return f"tl.range({steps}, num_stages={ahead})"
 
     def enter_inner(self, text: str) -> None:
         """The inner combinations of a tile."""

@@ -35,6 +35,7 @@ WHOLE_ROW = 4096  # inner combinations that registers hold
 ROW = 2048  # elements of a tile in a loop along rows
 COLUMNS = 64  # of a tile that reduces down columns
 HEAVY = 24  # operations that fill registers
+SUMMED_HEAVY = 18  # the same, where loads of a loop are under way beside them
 LINE = 1024  # elements of a line that a tile may be a piece of
 READ = 4096  # elements of a tile of which only results of rows are written
 MANY = 16  # programs for each processor that are worth larger ones
@@ -114,7 +115,7 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
             x //= 2
         x = min(x, max(power_of_two(outer), 1))
         return Tiles(x, 0, True, max(1, min(4, x // 128)))
-    heavy = sum(op.kind == POINT and op.full for op in form.ops) > HEAVY
+    heavy = operations(form) > HEAVY
     if form.rows:
         r = power_of_two(inner)
         if r <= (WHOLE_ROW // 2 if heavy else WHOLE_ROW):
@@ -128,8 +129,19 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
     while x > 16 and outer * len(kernels) < x * PROCESSORS:
         x //= 2
     r = min(power_of_two(inner), max(1, 2048 // x))
-    wide = x == COLUMNS and r < inner  # as timed: fewer threads, each with more under way
+    # As timed: fewer threads, each with more under way.
+    wide = x == COLUMNS and r < inner and not fills_loops(form)
     return Tiles(x, r, r >= inner, min(4, warps(x * r)) if wide else warps(x * r))
+
+
+def operations(form: Form) -> int:
+    """How many operations each element takes."""
+    return sum(op.kind == POINT and op.full for op in form.ops)
+
+
+def fills_loops(form: Form) -> bool:
+    """Whether an element's operations leave a loop few registers for loads under way."""
+    return operations(form) > SUMMED_HEAVY
 
 
 def line_of(form: Form, kernels: list[Kernel]) -> int:

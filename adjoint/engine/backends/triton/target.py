@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from math import prod
 from typing import Any
 
 from adjoint.engine.backends.registers import distributions
@@ -35,6 +36,8 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.loop_casts import loop_casts
 from adjoint.engine.graph.passes.recompute import Costs
+
+SUMMED_ALONE = 1 << 20  # elements that are worth a launch of their own
 
 
 class TritonTarget(Target):
@@ -117,6 +120,11 @@ class TritonTarget(Target):
 
     def schedule(self, kernel: LoopKernel) -> Kernel:
         return schedule(kernel)
+
+    def beside(self, kernel: Kernel) -> Hashable:
+        # Tiles are those of the largest sums of a launch: long ones and many want others.
+        large = kernel.form.inner and prod((*kernel.outer, *kernel.inner)) >= SUMMED_ALONE
+        return (kernel.outer, kernel.inner) if large else None
 
     def fill_words(self, launch: Launch) -> None:
         fill_words(launch, self, self.sized)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from adjoint.engine.compiler.loops.ir import Kernel
 from adjoint.engine.compiler.memory.places import ARENA, Buffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step, Touches, by_buffer, overlap
 from adjoint.engine.graph.extents import typical
@@ -13,28 +14,36 @@ from adjoint.engine.graph.extents import typical
 ADJACENT = 4  # steps that a kernel may be put off whatever it reads
 
 
-def batch(steps: list[Step], fill_words: Callable[[Launch], None], most: int) -> list[Step]:
+class Launching(Protocol):
+    """What batching asks of a target."""
+
+    @property
+    def held(self) -> int: ...
+    def beside(self, kernel: Kernel) -> Hashable: ...
+    def fill_words(self, launch: Launch) -> None: ...
+
+
+def batch(steps: list[Step], target: Launching) -> list[Step]:
     """Launch kernels of one form together where nothing between them forbids it.
 
     A kernel is put off to a later one of its form that can wait for it: no step from here to there
     may read what it writes, or write what it reads or writes. Nor must much memory be kept for
-    that, `most` bytes: a launch saved is worth microseconds, which large operands do not notice. At
-    the end
-    `fill_words` writes down what each launch tells its kernels.
+    that, more than the target's `held` bytes: a launch saved is worth microseconds, which large
+    operands do not notice. At the end `fill_words` writes down what each launch tells its kernels.
     """
     result: list[Step] = []
     ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end
     held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
         kernel = isinstance(step, Launch) and step.form is not None
-        form = step.form.key() if kernel else None  # type: ignore[union-attr]
+        form = (step.form.key(), target.beside(step.kernels[0])) if kernel else None  # type: ignore[union-attr]
         reads, writes = by_buffer(step.reads), by_buffer(step.writes)
         later = held.get(form) if form is not None else None
         far = later is not None and len(result) - later.at > ADJACENT
         if (
             later is not None
             and later.can_take(step)
-            and not (far and holds(reads, ends, later.at) > most)
+            and not (far and holds(reads, ends, later.at) > target.held)
         ):
             later.take(step)
             at = later.at  # it is no longer in the way of launches before its new place
@@ -51,7 +60,7 @@ def batch(steps: list[Step], fill_words: Callable[[Launch], None], most: int) ->
     result.reverse()
     for step in result:
         if isinstance(step, Launch) and step.form is not None:
-            fill_words(step)
+            target.fill_words(step)
     return result
 
 

@@ -80,7 +80,7 @@ class PlanBuilder:
                 steps.append(self.copy_step(value, place))
         return Plan(
             self.graph,
-            batch(steps, self.setting.target.fill_words, self.setting.target.held),
+            batch(steps, self.setting.target),
             self.inputs,
             self.placing.targets,
             self.placing.results,

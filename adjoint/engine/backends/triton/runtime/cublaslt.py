@@ -1,6 +1,12 @@
 """Matrix products by cuBLASLt, through ctypes: it can be captured into a graph, as CuPy's cannot.
 
 cuBLASLt is column-major, so it is asked for the transposed product, C' = B' A'.
+
+Note [algorithms]
+    The library proposes algorithms, best first by its own rules, which are up to a sixth slower
+    than the best of them. So those of a large product are timed when it first runs, on the operands
+    it then has, and which was the fastest is kept on disk. While a stream is captured nothing can
+    be timed; and where the same bits are wanted every time, the first is taken.
 """
 
 from __future__ import annotations
@@ -16,8 +22,11 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.errors import DeviceError
+from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.core.state.precision import get_float32_matmul_precision
 
 # dtype -> (its number, how it is computed, the dtype of factors, in float32 by tensor cores)
@@ -36,7 +45,9 @@ ROOM = 1  # attribute of a preference: bytes of workspace
 ALIGNMENTS = (5, 6, 7, 8)  # the same: what addresses of A, B, C and D are multiples of
 WORKSPACE = 64 << 20
 CANDIDATES = 8
-RESULT_BYTES = 96  # of a candidate: the algorithm (64), the workspace, the status, ...
+RESULT_BYTES, STATUS = 96, 72  # of a candidate: the algorithm (64), the workspace, the status, ...
+TIMED = 1 << 30  # operations of a product that is worth timing
+TRIALS = 4  # runs that an algorithm is timed by
 
 
 class CublasFailure(RuntimeError):
@@ -102,9 +113,20 @@ class CublasProducts:
             stream = cupy().cuda.get_current_stream().ptr
             if bias:  # a captured call keeps it
                 plan.set(plan.description, BIAS_POINTER, c_int64(bias[0]))
-            plan(a, b, c, self.workspace.data.ptr, stream)
+            addresses = a, b, c, self.workspace.data.ptr, stream
+            if plan.undecided and not cupy().cuda.runtime.streamIsCapturing(stream):
+                plan.decide(choice_key(self.index, *key), addresses)
+            plan(*addresses)
 
         return run
+
+
+def choice_key(index: int, product: MatrixProduct, tf32: bool) -> str:
+    """What the choice of an algorithm is kept by."""
+    name = cupy().cuda.runtime.getDeviceProperties(index)["name"]
+    version = library().cublasLtGetVersion
+    version.restype = c_size_t
+    return key_of("cublaslt", str(version()), str(name), repr(product), str(tf32))
 
 
 def uses_tf32() -> bool:
@@ -146,7 +168,38 @@ class ChosenProduct:
                 numbers, rows, turned3, leads, steps, strict=True
             )
         ]
-        self.algorithm = self.choose()
+        self.found = self.choose()
+        self.algorithm = self.found[0]
+        large = 2 * p.count * p.m * p.n * p.k >= TIMED and len(self.found) > 1
+        self.undecided = large and not are_deterministic_algorithms_enabled()
+
+    def decide(self, key: str, addresses: tuple[int, ...]) -> None:
+        """Take the fastest algorithm (Note [algorithms])."""
+        self.undecided = False
+        kept = store.get(key)
+        if kept is not None and int(kept) < len(self.found):
+            self.algorithm = self.found[int(kept)]
+            return
+        times = [(self.timed(each, addresses), at) for at, each in enumerate(self.found)]
+        _, at = min(times)
+        self.algorithm = self.found[at]
+        store.put(key, str(at).encode())
+
+    def timed(self, algorithm: Any, addresses: tuple[int, ...]) -> float:
+        """Milliseconds that an algorithm takes."""
+        module = cupy().cuda
+        begin, end = module.Event(), module.Event()
+        self.algorithm = algorithm
+        try:
+            self(*addresses)
+            begin.record()
+            for _ in range(TRIALS):
+                self(*addresses)
+            end.record()
+        except CublasFailure:  # one that the library proposed, and does not run
+            return float("inf")
+        end.synchronize()
+        return float(module.get_elapsed_time(begin, end))
 
     def set(self, description: c_void_p, attribute: int, value: Any) -> None:
         status = library().cublasLtMatmulDescSetAttribute(
@@ -172,8 +225,8 @@ class ChosenProduct:
                 check("layout's attribute", status)
         return made
 
-    def choose(self) -> Any:
-        """The first algorithm that the library proposes."""
+    def choose(self) -> list[Any]:
+        """The algorithms that the library proposes, best first."""
         lib, preference = library(), c_void_p()
         check("preference", lib.cublasLtMatmulPreferenceCreate(byref(preference)))
         wishes: list[tuple[int, Any]] = [(ROOM, c_size_t(WORKSPACE))]
@@ -193,9 +246,11 @@ class ChosenProduct:
         )  # fmt: skip
         check("choice of an algorithm", status)
         lib.cublasLtMatmulPreferenceDestroy(preference)
-        if not count.value:
+        every = [bytes(found[at * RESULT_BYTES :][:RESULT_BYTES]) for at in range(count.value)]
+        ready = [each for each in every if not any(each[STATUS : STATUS + 4])]
+        if not ready:
             raise CublasFailure("cuBLASLt: no algorithm for this product")
-        return found
+        return [(ctypes.c_uint8 * RESULT_BYTES).from_buffer_copy(each) for each in ready]
 
     def __call__(self, a: int, b: int, c: int, workspace: int, stream: int) -> None:
         left, right, out = self.layouts
