@@ -107,6 +107,35 @@ def scanned(x: Any, w: Any) -> Any:
     return tuple(found)
 
 
+def rotated(q: Any, k: Any, v: Any) -> Any:
+    """Rotary positions and their gradients: halves side by side that loops read."""
+    angle = ad.arange(40.0, device=q.device)[:, None] * ad.ones(16, device=q.device) / 7
+    found = []
+    for dtype in (ad.float32, ad.bfloat16):
+        x = q.detach().to(dtype).requires_grad_()
+        a, b = (x * 2).chunk(2, -1)
+        y = x * angle.cos().to(dtype) + ad.cat([-b, a], -1) * angle.sin().to(dtype)
+        found += [y, *ad.autograd.grad((y * y).sum(), (x,))]
+    return tuple(found)
+
+
+def beside(x: Any) -> Any:
+    """Parts side by side: along each dimension, three of them, drawn, summed up, and handed out."""
+    three = ad.cat([x, x + 1, x.sin()], 1) * 2
+    drawn = ad.cat([F.dropout(x, 0.5), x], 0) + 1
+    whole = ad.cat([x * 3, x], 0)
+    flat = ad.cat([x.sum(1), x.sum(1)]).exp() + 1
+    return three, drawn, whole, whole + 1, flat, ad.cat([x > 0, x < 0], 1) & True
+
+
+def tied(x: Any, i: Any) -> Any:
+    """An embedding whose weights are also those of the head, and the sum of both gradients."""
+    weight = x.detach().requires_grad_()
+    rows = weight[i.abs()]
+    logits = rows.bfloat16() @ weight.bfloat16().t()
+    return ad.autograd.grad(logits.float().logsumexp(-1).sum() + rows.sin().sum(), (weight,))
+
+
 def one_row(x: Any, w: Any) -> Any:
     """One row times matrices that lie either way, in both precisions, and attention of one query."""
     found = []
@@ -157,6 +186,9 @@ PROGRAMS: dict[str, Program] = {
     "bools": (lambda x: ((x > 0) & (x < 1), (x > 0).all(0), (x > 0).sum(), x.prod(-1)), small),
     "extremes": (lambda x: (x.argmax(-1), x.amin(0), (x > 0).any(-1), x.max()), small),
     "softmax": (lambda x: x.softmax(-1) * x.log_softmax(-1), small),
+    "rotary positions": (rotated, qkv),
+    "parts side by side": (beside, small),
+    "tied weights of halves": (tied, lambda: (ad.randn(20, 8), ad.tensor([3, -4, 3, 0, 19, 7]))),
     "norm": (lambda x: F.layer_norm(F.gelu(x), (7,)), small),
     "broadcast": (lambda x: x[:, :1] * x[:1] + x.t().sum(-1), lambda: (ad.randn(7, 7),)),
     "joined": (lambda x: ad.cat([x.sin(), x.cos()], 1).roll(1, 1).flip(0), small),

@@ -9,6 +9,7 @@ from typing import Any
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.added_rows import add_rows
+from adjoint.engine.backends.triton.choices import choose_parts
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
@@ -96,7 +97,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = pooling.with_taps(narrow(add_rows(loop_casts(graph))), self.device)
+        graph = pooling.with_taps(narrow(add_rows(choose_parts(loop_casts(graph)))), self.device)
         self.images |= convolution.shapes_in_order(graph)
         made, levels = remade(graph, self.costs)
         self.levels |= levels
