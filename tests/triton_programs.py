@@ -107,6 +107,15 @@ def scanned(x: Any, w: Any) -> Any:
     return tuple(found)
 
 
+def root_normed(x: Any) -> Any:
+    """The same of a norm by roots of mean squares, whose weight's gradient comes first."""
+    x = x.detach().requires_grad_()
+    weight = ad.linspace(0.5, 2.0, x.shape[-1], device=x.device).requires_grad_()
+    y = x.sin()
+    out = y * ad.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5) * weight
+    return tuple(ad.autograd.grad((out * out.sin()).sum(), (x, weight)))
+
+
 def rotated(q: Any, k: Any, v: Any) -> Any:
     """Rotary positions and their gradients: halves side by side that loops read."""
     angle = ad.arange(40.0, device=q.device)[:, None] * ad.ones(16, device=q.device) / 7
@@ -220,6 +229,7 @@ PROGRAMS: dict[str, Program] = {
         qkv,
     ),
     "norms": (normed, lambda: (ad.randn(2304, 8),)),
+    "root norms": (root_normed, lambda: (ad.randn(2304, 8),)),
     "norms of a few": (normed, lambda: (ad.randn(3, 7, 24),)),
     "affine": (
         lambda x: (F.linear(x, x, x[0]), ad.addmm(x[0], x, x), F.linear(x[None] + 1, x, x[1])),

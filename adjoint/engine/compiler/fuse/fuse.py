@@ -281,7 +281,7 @@ class Fusion:
             return None
         if unit.reduced is None:
             unit.reduced = gone
-        elif set(settle(unit.reduced)) != set(gone):
+        elif set(settle(unit.reduced)) != set(gone) and not self.turn(unit, source, gone):
             if not self.sums_columns(unit, node, set(gone)):
                 return None
             unit.columns = gone
@@ -291,6 +291,31 @@ class Fusion:
         if not node.params["keepdim"]:
             kept = [dim for d, dim in enumerate(kept) if d not in dims]
         return tuple(kept)
+
+    def turn(self, unit: Unit, source: Map, gone: list[Any]) -> bool:
+        """Have a kernel that sums columns reduce rows instead, and sum the columns besides.
+
+        A norm's derivative by its weight may come before that by its input.
+        """
+        last = set(settle(source[-1] if source else ()))
+        columns = settle(unit.reduced or ())
+        if unit.columns is not None or not last <= set(gone) or last & set(columns):
+            return False
+        sums = list(unit.sources)
+        made = {value for each in sums for value in each.outputs}
+        if any(
+            isinstance(x, Value) and self.rooted(x)[0] in made
+            for member in unit.nodes
+            for x in member.inputs
+        ):
+            return False
+        unit.reduced = gone
+        if not all(self.sums_columns(unit, each, set(columns)) for each in sums):
+            unit.reduced = columns
+            return False
+        unit.columns = columns
+        unit.sums.update(sums)
+        return True
 
     def sums_columns(self, unit: Unit, node: Node, gone: set[Any]) -> bool:
         """Whether a kernel that reduces rows can also do a sum (Note [column sums])."""
@@ -315,7 +340,7 @@ class Fusion:
         """Join kernels of the node's other operands that are in step with it."""
         if kind == REDUCE or node.record.name in PICKED:
             return
-        if unit.reduced is not None and not (self.absorbs and self.is_full(unit, node)):
+        if unit.reduced is not None and not self.absorbs:
             return
         for other in list(dict.fromkeys(self.producers(node))):
             if other is unit or other.kind != "loop" or other.reduced is not None:
@@ -328,10 +353,6 @@ class Fusion:
                 continue
             if self.in_step(unit, other, node):
                 self.join(unit, other)
-
-    def is_full(self, unit: Unit, node: Node) -> bool:
-        """Whether a node's result varies along all ranges of its kernel."""
-        return set(flatten(unit.maps[node.outputs[0]])) == unit.full()
 
     def in_step(self, unit: Unit, other: Unit, node: Node) -> bool:
         """Give all that `unit` reads of `other` the places it has there, if that can be."""
