@@ -36,9 +36,12 @@ class GPT2(nn.Module):
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(1024, width)
         self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
         self.norm = nn.LayerNorm(width)
-        for parameter in self.parameters():
+        for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
-                nn.init.normal_(parameter, std=0.02)
+                last = name.endswith(("out.weight", "down.weight"))  # of each branch
+                nn.init.normal_(parameter, std=0.02 / (2 * layers) ** 0.5 if last else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
 
     def forward(self, x: Any) -> Any:
         h = self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))
