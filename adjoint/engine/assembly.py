@@ -518,6 +518,14 @@ class StraightLater:
 HOOKS.straight = StraightLater()
 
 
+def small_rows(*args: Any) -> Any:
+    """A small graph as rows of words; loads what writes them."""
+    return brought("adjoint.engine.backends.llvm.small.operations").written(*args)
+
+
+HOOKS.small_rows = small_rows
+
+
 class UpdatesLater:
     """Stands for `graph.updates` until the first update of something large."""
 

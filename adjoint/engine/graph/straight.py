@@ -11,12 +11,16 @@ Note [straight programs]
     tell which way a call went. That is not left to faith: a program is kept only if, on the call
     it is made at, its results equal those of the operation as it is in every byte and stride.
     Whatever fails in a program is done again as it is, which says what is wrong in its own words.
+
+    A program that is called `OFTEN` has its kernels' inner loops called by native code instead
+    (Note [small rows]), once there were `LOADED` calls of any: loading that code takes as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from numpy import ndarray
@@ -36,19 +40,28 @@ from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 KEPT = 2048  # kinds
+OFTEN = 64  # calls of a program: writing its rows takes as long as these
+LOADED = 4096  # calls of all programs: loading a compiler takes as long
 Arrays = Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Straight:
     """The kernels of an operation for operands of one kind."""
 
-    run: Callable[..., Arrays]  # of the arrays of all tensors it is given
+    run: Callable[..., Arrays | None]  # of the arrays of all tensors it is given
     structure: Any  # of the results; None: the first alone; tuple or list: one of all of them
     gaps: tuple[bool, ...]  # which of the results are there
+    kernels: Callable[..., Arrays]  # where `run` gives nothing
+    rows: Callable[[Arrays], Callable[..., Arrays | None]] | None  # makes `run` native
+    calls: int = 0
 
     def __call__(self, arrays: Arrays) -> Any:
+        if self.rows is not None:
+            self.count(arrays)
         found = self.run(*arrays)
+        if found is None:
+            found = self.kernels(*arrays)
         if self.structure is None:
             return wrap(found[0])
         made = iter(wrap_all(found))
@@ -57,12 +70,28 @@ class Straight:
             return leaves
         return tuple(leaves) if self.structure is tuple else unflatten(self.structure, leaves)
 
+    def count(self, arrays: Arrays) -> None:
+        """One call more; in the end try native rows, which must give the same bits."""
+        self.calls += 1
+        STRAIGHT.calls += 1
+        if self.calls < OFTEN or STRAIGHT.calls < LOADED:
+            return
+        make, self.rows = self.rows, None
+        try:
+            run = make(arrays)  # type: ignore[misc]
+            got = run(*arrays)
+        except Exception:  # whatever it is, calls go on as before
+            return
+        if got is not None and HOOKS.same_arrays(got, self.kernels(*arrays)):
+            self.run = run
+
 
 class StraightPrograms:
     """The straight programs of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
         self.held: dict[Any, Straight | int | None] = {}  # an int: calls so far
+        self.calls = 0  # of all programs
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a composite, without the tape; None where it runs as it is."""
@@ -122,7 +151,7 @@ def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
         with CONTEXT.having(grad_enabled=False):
             want, _ = flatten(fn())
         program = recorded(tensors, fn)
-        got = program.run(*[t._array for t in tensors])
+        got = program.kernels(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
         return None
     arrays = [x._array for x in want if x is not None]
@@ -157,7 +186,7 @@ def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
         structure = None
     elif (kind is tuple or kind is list) and all(x is None or is_tensor(x) for x in out):
         structure = kind
-    return Straight(run, structure, gaps)
+    return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places))
 
 
 def apart(graph: DataflowGraph) -> bool:

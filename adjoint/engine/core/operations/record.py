@@ -225,6 +225,7 @@ class Hooks:
     fragments: Any = None  # what runs large eager operations: graph.fragments
     straight: Any = None  # what runs small operations made of many: graph.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
+    small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # what runs rules that write to large tensors: graph.updates
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform

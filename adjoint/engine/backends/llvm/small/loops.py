@@ -1,0 +1,300 @@
+"""The function that walks rows of words, and inner loops that NumPy does not have.
+
+All of it is one module of native code, the same for every program, kept on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adjoint.engine.backends.llvm.runtime import fastcall, library
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
+
+ARGUMENTS = 6  # pointers that an inner loop is given at most
+OUTER = 3  # dimensions that rows go through around an inner loop
+DIMS, STEPS = 4, 9  # words of an inner loop's sizes and steps: those of a product of matrices
+SLOTS = 32  # arrays of a program, and one for absolute addresses
+# The words of a program: how many rows, whether one failed, then which low bits of each array's
+# address must be zero; then the rows.
+ROWS_AT, FAILED_AT, MASKS_AT = 0, 1, 2
+NOTE_FAILURE = -1  # as a row's data: the address of that word
+FIRST_ROW = MASKS_AT + SLOTS
+# The words of a row: function, its data, how many arguments; sizes; for each argument the slot, the
+# offset from it and the steps of outer dimensions.
+SIZES_AT = 3
+DIMS_AT = SIZES_AT + OUTER
+STEPS_AT = DIMS_AT + DIMS
+ARGUMENTS_AT = STEPS_AT + STEPS
+ARGUMENT = 2 + OUTER
+ROW = ARGUMENTS_AT + ARGUMENTS * ARGUMENT
+
+WALK = f"""
+declare ptr @PyLong_FromLongLong(i64)
+define ptr @walk(ptr %self, ptr %args, i64 %count) {{
+entry:
+  %slots = alloca [{SLOTS} x i64]
+  %given = alloca [{ARGUMENTS} x ptr]
+  %words = load ptr, ptr %args
+  %wordsAt = getelementptr i8, ptr %words, i64 {HEAD}
+  %table = load ptr, ptr %wordsAt
+  store i64 0, ptr %slots
+  %failedAt = getelementptr i64, ptr %table, i64 {FAILED_AT}
+  store i64 0, ptr %failedAt
+  %rows = load i64, ptr %table
+  br label %arrays
+arrays:
+  %k = phi i64 [1, %entry], [%kNext, %array]
+  %bits = phi i64 [0, %entry], [%bitsNext, %array]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %array, label %looked
+array:
+  %objectAt = getelementptr ptr, ptr %args, i64 %k
+  %object = load ptr, ptr %objectAt
+  %dataAt = getelementptr i8, ptr %object, i64 {HEAD}
+  %data = load i64, ptr %dataAt
+  %slotAt = getelementptr i64, ptr %slots, i64 %k
+  store i64 %data, ptr %slotAt
+  %maskIndex = add i64 %k, {MASKS_AT}
+  %maskAt = getelementptr i64, ptr %table, i64 %maskIndex
+  %mask = load i64, ptr %maskAt
+  %low = and i64 %data, %mask
+  %bitsNext = or i64 %bits, %low
+  %kNext = add i64 %k, 1
+  br label %arrays
+looked:
+  %astray = icmp ne i64 %bits, 0
+  br i1 %astray, label %bad, label %begin
+bad:
+  %one = call ptr @PyLong_FromLongLong(i64 1)
+  ret ptr %one
+begin:
+  %first = getelementptr i64, ptr %table, i64 {FIRST_ROW}
+  br label %row
+row:
+  %r = phi i64 [0, %begin], [%rNext, %rowEnd]
+  %words.r = phi ptr [%first, %begin], [%rowNext, %rowEnd]
+  %left = icmp slt i64 %r, %rows
+  br i1 %left, label %read, label %done
+read:
+  %fn = load ptr, ptr %words.r
+  %ownAt = getelementptr i64, ptr %words.r, i64 1
+  %own = load ptr, ptr %ownAt
+  %manyAt = getelementptr i64, ptr %words.r, i64 2
+  %many = load i64, ptr %manyAt
+  %aAt = getelementptr i64, ptr %words.r, i64 {SIZES_AT}
+  %a = load i64, ptr %aAt
+  %bAt = getelementptr i64, ptr %words.r, i64 {SIZES_AT + 1}
+  %b = load i64, ptr %bAt
+  %cAt = getelementptr i64, ptr %words.r, i64 {SIZES_AT + 2}
+  %c = load i64, ptr %cAt
+  %dims = getelementptr i64, ptr %words.r, i64 {DIMS_AT}
+  %steps = getelementptr i64, ptr %words.r, i64 {STEPS_AT}
+  %argsAt = getelementptr i64, ptr %words.r, i64 {ARGUMENTS_AT}
+  br label %outer
+outer:
+  %i = phi i64 [0, %read], [%iNext, %innerEnd]
+  %j = phi i64 [0, %read], [%jNext, %innerEnd]
+  %l = phi i64 [0, %read], [%lNext, %innerEnd]
+  br label %argument
+argument:
+  %n = phi i64 [0, %outer], [%nNext, %argument]
+  %base = mul i64 %n, {ARGUMENT}
+  %argAt = getelementptr i64, ptr %argsAt, i64 %base
+  %slot = load i64, ptr %argAt
+  %offsetAt = getelementptr i64, ptr %argAt, i64 1
+  %offset = load i64, ptr %offsetAt
+  %s0At = getelementptr i64, ptr %argAt, i64 2
+  %s0 = load i64, ptr %s0At
+  %s1At = getelementptr i64, ptr %argAt, i64 3
+  %s1 = load i64, ptr %s1At
+  %s2At = getelementptr i64, ptr %argAt, i64 4
+  %s2 = load i64, ptr %s2At
+  %heldAt = getelementptr i64, ptr %slots, i64 %slot
+  %held = load i64, ptr %heldAt
+  %t0 = mul i64 %i, %s0
+  %t1 = mul i64 %j, %s1
+  %t2 = mul i64 %l, %s2
+  %p0 = add i64 %held, %offset
+  %p1 = add i64 %p0, %t0
+  %p2 = add i64 %p1, %t1
+  %p3 = add i64 %p2, %t2
+  %placeAt = getelementptr i64, ptr %given, i64 %n
+  store i64 %p3, ptr %placeAt
+  %nNext = add i64 %n, 1
+  %further = icmp slt i64 %nNext, %many
+  br i1 %further, label %argument, label %inner
+inner:
+  call void %fn(ptr %given, ptr %dims, ptr %steps, ptr %own)
+  %l1 = add i64 %l, 1
+  %lEnd = icmp sge i64 %l1, %c
+  %lNext = select i1 %lEnd, i64 0, i64 %l1
+  %lCarry = zext i1 %lEnd to i64
+  %j1 = add i64 %j, %lCarry
+  %jEnd = icmp sge i64 %j1, %b
+  %jNext = select i1 %jEnd, i64 0, i64 %j1
+  %jCarry = zext i1 %jEnd to i64
+  %iNext = add i64 %i, %jCarry
+  br label %innerEnd
+innerEnd:
+  %again = icmp slt i64 %iNext, %a
+  br i1 %again, label %outer, label %rowEnd
+rowEnd:
+  %rNext = add i64 %r, 1
+  %rowNext = getelementptr i64, ptr %words.r, i64 {ROW}
+  br label %row
+done:
+  %failed = load i64, ptr %failedAt
+  %out = call ptr @PyLong_FromLongLong(i64 %failed)
+  ret ptr %out
+}}
+"""
+
+
+def inner_loop(name: str, arguments: int, body: str, before: str = "") -> str:
+    """A loop over elements, called as NumPy calls its own; `body` may use %p0, %p1, ..."""
+    heads, phis, nexts = [], [], []
+    for k in range(arguments):
+        heads.append(f"  %q{k} = getelementptr ptr, ptr %args, i64 {k}")
+        heads.append(f"  %b{k} = load ptr, ptr %q{k}")
+        heads.append(f"  %r{k} = getelementptr i64, ptr %steps, i64 {k}")
+        heads.append(f"  %s{k} = load i64, ptr %r{k}")
+        phis.append(f"  %p{k} = phi ptr [%b{k}, %entry], [%n{k}, %next]")
+        nexts.append(f"  %n{k} = getelementptr i8, ptr %p{k}, i64 %s{k}")
+    newline = "\n"
+    return f"""
+define void @{name}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{
+entry:
+  %n = load i64, ptr %dims
+{newline.join(heads)}
+{before}
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%iNext, %next]
+{newline.join(phis)}
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %each, label %end
+each:
+{body}
+  br label %next
+next:
+{newline.join(nexts)}
+  %iNext = add i64 %i, 1
+  br label %loop
+end:
+  ret void
+}}"""
+
+
+# Reading an index: `own` is where a failure is noted, the size is the second of `dims`, and the
+# step along the indexed dimension comes after those of the arguments.
+def _picking(arguments: int) -> str:
+    return (
+        "  %sizeAt = getelementptr i64, ptr %dims, i64 1\n  %size = load i64, ptr %sizeAt\n"
+        f"  %alongAt = getelementptr i64, ptr %steps, i64 {arguments}\n"
+        "  %along = load i64, ptr %alongAt"
+    )
+
+
+_PICK = """
+  %pick = load i64, ptr %p1
+  %wrong = icmp uge i64 %pick, %size
+  br i1 %wrong, label %fail, label %fine
+fail:
+  store i64 1, ptr %own
+  ret void
+fine:
+  %away = mul i64 %pick, %along
+"""
+WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}  # elements that are only moved, by size
+FLOATS = {"f": "float", "d": "double"}
+INTEGERS = {"?": 8, "b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # with a sign, or 0 and 1
+
+
+def _moves() -> list[str]:
+    texts = []
+    for size, word in WORDS.items():
+        move = f"  %x = load {word}, ptr %p0\n  store {word} %x, ptr %p1"
+        texts.append(inner_loop(f"copy{size}", 2, move))
+        select = (
+            "  %c = load i8, ptr %p0\n  %yes = icmp ne i8 %c, 0\n"
+            f"  %x = load {word}, ptr %p1\n  %y = load {word}, ptr %p2\n"
+            f"  %z = select i1 %yes, {word} %x, {word} %y\n  store {word} %z, ptr %p3"
+        )
+        texts.append(inner_loop(f"select{size}", 4, select))
+        gather = (
+            f"{_PICK}  %from = getelementptr i8, ptr %p0, i64 %away\n"
+            f"  %x = load {word}, ptr %from\n  store {word} %x, ptr %p2"
+        )
+        texts.append(inner_loop(f"gather{size}", 3, gather, _picking(3)))
+        scatter = (
+            f"{_PICK}  %to = getelementptr i8, ptr %p2, i64 %away\n"
+            f"  %x = load {word}, ptr %p0\n  store {word} %x, ptr %to"
+        )
+        texts.append(inner_loop(f"scatter{size}", 3, scatter, _picking(3)))
+    for char, kind in FLOATS.items():
+        add = (
+            f"{_PICK}  %to = getelementptr i8, ptr %p2, i64 %away\n"
+            f"  %x = load {kind}, ptr %p0\n  %y = load {kind}, ptr %to\n"
+            f"  %z = fadd {kind} %y, %x\n  store {kind} %z, ptr %to"
+        )
+        texts.append(inner_loop(f"scatter_add_{char}", 3, add, _picking(3)))
+    return texts
+
+
+def _conversions() -> list[str]:
+    texts = []
+    for have, bits in INTEGERS.items():
+        for want, kind in FLOATS.items():
+            op = "uitofp" if have == "?" else "sitofp"
+            body = (
+                f"  %x = load i{bits}, ptr %p0\n  %y = {op} i{bits} %x to {kind}\n"
+                f"  store {kind} %y, ptr %p1"
+            )
+            texts.append(inner_loop(conversion(have, want), 2, body))
+    for have, want, op in (("f", "d", "fpext"), ("d", "f", "fptrunc")):
+        body = (
+            f"  %x = load {FLOATS[have]}, ptr %p0\n"
+            f"  %y = {op} {FLOATS[have]} %x to {FLOATS[want]}\n  store {FLOATS[want]} %y, ptr %p1"
+        )
+        texts.append(inner_loop(conversion(have, want), 2, body))
+    return texts
+
+
+def conversion(have: str, want: str) -> str:
+    """The name of the loop from one of NumPy's characters of dtypes to another."""
+    return f"convert_{'bool' if have == '?' else have}_{want}"
+
+
+class Native(NamedTuple):
+    """What small programs are run with."""
+
+    walk: Callable[..., int]
+    address: Callable[[str], int]  # of an inner loop of ours
+
+
+@cache
+def native() -> Native | None:
+    """The walker; None where objects may not be laid out as it expects, or threads run at once."""
+    address, _ = looks()
+    if not COUNTED or address is slow_address:
+        return None
+    text = "\n".join([WALK, *_moves(), *_conversions()])
+    code = library.linked("small rows", text, fastcall.interpreter())
+    walk: Any = fastcall.builtin(
+        code.address("walk"), name="walk", flags=fastcall.METH_FASTCALL, keep=code
+    )
+    return Native(walk, code.address)
+
+
+def can_convert(have: str, want: str) -> bool:
+    """Whether there is a loop from one of NumPy's characters of dtypes to another."""
+    return (have in INTEGERS and want in FLOATS) or (have, want) in (("f", "d"), ("d", "f"))
+
+
+def mask_of(dtype: np.dtype[Any]) -> int:
+    """Which low bits of an address are zero where elements of a dtype are aligned."""
+    return max(dtype.alignment, 1) - 1

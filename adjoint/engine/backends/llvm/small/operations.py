@@ -1,0 +1,338 @@
+"""How operations that are no universal function of NumPy's are written as rows.
+
+Each takes the same steps as its kernel in `backends/array`, of which it must give the bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.llvm.small.rows import (
+    Array,
+    NoRow,
+    Place,
+    RowWriter,
+    spread,
+    writes,
+)
+from adjoint.engine.backends.llvm.small.rows import written as written
+from adjoint.engine.backends.llvm.small.ufuncs import inner_loop_of
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.reductions import reduced_shape
+from adjoint.engine.ops.elementwise import (
+    bounds,
+    condition,
+    error_functions,
+    exponential,
+    power,
+    sign,
+)
+from adjoint.engine.ops.index import gather, index
+from adjoint.engine.ops.products.linear import LINEAR
+from adjoint.engine.ops.products.matmul import MATMUL
+from adjoint.engine.ops.reduce import extremes, reduction
+from adjoint.engine.ops.shape import convert, join
+
+# What NumPy begins a sum with: it decides the sign of a sum of zeros.
+_NOTHING = np.add.reduce(np.array([-0.0], np.float32))
+
+
+def ufunc_of(w: RowWriter, function: np.ufunc, *operands: Any) -> Place:
+    """A universal function of places and numbers, in memory of its own."""
+    like = next(x for x in operands if isinstance(x, Place)).array
+    placed = [x if isinstance(x, Place) else w.constant(x, like.dtype) for x in operands]
+    shape = np.broadcast_shapes(*[p.array.shape for p in placed])
+    laid = next((p.array for p in placed if p.array.shape == shape), np.empty(shape, like.dtype))
+    kinds = "".join([p.array.dtype.char for p in placed])
+    found = next((t for t in function.types if t.startswith(f"{kinds}->")), None)
+    if found is None:
+        raise NoRow
+    return w.ufunc(function, w.scratch(laid, np.dtype(found[-1])), *placed)
+
+
+# -- elementwise --------------------------------------------------------------------------------
+
+
+@writes(power.RSQRT)
+def write_rsqrt(w: RowWriter, out: Array, x: Place) -> Place:
+    return ufunc_of(w, np.divide, 1, ufunc_of(w, np.sqrt, x))
+
+
+@writes(exponential.SIGMOID)
+def write_sigmoid(w: RowWriter, out: Array, x: Place) -> Place:
+    powers = ufunc_of(w, np.exp, ufunc_of(w, np.negative, x))
+    return ufunc_of(w, np.reciprocal, ufunc_of(w, np.add, powers, 1))
+
+
+@writes(bounds.RELU)
+def write_relu(w: RowWriter, out: Array, x: Place) -> Place:
+    return ufunc_of(w, np.maximum, x, 0)
+
+
+@writes(bounds.CLAMP)
+def write_clamp(w: RowWriter, out: Array, x: Place, y: Any, z: Any) -> Place:
+    return ufunc_of(w, np.minimum, ufunc_of(w, np.maximum, x, y), z)
+
+
+@writes(sign.SIGN)
+def write_sign(w: RowWriter, out: Array, x: Place) -> Place:
+    if x.array.dtype.kind != "f":
+        raise NoRow
+    signs = ufunc_of(w, np.sign, x)
+    is_number = ufunc_of(w, np.equal, signs, signs)
+    return select(w, w.scratch(out), is_number, signs, w.constant(0, out.dtype))
+
+
+@writes(power.POW)
+def write_power(w: RowWriter, out: Array, x: Any, y: Any) -> Place:
+    if isinstance(y, Place) or not isinstance(x, Place) or x.array.dtype.kind != "f":
+        raise NoRow
+    square = ufunc_of(w, np.multiply, x, x) if y in (2, 3, -2) else x
+    match y:
+        case 2:
+            return square
+        case 3:
+            return ufunc_of(w, np.multiply, square, x)
+        case -2 | -1:
+            return ufunc_of(w, np.divide, 1, square)
+        case 0.5:
+            return ufunc_of(w, np.sqrt, x)
+    raise NoRow
+
+
+@writes(error_functions.ERF)
+def write_erf(w: RowWriter, out: Array, x: Place) -> Place:
+    from scipy.special import erf
+
+    return ufunc_of(w, erf, x)
+
+
+def select(w: RowWriter, out: Place, condition: Place, x: Place, y: Place) -> Place:
+    """out = x where the condition holds, else y."""
+    if condition.array.dtype != np.bool_ or not x.array.dtype == y.array.dtype == out.array.dtype:
+        raise NoRow
+    w.own(f"select{out.array.itemsize}", condition, x, y, out)
+    return out
+
+
+@writes(condition.WHERE)
+def write_where(w: RowWriter, out: Array, x: Place, y: Any, z: Any) -> Place:
+    dtype = out.dtype
+    if dtype.kind not in "fiub":
+        raise NoRow
+    placed = [v if isinstance(v, Place) else w.constant(v, dtype) for v in (y, z)]
+    return select(w, w.scratch(out), x, *placed)
+
+
+@writes(convert.CAST)
+def write_cast(w: RowWriter, out: Array, x: Place, dtype: DType) -> Place:
+    return w.copy(x, w.scratch(out))
+
+
+@writes(convert.CLONE)
+def write_clone(w: RowWriter, out: Array, x: Place, strides: Any = "same") -> Place:
+    return w.copy(x, w.scratch(out))
+
+
+# -- reductions ---------------------------------------------------------------------------------
+
+
+def reduce(
+    w: RowWriter, function: np.ufunc, x: Place, dims: tuple[int, ...], keepdim: bool, first: Any
+) -> Place:
+    """function.reduce(x, dims) of elements that lie row after row.
+
+    NumPy goes through these in their order, dimensions that can be put together as one, and has
+    the inner loop go along the last. What has no neutral element begins with its first ones.
+    """
+    array, dtype = x.array, x.array.dtype
+    loop = inner_loop_of(function, 2 * dtype.char + "->" + dtype.char)
+    if loop is None or not array.flags.c_contiguous or dtype.kind != "f" or not dims:
+        raise NoRow
+    kept = w.scratch(np.empty(reduced_shape(array.shape, dims, True), dtype))
+    if first is None:
+        at_first = tuple([slice(0, 1) if d in dims else slice(None) for d in range(array.ndim)])
+        w.copy(x.seen(array[at_first]), kept)
+        last = array.ndim - 1
+        if dims == (last,):  # the others of the row
+            if array.shape[last] == 1:
+                return kept if keepdim else kept.seen(kept.array.reshape(array.shape[:-1]))
+            x = x.seen(array[..., 1:])
+    else:
+        w.copy(w.constant(first, dtype), kept)
+    shape = x.array.shape
+    steps = spread(kept.array, shape)
+    w.call(loop, [kept, x, kept], shape, [steps, spread(x.array, shape), steps])
+    return kept if keepdim else kept.seen(kept.array.reshape(reduced_shape(shape, dims, False)))
+
+
+@writes(reduction.SUM)
+def write_sum(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdim: bool) -> Place:
+    return reduce(w, np.add, x, dims, keepdim, _NOTHING)
+
+
+@writes(extremes.AMAX)
+def write_amax(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdim: bool) -> Place:
+    return reduce(w, np.maximum, x, dims, keepdim, None)
+
+
+@writes(extremes.AMIN)
+def write_amin(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdim: bool) -> Place:
+    return reduce(w, np.minimum, x, dims, keepdim, None)
+
+
+# -- products -----------------------------------------------------------------------------------
+
+
+@writes(MATMUL)
+def write_matmul(w: RowWriter, out: Array, x: Place, y: Place) -> Place:
+    a, b = x.array, y.array
+    if a.dtype != b.dtype or a.dtype.char not in "fd" or min(a.ndim, b.ndim) < 2:
+        raise NoRow
+    place = w.scratch(np.empty(a.shape[:-1] + b.shape[-1:], a.dtype) if out.ndim == 2 else out)
+    loop = inner_loop_of(np.matmul, 2 * a.dtype.char + "->" + a.dtype.char)
+    if loop is None or not place.array.flags.c_contiguous:
+        raise NoRow
+    batch = out.shape[:-2]
+    steps = [[*spread(p[..., 0, 0], batch)] for p in (a, b, place.array)]
+    sizes = (a.shape[-2], a.shape[-1], b.shape[-1])
+    core = [step for p in (a, b, place.array) for step in p.strides[-2:]]
+    w.call(loop, [x, y, place], batch, steps, sizes, core)
+    return place
+
+
+@writes(LINEAR)
+def write_linear(w: RowWriter, out: Array, x: Place, y: Place, z: Place | None = None) -> Place:
+    if y.array.ndim != 2 or x.array.ndim < 2:
+        raise NoRow
+    turned = y.seen(y.array.T)
+    rows = x.array.reshape(-1, x.array.shape[-1])
+    if not np.may_share_memory(rows, x.array):
+        raise NoRow
+    product = write_matmul(w, rows @ turned.array, x.seen(rows), turned)
+    product = product.seen(product.array.reshape(out.shape))
+    if z is None:
+        return product
+    if z.array.dtype != out.dtype or z.array.ndim > out.ndim:
+        raise NoRow
+    return w.ufunc(np.add, product, product, z)
+
+
+# -- joins and indices --------------------------------------------------------------------------
+
+
+@writes(join.CAT)
+def write_cat(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
+    place, start = w.scratch(out), 0
+    for x in xs:
+        if x.array.dtype != out.dtype or x.array.ndim != out.ndim:
+            raise NoRow
+        stop = start + x.array.shape[dim]
+        part = place.array[(slice(None),) * dim + (slice(start, stop),)]
+        if part.size:
+            w.copy(x, place.seen(part))
+        start = stop
+    return place
+
+
+def pick(
+    w: RowWriter,
+    name: str,
+    places: list[Place],
+    shape: tuple[int, ...],
+    steps: list[list[int]],
+    size: int,
+    along: int,
+) -> None:
+    """A row that reads indices, its second argument."""
+    if places[1].array.dtype != np.int64:
+        raise NoRow
+    loop = w.loop(name)
+    w.call(loop, places, shape, steps, (size,), (along,))
+
+
+def without(array: Array, dim: int) -> list[int]:
+    """The steps of an array that is not gone along at `dim`."""
+    return [0 if d == dim else step for d, step in enumerate(array.strides)]
+
+
+@writes(gather.GATHER)
+def write_gather(
+    w: RowWriter, out: Array, x: Place, picks: Place, dim: int, classes_of: str = ""
+) -> Place:
+    place, a = w.scratch(out), x.array
+    steps = [without(a, dim), [*picks.array.strides], [*place.array.strides]]
+    size, along = a.shape[dim], a.strides[dim]
+    pick(w, f"gather{a.itemsize}", [x, picks, place], out.shape, steps, size, along)
+    return place
+
+
+@writes(gather.SCATTER)
+def write_scatter(
+    w: RowWriter,
+    out: Array,
+    x: Place,
+    y: Place,
+    picks: Place,
+    dim: int,
+    accumulate: bool,
+    classes_of: str = "",
+) -> Place:
+    if not accumulate or y.array.shape != picks.array.shape or out.dtype.char not in "fd":
+        raise NoRow
+    if not x.array.dtype == y.array.dtype == out.dtype:
+        raise NoRow
+    place = w.copy(x, w.scratch(out))
+    made = place.array
+    steps = [[*y.array.strides], [*picks.array.strides], without(made, dim)]
+    name, shape = f"scatter_add_{out.dtype.char}", picks.array.shape
+    pick(w, name, [y, picks, place], shape, steps, made.shape[dim], made.strides[dim])
+    return place
+
+
+@writes(index.INDEX)
+def write_index(
+    w: RowWriter, out: Array, x: Place, *indices: Place, dims: tuple[int, ...], wrap: bool = True
+) -> Place:
+    if len(dims) != 1 or not x.array.flags.c_contiguous:
+        raise NoRow
+    (d,), (picks,) = dims, indices
+    place, a, n = w.scratch(out), x.array, indices[0].array.ndim
+    steps = [
+        [*a.strides[:d], *[0] * n, *a.strides[d + 1 :]],
+        [*[0] * d, *picks.array.strides, *[0] * (a.ndim - d - 1)],
+        [*place.array.strides],
+    ]
+    where = [x, picks, place]
+    pick(w, f"gather{a.itemsize}", where, out.shape, steps, a.shape[d], a.strides[d])
+    return place
+
+
+@writes(index.INDEX_PUT)
+def write_index_put(
+    w: RowWriter,
+    out: Array,
+    x: Place,
+    values: Place,
+    *indices: Place,
+    dims: tuple[int, ...],
+    accumulate: bool,
+    wrap: bool = True,
+) -> Place:
+    shape = (*indices[0].array.shape, *out.shape[1:])
+    if not accumulate or dims != (0,) or values.array.shape != shape:
+        raise NoRow
+    if not x.array.dtype == values.array.dtype == out.dtype or out.dtype.char not in "fd":
+        raise NoRow
+    place, (picks,), rest = w.copy(x, w.scratch(out)), indices, out.ndim - 1
+    made = place.array
+    steps = [
+        [*values.array.strides],
+        [*picks.array.strides, *[0] * rest],
+        [*[0] * picks.array.ndim, *made.strides[1:]],
+    ]
+    name, where = f"scatter_add_{out.dtype.char}", [values, picks, place]
+    pick(w, name, where, shape, steps, made.shape[0], made.strides[0])
+    return place

@@ -1,0 +1,352 @@
+"""Graphs of small operations as rows of words.
+
+Note [small rows]
+    A straight program (Note [straight programs]) of kernels on a few elements spends its time in
+    NumPy's preparations: a microsecond and more for what an inner loop does in ten nanoseconds. So
+    one that is called often is written down once more, as rows: which inner loop, at which
+    addresses, with which sizes and steps. One native function walks them.
+
+    The inner loops are NumPy's own, called as NumPy would call them for operands that lie like
+    these, so results have the same bits. What moves elements without computing (selections,
+    copies, gathering), conversions from integers and scattered sums are loops of ours, of which
+    each gives what IEEE arithmetic says. Values between rows lie in memory of the program, which
+    only the thread that has the interpreter's lock may walk.
+
+    What has no row raises `NoRow`, and the straight program stays as it is. Rows that fail (an
+    index that is out of bounds, an address that is not aligned) have the straight program called,
+    which says what is wrong in its own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from adjoint.engine.backends.array.executor import cast_operand, make_plan, pattern
+from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.backends.array.table import kernel_for
+from adjoint.engine.backends.llvm.small import loops
+from adjoint.engine.backends.llvm.small.ufuncs import InnerLoop, inner_loop_of
+from adjoint.engine.core.device import CPU
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.graph.ir import DataflowGraph, Value
+
+Array = Any
+MOST = 1 << 11  # elements of a value: beyond, NumPy's preparations take no time that matters
+NODES = 512
+
+
+class NoRow(Exception):
+    """An operation on operands for which there is no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies: an array of the layout it has, `offset` bytes from what is in a slot."""
+
+    slot: int  # 0: absolute
+    base: int  # the address that the slot had when this was written
+    array: Array
+
+    @property
+    def offset(self) -> int:
+        return address(self.array) - self.base
+
+    def seen(self, array: Array) -> Place:
+        """A view of it."""
+        return Place(self.slot, self.base, array)
+
+
+def address(array: Array) -> int:
+    """Where an array's elements begin."""
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+@dataclass(slots=True)
+class RowWriter:
+    """Writes rows, one operation after another."""
+
+    native: loops.Native
+    rows: list[list[int]] = field(default_factory=list)
+    held: list[Any] = field(default_factory=list)  # memory that rows point to
+
+    def constant(self, value: Any, dtype: Any) -> Place:
+        """A number."""
+        array = np.array(value, dtype)
+        self.held.append(array)
+        return Place(0, 0, array)
+
+    def scratch(self, like: Array, dtype: Any = None) -> Place:
+        """Memory for a value that lies as `like` does."""
+        array = np.empty_like(like, dtype=dtype or like.dtype, subok=False)
+        self.held.append(array)
+        return Place(0, 0, array)
+
+    def call(
+        self,
+        loop: InnerLoop,
+        places: Sequence[Place],
+        shape: tuple[int, ...],
+        steps: Sequence[Sequence[int]],
+        more_dims: Sequence[int] = (),
+        more_steps: Sequence[int] = (),
+    ) -> None:
+        """A row that goes through `shape`, each argument by its own steps; the last is inmost."""
+        if len(places) > loops.ARGUMENTS:
+            raise NoRow
+        sizes, strides = coalesced(shape, steps)
+        outer = sizes[:-1]
+        if len(outer) > loops.OUTER:
+            raise NoRow
+        row = [0] * loops.ROW
+        row[0], row[1], row[2] = loop.address, loop.data, len(places)
+        pad = loops.OUTER - len(outer)
+        row[loops.SIZES_AT : loops.SIZES_AT + loops.OUTER] = [1] * pad + outer
+        dims = [sizes[-1], *more_dims]
+        row[loops.DIMS_AT : loops.DIMS_AT + len(dims)] = dims
+        inner = [s[-1] for s in strides] + [*more_steps]
+        row[loops.STEPS_AT : loops.STEPS_AT + len(inner)] = inner
+        for k, (place, own) in enumerate(zip(places, strides, strict=True)):
+            at = loops.ARGUMENTS_AT + k * loops.ARGUMENT
+            words = [place.slot, place.offset, *[0] * pad, *own[:-1]]
+            row[at : at + loops.ARGUMENT] = words
+        self.rows.append(row)
+
+    def loop(self, name: str) -> InnerLoop:
+        """One of our loops."""
+        return InnerLoop(self.native.address(name), loops.NOTE_FAILURE)
+
+    def own(self, name: str, *places: Place) -> None:
+        """A row of one of our loops, over the shape of the last place."""
+        shape = places[-1].array.shape
+        self.call(self.loop(name), places, shape, [spread(p.array, shape) for p in places])
+
+    def ufunc(self, function: np.ufunc, out: Place, *places: Place) -> Place:
+        """function(*places) into `out`."""
+        if any(p.array.dtype.kind not in "fiub" for p in (*places, out)):
+            raise NoRow
+        kinds = "".join([p.array.dtype.char for p in places]) + "->" + out.array.dtype.char
+        loop = inner_loop_of(function, kinds)
+        if loop is None or not all(p.array.dtype.isnative for p in (*places, out)):
+            raise NoRow
+        given = [*places, out]
+        shape = out.array.shape
+        if function not in EXACT and not all(one_piece(p.array) for p in given):
+            raise NoRow  # how NumPy goes through others is its own affair
+        self.call(loop, given, shape, [spread(p.array, shape) for p in given])
+        return out
+
+    def copy(self, source: Place, out: Place) -> Place:
+        """The elements of one place in another, converted if need be."""
+        have, want = source.array.dtype, out.array.dtype
+        if have == want and have.itemsize in loops.WORDS and have.kind in "fiub":
+            self.own(f"copy{have.itemsize}", source, out)
+            return out
+        if not have.isnative or not want.isnative or not loops.can_convert(have.char, want.char):
+            raise NoRow
+        self.own(loops.conversion(have.char, want.char), source, out)
+        return out
+
+    def words(self, slots: int, masks: Sequence[int]) -> Array:
+        """All of it."""
+        if slots > loops.SLOTS or len(self.rows) > NODES:
+            raise NoRow
+        table = np.zeros(loops.FIRST_ROW + len(self.rows) * loops.ROW, np.int64)
+        table[loops.ROWS_AT] = len(self.rows)
+        table[loops.MASKS_AT : loops.MASKS_AT + len(masks)] = masks
+        for k, row in enumerate(self.rows):
+            if row[1] == loops.NOTE_FAILURE:
+                row[1] = address(table[loops.FAILED_AT :])
+            table[loops.FIRST_ROW + k * loops.ROW :][: loops.ROW] = row
+        return table
+
+
+# Universal functions of which every element is the one result that IEEE arithmetic knows, or a
+# choice, however the loop goes through them.
+EXACT = frozenset(
+    {
+        np.add, np.subtract, np.multiply, np.divide, np.negative, np.absolute, np.sqrt,
+        np.reciprocal, np.maximum, np.minimum, np.fmax, np.fmin, np.sign, np.equal, np.not_equal,
+        np.less, np.less_equal, np.greater, np.greater_equal, np.isnan, np.isinf, np.isfinite,
+        np.logical_and, np.logical_or, np.logical_xor, np.logical_not, np.bitwise_and,
+        np.bitwise_or, np.bitwise_xor, np.invert, np.copysign, np.floor, np.ceil, np.trunc, np.rint,
+    }
+)  # fmt: skip
+
+
+def one_piece(array: Array) -> bool:
+    """Whether elements follow one another, so that NumPy goes through them in one go."""
+    return bool(array.flags.c_contiguous)
+
+
+def spread(array: Array, shape: tuple[int, ...]) -> list[int]:
+    """The steps of an array where it is broadcast to a shape."""
+    added = len(shape) - array.ndim
+    steps = [0] * added
+    for n, m, step in zip(array.shape, shape[added:], array.strides, strict=True):
+        if n != m and n != 1:
+            raise NoRow
+        steps.append(step if n == m and n != 1 else 0)
+    return steps
+
+
+def coalesced(
+    shape: Sequence[int], steps: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """The same elements in as few dimensions as can be, at least one.
+
+    >>> coalesced((2, 1, 3), [(12, 0, 4), (0, 0, 0)])
+    ([6], [[4], [0]])
+    """
+    sizes: list[int] = []
+    found: list[list[int]] = [[] for _ in steps]
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        if sizes and all(own[-1] == s[d] * n for own, s in zip(found, steps, strict=True)):
+            sizes[-1] *= n
+            for own, s in zip(found, steps, strict=True):
+                own[-1] = s[d]
+        else:
+            sizes.append(n)
+            for own, s in zip(found, steps, strict=True):
+                own.append(s[d])
+    return (sizes, found) if sizes else ([1], [[0] for _ in steps])
+
+
+Lowering = Callable[..., "Place"]  # of a writer, a result that says the layout, places, parameters
+LOWERED: dict[Record, Lowering] = {}
+
+
+def writes(record: Record) -> Callable[[Lowering], Lowering]:
+    """Register how an operation is written as rows: the same steps as its kernel takes."""
+
+    def register(lowering: Lowering) -> Lowering:
+        LOWERED[record] = lowering
+        return lowering
+
+    return register
+
+
+def written(
+    graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
+) -> Callable[..., Any]:
+    """A function from arrays to a graph's outputs, or None where it does not know them."""
+    native = loops.native()
+    if native is None:
+        raise NoRow
+    writer = RowWriter(native)
+    held: dict[Value, Place] = {}
+    for value, k in zip(graph.inputs, places, strict=True):
+        held[value] = Place(1 + k, address(arrays[k]), arrays[k])
+    if len(graph.nodes) > NODES:
+        raise NoRow
+    for node in graph.nodes:
+        given = [held[x] if isinstance(x, Value) else x for x in node.inputs]
+        results = one_node(writer, node.record, given, node.params)
+        held.update(zip(node.outputs, results, strict=True))
+    return finished(writer, [held[v] for v in graph.outputs], arrays)
+
+
+def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -> list[Place]:
+    """The rows of one operation."""
+    arrays = [x.array if isinstance(x, Place) else x for x in given]
+    kernel = kernel_for(record)
+    if kernel is None or record.draws or record.opaque or params.get("device", CPU) is not CPU:
+        raise NoRow
+    if record.window is not None:
+        (source,) = given
+        seen = kernel(source.array, **params)
+        if seen.size and not np.may_share_memory(seen, source.array):
+            whole = writer.scratch(np.empty(source.array.shape, source.array.dtype))
+            return [writer.copy(source, whole).seen(kernel(whole.array, **params))]
+        return [source.seen(seen)]
+    if record.creates:
+        made = kernel(*given, **params)
+        return [writer.constant(made, made.dtype)]
+    result = None
+    if record.promotion is not None:
+        key = pattern(arrays)
+        plan = record.plans.get(key) or make_plan(record, arrays, params)
+        result = plan.result
+        for k, cast in enumerate(plan.casts or ()):
+            if cast is not None:
+                given[k] = converted(writer, given[k], cast)
+    dtype = next((x.array.dtype for x in given if isinstance(x, Place)), None)
+    now = [x.array if isinstance(x, Place) else x for x in given]
+    out = quietly(kernel, now, params)
+    if out.__class__ is not ndarray:
+        out = np.asarray(out)
+    if isinstance(out, tuple) or not 0 < out.size <= MOST:
+        raise NoRow
+    if record in LOWERED:
+        place = LOWERED[record](writer, out, *given, **params)
+    elif kernel.__class__ is np.ufunc:
+        placed = [x if isinstance(x, Place) else writer.constant(x, dtype) for x in given]
+        place = writer.ufunc(kernel, writer.scratch(out), *placed)
+    else:
+        raise NoRow
+    if result is not None and place.array.dtype != result:
+        place = writer.copy(place, writer.scratch(out, result))
+    place.array[...] = out  # later kernels look at values
+    return [place]
+
+
+def converted(writer: RowWriter, x: Any, cast: Any) -> Any:
+    """An operand in the dtype computed in."""
+    if not isinstance(x, Place):
+        return cast_operand(x, cast)
+    if cast.__class__ is tuple:
+        raise NoRow  # halves
+    return writer.copy(x, writer.scratch(x.array, cast))
+
+
+def finished(
+    writer: RowWriter, results: Sequence[Place], arrays: Sequence[Array]
+) -> Callable[..., Any]:
+    """The function: results in arrays of their own, of the layouts that they have."""
+    templates: list[Array] = []
+    for k, place in enumerate(results):
+        slot = 1 + len(arrays) + k
+        template = np.empty_like(place.array, subok=False)
+        if template.strides != place.array.strides:
+            raise NoRow
+        templates.append(template)
+        writer.copy(place, Place(slot, address(template), template))
+    tables = [None, *arrays, *templates]
+    masks = [0, *[loops.mask_of(a.dtype) for a in tables[1:]]]
+    words = writer.words(len(tables), masks)
+    return of_words(writer.native.walk, words, writer.held, templates)
+
+
+def of_words(
+    walk: Callable[..., int], words: Array, held: list[Any], templates: list[Array]
+) -> Callable[..., Any]:
+    """What fills new arrays by walking words, with all memory that these point to."""
+    makers = [maker(t) for t in templates]
+    if len(makers) == 1:
+        (make, *first) = makers[0]
+
+        def run_one(*arrays: Array, held: list[Any] = held) -> Any:
+            made = make(*first)
+            return None if walk(words, *arrays, made) else (made,)
+
+        return run_one
+
+    def run(*arrays: Array, held: list[Any] = held) -> Any:
+        made = [make(x, y) for make, x, y in makers]
+        return None if walk(words, *arrays, *made) else made
+
+    return run
+
+
+def maker(template: Array) -> tuple[Any, ...]:
+    """A function, and what it makes a new array like this of in the least time."""
+    if template.flags.c_contiguous:
+        return np.empty, template.shape, template.dtype
+    return np.empty_like, template, template.dtype

@@ -1,0 +1,244 @@
+"""Native rows of small operations: the bits of NumPy's kernels, on random operations and values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.assembly import StraightLater
+from adjoint.engine.backends.llvm.small import loops, operations, rows, ufuncs
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph import straight
+from adjoint.nn import functional as F
+
+pytestmark = pytest.mark.skipif(
+    loops.native() is None, reason="objects are laid out otherwise here: nothing is walked"
+)
+StraightLater.loaded()
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-38, 3e38, -1.0)
+Step = Callable[[random.Random, ad.Tensor], ad.Tensor]
+
+
+def some_dims(rng: random.Random, x: ad.Tensor) -> tuple[int, ...]:
+    return tuple(sorted(rng.sample(range(x.ndim), rng.randint(1, x.ndim)))) if x.ndim else ()
+
+
+def reduced(name: str) -> Step:
+    def step(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+        dims = some_dims(rng, x)
+        keepdim = rng.random() < 0.6
+        return getattr(x, name)(dims, keepdim=keepdim) if dims else x
+
+    return step
+
+
+def with_other(name: str) -> Step:
+    """A function of two, the other one broadcast."""
+
+    def step(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+        other: Any = x.abs()
+        if x.ndim and rng.random() < 0.5:
+            other = x.sum(rng.randrange(x.ndim), keepdim=True)
+        elif name != "maximum" and rng.random() < 0.3:
+            other = rng.choice([0.5, -2.0, 3, 0.0])
+        return getattr(ad, name)(x, other)
+
+    return step
+
+
+def chosen(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+    return ad.where(x > 0.3, x * 2, rng.choice([x.abs(), -1.5]))
+
+
+def product(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+    return x @ x.transpose(-1, -2) if x.ndim >= 2 else x
+
+
+def rearranged(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+    if x.ndim < 2:
+        return x.reshape(-1, 1)
+    way = rng.randrange(3)
+    if way == 0:
+        return x.transpose(rng.randrange(x.ndim), rng.randrange(x.ndim))
+    return x.reshape(-1) if way == 1 else x[..., :: rng.choice([1, 2])]
+
+
+def joined(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+    return ad.cat([x, x * 2], rng.randrange(x.ndim)) if x.ndim else x
+
+
+def picked(rng: random.Random, x: ad.Tensor) -> ad.Tensor:
+    if not x.ndim:
+        return x
+    dim = rng.randrange(x.ndim)
+    places = (x > 0).long().clamp(0, x.shape[dim] - 1)
+    return x.gather(dim, places)
+
+
+UNARY = "exp log sqrt rsqrt neg abs tanh sigmoid relu erf sign square log1p expm1 isnan".split()
+STEPS: list[Step] = [
+    *[lambda rng, x, name=name: getattr(ad, name)(x) * 1.0 for name in UNARY],  # type: ignore[misc]
+    *[reduced(name) for name in ("sum", "amax", "amin", "mean")],
+    *[with_other(name) for name in ("add", "sub", "mul", "div", "maximum", "pow")],
+    chosen,
+    product,
+    rearranged,
+    joined,
+    picked,
+]
+
+
+def array_of(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, wild: bool) -> Any:
+    found = rng.standard_normal(shape).astype(dtype)
+    if wild and found.size:
+        places = rng.random(shape) < 0.3
+        found[places] = rng.choice(np.array(SPECIAL), size=shape).astype(dtype)[places]
+    if rng.random() < 0.3 and found.ndim >= 2:
+        found = np.ascontiguousarray(found.T).T
+    return found
+
+
+def bits(array: Any) -> Any:
+    """The bytes of an array, with one NaN for all."""
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), np.array(np.nan, array.dtype), array)
+    return array.dtype, array.shape, array.tobytes()
+
+
+def compare(fn: Callable[[ad.Tensor], Any], make: Callable[[bool], Any]) -> bool:
+    """Whether a function could be written; if it could, its bits are those of the kernels."""
+    first = make(False)
+    x = ad.from_numpy(first)
+    with CONTEXT.having(grad_enabled=False):
+        try:
+            program = straight.recorded([x], lambda: fn(x))
+        except (straight.Unfit, NotImplementedError):
+            return False
+    try:
+        run = program.rows([x._array])  # type: ignore[misc]
+    except rows.NoRow:
+        return False
+    for wild in (False, True, True):
+        array = make(wild)
+        if array.strides != first.strides:
+            continue
+        got, want = run(array), program.kernels(array)
+        assert got is not None
+        for g, w in zip(got, want, strict=True):
+            assert bits(g) == bits(w) and g.strides == w.strides
+    return True
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_operations_have_the_bits_of_the_kernels(seed: int) -> None:
+    rng = random.Random(seed)
+    written = 0
+    for case in range(25):
+        shape = tuple(rng.randint(1, 7) for _ in range(rng.randint(0, 3)))
+        dtype = rng.choice([np.float32, np.float64])
+        steps = [rng.choice(STEPS) for _ in range(rng.randint(1, 6))]
+        choices = rng.random()
+
+        def fn(x: ad.Tensor, steps: Any = steps, choices: float = choices) -> ad.Tensor:
+            taken = random.Random(choices)
+            for step in steps:
+                x = step(taken, x)
+            return x * 1.0
+
+        def make(wild: bool, case: int = case, shape: Any = shape, dtype: Any = dtype) -> Any:
+            return array_of(np.random.default_rng([seed, case]), shape, dtype, wild)
+
+        written += compare(fn, make)
+    assert written >= 10
+
+
+def test_long_sums_are_taken_in_numpy_s_pairs() -> None:
+    rng = np.random.default_rng(2)
+    for shape in ((2000,), (3, 500), (17, 90), (2, 9, 77)):
+        for dims in ((0,), (len(shape) - 1,), tuple(range(len(shape)))):
+
+            def fn(x: ad.Tensor, dims: Any = dims) -> ad.Tensor:
+                return x.sum(dims) * 1.0
+
+            assert compare(fn, lambda _, n=shape: rng.standard_normal(n).astype(np.float32))
+
+
+def often(call: Callable[[], Any]) -> Any:
+    """What the last of many calls gives."""
+    for _ in range(straight.AFTER + straight.OFTEN + 2):
+        out = call()
+    return out
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The programs, whose rows are not put off until many of them were called."""
+    programs = StraightLater.loaded()
+    programs.forget()
+    monkeypatch.setattr(straight, "LOADED", 0)
+    return programs
+
+
+def walked(programs: Any) -> int:
+    """How many programs are walked."""
+    found = [p for p in programs.held.values() if isinstance(p, straight.Straight)]
+    return sum(p.run is not p.kernels for p in found)
+
+
+def test_programs_that_are_called_often_are_walked_and_give_the_same(soon: Any) -> None:
+    x, target = ad.randn(3, 5, requires_grad=True), ad.tensor([1, 0, 4])
+
+    def call() -> list[Any]:
+        x.grad = None
+        loss = F.cross_entropy(F.layer_norm(x, (5,)), target)
+        loss.backward()
+        assert x.grad is not None
+        return [loss.detach().numpy().copy(), x.grad.numpy().copy()]
+
+    with CONTEXT.having(reference=True):
+        want = call()
+    for g, w in zip(often(call), want, strict=True):
+        np.testing.assert_array_equal(g, w)
+    assert walked(soon) >= 3
+
+
+def test_what_rows_cannot_do_is_said_as_ever(soon: Any) -> None:
+    x = ad.randn(2, 4)
+    often(lambda: F.cross_entropy(x, ad.tensor([1, 3])))
+    assert walked(soon)
+    with pytest.raises(IndexError, match="Target 9 is out of bounds"):
+        F.cross_entropy(x, ad.tensor([1, 9]))
+    with pytest.raises(IndexError, match="Target -1 is out of bounds"):
+        F.cross_entropy(x, ad.tensor([1, -1]))
+
+
+def test_results_and_operands_are_nobody_else_s(soon: Any) -> None:
+    x = ad.tensor([[1.0, 2.0]])
+    first = often(lambda: x.softmax(1))
+    held = first.clone()
+    x.fill_(7.0)
+    second = x.softmax(1)
+    assert second.tolist() == [[0.5, 0.5]]
+    np.testing.assert_array_equal(first.numpy(), held.numpy())
+
+
+def test_arrays_that_are_not_aligned_are_left_to_numpy(soon: Any) -> None:
+    memory = np.zeros(33, np.uint8)
+    askew = memory[1:].view(np.float32)
+    askew[:] = np.arange(8)
+    x, straightened = ad.from_numpy(askew), ad.from_numpy(askew.copy())
+    want = often(lambda: straightened.softmax(0))
+    np.testing.assert_array_equal(x.softmax(0).numpy(), want.numpy())
+
+
+def test_numpy_is_laid_out_as_expected() -> None:
+    assert ufuncs.is_laid_out()
+    assert ufuncs.inner_loop_of(np.add, "ff->f") != ufuncs.inner_loop_of(np.add, "dd->d")
+    assert ufuncs.inner_loop_of(np.exp, "ff->f") is None
+    assert HOOKS.small_rows is not None and operations.written is rows.written
