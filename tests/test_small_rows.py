@@ -121,7 +121,7 @@ def compare(fn: Callable[[ad.Tensor], Any], make: Callable[[bool], Any]) -> bool
         except (straight.Unfit, NotImplementedError):
             return False
     try:
-        run = program.rows([x._array])  # type: ignore[misc]
+        run = program.rows([x._array]).run  # type: ignore[misc]
     except rows.NoRow:
         return False
     for wild in (False, True, True):

@@ -42,7 +42,9 @@ MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs noth
 KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
 LOADED = 4096  # calls of all programs: loading a compiler takes as long
+LISTED = 16  # programs of one record or rule that native code compares
 Arrays = Sequence[Any]
+Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
 
 
 @dataclass(slots=True)
@@ -53,12 +55,10 @@ class Straight:
     structure: Any  # of the results; None: the first alone; tuple or list: one of all of them
     gaps: tuple[bool, ...]  # which of the results are there
     kernels: Callable[..., Arrays]  # where `run` gives nothing
-    rows: Callable[[Arrays], Callable[..., Arrays | None]] | None  # makes `run` native
+    rows: Callable[[Arrays], Any] | None  # writes it as native rows, once
     calls: int = 0
 
     def __call__(self, arrays: Arrays) -> Any:
-        if self.rows is not None:
-            self.count(arrays)
         found = self.run(*arrays)
         if found is None:
             found = self.kernels(*arrays)
@@ -70,20 +70,22 @@ class Straight:
             return leaves
         return tuple(leaves) if self.structure is tuple else unflatten(self.structure, leaves)
 
-    def count(self, arrays: Arrays) -> None:
-        """One call more; in the end try native rows, which must give the same bits."""
+    def walked(self, arrays: Arrays) -> Any:
+        """Written as native rows when called often; None where that is not, or not yet, so."""
         self.calls += 1
         STRAIGHT.calls += 1
         if self.calls < OFTEN or STRAIGHT.calls < LOADED:
-            return
+            return None
         make, self.rows = self.rows, None
         try:
-            run = make(arrays)  # type: ignore[misc]
-            got = run(*arrays)
+            found = make(arrays)  # type: ignore[misc]
+            got = found.run(*arrays)
         except Exception:  # whatever it is, calls go on as before
-            return
-        if got is not None and HOOKS.same_arrays(got, self.kernels(*arrays)):
-            self.run = run
+            return None
+        if got is None or not HOOKS.same_arrays(got, self.kernels(*arrays)):
+            return None
+        self.run = found.run
+        return found
 
 
 class StraightPrograms:
@@ -92,6 +94,7 @@ class StraightPrograms:
     def __init__(self) -> None:
         self.held: dict[Any, Straight | int | None] = {}  # an int: calls so far
         self.calls = 0  # of all programs
+        self.owners: set[Any] = set()  # records and rules with programs that native code finds
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a composite, without the tape; None where it runs as it is."""
@@ -106,13 +109,23 @@ class StraightPrograms:
         for name, value in params.items():
             kind.append(name)
             kind.append(value if value.__class__ is int else frozen(value))
-        return self.find(kind, tensors, lambda: record.compose(*operands, **params))  # type: ignore[misc]
+        # One that is differentiated part by part is a program only off the tape.
+        owned = (record, operands, params, None) if record.differentiable else None
+        return self.find(kind, tensors, lambda: record.compose(*operands, **params), owned)  # type: ignore[misc]
 
-    def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any]) -> Any:
+    def run(
+        self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], owned: Owned | None
+    ) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
-        return self.find([frozen(key)], tensors, rule)
+        return self.find([frozen(key)], tensors, rule, owned)
 
-    def find(self, kind: list[Any], tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
+    def find(
+        self,
+        kind: list[Any],
+        tensors: Sequence[Tensor],
+        fn: Callable[[], Any],
+        owned: Owned | None,
+    ) -> Any:
         """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is."""
         arrays = [t._array for t in tensors]
         for a in arrays:
@@ -135,14 +148,30 @@ class StraightPrograms:
             found = self.held[key] = found + 1 if found < AFTER else made(tensors, fn)
         if found.__class__ is not Straight:
             return None
+        if found.rows is not None:
+            walked = found.walked(arrays)
+            if walked is not None and owned is not None:
+                self.enlist(owned, walked, found)
         try:
             return found(arrays)
         except Exception:
             return None  # as it is, it succeeds or says what is wrong
 
+    def enlist(self, owned: Owned, walked: Any, program: Straight) -> None:
+        """Have native code find a program for its record or rules."""
+        owner, operands, params, rest = owned
+        single = program.structure is None or program.structure in (tuple, list)
+        entry = walked.entry(operands, params, rest, program.gaps) if single else None
+        if entry is not None:
+            owner.small = (entry, *owner.small)[:LISTED]
+            self.owners.add(owner)
+
     def forget(self) -> None:
         """Make every program anew."""
         self.held.clear()
+        for owner in self.owners:
+            owner.small = ()
+        self.owners.clear()
 
 
 def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:

@@ -18,7 +18,7 @@ from adjoint.engine.core.places import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
-from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view
+from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view, wrap
 
 _new = object.__new__
 _SAVED_NAMES = {"_saved_self": 0, "_saved_other": 1, "_saved_result": -1}
@@ -60,6 +60,10 @@ class RecordNode(TapeNode):
                 capture.pulled = None
         plan = self.plan
         if (plan.whole or plan.on_device) and level is None and CONTEXT.plain:
+            if plan.small and not CONTEXT.grad_enabled:
+                found = self.apply_small(grads, needed)
+                if found is not None:
+                    return found
             found = self.apply_fragment(grads, needed)
             if found is not None:
                 return found
@@ -87,19 +91,31 @@ class RecordNode(TapeNode):
             return None
         return self.apply_once(HOOKS.straight, values, grads, needed)
 
+    def apply_small(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
+        """The rules by a program for few elements, if there is one (Note [meeting])."""
+        values = [*self.intact(), *grads]
+        rest = (self.specs, self.out_specs, needed)
+        found = HOOKS.meet(self.plan.small, values, self.params, rest)
+        if found is None:
+            return None
+        return [None if array is None else wrap(array) for array in found]
+
+    def intact(self) -> list[Any]:
+        """Everything that was saved, quickly where nothing happened to it since."""
+        versions = self.versions
+        return [
+            value
+            if isinstance(value, TensorBase) and value._storage.version == versions[k]  # type: ignore[attr-defined]
+            else self.load(k, None, self.output_at(k))
+            for k, value in enumerate(self.saved)  # type: ignore[arg-type]
+        ]
+
     def apply_on_device(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
         """The rules as one program on a GPU (Note [quick keys])."""
         plan = self.plan
         if not plan.on_device or (plan.hands_on and self.specs is None):
             return None
-        saved, versions = self.saved, self.versions
-        values: list[Any] = []
-        for k, value in enumerate(saved):  # type: ignore[arg-type]
-            if isinstance(value, TensorBase) and value._storage.version == versions[k]:  # type: ignore[attr-defined]
-                values.append(value)  # the usual case of `load`
-            else:
-                values.append(self.load(k, None, self.output_at(k)))
-        values += grads
+        values = [*self.intact(), *grads]
         specs = None if self.specs is None else tuple(self.specs)
         wanted = None if needed is None else tuple(needed)
         key = (self.plan, specs, self.out_specs, wanted, self.params)
@@ -129,12 +145,12 @@ class RecordNode(TapeNode):
         specs = None if self.specs is None else tuple(self.specs)
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
-        found: Sequence[Any] = (
-            repeats.run(key, tensors, rule)
-            if quick is None
-            else repeats.run(key, tensors, rule, quick)
-        )
-        return found
+        if quick is not None:
+            return repeats.run(key, tensors, rule, quick)  # type: ignore[no-any-return]
+        if repeats is HOOKS.straight:
+            rest = (self.specs, self.out_specs, needed)
+            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))  # type: ignore[no-any-return]
+        return repeats.run(key, tensors, rule)  # type: ignore[no-any-return]
 
     def loaded(self, level: Any) -> list[Any]:
         """Everything that was saved."""

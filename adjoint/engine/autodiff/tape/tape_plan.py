@@ -42,7 +42,7 @@ class TapePlan:
 
     __slots__ = (
         "always_floating", "elementwise", "hands_on", "joint", "node_class", "on_device", "outputs",
-        "record", "saves", "steps", "wants_out_specs", "wants_specs", "whole",
+        "record", "saves", "small", "steps", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -56,6 +56,7 @@ class TapePlan:
         self.always_floating = self.elementwise and record.promotion in _ALWAYS_FLOATING
         self.wants_specs = False
         self.wants_out_specs = False
+        self.small: tuple[Any, ...] = ()  # its rules' programs for few elements
         self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
         self.joint: RuleCall | None = None  # the one rule of all operands
         if record.joint is not None:

@@ -138,6 +138,13 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     """Execute and record on the tape, in a plain context."""
     if record.window is not None:
         return run_view(record, operands[0], params)
+    if record.small:
+        found = HOOKS.meet(record.small, operands, params, None)
+        if found is not None:
+            out = wrap(found[0]) if len(found) == 1 else tuple([wrap(a) for a in found])
+            if CONTEXT.grad_enabled:
+                HOOKS.attach(record, operands, params, out)
+            return out
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline
     tracked = whole = False

@@ -100,6 +100,7 @@ class Record:
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
+    small: tuple[Any, ...] = ()  # programs for few elements, as native code compares them
     module: str = ""
 
     # What passes and compilers ask about it; a lowering is a row of a backend's own table.
@@ -226,6 +227,7 @@ class Hooks:
     straight: Any = None  # what runs small operations made of many: graph.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
+    meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # what runs rules that write to large tensors: graph.updates
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform

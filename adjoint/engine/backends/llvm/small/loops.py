@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
+
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
+from adjoint.engine.backends.llvm.small import meeting
+from adjoint.engine.core.operations.record import HOOKS
 
 ARGUMENTS = 6  # pointers that an inner loop is given at most
 OUTER = 3  # dimensions that rows go through around an inner loop
@@ -32,15 +35,12 @@ ARGUMENTS_AT = STEPS_AT + STEPS
 ARGUMENT = 2 + OUTER
 ROW = ARGUMENTS_AT + ARGUMENTS * ARGUMENT
 
+# `@carry_out` runs the rows on the arrays whose addresses are in slots, and tells whether one failed.
 WALK = f"""
 declare ptr @PyLong_FromLongLong(i64)
-define ptr @walk(ptr %self, ptr %args, i64 %count) {{
+define i64 @carry_out(ptr %table, ptr %slots, i64 %count) {{
 entry:
-  %slots = alloca [{SLOTS} x i64]
   %given = alloca [{ARGUMENTS} x ptr]
-  %words = load ptr, ptr %args
-  %wordsAt = getelementptr i8, ptr %words, i64 {HEAD}
-  %table = load ptr, ptr %wordsAt
   store i64 0, ptr %slots
   %failedAt = getelementptr i64, ptr %table, i64 {FAILED_AT}
   store i64 0, ptr %failedAt
@@ -52,12 +52,8 @@ arrays:
   %more = icmp slt i64 %k, %count
   br i1 %more, label %array, label %looked
 array:
-  %objectAt = getelementptr ptr, ptr %args, i64 %k
-  %object = load ptr, ptr %objectAt
-  %dataAt = getelementptr i8, ptr %object, i64 {HEAD}
-  %data = load i64, ptr %dataAt
   %slotAt = getelementptr i64, ptr %slots, i64 %k
-  store i64 %data, ptr %slotAt
+  %data = load i64, ptr %slotAt
   %maskIndex = add i64 %k, {MASKS_AT}
   %maskAt = getelementptr i64, ptr %table, i64 %maskIndex
   %mask = load i64, ptr %maskAt
@@ -69,8 +65,7 @@ looked:
   %astray = icmp ne i64 %bits, 0
   br i1 %astray, label %bad, label %begin
 bad:
-  %one = call ptr @PyLong_FromLongLong(i64 1)
-  ret ptr %one
+  ret i64 1
 begin:
   %first = getelementptr i64, ptr %table, i64 {FIRST_ROW}
   br label %row
@@ -148,6 +143,30 @@ rowEnd:
   br label %row
 done:
   %failed = load i64, ptr %failedAt
+  ret i64 %failed
+}}
+define ptr @walk(ptr %self, ptr %args, i64 %count) {{
+entry:
+  %slots = alloca [{SLOTS} x i64]
+  %words = load ptr, ptr %args
+  %wordsAt = getelementptr i8, ptr %words, i64 {HEAD}
+  %table = load ptr, ptr %wordsAt
+  br label %arrays
+arrays:
+  %k = phi i64 [1, %entry], [%kNext, %array]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %array, label %looked
+array:
+  %objectAt = getelementptr ptr, ptr %args, i64 %k
+  %object = load ptr, ptr %objectAt
+  %dataAt = getelementptr i8, ptr %object, i64 {HEAD}
+  %data = load i64, ptr %dataAt
+  %slotAt = getelementptr i64, ptr %slots, i64 %k
+  store i64 %data, ptr %slotAt
+  %kNext = add i64 %k, 1
+  br label %arrays
+looked:
+  %failed = call i64 @carry_out(ptr %table, ptr %slots, i64 %count)
   %out = call ptr @PyLong_FromLongLong(i64 %failed)
   ret ptr %out
 }}
@@ -273,6 +292,7 @@ class Native(NamedTuple):
     """What small programs are run with."""
 
     walk: Callable[..., int]
+    meet: Callable[..., Any]
     address: Callable[[str], int]  # of an inner loop of ours
 
 
@@ -280,14 +300,20 @@ class Native(NamedTuple):
 def native() -> Native | None:
     """The walker; None where objects may not be laid out as it expects, or threads run at once."""
     address, _ = looks()
-    if not COUNTED or address is slow_address:
+    world = meeting.world()
+    if not COUNTED or address is slow_address or world is None:
         return None
-    text = "\n".join([WALK, *_moves(), *_conversions()])
-    code = library.linked("small rows", text, fastcall.interpreter())
-    walk: Any = fastcall.builtin(
-        code.address("walk"), name="walk", flags=fastcall.METH_FASTCALL, keep=code
+    text = "\n".join([WALK, meeting.text(), *_moves(), *_conversions()])
+    symbols = {**fastcall.interpreter(), "world": slow_address(world)}
+    code = library.linked("small rows", text, symbols)
+    walk, meet = (
+        fastcall.builtin(
+            code.address(name), name=name, flags=fastcall.METH_FASTCALL, keep=(code, world)
+        )
+        for name in ("walk", "meet")
     )
-    return Native(walk, code.address)
+    HOOKS.meet = meet
+    return Native(walk, meet, code.address)
 
 
 def can_convert(have: str, want: str) -> bool:

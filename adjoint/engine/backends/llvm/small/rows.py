@@ -29,10 +29,10 @@ from numpy import ndarray
 from adjoint.engine.backends.array.executor import cast_operand, make_plan, pattern
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import kernel_for
-from adjoint.engine.backends.llvm.small import loops
+from adjoint.engine.backends.llvm.small import loops, meeting
 from adjoint.engine.backends.llvm.small.ufuncs import InnerLoop, inner_loop_of
 from adjoint.engine.core.device import CPU
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.graph.ir import DataflowGraph, Value
 
 Array = Any
@@ -233,10 +233,8 @@ def writes(record: Record) -> Callable[[Lowering], Lowering]:
     return register
 
 
-def written(
-    graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
-) -> Callable[..., Any]:
-    """A function from arrays to a graph's outputs, or None where it does not know them."""
+def written(graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]) -> Walked:
+    """A graph as rows, for arrays that lie like these."""
     native = loops.native()
     if native is None:
         raise NoRow
@@ -306,10 +304,8 @@ def converted(writer: RowWriter, x: Any, cast: Any) -> Any:
     return writer.copy(x, writer.scratch(x.array, cast))
 
 
-def finished(
-    writer: RowWriter, results: Sequence[Place], arrays: Sequence[Array]
-) -> Callable[..., Any]:
-    """The function: results in arrays of their own, of the layouts that they have."""
+def finished(writer: RowWriter, results: Sequence[Place], arrays: Sequence[Array]) -> Walked:
+    """All of it, with results in arrays of their own, of the layouts that they have."""
     templates: list[Array] = []
     for k, place in enumerate(results):
         slot = 1 + len(arrays) + k
@@ -321,32 +317,51 @@ def finished(
     tables = [None, *arrays, *templates]
     masks = [0, *[loops.mask_of(a.dtype) for a in tables[1:]]]
     words = writer.words(len(tables), masks)
-    return of_words(writer.native.walk, words, writer.held, templates)
+    return Walked(words, tuple([maker(t) for t in templates]), writer.held, writer.native)
 
 
-def of_words(
-    walk: Callable[..., int], words: Array, held: list[Any], templates: list[Array]
-) -> Callable[..., Any]:
-    """What fills new arrays by walking words, with all memory that these point to."""
-    makers = [maker(t) for t in templates]
-    if len(makers) == 1:
-        (make, *first) = makers[0]
-
-        def run_one(*arrays: Array, held: list[Any] = held) -> Any:
-            made = make(*first)
-            return None if walk(words, *arrays, made) else (made,)
-
-        return run_one
-
-    def run(*arrays: Array, held: list[Any] = held) -> Any:
-        made = [make(x, y) for make, x, y in makers]
-        return None if walk(words, *arrays, *made) else made
-
-    return run
-
-
-def maker(template: Array) -> tuple[Any, ...]:
+def maker(template: Array) -> tuple[Any, tuple[Any, ...]]:
     """A function, and what it makes a new array like this of in the least time."""
     if template.flags.c_contiguous:
-        return np.empty, template.shape, template.dtype
-    return np.empty_like, template, template.dtype
+        return np.empty, (template.shape, template.dtype)
+    return np.empty_like, (template,)
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A program of rows."""
+
+    words: Array
+    makers: tuple[tuple[Any, tuple[Any, ...]], ...]  # of the results
+    held: list[Any]  # memory that words point to
+    native: loops.Native
+
+    def run(self, *arrays: Array) -> Any:
+        """The results; None where the rows do not know these arrays."""
+        made = [make(*given) for make, given in self.makers]
+        return None if self.native.walk(self.words, *arrays, *made) else made
+
+    def entry(
+        self, operands: Sequence[Any], params: dict[str, Any], rest: Any, gaps: Sequence[bool]
+    ) -> tuple[Any, ...] | None:
+        """What `meet` compares operands with (Note [meeting]); None: it could not.
+
+        Of the results, those that are no `gaps` are there.
+        """
+        tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
+        arrays = [x._array for x in tensors.values()]
+        if len(operands) > meeting.OPERANDS or any(
+            a.ndim > meeting.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
+        ):
+            return None
+        slots = {k: 1 + number for number, k in enumerate(tensors)}
+        first: dict[int, int] = {}
+        for k, x in tensors.items():
+            first.setdefault(id(x), k)
+        earlier = {k: first[id(x)] for k, x in tensors.items() if first[id(x)] != k}
+        wanted = meeting.wanted_of(operands, slots, earlier)
+        literals = tuple([None if k in tensors else x for k, x in enumerate(operands)])
+        makers = iter(self.makers)
+        made = tuple([next(makers) if there else None for there in gaps])
+        kept = (self.held, [a.dtype for a in arrays])  # told by their addresses
+        return self.words, wanted, literals, (*params,), (*params.values(),), rest, made, kept
