@@ -107,6 +107,31 @@ def small_composites() -> list[Program]:
         x, w = fw.ones(1, 2, 5, 5), fw.ones(3, 2, 3, 3)
         return lambda: F.conv2d(x, w, padding=1)
 
+    def pooled(name: str) -> Callable[[Any, Any], Call]:
+        return lambda fw, F: partial(getattr(F, name), fw.ones(1, 2, 6, 6), 2)
+
+    def batch_norm(fw: Any, F: Any) -> Call:
+        x, given = rows(fw), [fw.zeros(4), fw.ones(4), fw.ones(4), fw.zeros(4)]
+        return lambda: F.batch_norm(x, *given, training=True)
+
+    def cell(fw: Any, F: Any) -> Call:
+        net = fw.nn.LSTMCell(4, 3)
+        return partial(net, rows(fw))
+
+    def backward(call: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any], Call]:
+        """With its gradient, of a tensor that is one's own."""
+
+        def make(fw: Any, F: Any) -> Call:
+            x, y = rows(fw).clone().requires_grad_(), fw.tensor([1, 3])
+
+            def run() -> None:
+                x.grad = None
+                call(F, x, y).sum().backward()
+
+            return run
+
+        return make
+
     return [
         program("softmax", of_rows(lambda F, x: x.softmax(-1))),
         program("variance", of_rows(lambda F, x: x.var())),
@@ -119,6 +144,15 @@ def small_composites() -> list[Program]:
         program("sort", of_rows(lambda F, x: x.sort())),
         program("CTC", ctc),
         program("convolution 5x5", convolution),
+        program("largest of 2x2", pooled("max_pool2d")),
+        program("mean of 2x2", pooled("avg_pool2d")),
+        program("batch norm", batch_norm),
+        program("LSTM cell", cell),
+        program("gelu", of_rows(lambda F, x: F.gelu(x))),
+        program("sum, backward", backward(lambda F, x, y: x)),
+        program("softmax, backward", backward(lambda F, x, y: x.softmax(-1))),
+        program("layer norm, backward", backward(lambda F, x, y: F.layer_norm(x, (4,)))),
+        program("cross entropy, backward", backward(lambda F, x, y: F.cross_entropy(x, y))),
     ]
 
 

@@ -11,8 +11,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.assembly import StraightLater
-from adjoint.engine.backends.llvm.small import loops, operations, rows, ufuncs
-from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.backends.llvm.small import images, loops, rows, ufuncs
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph import straight
 from adjoint.nn import functional as F
@@ -21,6 +20,7 @@ pytestmark = pytest.mark.skipif(
     loops.native() is None, reason="objects are laid out otherwise here: nothing is walked"
 )
 StraightLater.loaded()
+assert images.written is rows.written  # which fills the table
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-38, 3e38, -1.0)
 Step = Callable[[random.Random, ad.Tensor], ad.Tensor]
 
@@ -111,27 +111,31 @@ def bits(array: Any) -> Any:
     return array.dtype, array.shape, array.tobytes()
 
 
-def compare(fn: Callable[[ad.Tensor], Any], make: Callable[[bool], Any]) -> bool:
-    """Whether a function could be written; if it could, its bits are those of the kernels."""
+def compare(fn: Callable[..., Any], make: Callable[[bool], Any], *more: Any) -> bool:
+    """Whether a function could be written; if it could, its bits are those of the kernels.
+
+    It is given what `make` makes, which may be wild, and arrays that stay.
+    """
     first = make(False)
-    x = ad.from_numpy(first)
+    tensors = [ad.from_numpy(array) for array in (first, *more)]
     with CONTEXT.having(grad_enabled=False):
         try:
-            program = straight.recorded([x], lambda: fn(x))
+            program = straight.recorded(tensors, lambda: fn(*tensors))
         except (straight.Unfit, NotImplementedError):
             return False
     try:
-        run = program.rows([x._array]).run  # type: ignore[misc]
+        run = program.rows([t._array for t in tensors]).run  # type: ignore[misc]
     except rows.NoRow:
         return False
     for wild in (False, True, True):
         array = make(wild)
         if array.strides != first.strides:
             continue
-        got, want = run(array), program.kernels(array)
+        got, want = run(array, *more), program.kernels(array, *more)
         assert got is not None
         for g, w in zip(got, want, strict=True):
-            assert bits(g) == bits(w) and g.strides == w.strides
+            assert bits(g) == bits(w)
+            assert g.strides == w.strides
     return True
 
 
@@ -167,6 +171,51 @@ def test_long_sums_are_taken_in_numpy_s_pairs() -> None:
                 return x.sum(dims) * 1.0
 
             assert compare(fn, lambda _, n=shape: rng.standard_normal(n).astype(np.float32))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_convolutions_and_pooling_have_the_bits_of_the_kernels(seed: int) -> None:
+    rng = random.Random(seed)
+    numbers = np.random.default_rng(seed)
+    written = 0
+    for _ in range(12):
+        rank, groups = rng.choice([1, 2, 2]), rng.choice([1, 1, 2])
+        dtype = rng.choice([np.float32, np.float64])
+        sizes = tuple(rng.randint(4, 7) for _ in range(rank))
+        kernel = tuple(rng.randint(1, 3) for _ in range(rank))
+        shape = (rng.randint(1, 2), 2 * groups, *sizes)
+        step, pad, spread = rng.choice([1, 2]), rng.choice([0, 1]), rng.choice([1, 1, 2])
+        weight = numbers.standard_normal((3 * groups, 2, *kernel)).astype(dtype)
+        suffix = f"{rank}d"
+
+        def make(wild: bool, shape: Any = shape, dtype: Any = dtype) -> Any:
+            found = numbers.standard_normal(shape).astype(dtype)
+            if wild:
+                places = numbers.random(shape) < 0.1
+                found[places] = numbers.choice(np.array(SPECIAL), size=shape).astype(dtype)[places]
+            return found
+
+        def convolve(x: Any, w: Any, given: Any = (step, pad, spread, groups)) -> Any:
+            step, pad, spread, groups = given
+            call = getattr(F, f"conv{w.ndim - 2}d")
+            return call(x, w, None, step, pad, spread, groups)
+
+        def derived(x: Any, w: Any) -> Any:
+            _, pull = ad.func.vjp(convolve, x, w)
+            return [g * 1.0 for g in pull(convolve(x, w) * 0.5)]
+
+        def largest(x: Any, name: str = f"max_pool{suffix}", given: Any = (step, pad)) -> Any:
+            return getattr(F, name)(x, 2, given[0], given[1], return_indices=True)
+
+        def mean(x: Any, name: str = f"avg_pool{suffix}", given: Any = (step, pad)) -> Any:
+            return getattr(F, name)(x, 2, given[0], given[1], count_include_pad=False) * 1.0
+
+        def resized(x: Any, mode: str = {1: "linear", 2: "bilinear"}[rank]) -> Any:
+            return F.interpolate(x, scale_factor=1.5, mode=mode) * 1.0
+
+        written += compare(convolve, make, weight) + compare(derived, make, weight)
+        written += compare(largest, make) + compare(mean, make) + compare(resized, make)
+    assert written >= 40
 
 
 def often(call: Callable[[], Any]) -> Any:
@@ -241,4 +290,3 @@ def test_numpy_is_laid_out_as_expected() -> None:
     assert ufuncs.is_laid_out()
     assert ufuncs.inner_loop_of(np.add, "ff->f") != ufuncs.inner_loop_of(np.add, "dd->d")
     assert ufuncs.inner_loop_of(np.exp, "ff->f") is None
-    assert HOOKS.small_rows is not None and operations.written is rows.written

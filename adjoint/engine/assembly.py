@@ -520,7 +520,7 @@ HOOKS.straight = StraightLater()
 
 def small_rows(*args: Any) -> Any:
     """A small graph as rows of words; loads what writes them."""
-    return brought("adjoint.engine.backends.llvm.small.operations").written(*args)
+    return brought("adjoint.engine.backends.llvm.small.images").written(*args)
 
 
 HOOKS.small_rows = small_rows

@@ -41,7 +41,7 @@ AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
-LOADED = 4096  # calls of all programs: loading a compiler takes as long
+LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
 LISTED = 16  # programs of one record or rule that native code compares
 Arrays = Sequence[Any]
 Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
@@ -74,7 +74,7 @@ class Straight:
         """Written as native rows when called often; None where that is not, or not yet, so."""
         self.calls += 1
         STRAIGHT.calls += 1
-        if self.calls < OFTEN or STRAIGHT.calls < LOADED:
+        if self.calls < OFTEN or (STRAIGHT.calls < LOADED and HOOKS.guard is None):
             return None
         make, self.rows = self.rows, None
         try:
@@ -111,7 +111,8 @@ class StraightPrograms:
             kind.append(value if value.__class__ is int else frozen(value))
         # One that is differentiated part by part is a program only off the tape.
         owned = (record, operands, params, None) if record.differentiable else None
-        return self.find(kind, tensors, lambda: record.compose(*operands, **params), owned)  # type: ignore[misc]
+        work: Callable[..., Any] = record.compose or record
+        return self.find(kind, tensors, lambda: work(*operands, **params), owned)
 
     def run(
         self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], owned: Owned | None
@@ -177,7 +178,7 @@ class StraightPrograms:
 def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
     """The program of what a function does with tensors, if it can be one and does the same."""
     try:
-        with CONTEXT.having(grad_enabled=False):
+        with CONTEXT.having(grad_enabled=False, reference=True):
             want, _ = flatten(fn())
         program = recorded(tensors, fn)
         got = program.kernels(*[t._array for t in tensors])

@@ -186,7 +186,9 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             if tracked and CONTEXT.grad_enabled:
                 HOOKS.attach(record, operands, params, out)
             return out
-    if record.compose is not None and arrays and is_composed(record, tracked, operands):
+    if record.in_steps or (
+        record.compose is not None and arrays and is_composed(record, tracked, operands)
+    ):
         out = HOOKS.straight.forward(record, operands, params)
         if out is not None:
             if tracked and CONTEXT.grad_enabled:

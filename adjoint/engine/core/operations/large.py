@@ -58,6 +58,12 @@ def _asked_for() -> int | None:
     return int(text) if text else None
 
 
+# Kernels of several steps, worth a program for few elements (Note [straight programs]) though they
+# are no composites.
+STRAIGHT = frozenset(
+    "convolution convolution_transpose convolution_weight max_pool resample".split()
+)
+
 _ASKED = _asked_for()
 # On a GPU a fragment is one launch or a few, whatever the size, and costs the host less than the
 # operations it is made of. 0: never

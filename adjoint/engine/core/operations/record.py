@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import RECORDS
-from adjoint.engine.core.operations.large import large, on_device
+from adjoint.engine.core.operations.large import STRAIGHT, large, on_device
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 
@@ -97,6 +97,7 @@ class Record:
     decompose: Callable[..., Any] | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     on_device: int = 0  # the same, on a GPU
+    in_steps: bool = False  # its kernel takes many, which small operands make a program of
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
@@ -129,6 +130,7 @@ class Record:
         self.is_view = self.window is not None
         self.large = large(self.name, self.family, self.cost, self.draws)
         self.on_device = on_device(self.name, self.large)
+        self.in_steps = self.name in STRAIGHT
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
         if REGISTRY.setdefault(self.name, self) is not self:

@@ -17,7 +17,6 @@ from adjoint.engine.backends.llvm.small.rows import (
     spread,
     writes,
 )
-from adjoint.engine.backends.llvm.small.rows import written as written
 from adjoint.engine.backends.llvm.small.ufuncs import inner_loop_of
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.reductions import reduced_shape
@@ -186,21 +185,28 @@ def write_amin(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdi
 # -- products -----------------------------------------------------------------------------------
 
 
-@writes(MATMUL)
-def write_matmul(w: RowWriter, out: Array, x: Place, y: Place) -> Place:
+def product(w: RowWriter, x: Place, y: Place) -> Place:
+    """np.matmul of matrices, or of stacks of them."""
     a, b = x.array, y.array
     if a.dtype != b.dtype or a.dtype.char not in "fd" or min(a.ndim, b.ndim) < 2:
         raise NoRow
-    place = w.scratch(np.empty(a.shape[:-1] + b.shape[-1:], a.dtype) if out.ndim == 2 else out)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    place = w.scratch(np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype))
     loop = inner_loop_of(np.matmul, 2 * a.dtype.char + "->" + a.dtype.char)
-    if loop is None or not place.array.flags.c_contiguous:
+    if loop is None:
         raise NoRow
-    batch = out.shape[:-2]
-    steps = [[*spread(p[..., 0, 0], batch)] for p in (a, b, place.array)]
+    steps = [spread(p[..., 0, 0], batch) for p in (a, b, place.array)]
     sizes = (a.shape[-2], a.shape[-1], b.shape[-1])
     core = [step for p in (a, b, place.array) for step in p.strides[-2:]]
     w.call(loop, [x, y, place], batch, steps, sizes, core)
     return place
+
+
+@writes(MATMUL)
+def write_matmul(w: RowWriter, out: Array, x: Place, y: Place) -> Place:
+    if not out.flags.c_contiguous:
+        raise NoRow
+    return product(w, x, y)
 
 
 @writes(LINEAR)
@@ -211,13 +217,13 @@ def write_linear(w: RowWriter, out: Array, x: Place, y: Place, z: Place | None =
     rows = x.array.reshape(-1, x.array.shape[-1])
     if not np.may_share_memory(rows, x.array):
         raise NoRow
-    product = write_matmul(w, rows @ turned.array, x.seen(rows), turned)
-    product = product.seen(product.array.reshape(out.shape))
+    made = product(w, x.seen(rows), turned)
+    made = made.seen(made.array.reshape(out.shape))
     if z is None:
-        return product
+        return made
     if z.array.dtype != out.dtype or z.array.ndim > out.ndim:
         raise NoRow
-    return w.ufunc(np.add, product, product, z)
+    return w.ufunc(np.add, made, made, z)
 
 
 # -- joins and indices --------------------------------------------------------------------------
@@ -235,6 +241,12 @@ def write_cat(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
             w.copy(x, place.seen(part))
         start = stop
     return place
+
+
+@writes(join.STACK)
+def write_stack(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
+    apart = (slice(None),) * dim + (None,)
+    return write_cat(w, out, *[x.seen(x.array[apart]) for x in xs], dim=dim)
 
 
 def pick(

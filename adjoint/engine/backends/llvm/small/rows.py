@@ -37,7 +37,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 
 Array = Any
 MOST = 1 << 11  # elements of a value: beyond, NumPy's preparations take no time that matters
-NODES = 512
+ROWS = 512  # of a program
 
 
 class NoRow(Exception):
@@ -100,22 +100,42 @@ class RowWriter:
         if len(places) > loops.ARGUMENTS:
             raise NoRow
         sizes, strides = coalesced(shape, steps)
+        offsets = [p.offset for p in places]
+        slots = [p.slot for p in places]
+        beyond = max(len(sizes) - 1 - loops.OUTER, 0)  # gone through here
+        inner = [sizes[beyond:], [own[beyond:] for own in strides]]
+        for at in np.ndindex(*sizes[:beyond]):
+            moved = [
+                offset + sum([i * s for i, s in zip(at, own[:beyond], strict=True)])
+                for offset, own in zip(offsets, strides, strict=True)
+            ]
+            self.row(loop, [*zip(slots, moved, strict=True)], *inner, more_dims, more_steps)
+
+    def row(
+        self,
+        loop: InnerLoop,
+        starts: Sequence[tuple[int, int]],
+        sizes: list[int],
+        strides: list[list[int]],
+        more_dims: Sequence[int],
+        more_steps: Sequence[int],
+    ) -> None:
+        """One row: slots and offsets of the arguments, then how they are gone through."""
         outer = sizes[:-1]
-        if len(outer) > loops.OUTER:
-            raise NoRow
         row = [0] * loops.ROW
-        row[0], row[1], row[2] = loop.address, loop.data, len(places)
+        row[0], row[1], row[2] = loop.address, loop.data, len(starts)
         pad = loops.OUTER - len(outer)
         row[loops.SIZES_AT : loops.SIZES_AT + loops.OUTER] = [1] * pad + outer
         dims = [sizes[-1], *more_dims]
         row[loops.DIMS_AT : loops.DIMS_AT + len(dims)] = dims
         inner = [s[-1] for s in strides] + [*more_steps]
         row[loops.STEPS_AT : loops.STEPS_AT + len(inner)] = inner
-        for k, (place, own) in enumerate(zip(places, strides, strict=True)):
+        for k, ((slot, offset), own) in enumerate(zip(starts, strides, strict=True)):
             at = loops.ARGUMENTS_AT + k * loops.ARGUMENT
-            words = [place.slot, place.offset, *[0] * pad, *own[:-1]]
-            row[at : at + loops.ARGUMENT] = words
+            row[at : at + loops.ARGUMENT] = [slot, offset, *[0] * pad, *own[:-1]]
         self.rows.append(row)
+        if len(self.rows) > ROWS:
+            raise NoRow
 
     def loop(self, name: str) -> InnerLoop:
         """One of our loops."""
@@ -154,7 +174,7 @@ class RowWriter:
 
     def words(self, slots: int, masks: Sequence[int]) -> Array:
         """All of it."""
-        if slots > loops.SLOTS or len(self.rows) > NODES:
+        if slots > loops.SLOTS:
             raise NoRow
         table = np.zeros(loops.FIRST_ROW + len(self.rows) * loops.ROW, np.int64)
         table[loops.ROWS_AT] = len(self.rows)
@@ -219,7 +239,7 @@ def coalesced(
     return (sizes, found) if sizes else ([1], [[0] for _ in steps])
 
 
-Lowering = Callable[..., "Place"]  # of a writer, a result that says the layout, places, parameters
+Lowering = Callable[..., Any]  # of a writer, a result that says the layout, places, parameters
 LOWERED: dict[Record, Lowering] = {}
 
 
@@ -242,8 +262,6 @@ def written(graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
     held: dict[Value, Place] = {}
     for value, k in zip(graph.inputs, places, strict=True):
         held[value] = Place(1 + k, address(arrays[k]), arrays[k])
-    if len(graph.nodes) > NODES:
-        raise NoRow
     for node in graph.nodes:
         given = [held[x] if isinstance(x, Value) else x for x in node.inputs]
         results = one_node(writer, node.record, given, node.params)
@@ -278,9 +296,11 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
     dtype = next((x.array.dtype for x in given if isinstance(x, Place)), None)
     now = [x.array if isinstance(x, Place) else x for x in given]
     out = quietly(kernel, now, params)
+    if isinstance(out, tuple):
+        return several(writer, record, out, given, params)
     if out.__class__ is not ndarray:
         out = np.asarray(out)
-    if isinstance(out, tuple) or not 0 < out.size <= MOST:
+    if not 0 < out.size <= MOST:
         raise NoRow
     if record in LOWERED:
         place = LOWERED[record](writer, out, *given, **params)
@@ -293,6 +313,20 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
         place = writer.copy(place, writer.scratch(out, result))
     place.array[...] = out  # later kernels look at values
     return [place]
+
+
+def several(
+    writer: RowWriter, record: Record, outs: tuple[Array, ...], given: list[Any], params: Any
+) -> list[Place]:
+    """The rows of an operation with several results."""
+    if record not in LOWERED or not all(0 < out.size <= MOST for out in outs):
+        raise NoRow
+    places = [*LOWERED[record](writer, outs, *given, **params)]
+    for place, out in zip(places, outs, strict=True):
+        if place.array.dtype != out.dtype:
+            raise NoRow
+        place.array[...] = out
+    return places
 
 
 def converted(writer: RowWriter, x: Any, cast: Any) -> Any:
