@@ -331,6 +331,11 @@ GENERAL = [
         ((IMAGE, CHANNEL, CHANNEL),),
     ),
     Row(
+        "avg_pool2d",
+        lambda lib, x: lib.nn.functional.avg_pool2d(x, 2, 1, 1),
+        ((IMAGE,),),
+    ),
+    Row(
         "nll_loss",
         lambda lib, x, y: lib.nn.functional.nll_loss(x, y),
         tuple((p[0], CLASSES) for p in SPREAD[:4]),

@@ -109,13 +109,12 @@ class StraightPrograms:
         for name, value in params.items():
             kind.append(name)
             kind.append(value if value.__class__ is int else frozen(value))
-        # One that is differentiated part by part is a program only off the tape.
-        owned = (record, operands, params, None) if record.differentiable else None
         work: Callable[..., Any] = record.compose or record
+        owned = (record, operands, params, None)
         return self.find(kind, tensors, lambda: work(*operands, **params), owned)
 
     def run(
-        self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], owned: Owned | None
+        self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], owned: Owned
     ) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
         return self.find([frozen(key)], tensors, rule, owned)
@@ -125,7 +124,7 @@ class StraightPrograms:
         kind: list[Any],
         tensors: Sequence[Tensor],
         fn: Callable[[], Any],
-        owned: Owned | None,
+        owned: Owned,
     ) -> Any:
         """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is."""
         arrays = [t._array for t in tensors]
@@ -151,7 +150,7 @@ class StraightPrograms:
             return None
         if found.rows is not None:
             walked = found.walked(arrays)
-            if walked is not None and owned is not None:
+            if walked is not None:
                 self.enlist(owned, walked, found)
         try:
             return found(arrays)

@@ -146,11 +146,11 @@ class RecordNode(TapeNode):
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
         if quick is not None:
-            return repeats.run(key, tensors, rule, quick)  # type: ignore[no-any-return]
+            return repeats.run(key, tensors, rule, quick)
         if repeats is HOOKS.straight:
             rest = (self.specs, self.out_specs, needed)
-            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))  # type: ignore[no-any-return]
-        return repeats.run(key, tensors, rule)  # type: ignore[no-any-return]
+            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))
+        return repeats.run(key, tensors, rule)
 
     def loaded(self, level: Any) -> list[Any]:
         """Everything that was saved."""

@@ -138,7 +138,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     """Execute and record on the tape, in a plain context."""
     if record.window is not None:
         return run_view(record, operands[0], params)
-    if record.small:
+    if record.small and (record.one_node or may_be_whole(record, True, operands)):
         found = HOOKS.meet(record.small, operands, params, None)
         if found is not None:
             out = wrap(found[0]) if len(found) == 1 else tuple([wrap(a) for a in found])
@@ -211,7 +211,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
 
 # Drawing few numbers takes NumPy as long as drawing a hundred. After so many calls of one shape
 # that was as long as it takes to load a compiler, whose fragments draw the same bits.
-DRAWN = 1000
+DRAWN = 512
+IF_LOADED = 16  # after so many where one is loaded
 _drawn: dict[tuple[int, ...], int] = {}
 
 
@@ -222,7 +223,7 @@ def drawn_often(shape: tuple[int, ...]) -> bool:
         if len(_drawn) > DRAWN:
             _drawn.clear()
         _drawn[shape] = count + 1
-    return count >= DRAWN
+    return count >= DRAWN or (HOOKS.guard is not None and count >= IF_LOADED)
 
 
 def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -264,7 +265,7 @@ def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, 
 
 def may_be_whole(record: Record, tracked: bool, operands: tuple[Any, ...]) -> bool:
     """Whether an operation is one node of the tape, not differentiated part by part."""
-    if record.compose is None or record.differentiable or not (tracked and CONTEXT.grad_enabled):
+    if record.one_node or not (tracked and CONTEXT.grad_enabled):
         return True
     return not any(x.requires_grad for x in operands if is_tensor(x))
 

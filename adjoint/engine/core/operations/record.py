@@ -97,6 +97,7 @@ class Record:
     decompose: Callable[..., Any] | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     on_device: int = 0  # the same, on a GPU
+    one_node: bool = False  # on the tape: it is not differentiated part by part
     in_steps: bool = False  # its kernel takes many, which small operands make a program of
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
@@ -128,6 +129,7 @@ class Record:
             self.rounding = self._usual_rounding()
         self.rules = self.partials or self.vjp
         self.is_view = self.window is not None
+        self.one_node = self.compose is None or self.differentiable
         self.large = large(self.name, self.family, self.cost, self.draws)
         self.on_device = on_device(self.name, self.large)
         self.in_steps = self.name in STRAIGHT

@@ -313,27 +313,30 @@ def avg_pool(
             divisor_override,
         )  # fmt: skip
         return (pooled * (1 + 1e-12)).trunc().to(input.dtype)  # a third three times is one
+    lead = input.ndim - rank
+    return resampled(input, *_mean_rules(w, lead, count_include_pad, divisor_override))
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _mean_rules(
+    w: Windows, lead: int, count_include_pad: bool, divisor_override: int | None
+) -> tuple[dict[int, Rule], int | None]:
+    """How each dimension is resampled, and what the sums are divided by, if all by one number."""
     parts = list(zip(w.source, w.size, w.kernel, w.step, w.pad, strict=True))
     inside = all(
         (o - 1) * s - p + k <= n + (p if count_include_pad else 0) and (count_include_pad or not p)
         for n, o, k, s, p in parts
     )
-    lead = input.ndim - rank
     if divisor_override is not None or inside:
         sums: dict[int, Rule] = {
             lead + d: ("sum", n, o, k, s, -p) for d, (n, o, k, s, p) in enumerate(parts)
         }
-        divisor = prod(w.kernel) if divisor_override is None else divisor_override
-        if input.dtype.is_half:  # one rounding, at the end
-            return (resampled(input.float(), sums) / divisor).to(input.dtype)
-        return resampled(input, sums) / divisor
-    return resampled(
-        input,
-        {
-            lead + d: ("mean", n, o, k, s, -p, p if count_include_pad else 0)
-            for d, (n, o, k, s, p) in enumerate(parts)
-        },
-    )
+        return sums, prod(w.kernel) if divisor_override is None else divisor_override
+    means: dict[int, Rule] = {
+        lead + d: ("mean", n, o, k, s, -p, p if count_include_pad else 0)
+        for d, (n, o, k, s, p) in enumerate(parts)
+    }
+    return means, None
 
 
 @public(namespaces=("nn.functional", ""))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.families import composite, linear
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.reduce.scan import shift_dim
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 complete(globals())
 
 Rule = tuple[Any, ...]  # (kind, source size, result size, ...)
+Rules = tuple[tuple[int, Rule], ...]  # of dimensions, in the order in which they are resampled
 Row = list[tuple[int, float]]
 
 
@@ -215,10 +216,34 @@ RESAMPLE: Record = linear(
 )
 
 
-def resampled(x: Tensor, rules: dict[int, Rule]) -> Tensor:
-    """x resampled along several dimensions; halves are rounded once, at the end."""
-    if x.dtype.is_half and len(rules) > 1:
-        return resampled(x.float(), rules).to(x.dtype)
-    for dim in sorted(rules, key=lambda d: rules[d][2] / max(rules[d][1], 1)):
-        x = RESAMPLE(x, dim=dim, rule=rules[dim], transposed=False)
-    return x
+def _resample_all(x: Tensor, rules: Rules, divisor: float | None) -> Tensor:
+    for dim, rule in rules:
+        x = RESAMPLE(x, dim=dim, rule=rule, transposed=False)
+    return x if divisor is None else x / divisor
+
+
+def _resample_back(g: Tensor, rules: Rules, divisor: float | None) -> Tensor:
+    g = g if divisor is None else g / divisor
+    for dim, rule in reversed(rules):
+        g = RESAMPLE(g, dim=dim, rule=rule, transposed=True)
+    return g
+
+
+RESAMPLE_ALL = composite("resample_all", _resample_all, _resample_back)
+
+
+def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -> Tensor:
+    """x resampled along several dimensions and divided; halves are rounded once, at the end."""
+    steps = len(rules) + (divisor is not None)
+    if x.dtype.is_half and steps > 1:
+        return resampled(x.float(), rules, divisor).to(x.dtype)
+    if steps == 1 and divisor is None:
+        ((dim, rule),) = rules.items()
+        return RESAMPLE(x, dim=dim, rule=rule, transposed=False)
+    return RESAMPLE_ALL(x, rules=_in_order(*rules.items()), divisor=divisor)
+
+
+@lru_cache(maxsize=512)
+def _in_order(*rules: tuple[int, Rule]) -> Rules:
+    """First the dimensions in which most elements go."""
+    return tuple(sorted(rules, key=lambda item: item[1][2] / max(item[1][1], 1)))

@@ -86,13 +86,23 @@ BATCH_NORM_INFERENCE = composite(
 )
 
 
-def blend(running: Tensor | None, new: Tensor, momentum: float) -> None:
-    """Move a running statistic towards a new value, in place."""
+def _moved(running: Tensor, new: Tensor, momentum: Any, scale: Any) -> Tensor:
+    new = new.detach().reshape(running.shape)
+    new = new if scale is None else new * scale
+    return (widen(running) * (1 - momentum) + new * momentum).to(running.dtype)
+
+
+MOVED_STATISTIC = composite(
+    "moved_statistic", _moved, operands=("running", "new", "momentum", "scale")
+)
+
+
+def blend(running: Tensor | None, new: Tensor, momentum: float, scale: float | None = None) -> None:
+    """Move a running statistic towards a new value, by then scaled, in place."""
     if running is None:
         return
     with CONTEXT.having(grad_enabled=False):
-        moved = widen(running) * (1 - momentum) + new.detach().reshape(running.shape) * momentum
-        running.copy_(moved.to(running.dtype))
+        running.copy_(MOVED_STATISTIC(running, new, momentum, scale))
 
 
 def blend_both(
@@ -103,8 +113,7 @@ def blend_both(
 
     def move(tensors: Any, numbers: Any) -> None:
         blend(tensors[0], tensors[2], numbers[0])
-        if tensors[1] is not None:
-            blend(tensors[1], tensors[3] * numbers[1], numbers[0])
+        blend(tensors[1], tensors[3], numbers[0], numbers[1])
 
     tensors = (*running, *new)
     at_once = (
@@ -257,7 +266,7 @@ def instance_norm(
     if running_mean is not None:
         blend(running_mean, mean.mean(0), momentum)
     if running_var is not None:
-        blend(running_var, variance.mean(0) * (each / max(each - 1, 1)), momentum)
+        blend(running_var, variance.mean(0), momentum, each / max(each - 1, 1))
     return out
 
 

@@ -50,8 +50,28 @@ def _ctc(
     target_lengths: Tensor,  # (N,)
     blank: int,
     zero_infinity: bool,
+    how: str,
 ) -> Tensor:
-    """Minus the log likelihood of each target."""
+    """Minus the log likelihood of each target, reduced as `how` says."""
+    loss = _each(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    empty = input_lengths.eq(0)  # nothing was read: certain if nothing was to be read
+    loss = loss.masked_fill(empty & target_lengths.eq(0), 0)
+    unread = 0.0 if zero_infinity else -NEVER
+    loss = loss.masked_fill(empty & target_lengths.gt(0), unread)
+    if how == "mean":
+        return (loss / target_lengths.clamp_min(1).to(loss.dtype)).mean()
+    return loss.sum() if how == "sum" else loss
+
+
+def _each(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> Tensor:
+    """Minus the log likelihood of each target, where something was read."""
     steps, batch, _ = log_probs.shape
     width = targets.shape[1]
     varying = log_probs.log_softmax(2)
@@ -125,6 +145,8 @@ def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor,
         )
     if min(numbers, default=0) < 0:
         raise RuntimeError(f"ctc_loss: {name} must not be negative, received {min(numbers)}")
+    if is_tensor(lengths) and lengths.dtype is int64 and lengths.device == like.device:
+        return lengths if lengths.ndim == 1 else lengths.reshape((batch,)), numbers
     return like.new_tensor(numbers, dtype=int64), numbers
 
 
@@ -144,7 +166,7 @@ def _padded(targets: Tensor, lengths: list[int]) -> Tensor:
                 f"ctc_loss: expected targets of shape ({len(lengths)}, at least {longest}), "
                 f"received {list(targets.shape)}"
             )
-        return targets[:, :longest]
+        return targets if targets.shape[1] == longest else targets[:, :longest]
     if targets.shape[0] != sum(lengths):
         raise ShapeError(
             f"ctc_loss: expected {sum(lengths)} targets, the sum of target_lengths, received "
@@ -217,15 +239,8 @@ def ctc_loss(
         rows = targets if targets.ndim == 2 or not targets.numel() else _spread(targets, outs)
     if not steps:
         raise RuntimeError("ctc_loss: expected at least one step, received log_probs with T = 0")
-    loss = CTC_LOSS(x, rows, ins, outs, blank=blank, zero_infinity=zero_infinity)
-    empty = ins.eq(0)  # nothing was read: certain if nothing was to be read, else impossible
-    unread = 0.0 if zero_infinity else -NEVER
-    loss = loss.masked_fill(empty & outs.eq(0), 0).masked_fill(empty & outs.gt(0), unread)
-    if how == "mean":
-        return (loss / outs.clamp_min(1).to(loss.dtype)).mean()
-    if how == "sum":
-        return loss.sum()
-    return loss.squeeze(0) if single else loss
+    loss = CTC_LOSS(x, rows, ins, outs, blank=blank, zero_infinity=zero_infinity, how=how)
+    return loss.squeeze(0) if single and how == "none" else loss
 
 
 @public(name="ctc_loss")

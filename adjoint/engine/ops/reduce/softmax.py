@@ -40,17 +40,20 @@ LOG_SOFTMAX = composite(
 
 
 def _normalised(name: str, record: Any, input: Tensor, dim: Any, dtype: DType | None) -> Tensor:
-    d = wrap_dim(name, dim, input.ndim)
-    x = input if dtype is None or dtype is input.dtype else input.to(dtype)
-    if not x.dtype.is_floating_point:
+    shape, kind = input._array.shape, input.dtype
+    d = wrap_dim(name, dim, len(shape))
+    x = input
+    if dtype is not None and dtype is not kind:
+        x, kind = input.to(dtype), dtype
+    if not kind.is_floating_point:
         raise NotImplementedError(
-            f"{name}: not implemented for {x.dtype.name}. Pass dtype=, or convert the input."
+            f"{name}: not implemented for {kind.name}. Pass dtype=, or convert the input."
         )
-    if x.numel() == 0:
+    if 0 in shape:
         return x.clone()
-    if x.dtype.is_half:  # one rounding, at the end
-        return _normalised(name, record, x.float(), dim, None).to(x.dtype)
-    return record(x, dim=d) if x.ndim else record(x.reshape(1), dim=0).reshape(())
+    if kind.is_half:  # one rounding, at the end
+        return _normalised(name, record, x.float(), dim, None).to(kind)
+    return record(x, dim=d) if shape else record(x.reshape(1), dim=0).reshape(())
 
 
 @public(method=True, out=True)

@@ -37,6 +37,11 @@ def view_of(place: Place, array: Array) -> Place:
     return place.seen(array)
 
 
+def in_rows(w: RowWriter, x: Place) -> Place:
+    """A copy whose elements lie row after row."""
+    return w.copy(x, w.scratch(np.empty(x.array.shape, x.array.dtype)))
+
+
 def within(w: RowWriter, x: Place, pads: Pairs, value: Any = 0) -> Place:
     """x with its last dimensions padded, or cut. What is around it is written once."""
     wide = padded(np, x.array, pads, value)
@@ -67,7 +72,7 @@ def columns_of(
     turned = view.transpose((*range(1, 2 + rank), 0, *range(2 + rank, 2 + 2 * rank)))
     if turned.size > COLUMNS or turned.size > BLOCK_CPU:
         raise NoRow
-    place = w.copy(x.seen(turned), w.scratch(np.empty(turned.shape, turned.dtype)))
+    place = in_rows(w, x.seen(turned))
     return place.seen(place.array.reshape((groups, -1, n * prod(counts))))
 
 
@@ -108,7 +113,7 @@ def write_convolution_transpose(
     if n * channels * prod(kernel) * prod(counts) > COLUMNS:
         raise NoRow
     weight = view_of(y, y.array.reshape((groups, each, -1)).swapaxes(1, 2))
-    turned = w.copy(x.seen(channels_first(x.array)), w.scratch(np.empty((x.array.shape[1], n, *counts), out.dtype)))  # fmt: skip
+    turned = in_rows(w, x.seen(channels_first(x.array)))
     columns = product(w, weight, turned.seen(turned.array.reshape((groups, each, -1))))
     columns = columns.seen(columns.array.reshape((channels, *kernel, n, *counts)))
     total = w.scratch(np.empty((n, channels, *sizes), out.dtype))
@@ -128,12 +133,12 @@ def write_convolution_weight(
     groups: int,
 ) -> Place:  # fmt: skip
     require_plain(x, y)
-    counts, outputs, n = y.array.shape[2:], y.array.shape[1], y.array.shape[0]
+    counts, outputs = y.array.shape[2:], y.array.shape[1]
     x = within(w, x, padding)
     spans = zip(x.array.shape[2:], counts, stride, dilation, strict=True)
     kernel = tuple([(m - (o - 1) * s - 1) // d + 1 for m, o, s, d in spans])
     columns = columns_of(w, x, kernel, stride, dilation, counts, groups)
-    turned = w.copy(y.seen(channels_first(y.array)), w.scratch(np.empty((outputs, n, *counts), out.dtype)))  # fmt: skip
+    turned = in_rows(w, y.seen(channels_first(y.array)))
     block = turned.seen(turned.array.reshape((groups, outputs // groups, -1)))
     found = product(w, block, columns.seen(columns.array.swapaxes(1, 2)))
     total = w.scratch(found.array)

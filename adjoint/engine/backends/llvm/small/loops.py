@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
-
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
 from adjoint.engine.backends.llvm.small import meeting
 from adjoint.engine.core.operations.record import HOOKS
@@ -35,7 +34,7 @@ ARGUMENTS_AT = STEPS_AT + STEPS
 ARGUMENT = 2 + OUTER
 ROW = ARGUMENTS_AT + ARGUMENTS * ARGUMENT
 
-# `@carry_out` runs the rows on the arrays whose addresses are in slots, and tells whether one failed.
+# `@carry_out` runs the rows on arrays whose addresses are in slots, and tells whether one failed.
 WALK = f"""
 declare ptr @PyLong_FromLongLong(i64)
 define i64 @carry_out(ptr %table, ptr %slots, i64 %count) {{

@@ -103,13 +103,14 @@ class RowWriter:
         offsets = [p.offset for p in places]
         slots = [p.slot for p in places]
         beyond = max(len(sizes) - 1 - loops.OUTER, 0)  # gone through here
-        inner = [sizes[beyond:], [own[beyond:] for own in strides]]
+        inner = [own[beyond:] for own in strides]
         for at in np.ndindex(*sizes[:beyond]):
             moved = [
                 offset + sum([i * s for i, s in zip(at, own[:beyond], strict=True)])
                 for offset, own in zip(offsets, strides, strict=True)
             ]
-            self.row(loop, [*zip(slots, moved, strict=True)], *inner, more_dims, more_steps)
+            starts = [*zip(slots, moved, strict=True)]
+            self.row(loop, starts, sizes[beyond:], inner, more_dims, more_steps)
 
     def row(
         self,
