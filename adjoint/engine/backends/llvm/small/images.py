@@ -19,7 +19,7 @@ from adjoint.engine.backends.array.image.convolution import (
 from adjoint.engine.backends.array.image.pooling import geometry
 from adjoint.engine.backends.array.image.resample import FEW, SMALL, layers
 from adjoint.engine.backends.llvm.small.operations import pick, product, select, without
-from adjoint.engine.backends.llvm.small.rows import Array, NoRow, Place, RowWriter, writes
+from adjoint.engine.backends.llvm.small.rows import Array, NoRow, RowWriter, Spot, writes
 from adjoint.engine.backends.llvm.small.rows import written as written
 from adjoint.engine.ops.image import convolution as ops
 from adjoint.engine.ops.image.pooling import MAX_POOL
@@ -30,19 +30,19 @@ Pairs = tuple[tuple[int, int], ...]
 COLUMNS = 1 << 14  # elements of columns: beyond, NumPy copies faster
 
 
-def view_of(place: Place, array: Array) -> Place:
+def view_of(place: Spot, array: Array) -> Spot:
     """A place seen as an array that must be a view of it."""
     if array.size and not np.may_share_memory(array, place.array):
         raise NoRow
     return place.seen(array)
 
 
-def in_rows(w: RowWriter, x: Place) -> Place:
+def in_rows(w: RowWriter, x: Spot) -> Spot:
     """A copy whose elements lie row after row."""
     return w.copy(x, w.scratch(np.empty(x.array.shape, x.array.dtype)))
 
 
-def within(w: RowWriter, x: Place, pads: Pairs, value: Any = 0) -> Place:
+def within(w: RowWriter, x: Spot, pads: Pairs, value: Any = 0) -> Spot:
     """x with its last dimensions padded, or cut. What is around it is written once."""
     wide = padded(np, x.array, pads, value)
     if np.may_share_memory(wide, x.array):
@@ -59,13 +59,13 @@ def within(w: RowWriter, x: Place, pads: Pairs, value: Any = 0) -> Place:
 
 def columns_of(
     w: RowWriter,
-    x: Place,
+    x: Spot,
     kernel: Shape,
     stride: Shape,
     dilation: Shape,
     counts: Shape,
     groups: int,
-) -> Place:
+) -> Spot:
     """The windows of all examples side by side, (groups, channels and taps, places)."""
     rank, n = len(stride), x.array.shape[0]
     view = windows(np, x.array, kernel, stride, dilation, counts)
@@ -76,7 +76,7 @@ def columns_of(
     return place.seen(place.array.reshape((groups, -1, n * prod(counts))))
 
 
-def require_plain(x: Place, y: Place) -> None:
+def require_plain(x: Spot, y: Spot) -> None:
     """Refuse what kernels treat otherwise."""
     if x.array.dtype != y.array.dtype or x.array.dtype.char not in "fd" or 0 in y.array.shape:
         raise NoRow
@@ -84,9 +84,9 @@ def require_plain(x: Place, y: Place) -> None:
 
 @writes(ops.CONVOLUTION)
 def write_convolution(
-    w: RowWriter, out: Array, x: Place, y: Place, stride: Shape, padding: Pairs, dilation: Shape,
+    w: RowWriter, out: Array, x: Spot, y: Spot, stride: Shape, padding: Pairs, dilation: Shape,
     groups: int,
-) -> Place:  # fmt: skip
+) -> Spot:  # fmt: skip
     require_plain(x, y)
     kernel, outputs = y.array.shape[2:], y.array.shape[0]
     if y.array.shape[1] == 1 and groups > 1:
@@ -102,9 +102,9 @@ def write_convolution(
 
 @writes(ops.CONVOLUTION_TRANSPOSE)
 def write_convolution_transpose(
-    w: RowWriter, out: Array, x: Place, y: Place, stride: Shape, padding: Pairs, dilation: Shape,
+    w: RowWriter, out: Array, x: Spot, y: Spot, stride: Shape, padding: Pairs, dilation: Shape,
     groups: int,
-) -> Place:  # fmt: skip
+) -> Spot:  # fmt: skip
     require_plain(x, y)
     kernel, counts, n = y.array.shape[2:], x.array.shape[2:], x.array.shape[0]
     spans = zip(counts, kernel, stride, dilation, strict=True)
@@ -129,9 +129,9 @@ def write_convolution_transpose(
 
 @writes(ops.CONVOLUTION_WEIGHT)
 def write_convolution_weight(
-    w: RowWriter, out: Array, x: Place, y: Place, stride: Shape, padding: Pairs, dilation: Shape,
+    w: RowWriter, out: Array, x: Spot, y: Spot, stride: Shape, padding: Pairs, dilation: Shape,
     groups: int,
-) -> Place:  # fmt: skip
+) -> Spot:  # fmt: skip
     require_plain(x, y)
     counts, outputs = y.array.shape[2:], y.array.shape[1]
     x = within(w, x, padding)
@@ -148,8 +148,8 @@ def write_convolution_weight(
 
 @writes(MAX_POOL)
 def write_max_pool(
-    w: RowWriter, outs: tuple[Array, Array], x: Place, windows: tuple[Rule, ...]
-) -> tuple[Place, Place]:
+    w: RowWriter, outs: tuple[Array, Array], x: Spot, windows: tuple[Rule, ...]
+) -> tuple[Spot, Spot]:
     shape, dtype = geometry(windows), x.array.dtype
     if not shape.regular or dtype.char not in "fd" or shape.outside:
         raise NoRow
@@ -184,8 +184,8 @@ def write_max_pool(
 
 @writes(RESAMPLE)
 def write_resample(
-    w: RowWriter, out: Array, x: Place, dim: int, rule: Rule, transposed: bool
-) -> Place:
+    w: RowWriter, out: Array, x: Spot, dim: int, rule: Rule, transposed: bool
+) -> Spot:
     a = x.array
     if a.dtype.char not in "fd":
         raise NoRow
@@ -225,7 +225,7 @@ def write_resample(
     return total
 
 
-def scaled(w: RowWriter, term: Place, weight: float) -> Place:
+def scaled(w: RowWriter, term: Spot, weight: float) -> Spot:
     """A term times its weight."""
     if weight == 1:
         return term

@@ -287,7 +287,7 @@ def conversion(have: str, want: str) -> str:
     return f"convert_{'bool' if have == '?' else have}_{want}"
 
 
-class Native(NamedTuple):
+class SmallCode(NamedTuple):
     """What small programs are run with."""
 
     walk: Callable[..., int]
@@ -296,7 +296,7 @@ class Native(NamedTuple):
 
 
 @cache
-def native() -> Native | None:
+def native() -> SmallCode | None:
     """The walker; None where objects may not be laid out as it expects, or threads run at once."""
     address, _ = looks()
     world = meeting.world()
@@ -312,7 +312,7 @@ def native() -> Native | None:
         for name in ("walk", "meet")
     )
     HOOKS.meet = meet
-    return Native(walk, meet, code.address)
+    return SmallCode(walk, meet, code.address)
 
 
 def can_convert(have: str, want: str) -> bool:

@@ -12,8 +12,8 @@ import numpy as np
 from adjoint.engine.backends.llvm.small.rows import (
     Array,
     NoRow,
-    Place,
     RowWriter,
+    Spot,
     spread,
     writes,
 )
@@ -38,10 +38,10 @@ from adjoint.engine.ops.shape import convert, join
 _NOTHING = np.add.reduce(np.array([-0.0], np.float32))
 
 
-def ufunc_of(w: RowWriter, function: np.ufunc, *operands: Any) -> Place:
+def ufunc_of(w: RowWriter, function: np.ufunc, *operands: Any) -> Spot:
     """A universal function of places and numbers, in memory of its own."""
-    like = next(x for x in operands if isinstance(x, Place)).array
-    placed = [x if isinstance(x, Place) else w.constant(x, like.dtype) for x in operands]
+    like = next(x for x in operands if isinstance(x, Spot)).array
+    placed = [x if isinstance(x, Spot) else w.constant(x, like.dtype) for x in operands]
     shape = np.broadcast_shapes(*[p.array.shape for p in placed])
     laid = next((p.array for p in placed if p.array.shape == shape), np.empty(shape, like.dtype))
     kinds = "".join([p.array.dtype.char for p in placed])
@@ -55,28 +55,28 @@ def ufunc_of(w: RowWriter, function: np.ufunc, *operands: Any) -> Place:
 
 
 @writes(power.RSQRT)
-def write_rsqrt(w: RowWriter, out: Array, x: Place) -> Place:
+def write_rsqrt(w: RowWriter, out: Array, x: Spot) -> Spot:
     return ufunc_of(w, np.divide, 1, ufunc_of(w, np.sqrt, x))
 
 
 @writes(exponential.SIGMOID)
-def write_sigmoid(w: RowWriter, out: Array, x: Place) -> Place:
+def write_sigmoid(w: RowWriter, out: Array, x: Spot) -> Spot:
     powers = ufunc_of(w, np.exp, ufunc_of(w, np.negative, x))
     return ufunc_of(w, np.reciprocal, ufunc_of(w, np.add, powers, 1))
 
 
 @writes(bounds.RELU)
-def write_relu(w: RowWriter, out: Array, x: Place) -> Place:
+def write_relu(w: RowWriter, out: Array, x: Spot) -> Spot:
     return ufunc_of(w, np.maximum, x, 0)
 
 
 @writes(bounds.CLAMP)
-def write_clamp(w: RowWriter, out: Array, x: Place, y: Any, z: Any) -> Place:
+def write_clamp(w: RowWriter, out: Array, x: Spot, y: Any, z: Any) -> Spot:
     return ufunc_of(w, np.minimum, ufunc_of(w, np.maximum, x, y), z)
 
 
 @writes(sign.SIGN)
-def write_sign(w: RowWriter, out: Array, x: Place) -> Place:
+def write_sign(w: RowWriter, out: Array, x: Spot) -> Spot:
     if x.array.dtype.kind != "f":
         raise NoRow
     signs = ufunc_of(w, np.sign, x)
@@ -85,8 +85,8 @@ def write_sign(w: RowWriter, out: Array, x: Place) -> Place:
 
 
 @writes(power.POW)
-def write_power(w: RowWriter, out: Array, x: Any, y: Any) -> Place:
-    if isinstance(y, Place) or not isinstance(x, Place) or x.array.dtype.kind != "f":
+def write_power(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    if isinstance(y, Spot) or not isinstance(x, Spot) or x.array.dtype.kind != "f":
         raise NoRow
     square = ufunc_of(w, np.multiply, x, x) if y in (2, 3, -2) else x
     match y:
@@ -102,13 +102,13 @@ def write_power(w: RowWriter, out: Array, x: Any, y: Any) -> Place:
 
 
 @writes(error_functions.ERF)
-def write_erf(w: RowWriter, out: Array, x: Place) -> Place:
+def write_erf(w: RowWriter, out: Array, x: Spot) -> Spot:
     from scipy.special import erf
 
     return ufunc_of(w, erf, x)
 
 
-def select(w: RowWriter, out: Place, condition: Place, x: Place, y: Place) -> Place:
+def select(w: RowWriter, out: Spot, condition: Spot, x: Spot, y: Spot) -> Spot:
     """out = x where the condition holds, else y."""
     if condition.array.dtype != np.bool_ or not x.array.dtype == y.array.dtype == out.array.dtype:
         raise NoRow
@@ -117,21 +117,21 @@ def select(w: RowWriter, out: Place, condition: Place, x: Place, y: Place) -> Pl
 
 
 @writes(condition.WHERE)
-def write_where(w: RowWriter, out: Array, x: Place, y: Any, z: Any) -> Place:
+def write_where(w: RowWriter, out: Array, x: Spot, y: Any, z: Any) -> Spot:
     dtype = out.dtype
     if dtype.kind not in "fiub":
         raise NoRow
-    placed = [v if isinstance(v, Place) else w.constant(v, dtype) for v in (y, z)]
+    placed = [v if isinstance(v, Spot) else w.constant(v, dtype) for v in (y, z)]
     return select(w, w.scratch(out), x, *placed)
 
 
 @writes(convert.CAST)
-def write_cast(w: RowWriter, out: Array, x: Place, dtype: DType) -> Place:
+def write_cast(w: RowWriter, out: Array, x: Spot, dtype: DType) -> Spot:
     return w.copy(x, w.scratch(out))
 
 
 @writes(convert.CLONE)
-def write_clone(w: RowWriter, out: Array, x: Place, strides: Any = "same") -> Place:
+def write_clone(w: RowWriter, out: Array, x: Spot, strides: Any = "same") -> Spot:
     return w.copy(x, w.scratch(out))
 
 
@@ -139,8 +139,8 @@ def write_clone(w: RowWriter, out: Array, x: Place, strides: Any = "same") -> Pl
 
 
 def reduce(
-    w: RowWriter, function: np.ufunc, x: Place, dims: tuple[int, ...], keepdim: bool, first: Any
-) -> Place:
+    w: RowWriter, function: np.ufunc, x: Spot, dims: tuple[int, ...], keepdim: bool, first: Any
+) -> Spot:
     """function.reduce(x, dims) of elements that lie row after row.
 
     NumPy goes through these in their order, dimensions that can be put together as one, and has
@@ -168,24 +168,24 @@ def reduce(
 
 
 @writes(reduction.SUM)
-def write_sum(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdim: bool) -> Place:
+def write_sum(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim: bool) -> Spot:
     return reduce(w, np.add, x, dims, keepdim, _NOTHING)
 
 
 @writes(extremes.AMAX)
-def write_amax(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdim: bool) -> Place:
+def write_amax(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim: bool) -> Spot:
     return reduce(w, np.maximum, x, dims, keepdim, None)
 
 
 @writes(extremes.AMIN)
-def write_amin(w: RowWriter, out: Array, x: Place, dims: tuple[int, ...], keepdim: bool) -> Place:
+def write_amin(w: RowWriter, out: Array, x: Spot, dims: tuple[int, ...], keepdim: bool) -> Spot:
     return reduce(w, np.minimum, x, dims, keepdim, None)
 
 
 # -- products -----------------------------------------------------------------------------------
 
 
-def product(w: RowWriter, x: Place, y: Place) -> Place:
+def product(w: RowWriter, x: Spot, y: Spot) -> Spot:
     """np.matmul of matrices, or of stacks of them."""
     a, b = x.array, y.array
     if a.dtype != b.dtype or a.dtype.char not in "fd" or min(a.ndim, b.ndim) < 2:
@@ -203,14 +203,14 @@ def product(w: RowWriter, x: Place, y: Place) -> Place:
 
 
 @writes(MATMUL)
-def write_matmul(w: RowWriter, out: Array, x: Place, y: Place) -> Place:
+def write_matmul(w: RowWriter, out: Array, x: Spot, y: Spot) -> Spot:
     if not out.flags.c_contiguous:
         raise NoRow
     return product(w, x, y)
 
 
 @writes(LINEAR)
-def write_linear(w: RowWriter, out: Array, x: Place, y: Place, z: Place | None = None) -> Place:
+def write_linear(w: RowWriter, out: Array, x: Spot, y: Spot, z: Spot | None = None) -> Spot:
     if y.array.ndim != 2 or x.array.ndim < 2:
         raise NoRow
     turned = y.seen(y.array.T)
@@ -230,7 +230,7 @@ def write_linear(w: RowWriter, out: Array, x: Place, y: Place, z: Place | None =
 
 
 @writes(join.CAT)
-def write_cat(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
+def write_cat(w: RowWriter, out: Array, *xs: Spot, dim: int) -> Spot:
     place, start = w.scratch(out), 0
     for x in xs:
         if x.array.dtype != out.dtype or x.array.ndim != out.ndim:
@@ -244,7 +244,7 @@ def write_cat(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
 
 
 @writes(join.STACK)
-def write_stack(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
+def write_stack(w: RowWriter, out: Array, *xs: Spot, dim: int) -> Spot:
     apart = (slice(None),) * dim + (None,)
     return write_cat(w, out, *[x.seen(x.array[apart]) for x in xs], dim=dim)
 
@@ -252,7 +252,7 @@ def write_stack(w: RowWriter, out: Array, *xs: Place, dim: int) -> Place:
 def pick(
     w: RowWriter,
     name: str,
-    places: list[Place],
+    places: list[Spot],
     shape: tuple[int, ...],
     steps: list[list[int]],
     size: int,
@@ -272,8 +272,8 @@ def without(array: Array, dim: int) -> list[int]:
 
 @writes(gather.GATHER)
 def write_gather(
-    w: RowWriter, out: Array, x: Place, picks: Place, dim: int, classes_of: str = ""
-) -> Place:
+    w: RowWriter, out: Array, x: Spot, picks: Spot, dim: int, classes_of: str = ""
+) -> Spot:
     place, a = w.scratch(out), x.array
     steps = [without(a, dim), [*picks.array.strides], [*place.array.strides]]
     size, along = a.shape[dim], a.strides[dim]
@@ -285,13 +285,13 @@ def write_gather(
 def write_scatter(
     w: RowWriter,
     out: Array,
-    x: Place,
-    y: Place,
-    picks: Place,
+    x: Spot,
+    y: Spot,
+    picks: Spot,
     dim: int,
     accumulate: bool,
     classes_of: str = "",
-) -> Place:
+) -> Spot:
     if not accumulate or y.array.shape != picks.array.shape or out.dtype.char not in "fd":
         raise NoRow
     if not x.array.dtype == y.array.dtype == out.dtype:
@@ -306,8 +306,8 @@ def write_scatter(
 
 @writes(index.INDEX)
 def write_index(
-    w: RowWriter, out: Array, x: Place, *indices: Place, dims: tuple[int, ...], wrap: bool = True
-) -> Place:
+    w: RowWriter, out: Array, x: Spot, *indices: Spot, dims: tuple[int, ...], wrap: bool = True
+) -> Spot:
     if len(dims) != 1 or not x.array.flags.c_contiguous:
         raise NoRow
     (d,), (picks,) = dims, indices
@@ -326,13 +326,13 @@ def write_index(
 def write_index_put(
     w: RowWriter,
     out: Array,
-    x: Place,
-    values: Place,
-    *indices: Place,
+    x: Spot,
+    values: Spot,
+    *indices: Spot,
     dims: tuple[int, ...],
     accumulate: bool,
     wrap: bool = True,
-) -> Place:
+) -> Spot:
     shape = (*indices[0].array.shape, *out.shape[1:])
     if not accumulate or dims != (0,) or values.array.shape != shape:
         raise NoRow

@@ -45,7 +45,7 @@ class NoRow(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Spot:
     """Where a value lies: an array of the layout it has, `offset` bytes from what is in a slot."""
 
     slot: int  # 0: absolute
@@ -56,9 +56,9 @@ class Place:
     def offset(self) -> int:
         return address(self.array) - self.base
 
-    def seen(self, array: Array) -> Place:
+    def seen(self, array: Array) -> Spot:
         """A view of it."""
-        return Place(self.slot, self.base, array)
+        return Spot(self.slot, self.base, array)
 
 
 def address(array: Array) -> int:
@@ -71,26 +71,26 @@ def address(array: Array) -> int:
 class RowWriter:
     """Writes rows, one operation after another."""
 
-    native: loops.Native
+    native: loops.SmallCode
     rows: list[list[int]] = field(default_factory=list)
     held: list[Any] = field(default_factory=list)  # memory that rows point to
 
-    def constant(self, value: Any, dtype: Any) -> Place:
+    def constant(self, value: Any, dtype: Any) -> Spot:
         """A number."""
         array = np.array(value, dtype)
         self.held.append(array)
-        return Place(0, 0, array)
+        return Spot(0, 0, array)
 
-    def scratch(self, like: Array, dtype: Any = None) -> Place:
+    def scratch(self, like: Array, dtype: Any = None) -> Spot:
         """Memory for a value that lies as `like` does."""
         array = np.empty_like(like, dtype=dtype or like.dtype, subok=False)
         self.held.append(array)
-        return Place(0, 0, array)
+        return Spot(0, 0, array)
 
     def call(
         self,
         loop: InnerLoop,
-        places: Sequence[Place],
+        places: Sequence[Spot],
         shape: tuple[int, ...],
         steps: Sequence[Sequence[int]],
         more_dims: Sequence[int] = (),
@@ -142,12 +142,12 @@ class RowWriter:
         """One of our loops."""
         return InnerLoop(self.native.address(name), loops.NOTE_FAILURE)
 
-    def own(self, name: str, *places: Place) -> None:
+    def own(self, name: str, *places: Spot) -> None:
         """A row of one of our loops, over the shape of the last place."""
         shape = places[-1].array.shape
         self.call(self.loop(name), places, shape, [spread(p.array, shape) for p in places])
 
-    def ufunc(self, function: np.ufunc, out: Place, *places: Place) -> Place:
+    def ufunc(self, function: np.ufunc, out: Spot, *places: Spot) -> Spot:
         """function(*places) into `out`."""
         if any(p.array.dtype.kind not in "fiub" for p in (*places, out)):
             raise NoRow
@@ -162,7 +162,7 @@ class RowWriter:
         self.call(loop, given, shape, [spread(p.array, shape) for p in given])
         return out
 
-    def copy(self, source: Place, out: Place) -> Place:
+    def copy(self, source: Spot, out: Spot) -> Spot:
         """The elements of one place in another, converted if need be."""
         have, want = source.array.dtype, out.array.dtype
         if have == want and have.itemsize in loops.WORDS and have.kind in "fiub":
@@ -260,9 +260,9 @@ def written(graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
     if native is None:
         raise NoRow
     writer = RowWriter(native)
-    held: dict[Value, Place] = {}
+    held: dict[Value, Spot] = {}
     for value, k in zip(graph.inputs, places, strict=True):
-        held[value] = Place(1 + k, address(arrays[k]), arrays[k])
+        held[value] = Spot(1 + k, address(arrays[k]), arrays[k])
     for node in graph.nodes:
         given = [held[x] if isinstance(x, Value) else x for x in node.inputs]
         results = one_node(writer, node.record, given, node.params)
@@ -270,9 +270,9 @@ def written(graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
     return finished(writer, [held[v] for v in graph.outputs], arrays)
 
 
-def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -> list[Place]:
+def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -> list[Spot]:
     """The rows of one operation."""
-    arrays = [x.array if isinstance(x, Place) else x for x in given]
+    arrays = [x.array if isinstance(x, Spot) else x for x in given]
     kernel = kernel_for(record)
     if kernel is None or record.draws or record.opaque or params.get("device", CPU) is not CPU:
         raise NoRow
@@ -294,8 +294,8 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
         for k, cast in enumerate(plan.casts or ()):
             if cast is not None:
                 given[k] = converted(writer, given[k], cast)
-    dtype = next((x.array.dtype for x in given if isinstance(x, Place)), None)
-    now = [x.array if isinstance(x, Place) else x for x in given]
+    dtype = next((x.array.dtype for x in given if isinstance(x, Spot)), None)
+    now = [x.array if isinstance(x, Spot) else x for x in given]
     out = quietly(kernel, now, params)
     if isinstance(out, tuple):
         return several(writer, record, out, given, params)
@@ -306,7 +306,7 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
     if record in LOWERED:
         place = LOWERED[record](writer, out, *given, **params)
     elif kernel.__class__ is np.ufunc:
-        placed = [x if isinstance(x, Place) else writer.constant(x, dtype) for x in given]
+        placed = [x if isinstance(x, Spot) else writer.constant(x, dtype) for x in given]
         place = writer.ufunc(kernel, writer.scratch(out), *placed)
     else:
         raise NoRow
@@ -318,7 +318,7 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
 
 def several(
     writer: RowWriter, record: Record, outs: tuple[Array, ...], given: list[Any], params: Any
-) -> list[Place]:
+) -> list[Spot]:
     """The rows of an operation with several results."""
     if record not in LOWERED or not all(0 < out.size <= MOST for out in outs):
         raise NoRow
@@ -332,14 +332,14 @@ def several(
 
 def converted(writer: RowWriter, x: Any, cast: Any) -> Any:
     """An operand in the dtype computed in."""
-    if not isinstance(x, Place):
+    if not isinstance(x, Spot):
         return cast_operand(x, cast)
     if cast.__class__ is tuple:
         raise NoRow  # halves
     return writer.copy(x, writer.scratch(x.array, cast))
 
 
-def finished(writer: RowWriter, results: Sequence[Place], arrays: Sequence[Array]) -> Walked:
+def finished(writer: RowWriter, results: Sequence[Spot], arrays: Sequence[Array]) -> Walked:
     """All of it, with results in arrays of their own, of the layouts that they have."""
     templates: list[Array] = []
     for k, place in enumerate(results):
@@ -348,7 +348,7 @@ def finished(writer: RowWriter, results: Sequence[Place], arrays: Sequence[Array
         if template.strides != place.array.strides:
             raise NoRow
         templates.append(template)
-        writer.copy(place, Place(slot, address(template), template))
+        writer.copy(place, Spot(slot, address(template), template))
     tables = [None, *arrays, *templates]
     masks = [0, *[loops.mask_of(a.dtype) for a in tables[1:]]]
     words = writer.words(len(tables), masks)
@@ -369,7 +369,7 @@ class Walked:
     words: Array
     makers: tuple[tuple[Any, tuple[Any, ...]], ...]  # of the results
     held: list[Any]  # memory that words point to
-    native: loops.Native
+    native: loops.SmallCode
 
     def run(self, *arrays: Array) -> Any:
         """The results; None where the rows do not know these arrays."""
