@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.capture.python.rows import type_offset, word_at
+from adjoint.engine.capture.python.guards.rows import type_offset, word_at
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
