@@ -12,6 +12,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import images, loops, rows, ufuncs
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph import straight
 from adjoint.nn import functional as F
@@ -255,6 +256,45 @@ def test_programs_that_are_called_often_are_walked_and_give_the_same(soon: Any) 
     for g, w in zip(often(call), want, strict=True):
         np.testing.assert_array_equal(g, w)
     assert walked(soon) >= 3
+
+
+def test_numbers_and_layouts_that_differ_are_told_apart(soon: Any) -> None:
+    """Each call is compared with what it gives by the table, while native code knows all others."""
+    rng = np.random.default_rng(4)
+    x = ad.from_numpy(rng.standard_normal((3, 4)).astype(np.float32))
+    given = [x, x.double(), x.t(), x[:, 1:], ad.from_numpy(-x.numpy()), x[:2], x.reshape(3, 2, 2)]
+    calls: list[Callable[[Any], Any]] = [
+        lambda x: F.leaky_relu(x, 0.0),
+        lambda x: F.leaky_relu(x, -0.0),
+        lambda x: F.leaky_relu(x, 0.5),
+        lambda x: F.elu(x, 1),
+        lambda x: F.elu(x, 1.0),
+        lambda x: x.softmax(0),
+        lambda x: x.softmax(1),
+        lambda x: x.var(1, correction=0),
+        lambda x: x.var(1, correction=1),
+        lambda x: x.var(1, keepdim=True),
+        lambda x: F.mse_loss(x, x, reduction="none"),
+        lambda x: F.mse_loss(x, x + 1, reduction="none"),
+        lambda x: F.scaled_dot_product_attention(x, x, x),
+        lambda x: F.scaled_dot_product_attention(x, x + 0, x + 0, is_causal=True),
+    ]
+    with CONTEXT.having(reference=True):
+        want = [[call(x).numpy().copy() for x in given] for call in calls]
+    for _ in range(straight.AFTER + straight.OFTEN + 3):
+        for call, wanted in zip(calls, want, strict=True):
+            for x, w in zip(given, wanted, strict=True):
+                out = call(x).numpy()
+                assert bits(out) == bits(w)
+    assert walked(soon) > 40
+
+
+def test_programs_forgotten_are_not_found(soon: Any) -> None:
+    x = ad.randn(2, 4)
+    often(lambda: x.softmax(1))
+    assert REGISTRY["softmax"].small
+    soon.forget()
+    assert not REGISTRY["softmax"].small
 
 
 def test_what_rows_cannot_do_is_said_as_ever(soon: Any) -> None:

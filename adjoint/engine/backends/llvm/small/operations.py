@@ -146,25 +146,35 @@ def reduce(
     NumPy goes through these in their order, dimensions that can be put together as one, and has
     the inner loop go along the last. What has no neutral element begins with its first ones.
     """
-    array, dtype = x.array, x.array.dtype
+    array, dtype, given = x.array, x.array.dtype, dims
     loop = inner_loop_of(function, 2 * dtype.char + "->" + dtype.char)
     if loop is None or not array.flags.c_contiguous or dtype.kind != "f" or not dims:
         raise NoRow
-    kept = w.scratch(np.empty(reduced_shape(array.shape, dims, True), dtype))
+    whole = reduced_shape(array.shape, dims, True)
+    rank = len(dims)
+    if dims == (*range(array.ndim - rank, array.ndim),):  # the last ones: rows
+        x, dims = x.seen(array.reshape((*array.shape[: array.ndim - rank], -1))), (-1,)
+    array = x.array
+    reduced = tuple([d % array.ndim for d in dims])
+    kept = w.scratch(np.empty(reduced_shape(array.shape, reduced, True), dtype))
     if first is None:
-        at_first = tuple([slice(0, 1) if d in dims else slice(None) for d in range(array.ndim)])
+        at_first = tuple([slice(0, 1) if d in reduced else slice(None) for d in range(array.ndim)])
         w.copy(x.seen(array[at_first]), kept)
-        last = array.ndim - 1
-        if dims == (last,):  # the others of the row
-            if array.shape[last] == 1:
-                return kept if keepdim else kept.seen(kept.array.reshape(array.shape[:-1]))
+        if dims == (-1,):  # the others of each row; elsewhere the first may come again
             x = x.seen(array[..., 1:])
     else:
         w.copy(w.constant(first, dtype), kept)
     shape = x.array.shape
-    steps = spread(kept.array, shape)
-    w.call(loop, [kept, x, kept], shape, [steps, spread(x.array, shape), steps])
-    return kept if keepdim else kept.seen(kept.array.reshape(reduced_shape(shape, dims, False)))
+    if x.array.size:
+        steps = spread(kept.array, shape)
+        w.call(loop, [kept, x, kept], shape, [steps, spread(x.array, shape), steps])
+    kept = kept.seen(kept.array.reshape(whole))
+    return kept if keepdim else kept.seen(kept.array.reshape(without_dims(whole, given)))
+
+
+def without_dims(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape less some dimensions."""
+    return tuple([n for d, n in enumerate(shape) if d not in dims])
 
 
 @writes(reduction.SUM)
