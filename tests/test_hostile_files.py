@@ -89,7 +89,7 @@ QUICK = [
 
 def test_some_files_of_each_kind(tmp_path: Path) -> None:
     assert len(CASES) >= 128
-    check(run(tmp_path, "all", "0", "4", *QUICK), 4 * len(READERS) + len(QUICK), STUCK)
+    check(run(tmp_path, "all", "0", "2", *QUICK), 2 * len(READERS) + len(QUICK), STUCK)
 
 
 @pytest.mark.slow

@@ -138,7 +138,7 @@ def filled(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.arange(1.0, int(np.prod(shape)) + 1).reshape(shape)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_get(case: Any) -> None:
     shape, key = case
@@ -157,7 +157,14 @@ def test_get(case: Any) -> None:
     np.testing.assert_array_equal(grad.numpy(), count)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
+@given(cases())
+def test_get_at_length(case: Any) -> None:
+    test_get.hypothesis.inner_test(case)  # type: ignore[attr-defined]
+
+
+@settings(max_examples=150, deadline=None)
 @given(cases(), st.data())
 def test_set(case: Any, data: Any) -> None:
     shape, key = case
@@ -188,6 +195,13 @@ def test_set(case: Any, data: Any) -> None:
     np.testing.assert_array_equal(grads[1].numpy(), np.full(own, float(repeats)))
 
 
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(cases(), st.data())
+def test_set_at_length(case: Any, data: Any) -> None:
+    test_set.hypothesis.inner_test(case, data)  # type: ignore[attr-defined]
+
+
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.sampled_from([True, 3, -2.5]))
 def test_set_number(case: Any, number: Any) -> None:
@@ -203,7 +217,7 @@ def test_set_number(case: Any, number: Any) -> None:
         np.testing.assert_array_equal(x.numpy(), want)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases(masks=False))
 def test_vmap_and_capture(case: Any) -> None:
     """A batch of tensors and of index tensors equals a loop; a capture equals eager."""
@@ -230,6 +244,13 @@ def test_vmap_and_capture(case: Any) -> None:
             np.testing.assert_array_equal(got[i].numpy(), fn(x[i], *[p[i] for p in pairs]).numpy())
         captured = capture(fn)
         np.testing.assert_array_equal(captured(x[0], *tensors).numpy(), fn(x[0], *tensors).numpy())
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(cases(masks=False))
+def test_vmap_and_capture_at_length(case: Any) -> None:
+    test_vmap_and_capture.hypothesis.inner_test(case)  # type: ignore[attr-defined]
 
 
 # -- what NumPy does not tell -------------------------------------------------------------------

@@ -24,7 +24,7 @@ from adjoint.engine.backends.llvm.target import LlvmTarget
 from adjoint.engine.compiler.package import draft
 from tests.random_programs import Program, function, fused_programs, is_float, lay, programs
 
-EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "120"))
+EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "40"))
 CALLS = 3
 FINE = {"float64": 1e-5, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 SLOW = 3000

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,7 +122,7 @@ def run_tensor(x: Any, writes: list[Step]) -> Any:
     return x * 1.5 + old.sum()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(programs())
 def test_views_and_writes(program: Any) -> None:
     shape, writes = program
@@ -136,7 +137,14 @@ def test_views_and_writes(program: Any) -> None:
     np.testing.assert_allclose(batched[1].numpy(), want, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(programs())
+def test_views_and_writes_at_length(program: Any) -> None:
+    test_views_and_writes.hypothesis.inner_test(program)  # type: ignore[attr-defined]
+
+
+@settings(max_examples=30, deadline=None)
 @given(programs())
 def test_views_and_writes_differentiate(program: Any) -> None:
     """The tape, forward mode and their captured forms follow the same program."""
@@ -160,6 +168,13 @@ def test_views_and_writes_differentiate(program: Any) -> None:
         np.testing.assert_allclose((g * t).sum().item(), slope, rtol=1e-9, atol=1e-9)
     _, pushed = ad.func.jvp(lambda v: run_tensor(v, writes).sum(), (x,), (t,))
     np.testing.assert_allclose(pushed.item(), slope, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(programs())
+def test_views_and_writes_differentiate_at_length(program: Any) -> None:
+    test_views_and_writes_differentiate.hypothesis.inner_test(program)  # type: ignore[attr-defined]
 
 
 DTYPES = ["bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64", "complex64"]

@@ -283,7 +283,10 @@ def test_inks_become_light() -> None:
     assert np.abs(red - np.array([255, 0, 0])).max() < 8
 
 
-def test_a_text_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpt, "WRITTEN", 30)
     Path("song.txt").write_text("Über la li lo, " * 9, encoding="utf-8")
     command = ["train", "gpt", "song.txt", "--epochs", "1", "--length", "4", "--blocks", "8"]
     assert main([*command, "--no-compile"]) == 0

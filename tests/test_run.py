@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,64 @@ def expected_of(script: Path) -> Path:
     return script.parent / "expected" / f"{script.stem}.txt"
 
 
+# Each program in a process of its own, all of them forked from one that has the command loaded.
+FORKING = """
+import os, sys
+from adjoint.cli import main
+for line in sys.stdin:
+    script = line.rstrip()
+    said = os.path.join(sys.argv[1], "said")
+    child = os.fork()
+    if child == 0:
+        for number, end in (1, ".out"), (2, ".err"):
+            os.dup2(os.open(said + end, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        code = main(["run", script])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Command:
+    """A process that has the command loaded, and runs scripts in children of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said = folder / "said"
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", FORKING, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )
+
+    def run(self, script: Path) -> tuple[int, str, str]:
+        """The status of a script, its output and what it said on stderr."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{script}\n")
+        self.process.stdin.flush()
+        status = int(self.process.stdout.readline())
+        out, said = (Path(f"{self.said}{end}").read_text() for end in (".out", ".err"))
+        return status, out, said
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    found = Command(tmp_path_factory.mktemp("command"))
+    with found.process:
+        yield found
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.stem)
-def test_script_prints_what_pytorch_prints(script: Path) -> None:
-    done = run(str(script))
-    assert done.returncode == 0, done.stderr
+def test_script_prints_what_pytorch_prints(script: Path, command: Command) -> None:
+    status, out, said = command.run(script)
+    assert status == 0, said
     want = expected_of(script).read_text()
-    assert NUMBER.sub("#", done.stdout) == NUMBER.sub("#", want)
-    got_numbers = [float(n) for n in NUMBER.findall(done.stdout)]
+    assert NUMBER.sub("#", out) == NUMBER.sub("#", want)
+    got_numbers = [float(n) for n in NUMBER.findall(out)]
     want_numbers = [float(n) for n in NUMBER.findall(want)]
     assert got_numbers == pytest.approx(want_numbers, rel=2e-3, abs=2e-3)
 
@@ -113,42 +165,17 @@ MISSING = [
     ("from torchvision.datasets import MNIST, NoSuchSet", "torchvision.datasets.NoSuchSet"),
     ("import torchvision.no_such_module", "torchvision.no_such_module"),
 ]
-# Each program in a process of its own, all of them forked from one that has the command loaded.
-FORKING = """
-import os, sys
-from adjoint.cli import main
-for script in sys.argv[1:]:
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(script + ".said", os.O_WRONLY | os.O_CREAT), 2)
-        code = main(["run", script])
-        sys.stderr.flush()
-        os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 
 
-@pytest.fixture(scope="module")
-def missing(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
-    """Of each line: with which status its program ended, and the last line of what it said."""
-    folder = tmp_path_factory.mktemp("missing")
-    scripts = [folder / f"program{i}.py" for i in range(len(MISSING))]
-    for script, (line, _) in zip(scripts, MISSING, strict=True):
-        script.write_text(f"import torch\n\n{line}\n")
-    done = started("-c", FORKING, *map(str, scripts))
-    assert done.returncode == 0, done.stderr
-    said = [Path(f"{script}.said").read_text().strip().splitlines()[-1] for script in scripts]
-    return list(zip(map(int, done.stdout.split()), said, strict=True))
-
-
-@pytest.mark.parametrize("number", range(len(MISSING)), ids=[line for line, _ in MISSING])
+@pytest.mark.parametrize(("line", "name"), MISSING, ids=[line for line, _ in MISSING])
 def test_missing_features_are_named_with_their_line(
-    missing: list[tuple[int, str]], number: int
+    line: str, name: str, command: Command, tmp_path: Path
 ) -> None:
-    status, last = missing[number]
+    status, _, said = command.run(Path(write(tmp_path, f"import torch\n\n{line}\n")))
+    last = said.strip().splitlines()[-1]
     assert status == 1
-    assert f"does not have {MISSING[number][1]} yet" in last
-    assert f"program{number}.py, line 3" in last
+    assert f"does not have {name} yet" in last
+    assert "program.py, line 3" in last
 
 
 def test_tracebacks_show_the_script_alone(tmp_path: Path) -> None:

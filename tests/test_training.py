@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import re
@@ -101,12 +102,17 @@ def test_compiled_run_stops_before_an_update_that_is_not_finite() -> None:
         assert p.equal(kept)
 
 
+@functools.cache
+def uninterrupted(accumulate: int) -> tuple[list[bytes], Any]:
+    """The bits and the history of four epochs."""
+    whole, loader = trainer_and_loader(accumulate=accumulate, clip_norm=1.0)
+    whole.fit(loader, DataLoader(problem(), batch_size=30), epochs=4)
+    return bits(whole), whole.history
+
+
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("stop_at", [1, 5, 11, 17])
 def test_resumed_equals_uninterrupted(tmp_path: Path, stop_at: int, accumulate: int) -> None:
-    whole, loader = trainer_and_loader(accumulate=accumulate, clip_norm=1.0)
-    whole.fit(loader, DataLoader(problem(), batch_size=30), epochs=4)
-
     first, loader = trainer_and_loader(tmp_path, accumulate=accumulate, clip_norm=1.0, save_every=1)
     save = first.save
 
@@ -122,8 +128,7 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, stop_at: int, accumulate: 
     again, loader = trainer_and_loader(accumulate=accumulate, clip_norm=1.0)
     ad.manual_seed(99)
     again.fit(loader, DataLoader(problem(), batch_size=30), epochs=4, resume=tmp_path / "last.pt")
-    assert bits(again) == bits(whole)
-    assert again.history == whole.history
+    assert (bits(again), again.history) == uninterrupted(accumulate)
 
 
 def test_it_learns_evaluates_and_predicts(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def largest_storages() -> list[Held]:
     """Every storage that some tensor shows, the largest first."""
     found: dict[int, list[Any]] = {}
     for x in gc.get_objects():
-        if isinstance(x, Tensor):
+        if issubclass(type(x), Tensor):  # what claims a class of its own is asked nothing
             try:
                 if type(x._array) is not Window:
                     found.setdefault(x._storage.identity, []).append(x)
