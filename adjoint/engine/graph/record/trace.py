@@ -72,11 +72,19 @@ def uncollected() -> Iterator[None]:
     gc.disable()
     try:
         yield
-        if not gc.get_freeze_count():
+        if not _Frozen.met:
+            _Frozen.met = gc.get_freeze_count() > 0
+        if not _Frozen.met:
             gc.freeze()
             gc.unfreeze()
     finally:
         gc.enable()
+
+
+class _Frozen:
+    """Whether there are objects that somebody has frozen; to count them takes a while."""
+
+    met = False
 
 
 class StorageCell:
