@@ -42,7 +42,7 @@ MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs noth
 KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
 LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
-LISTED = 16  # programs of one record or rule that native code compares
+LISTED = 32  # programs of one record or rule that native code compares
 Arrays = Sequence[Any]
 Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
 
@@ -192,6 +192,14 @@ def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
 def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
     """Record what a function does, as kernels."""
     body = Recording(None, "a small operation")
+    try:
+        return recorded_in(body, tensors, fn)
+    finally:
+        body.lifted.clear()  # operands would be held until the collector comes
+
+
+def recorded_in(body: Recording, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+    """The same, in a recording."""
     given = {id(t): k for k, t in enumerate(tensors)}
     with CONTEXT.having(grad_enabled=False):
         out = body.run(fn)

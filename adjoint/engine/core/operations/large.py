@@ -61,7 +61,8 @@ def _asked_for() -> int | None:
 # Kernels of several steps, worth a program for few elements (Note [straight programs]) though they
 # are no composites.
 STRAIGHT = frozenset(
-    "convolution convolution_transpose convolution_weight max_pool resample".split()
+    "convolution convolution_transpose convolution_weight max_pool resample "
+    "sum amax amin gather scatter index index_put".split()
 )
 
 _ASKED = _asked_for()
