@@ -18,8 +18,10 @@ from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.mutation import leak_message
@@ -94,8 +96,18 @@ def grow(tensor: Tensor, length: int) -> None:
     STRUCTURE_VERSION.count += 1
 
 
+def _has_hosts(values: Any) -> bool:
+    """Whether numbers of the host are in nested lists: each call has others."""
+    if isinstance(values, (list, tuple)):
+        return any(map(_has_hosts, values))
+    return type(values) is HostScalar
+
+
 def index_tensor(values: Any, device: Any) -> Tensor:
     """A list, NumPy array or bool used as an index, as a tensor."""
+    if _has_hosts(values):
+        made: Tensor = PUBLIC["", "tensor"].fn(values, device=device)
+        return made
     array = np.array(values)
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
+import weakref
 from typing import Any
 
 from .calling import call, is_python
@@ -20,6 +21,7 @@ _GETATTRIBUTES = {
     dict.__getattribute__,
     list.__getattribute__,
 }
+PROXIES = frozenset({weakref.ProxyType, weakref.CallableProxyType})
 _OF_FRAMES = frozenset({"gi_code", "gi_frame", "gi_yieldfrom"})
 _FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
@@ -109,6 +111,8 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
         users = type(found) is types.FunctionType and not recorder.engine.runs(found)
         if not users and not (type(found) is property and not recorder.engine.runs(found.fget)):
             return recorder.engine.attribute(recorder, obj, name)
+    if cls in PROXIES:
+        return get(recorder, referent(recorder, obj), name)
     getter = class_lookup(recorder, kind_of(recorder, obj), "__getattribute__")
     if getter not in _GETATTRIBUTES:
         if is_python(recorder, getter):
@@ -126,6 +130,29 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
     except AttributeError as error:
         caught = error
     return _getattr(recorder, obj, name, caught)
+
+
+def referent(recorder: Recorder, proxy: Any) -> Any:
+    """The object that a weak proxy stands for, which it has to be in each call."""
+    held = _proxied(proxy)
+    reference = weakref.ref(held)
+    if not recorder.is_fresh(held):
+        recorder.guard(Answer(_proxied_id, (proxy,)), id(held))
+        if id(held) not in recorder.ways.found:
+            recorder.weakly.setdefault(id(held), reference)
+    recorder.kept.append(held)
+    return held
+
+
+def _proxied(proxy: Any) -> Any:
+    return proxy.__sizeof__.__self__  # a proxy passes everything on but its class
+
+
+def _proxied_id(proxy: Any) -> int | None:
+    try:
+        return id(_proxied(proxy))
+    except ReferenceError:
+        return None
 
 
 def _ordinary(recorder: Recorder, obj: Any, name: str, found: Any) -> Any:
@@ -345,6 +372,8 @@ def put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
     """`obj.name = value`."""
     if recorder.engine.is_symbol(obj):
         setattr(recorder.concrete(obj), name, value)  # raises
+    if type(obj) in PROXIES:
+        obj = referent(recorder, obj)
     cls = kind_of(recorder, obj)
     setter = class_lookup(recorder, cls, "__setattr__")
     if is_python(recorder, setter):
@@ -355,6 +384,8 @@ def put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
 
 def drop(recorder: Recorder, obj: Any, name: str) -> None:
     """`del obj.name`."""
+    if type(obj) in PROXIES:
+        obj = referent(recorder, obj)
     cls = kind_of(recorder, obj)
     deleter = class_lookup(recorder, cls, "__delattr__")
     if is_python(recorder, deleter):

@@ -54,6 +54,8 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return _call_partial(recorder, fn, args, kwargs)
     if kind is staticmethod:
         return call(recorder, fn.__func__, args, kwargs)
+    if kind in attributes.PROXIES:
+        return call(recorder, attributes.referent(recorder, fn), args, kwargs)
     if engine.runs(fn):
         return run_engines(recorder, fn, args, kwargs)
     handler = methods.CALLABLES.get(kind)

@@ -47,6 +47,8 @@ def _guarded(recorder: Recorder, given: Any) -> bool:
 
 def iterator(recorder: Recorder, given: Any) -> Any:
     """`iter(given)`."""
+    if type(given) in attributes.PROXIES:
+        given = attributes.referent(recorder, given)
     if recorder.engine.owns(given):
         found = attributes.class_lookup(recorder, type(given), "__iter__")
         if not is_python(recorder, found):

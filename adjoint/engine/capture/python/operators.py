@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from . import iteration
-from .attributes import class_lookup, kind_of
+from .attributes import PROXIES, class_lookup, kind_of, referent
 from .calling import call, is_python, unknown
 from .exposing import _VIEWS, NeedsPython, expose
 from .locations import Answer
@@ -24,6 +24,11 @@ IMMUTABLE = (str, bytes, tuple, range, frozenset)
 def method_of(recorder: Recorder, obj: Any, name: str) -> Any:
     """A special method of an object's class, unbound, or MISSING."""
     return class_lookup(recorder, kind_of(recorder, obj), name)
+
+
+def behind(recorder: Recorder, value: Any) -> Any:
+    """What a weak proxy stands for; any other value itself."""
+    return referent(recorder, value) if type(value) in PROXIES else value
 
 
 def refuse_operator(recorder: Recorder, name: str, a: Any, b: Any) -> Exception:
@@ -46,6 +51,7 @@ def binary(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 
 
 def _dispatch(recorder: Recorder, name: str, a: Any, b: Any, left: str, right: str) -> Any:
+    a, b = behind(recorder, a), behind(recorder, b)
     engine = recorder.engine
     ours = engine.is_symbol(a) or engine.is_symbol(b)
     first = MISSING if ours and engine.is_symbol(a) else method_of(recorder, a, left)
@@ -238,6 +244,7 @@ def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     """`a < b` and the like."""
     if type(a) in PLAIN and type(b) in PLAIN:
         return _OPERATORS[name](a, b)
+    a, b = behind(recorder, a), behind(recorder, b)
     engine = recorder.engine
     if engine.is_symbol(a) and not engine.carries(a, "compare"):
         a = recorder.concrete(a)
@@ -349,6 +356,7 @@ def truth(recorder: Recorder, value: Any) -> bool:
         return bool(value)
     if is_a(value, (list, dict, set, deque, bytearray)) and not can_change(type(value)):
         return bool(recorder.length(value))
+    value = behind(recorder, value)
     method = method_of(recorder, value, "__bool__")
     if is_python(recorder, method):
         found = call(recorder, method, (value,), {})

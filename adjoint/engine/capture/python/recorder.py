@@ -156,16 +156,23 @@ class Recorder:
         """Whether this is an argument of the call: another object at the next one."""
         return id(value) in self.given or self.engine.is_given(value)
 
-    def identified(self, identity: ObjectIdentity) -> None:
-        """Something depends on which object this is."""
-        if not self.is_fresh(identity.of):
-            self.engine.identified(self, identity.of)
+    def identified(self, key: Any) -> None:
+        """Something depends on which object this is, or on which are in it."""
+        if type(key) is tuple:
+            for part in key:
+                self.identified(part)
+        elif type(key) is ObjectIdentity:
+            if not self.is_fresh(key.of):
+                self.engine.identified(self, key.of)
+        elif self.engine.is_given(key):
+            self.engine.identified(self, key)
 
     # -- reads --------------------------------------------------------------------------------
 
     def read(self, place: Location, value: Any) -> Any:
         """Note what a place holds; a number that is known to change is read at each call."""
         if self.moving and place in self.moving:
+            self.identified(place.key)
             if type(value) in NUMBERS and type(value) is not bool:
                 return self._moving(place, value)
             if self.engine.moves(value):
@@ -184,7 +191,7 @@ class Recorder:
         return value
 
     def _add(self, token: tuple[Any, ...], place: Location, value: Any) -> None:
-        if type(place.key) is ObjectIdentity:
+        if type(place.key) not in PLAIN:
             self.identified(place.key)
         frames = self.frames
         where = (frames[-1].code, frames[-1].pc - 1) if frames else None

@@ -198,7 +198,10 @@ def _checked(recorder: Recorder, value: Any, cls: Any, name: str) -> bool:
 
 
 def _of_abstract(check: Any) -> Handler:
-    """What an abstract class's metaclass asks C; C remembers answers until the token changes."""
+    """What an abstract class's metaclass asks C; C remembers answers until the token changes.
+
+    It is asked by way of the metaclass: protocols look at who asks.
+    """
 
     def handler(recorder: Recorder, cls: Any, value: Any, /) -> Any:
         recorder.guard(Answer(abc.get_cache_token, ()), abc.get_cache_token())
@@ -282,7 +285,9 @@ def _hash(recorder: Recorder, value: Any, /) -> Any:
             raise recorder.refuse(
                 "hash() of a new object", "it is its address in memory", "Use it as a key itself."
             )
-    return hash(operators.hashable(recorder, value))
+    key = operators.hashable(recorder, value)
+    recorder.identified(key)
+    return hash(key)
 
 
 def _id(recorder: Recorder, value: Any, /) -> int:
@@ -474,8 +479,8 @@ TABLE: dict[Any, Handler] = {
     sorted: _sorted,
     sum: _sum,
     vars: _vars,
-    _abc._abc_instancecheck: _of_abstract(_abc._abc_instancecheck),
-    _abc._abc_subclasscheck: _of_abstract(_abc._abc_subclasscheck),
+    _abc._abc_instancecheck: _of_abstract(abc.ABCMeta.__instancecheck__),
+    _abc._abc_subclasscheck: _of_abstract(abc.ABCMeta.__subclasscheck__),
     _collections._count_elements: _count_elements,
     _functools.reduce: _reduce,
     sys.exc_info: _exc_info,
