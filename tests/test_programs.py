@@ -29,6 +29,7 @@ from tests.programs import histories as histories
 from tests.programs import hooked as hooked
 from tests.programs import iterators as iterators
 from tests.programs import kept as kept
+from tests.programs import keys as keys
 from tests.programs import late as late
 from tests.programs import leaves as leaves
 from tests.programs import library as library

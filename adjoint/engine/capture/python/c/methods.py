@@ -51,7 +51,7 @@ def call_method(
     if fixed or is_a(bound, (tuple, frozenset)) or (container and name in READS):
         return _reading(recorder, method, bound, args, kwargs, name)
     if container and name in WRITES:
-        return _writing(recorder, method, bound, args, name)
+        return _writing(recorder, method, bound, _positional(method, name, args, kwargs), name)
     if fresh and not can_change(type(bound)):
         return _reading(recorder, method, bound, args, kwargs, name)
     if is_a(bound, _LOCKS) or (is_a(bound, (property, BaseException)) and fresh):
@@ -74,6 +74,7 @@ WRITES = frozenset(
     "intersection_update symmetric_difference_update __isub__ __iand__ __ixor__ __imul__ "
     "move_to_end appendleft append add __delitem__".split()
 )
+_NAMED = {"popitem": ("last",), "move_to_end": ("key", "last")}  # of ordered dicts
 _BLIND = frozenset("append appendleft add clear discard".split())  # write without reading
 
 
@@ -91,6 +92,16 @@ def _reading(
     if name == "__iter__":
         return recorder.new(method(bound, *given))
     return made(recorder, method(bound, *given, **named))
+
+
+def _positional(method: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+    """The arguments of a method that changes a container, all of them by position."""
+    if not kwargs:
+        return args
+    left = list(_NAMED.get(name, ())[len(args) :])
+    if set(kwargs) - set(left) or left[: len(kwargs)] != [x for x in left if x in kwargs]:
+        raise TypeError(f"{method.__qualname__}() takes no such keyword arguments: {[*kwargs]}")
+    return (*args, *[kwargs[x] for x in left if x in kwargs])
 
 
 def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...], name: str) -> Any:
