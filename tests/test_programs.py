@@ -43,6 +43,7 @@ from tests.programs import reads as reads
 from tests.programs import sizes as sizes
 from tests.programs import standard as standard
 from tests.programs import structures as structures
+from tests.programs import tags as tags
 from tests.programs import tapes as tapes
 from tests.programs import tensors as tensors
 from tests.programs import trained as trained
@@ -65,7 +66,8 @@ REFUSED = frozenset({
     "numbers: whole_number_of_nan", "numbers: whole_number_of_nan_caught",
     "numbers: letter_of_value", "numbers: list_of_values_as_text", "numbers: tensor_of_values",
     "numbers: large_whole_value_times_tensor", "numbers: generator_left_in_two_iterators",
-    "numbers: generator_returned",
+    "numbers: generator_returned", "tags: operator_taken_over", "tags: function_taken_over",
+    "tags: mode_entered_inside",
     "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 

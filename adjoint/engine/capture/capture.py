@@ -28,6 +28,7 @@ from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, signature
 from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.operations.overrides import OVERRIDES, THREAD
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import config, forks
 from adjoint.engine.core.state.context import CONTEXT
@@ -103,6 +104,8 @@ class Captured(Recordable):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONTEXT.capture is not None or CONTEXT.levels or CONTEXT.uncompiled:
             return self.fn(*args, **kwargs)  # part of an outer trace or transform, or looked at
+        if OVERRIDES.entered and THREAD.modes:
+            return self.fn(*args, **kwargs)  # a mode sees each function that is called
         if LISTENERS:
             alone = self.lock if self.effects else nullcontext()
             with stage(f"compiled {self.families.name}", "compiled"), alone:

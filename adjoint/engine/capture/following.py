@@ -39,7 +39,8 @@ from adjoint.engine.capture.late_values import (
     text_of,
     with_elements,
 )
-from adjoint.engine.capture.looks import LOOKS
+from adjoint.engine.capture.looks import LOOKS, Has
+from adjoint.engine.capture.overridden import check_overrides, may_be_overridden
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.calls import follow
 from adjoint.engine.capture.python.engine import NoEngine, elements_of
@@ -200,6 +201,8 @@ class TensorEngine(CallNumbers):
         recorder = self.recorder
         if is_captured(fn):
             return entered(recorder, fn.fn)(*args, **kwargs)
+        if may_be_overridden(fn):
+            check_overrides(recorder, fn, args, kwargs)
         given = (*args, *kwargs.values())
         if args and _calls_hooks(fn, args[0]):
             return follow(recorder, fn, args, kwargs)
@@ -516,6 +519,10 @@ class TensorEngine(CallNumbers):
         if not self.is_given(value):
             NoEngine.identified(NoEngine(), recorder, value)
         self.trace.look(value, id)
+
+    def lacks(self, value: Any, name: str) -> None:
+        """An argument was found to have no such attribute of the user's: that becomes a guard."""
+        self.trace.look(value, Has(name))
 
     def moves(self, value: Any) -> bool:
         """Whether a place that holds this may be read at each call: a tensor's."""

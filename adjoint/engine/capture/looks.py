@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.capture.program.sharing import base_of
@@ -46,6 +47,16 @@ def _node(tensor: Tensor) -> Any:
 def _retains(tensor: Tensor) -> Any:
     meta = tensor._grad_meta
     return meta is not None and meta.retains_grad is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """Whether a tensor has an attribute of the user's."""
+
+    name: str
+
+    def __call__(self, tensor: Tensor) -> bool:
+        return self.name in tensor.__dict__
 
 
 LOOKS: dict[str, Callable[[Tensor], Any]] = {

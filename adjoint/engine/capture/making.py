@@ -24,6 +24,7 @@ from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.capture.retracing import name_of
 from adjoint.engine.capture.signature import share_counts, signature
 from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.operations.overrides import THREAD, having
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -121,7 +122,9 @@ class Recordable(Inspection):
         held = list(containers((args, kwargs)))
         engine.given_paths = {id(container): path for container, path in held}
         try:
-            with CONTEXT.having(capture=trace):
+            # What the function enters and does not leave, because it is refused there, is left.
+            overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
+            with CONTEXT.having(capture=trace), overrides:
                 found = observe(
                     self.fn,
                     args,

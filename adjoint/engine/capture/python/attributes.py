@@ -102,10 +102,14 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
     if cls is super:
         return _of_super(recorder, obj, name)
     if recorder.engine.owns(obj):
+        if name == "__dict__" and recorder.engine.is_given(obj):
+            recorder.engine.identified(recorder, obj)
         found = class_lookup(recorder, cls, name)
         if found is MISSING and not is_a(obj, type):
             table = recorder.attributes(obj) if recorder.engine.lets_in(obj) else None
             value = MISSING if table is None else recorder.item(table, name)
+            if table is not None:
+                recorder.asked_for(obj, table, name)
             if value is not MISSING:
                 return value
         users = type(found) is types.FunctionType and not recorder.engine.runs(found)

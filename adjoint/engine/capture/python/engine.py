@@ -33,6 +33,10 @@ class Engine(Protocol):
     def is_given(self, value: Any) -> bool:
         """Whether a value of the engine's is an argument of the call."""
 
+    def lacks(self, value: Any, name: str) -> None:
+        """An argument was found to have no such attribute of the user's."""
+        ...
+
     def identified(self, recorder: Any, value: Any) -> None:
         """Something depends on which object an argument of the call is."""
 
@@ -160,6 +164,9 @@ class NoEngine:
 
     def identified(self, recorder: Any, value: Any) -> None:
         raise _of_argument(recorder, value)
+
+    def lacks(self, value: Any, name: str) -> None:
+        """An argument was found to have no such attribute of the user's."""
 
     def moves(self, value: Any) -> bool:
         return False

@@ -167,6 +167,18 @@ class Recorder:
         elif self.engine.is_given(key):
             self.engine.identified(self, key)
 
+    def asked_for(self, obj: Any, table: dict[Any, Any], name: str) -> None:
+        """An attribute that an argument has or lacks is looked for: another may not, or have it."""
+        if not self.engine.is_given(obj):
+            return
+        before = self.journal.original(table)
+        held = table if before is MISSING else dict(before)
+        if name not in held:
+            if name not in table:
+                self.engine.lacks(obj, name)
+        elif table.get(name, MISSING) is held[name]:
+            self.engine.identified(self, obj)
+
     # -- reads --------------------------------------------------------------------------------
 
     def read(self, place: Location, value: Any) -> Any:
