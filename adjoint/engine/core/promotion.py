@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.spec import Spec
 
 
@@ -49,16 +50,35 @@ def promote(kind: str, operands: Iterable[Any]) -> tuple[DType, DType]:
     return compute(common), result(common)
 
 
-def check_whole_numbers(kind: str | None, operands: Iterable[Any]) -> None:
-    """Refuse whole numbers that 64 bits do not hold, where integers are computed with.
+def is_word(number: int) -> bool:
+    """Whether 64 bits hold a whole number, with a sign or without one.
 
-    Eager execution refuses them when it converts them; native code would drop their upper digits.
+    >>> is_word(2**64 - 1), is_word(2**64), is_word(-(2**63)), is_word(-(2**63) - 1)
+    (True, False, True, False)
+    """
+    return -(2**63) <= number < 2**64
+
+
+def check_whole_numbers(kind: str | None, operands: Iterable[Any]) -> None:
+    """Refuse whole numbers that PyTorch refuses beside tensors like these.
+
+    Those that 64 bits do not hold, and those of 2**63 and more where they alone are integers: with
+    the sign that an integer tensor has, they would be others.
     """
     given = list(operands)
-    if kind is None or all(type(x) is not int or -(2**63) <= x < 2**64 for x in given):
+    large = [x for x in given if type(x) is int and not -(2**63) <= x < 2**63]
+    if kind is None or not large:
         return
-    if promote(kind, given)[0].category < dt.FLOAT:
-        raise OverflowError("Python int too large to convert to C long")
+    for number in large:
+        if not is_word(number):
+            raise OverflowError(
+                f"a whole number of 64 bits is expected, received {number}. Give a float."
+            )
+    if all(isinstance(x, (bool, int)) or x.dtype.category == dt.BOOL for x in given):
+        raise DTypeError(
+            f"{large[0]} is no number of int64, the dtype that bool and a whole number have. "
+            "Convert the tensor first: x.to(float32)."
+        )
 
 
 def specs_of(operands: Iterable[Any]) -> list[Spec]:

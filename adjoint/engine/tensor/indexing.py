@@ -11,12 +11,14 @@ from math import isfinite
 from typing import Any
 
 from adjoint.engine.core.dtype import bool_, int64
-from adjoint.engine.core.errors import DTypeError
+from adjoint.engine.core.errors import DTypeError, DTypeValueError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import fits_a_word
 from adjoint.engine.core.value import TensorBase
-from adjoint.engine.ops.common.arguments import LARGEST, rounded_scalar
+from adjoint.engine.ops.common.arguments import rounded_scalar
+from adjoint.engine.ops.common.scalars import LARGEST, converted
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
     INDEX,
@@ -160,6 +162,8 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
             return False
         if abs(value) > DIRECT.get(self.dtype, PLAIN) and isfinite(value):
             return False
+        if kind is int and not fits_a_word(value):
+            return False
     elif not isinstance(value, Tensor) or not constants(value, self):
         return False
     if 0 in self._array.strides:  # whether locations repeat depends on what the key shows
@@ -186,6 +190,15 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
     return True
 
 
+def _word(number: int) -> int:
+    if not fits_a_word(number):
+        raise DTypeValueError(
+            f"setitem: overflow: a whole number of int64 is expected, received {number}. Give a "
+            "float."
+        )
+    return number
+
+
 def _number_like(value: Any, target: Tensor) -> Tensor:
     number = plain_number(value)
     if number is None:
@@ -193,6 +206,8 @@ def _number_like(value: Any, target: Tensor) -> Tensor:
             f"can't assign a {type(value).__name__} to a {target.dtype.name} tensor: expected a "
             "number or a Tensor. Wrap it in tensor(...)."
         )
+    if isinstance(number, int):
+        number = converted(_word, number)
     return scalar_tensor(rounded_scalar("setitem", number, target.dtype), target)
 
 

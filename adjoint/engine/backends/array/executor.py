@@ -26,7 +26,7 @@ from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_
 from adjoint.engine.core.operations.families import device_of
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LIBRARIES
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
-from adjoint.engine.core.promotion import promote
+from adjoint.engine.core.promotion import check_whole_numbers, promote
 from adjoint.engine.core.spec import Spec, UnknownShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
@@ -43,25 +43,36 @@ Array = Any
 class Casting:
     """How operands of one dtype pattern reach the kernel and what dtype comes back."""
 
-    __slots__ = ("casts", "result")
+    __slots__ = ("casts", "result", "whole")
 
-    def __init__(self, casts: tuple[Any, ...] | None, result: Any) -> None:
+    def __init__(self, casts: tuple[Any, ...] | None, result: Any, whole: tuple[int, ...]) -> None:
         self.casts = casts  # per operand: an array dtype, or None to pass it on
         self.result = result  # the array dtype of the result
+        self.whole = whole  # which operands are whole numbers of Python's
 
 
 # What is computed with unsigned integers wider than a byte; all kept dtypes are compared.
 OF_WIDE_UNSIGNED = ("mul", "bitwise_and", "bitwise_or", "bitwise_xor", "where")
 
 
-def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Casting:
-    """Work out promotion for operands of this pattern."""
-    skip = record.promotes_from
-    # Only whether an operand has dimensions matters to promotion, so shapes shrink to () or (1,).
-    specs = [
+LARGE = 2**63  # from here on a whole number is no int64
+
+
+def arrays_as_specs(arrays: list[Any]) -> list[Any]:
+    """Arrays and numbers as promotion takes them.
+
+    Only whether an operand has dimensions matters to it, so shapes shrink to () or (1,).
+    """
+    return [
         Spec((1,) if a.shape else (), DTYPE_OF[a.dtype]) if hasattr(a, "dtype") else a
         for a in arrays
     ]
+
+
+def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Casting:
+    """Work out promotion for operands of this pattern."""
+    skip = record.promotes_from
+    specs = arrays_as_specs(arrays)
     for spec in specs:
         if (
             isinstance(spec, Spec)
@@ -84,7 +95,9 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Cast
             casts.append(conversion(a.dtype, NUMPY_OF[compute], wide))
         else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
             casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
-    return Casting(tuple(casts) if any(c is not None for c in casts) else None, NUMPY_OF[result])
+    whole = tuple([i for i in range(skip, len(arrays)) if type(arrays[i]) is int])
+    casting = tuple(casts) if any(c is not None for c in casts) else None
+    return Casting(casting, NUMPY_OF[result], whole)
 
 
 def _forget_plans() -> None:
@@ -126,6 +139,10 @@ def call(
         plan = record.plans.get(key)
         if plan is None:
             plan = record.plans[key] = make_plan(record, arrays, params)
+        for i in plan.whole:
+            if not -LARGE <= arrays[i] < LARGE:
+                promoted = arrays[record.promotes_from :]
+                check_whole_numbers(record.promotion, arrays_as_specs(promoted))
         if plan.casts is not None:
             arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
         out = kernel(*arrays, **params)
@@ -288,6 +305,8 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
     if kernel.__class__ is not np.ufunc or into.__class__ is not ndarray:
         return False
     kind: Any = other.__class__
+    if kind is int and not -LARGE <= other < LARGE:
+        return False
     if isinstance(other, TensorBase):
         if HOOKS.sparse is not None and other.is_sparse:  # type: ignore[attr-defined]
             return HOOKS.sparse.add_into(record, into, other)

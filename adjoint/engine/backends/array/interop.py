@@ -17,7 +17,13 @@ from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.errors import DeviceError, DTypeError, DTypeTypeError, ShapeValueError
+from adjoint.engine.core.errors import (
+    DeviceError,
+    DTypeError,
+    DTypeTypeError,
+    DTypeValueError,
+    ShapeValueError,
+)
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.dispatch import mark_birth
 from adjoint.engine.core.operations.public import method, prop, public
@@ -109,6 +115,8 @@ def to_array(data: Any, dtype: DType | None) -> Array:
         array = np.array(data, object)  # NumPy rounds whole numbers of which some are large
     if not isinstance(data, (np.ndarray, np.generic)):
         _check_overflow(array, target)
+    if array.dtype.kind == "O" and target.category == dt.FLOAT:
+        array = array.astype(np.float64)  # narrow dtypes take no whole numbers beyond 64 bits
     return quietly(array.astype, (NUMPY_OF[target],), {"copy": False})
 
 
@@ -122,7 +130,8 @@ def _check_overflow(array: Array, target: DType) -> None:
     low = limits.min if array.dtype.kind == "f" else min(limits.min, -limits.max)
     # NaN compares false with everything.
     if not (low <= array.min() and array.max() <= limits.max):
-        raise DTypeError(
+        beyond = array.dtype.kind in "uO" and (array.min() < -(2**63) or array.max() >= 2**63)
+        raise (DTypeValueError if beyond else DTypeError)(
             f"tensor: value cannot be converted to type {target.name} without overflow; received "
             f"numbers from {array.min()} to {array.max()}. Choose a wider dtype."
         )

@@ -9,7 +9,6 @@ from typing import Any
 from adjoint.engine.core.dtype import (
     BOOL,
     COMPLEX,
-    DTYPES,
     FLOAT,
     INT,
     DType,
@@ -18,9 +17,8 @@ from adjoint.engine.core.dtype import (
     uint8,
 )
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.ops.common.scalars import converted, fits
+from adjoint.engine.ops.common.scalars import LARGEST, converted, fits, require_word
 
 Shape = tuple[int, ...]
 
@@ -90,9 +88,6 @@ def listed(dims: Any) -> tuple[Any, ...]:
     return (dims,) if hasattr(dims, "__index__") else tuple(dims)
 
 
-LARGEST = {d: finfo(d).max for d in DTYPES if d.category == FLOAT}
-
-
 def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
     """A Python number to fill a tensor of `dtype` with, refused where it would overflow."""
     if value.__class__ is int and 0 <= value < 2:
@@ -126,6 +121,7 @@ def _in_half(value: Any, dtype: DType) -> Any:
 
 
 def _checked(value: Any, name: str, dtype: DType) -> Any:
+    require_word(name, value)
     if dtype.category == BOOL:
         return bool(value)
     if isinstance(value, complex) and dtype.category < COMPLEX and not value.imag:

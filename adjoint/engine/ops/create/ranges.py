@@ -15,6 +15,7 @@ from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.common.arguments import whole
+from adjoint.engine.ops.common.scalars import require_fit
 from adjoint.engine.ops.create.creation import ARANGE, finish, place
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def arange(
     dtype = dt.as_dtype("arange", dtype)
     if dtype.is_complex or dtype is dt.bool_:
         raise NotImplementedError(f"arange: not implemented for {dtype.name}")
+    for number in (first, last, by):
+        if isinstance(number, int):
+            require_fit("arange", number, dt.float64 if dtype.is_inexact else dt.int64)
     if not dtype.is_inexact and by and int(by) == 0:
         raise ValueError(f"arange: step must be nonzero, received {by} for {dtype.name}")
     made = ARANGE(

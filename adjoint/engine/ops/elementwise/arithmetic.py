@@ -13,7 +13,13 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.ops.common.scalars import converted, dtype_of, require_fit, require_tensors
+from adjoint.engine.ops.common.scalars import (
+    computed_in,
+    converted,
+    dtype_of,
+    require_fit,
+    require_tensors,
+)
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -86,6 +92,8 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     check_alpha(name, alpha, common)
     if common.category == dt.INT:
         alpha = converted(_whole_in, alpha, name, common)
+    else:
+        require_fit(name, alpha, common)
     if is_tensor(other) and other.dtype is not common:
         other = other.to(common)
     return other * alpha
@@ -174,6 +182,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
                 f"lerp: expected dtype {input.dtype.name} for `{name}` but got dtype "
                 f"{other.dtype.name}. Convert it with .to({input.dtype})."
             )
+    if weight.__class__ is float:
+        require_fit("lerp", weight, computed_in(input.dtype))
     return LERP(input, end, weight)
 
 
@@ -181,8 +191,9 @@ def _value(name: str, value: Any, *tensors: Any) -> Any:
     """The factor in the dtype of the result: whole, where that is an integer type."""
     require_tensors(name, *tensors)
     if value.__class__ is float and tensors[0].dtype.is_inexact:
+        require_fit(name, value, computed_in(tensors[0].dtype))
         return value
-    return converted(_whole_in, value, name, common_dtype(tensors))
+    return converted(_whole_in, value, name, computed_in(common_dtype(tensors)))
 
 
 def _whole_in(value: Any, name: str, common: DType) -> Any:

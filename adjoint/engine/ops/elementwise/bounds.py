@@ -9,7 +9,8 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.ops.common.scalars import require_fit, require_tensors
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.ops.common.scalars import is_large, require_fit, require_tensors
 from adjoint.engine.ops.elementwise.condition import WHERE
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ def _check_bounds(name: str, input: Tensor, *bounds: Any) -> None:
     """Refuse numbers that do not fit, and the bounds of booleans."""
     require_tensors(name, input)
     for bound in bounds:
-        if bound.__class__ is int:
-            require_fit(name, bound, input.dtype)
+        if bound.__class__ is int or is_large(bound):
+            require_fit(name, bound, common_dtype((input, bound)))
         elif bound.__class__ is bool and input.dtype is bool_:
             raise NotImplementedError(f"{name}: not implemented for bool. Convert to an integer.")
 

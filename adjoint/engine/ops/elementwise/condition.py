@@ -9,9 +9,10 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import elementwise
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.common.arguments import checked_scalar
-from adjoint.engine.ops.common.scalars import require_fit, require_tensors
+from adjoint.engine.ops.common.scalars import is_large, require_fit, require_tensors
 from adjoint.engine.ops.elementwise.comparison import EQ, ISNAN
 from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
 
@@ -54,8 +55,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
     for number, tensor in ((input, other), (other, input)):
-        if is_tensor(tensor) and isinstance(number, int):
-            require_fit("where", number, tensor.dtype)
+        if is_tensor(tensor) and (isinstance(number, int) or is_large(number)):
+            whole = tensor.dtype.category == dt.INT and isinstance(number, int)
+            kind = tensor.dtype if whole else common_dtype((tensor, number))
+            if kind not in (dt.float16, dt.bfloat16):  # whose infinity a large number becomes
+                require_fit("where", number, kind)
     return WHERE(condition, input, other)
 
 
@@ -117,6 +121,7 @@ def nan_to_num(
     if input.dtype.is_complex:
         return view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
     largest = _LARGEST[input.dtype]
+    nan, posinf, neginf = (float(x) if type(x) is int else x for x in (nan, posinf, neginf))
     out = input.masked_fill(ISNAN(input), 0.0 if nan is None else nan)
     out = out.masked_fill(EQ(input, float("inf")), largest if posinf is None else posinf)
     return out.masked_fill(EQ(input, float("-inf")), -largest if neginf is None else neginf)

@@ -13,7 +13,14 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.ops.common.scalars import converted, log, require_fit, require_tensors
+from adjoint.engine.ops.common.scalars import (
+    converted,
+    is_large,
+    log,
+    require_fit,
+    require_tensors,
+    require_word,
+)
 from adjoint.engine.ops.elementwise.arithmetic import MUL
 
 if TYPE_CHECKING:
@@ -56,11 +63,11 @@ LDEXP: Record = elementwise(
 )
 
 
-def _check_exponent(input: Any, exponent: int) -> None:
-    if input.dtype.is_inexact:
-        return
-    require_fit("pow", exponent, input.dtype)
-    if exponent < 0:
+def _check_exponent(input: Any, exponent: float) -> None:
+    kind = common_dtype((input, exponent))
+    if kind.category == dt.INT or kind in (dt.float16, dt.bfloat16):
+        require_fit("pow", exponent, kind)
+    if kind.category == dt.INT and exponent < 0:
         raise DTypeError(
             "pow: integers to negative integer powers are not allowed, received exponent "
             f"{exponent} for {input.dtype.name}. Convert to a floating dtype first."
@@ -69,7 +76,8 @@ def _check_exponent(input: Any, exponent: int) -> None:
 
 def power(input: Any, exponent: Any) -> Tensor:
     """`input ** exponent`, elementwise."""
-    if exponent.__class__ is int and not 0 <= exponent < 128 and is_tensor(input):
+    whole = exponent.__class__ is int and not 0 <= exponent < 128
+    if (whole or is_large(exponent)) and is_tensor(input):
         _check_exponent(input, exponent)
     if exponent.__class__ is bool and is_tensor(input) and input.dtype is dt.bool_:
         return input.clone() if exponent else input.new_ones(input.shape)
@@ -124,6 +132,8 @@ def float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
 @public(method=True, out=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """Raise to a power in double precision."""
+    require_word("float_power", input)
+    require_word("float_power", exponent)
     wide = _float_power_dtype(input, exponent)
     return POW(_double(input, wide), _double(exponent, wide))
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.autocast import with_autocast
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.promotion import is_word
 from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.common.scalars import require_fit
 from adjoint.engine.ops.image.resample import Rule, resampled
 from adjoint.engine.ops.shape.pad import constant_pad_nd
 
@@ -80,6 +82,10 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         raise RuntimeError(f"pad: padding length must be divisible by 2, received {widths}")
     if mode == "constant":
         _check_room(input, widths)
+        if type(value) is int:  # it is taken for a float
+            if abs(value) < 2**53:
+                require_fit("pad", float(value), input.dtype)
+            value = value if is_word(value) else float(value)
         return constant_pad_nd(input, widths, 0 if value is None else value)
     if mode not in MODES:
         raise NotImplementedError(f"pad: unrecognised padding mode {mode!r}; give one of {MODES}")

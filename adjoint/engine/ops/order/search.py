@@ -9,7 +9,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import device_of, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.core.promotion import check_whole_numbers, common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.reduce.extremes import refuse_bool, refuse_complex
@@ -89,7 +89,11 @@ def searchsorted(
         _check_sorter(sequence, sorter)
         sequence = sequence.gather(-1, sorter)
     if not is_tensor(input):
-        input = FULL(input, shape=(), dtype=sequence.dtype, device=sequence.device)
+        check_whole_numbers("same", (sequence, input))
+        kind = common_dtype((sequence, input))  # 1.5 among whole numbers stays 1.5
+        if kind.is_floating_point and isinstance(input, int):
+            input = float(input)
+        input = FULL(input, shape=(), dtype=kind, device=sequence.device)
     common = common_dtype((sequence, input))
     if common.is_complex:
         raise NotImplementedError(f"searchsorted: not implemented for {common.name}")
