@@ -6,6 +6,12 @@ import contextlib
 from typing import Any
 
 from adjoint.cpu import amp as amp
+from adjoint.cpu.memory import get_memory_limit as get_memory_limit
+from adjoint.cpu.memory import max_memory_allocated as max_memory_allocated
+from adjoint.cpu.memory import memory_allocated as memory_allocated
+from adjoint.cpu.memory import memory_stats as memory_stats
+from adjoint.cpu.memory import reset_peak_memory_stats as reset_peak_memory_stats
+from adjoint.cpu.memory import set_memory_limit as set_memory_limit
 
 
 def is_available() -> bool:

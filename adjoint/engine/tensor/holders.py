@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from adjoint.engine.core.places import Where, told_place
@@ -23,6 +24,10 @@ class Held(NamedTuple):
 
 # Lines that made buffers, by identity, with what forgets them; filled where that is asked for.
 MADE_BY: dict[int, tuple[Where, Any]] = {}
+
+
+# What there is to say of a limit of the host's memory, while there is one.
+LIMIT_TOLD: Callable[[], str] | None = None
 
 
 def largest_storages() -> list[Held]:

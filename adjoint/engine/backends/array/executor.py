@@ -31,6 +31,7 @@ from adjoint.engine.core.spec import Spec, UnknownShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
+from adjoint.engine.tensor import holders
 from adjoint.engine.tensor.holders import largest_storages, told
 from adjoint.engine.tensor.meta import asked_for_meta, infer_only
 from adjoint.engine.tensor.mutation import leak_message
@@ -156,7 +157,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if record.window is not None:
         return run_view(record, operands[0], params)
     if record.small and (record.one_node or may_be_whole(record, True, operands)):
-        found = HOOKS.meet(record.small, operands, params, None)
+        try:
+            found = HOOKS.meet(record.small, operands, params, None)
+        except MemoryError as error:
+            raise explain(record, operands, params, error) from error
         if found is not None:
             out = wrap(found[0]) if len(found) == 1 else tuple([wrap(a) for a in found])
             if CONTEXT.grad_enabled:
@@ -198,7 +202,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         if device is CPU:
             whole = prod(shape) >= large or (record.draws and drawn_often(shape))
     if whole and large and may_be_whole(record, tracked, operands):
-        out = HOOKS.fragments.forward(record, operands, params)
+        try:
+            out = HOOKS.fragments.forward(record, operands, params)
+        except MemoryError as error:
+            raise explain(record, operands, params, error) from error
         if out is not None:
             if tracked and CONTEXT.grad_enabled:
                 HOOKS.attach(record, operands, params, out)
@@ -390,9 +397,10 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
         if isinstance(error, OutOfMemoryError):  # a GPU's, which tells who holds its memory
             return OutOfMemoryError(f"{record.name}({shown}): {error}")
         held = told(largest_storages(), 8)
+        limit = "" if holders.LIMIT_TOLD is None else holders.LIMIT_TOLD()
         return OutOfMemoryError(
-            f"{record.name}({shown}): {error}. {held}\nTake a smaller batch, let go of what is not "
-            "needed, or compile with options={'remat': 'memory'}."
+            f"{record.name}({shown}): {error}. {limit}{held}\nTake a smaller batch, let go of "
+            "what is not needed, or compile with options={'remat': 'memory'}."
         )
     if record.compose is None:
         try:
