@@ -14,11 +14,12 @@ Note [host memory]
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy._core import _multiarray_umath, multiarray
+from numpy._core import multiarray
 
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.runtime.peeking import slow_address
@@ -217,10 +218,15 @@ def _c_library() -> dict[str, int]:
     return {name: where or 0 for name, where in zip(_FUNCTIONS, found, strict=True)}
 
 
+def _interface() -> Any:
+    """What holds the table of NumPy's C interface."""
+    return sys.modules["numpy._core._multiarray_umath"]._ARRAY_API
+
+
 def _numpy_function(number: int, result: Any, *arguments: Any) -> Any:
     """A function of NumPy's C interface."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table = get(_multiarray_umath._ARRAY_API, None)
+    table = get(_interface(), None)
     address = ctypes.c_void_p.from_address(table + number * ctypes.sizeof(ctypes.c_void_p)).value
     return ctypes.PYFUNCTYPE(result, *arguments)(address or 0)
