@@ -104,6 +104,9 @@ class Library:
         return run
 
 
+importlib.import_module("adjoint.engine.backends.triton.prelude").libdevice = Library()
+
+
 class Interpreter:
     """The machine that a program runs on."""
 

@@ -4,6 +4,7 @@
 # No annotations: Triton reads these functions' source.
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -54,3 +55,33 @@ def rough_tanh(x, one_plus):
     square = x * x
     small = x * (1.0 - square * (0.33333334 - square * 0.13333334))
     return tl.where(tl.abs(x) < 0.1, small, one_plus - 1.0)
+
+
+@triton.jit
+def log_plus_exp(a, b):
+    """The logarithm of the sum of two exponentials."""
+    high = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    low = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    # Of equal infinities a difference would be NaN.
+    more = libdevice.log1p(libdevice.exp(tl.where(low == high, 0.0, low - high).to(a.dtype)))
+    return tl.where((low == high) & (tl.abs(high) == float("inf")), high, high + more)
+
+
+@triton.jit
+def then_step(a, b, c, d):
+    """Two steps y -> a y + b of a recurrence as one."""
+    return a * c, b * c + d
+
+
+@triton.jit
+def later_highest(a, i, b, j):
+    """The larger of two and where it is; of equals, and of NaN, the later."""
+    later = (b >= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, j, i)
+
+
+@triton.jit
+def later_lowest(a, i, b, j):
+    """The smaller of two and where it is; of equals, and of NaN, the later."""
+    later = (b <= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, j, i)

@@ -23,6 +23,7 @@ from adjoint.engine.backends.triton.templates import (
     pooling,
     product,
     rows,
+    running,
     scans,
     statistics,
 )
@@ -68,7 +69,8 @@ class TritonTarget(Target):
     )
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **moments.TEMPLATES, **pooling.TEMPLATES,
-        **product.TEMPLATES, **rows.TEMPLATES, **scans.TEMPLATES, **statistics.TEMPLATES,
+        **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **scans.TEMPLATES,
+        **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(

@@ -1,0 +1,87 @@
+"""What templates that work along lines share: where a line lies, memory of their own, a launch.
+
+A tensor is seen as (before, length, after), in row-major order: `before * after` lines of `length`
+elements, `after` apart. Sizes are words, so that one kernel serves all of them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.triton.launch_words import NAME, Written
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting
+from adjoint.engine.core.dtype import DType
+
+HEAD = ["@triton.jit", f"def {NAME}(words):", "    w = words.to(tl.pointer_type(tl.int64))"]
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands are read in row-major order."""
+    return {i for i, x in enumerate(inputs) if not layout(x).contiguous}
+
+
+def sizes_along(shape: tuple[int, ...], first: int, last: int) -> tuple[int, int, int]:
+    """Elements before some dimensions, in them, after them."""
+    return prod(shape[:first]), prod(shape[first:last]), prod(shape[last:])
+
+
+def are_known(*sizes: Any) -> bool:
+    """Whether sizes are numbers: kernels are launched for so many."""
+    return all(n.__class__ is int for n in sizes)
+
+
+def own(setting: Setting, out: Place, name: str) -> tuple[Place, list[Launch]]:
+    """Where a template may write its result, and the copy of it to state that follows.
+
+    An error must leave state as it was, which only loops see to.
+    """
+    if out.buffer.kind in OWN:
+        return out, []
+    room = row_major(Buffer(ARENA, out.buffer.dtype, prod(out.shape), name=name), out.shape)
+    return room, [copy_step(setting.target, room, out, name)]
+
+
+def memory(dtype: DType, count: int, name: str) -> Place:
+    """Memory for a while."""
+    return row_major(Buffer(ARENA, dtype, count, name=name), (count,))
+
+
+def address(place: Place) -> Address:
+    """The word that is a place's address."""
+    return Address(place.buffer, place.offset * place.buffer.dtype.itemsize)
+
+
+def pointer(word: int, kind: str) -> str:
+    """The expression of a pointer that a word is."""
+    return f"tl.load(w + {word}).to(tl.pointer_type({kind}))"
+
+
+def launch(
+    name: str,
+    lines: list[str],
+    words: list[Any],
+    reads: list[Place],
+    writes: list[Place],
+    grid: tuple[int, int],
+    *,
+    warps: int,
+    cost: int,
+    sizes: tuple[int, ...] = (),
+) -> Launch:
+    """A launch of a kernel that is given as lines after its `HEAD`."""
+    source = "\n".join([*HEAD, *(f"    {line}" for line in lines)]) + "\n"
+    return Launch(
+        function=f"{name}{digest(f'{source};{warps}')}",
+        text=Written(source, grid, warps, name),
+        words=words,
+        reads=tuple(whole(p.buffer) for p in reads),
+        writes=tuple(whole(p.buffer) for p in writes),
+        pieces=grid[0] * grid[1],
+        cost=cost,
+        label=sized(name, *sizes),
+    )
