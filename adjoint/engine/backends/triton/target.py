@@ -25,6 +25,7 @@ from adjoint.engine.backends.triton.templates import (
     rows,
     running,
     scans,
+    sorting,
     statistics,
 )
 from adjoint.engine.backends.triton.templates.convolution import Convolver
@@ -70,7 +71,7 @@ class TritonTarget(Target):
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **moments.TEMPLATES, **pooling.TEMPLATES,
         **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **scans.TEMPLATES,
-        **statistics.TEMPLATES,
+        **sorting.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(

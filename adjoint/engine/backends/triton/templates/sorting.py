@@ -1,0 +1,193 @@
+"""The templates of order: argsort, top-k, the k-th element, medians (Note [ranks])."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from adjoint.engine.backends.registers.operations import KIND
+from adjoint.engine.backends.triton.schedule import power_of_two
+from adjoint.engine.backends.triton.templates import lines as along
+from adjoint.engine.backends.triton.templates import sorting_kernels as kernels
+from adjoint.engine.backends.triton.templates.sorting_kernels import (
+    BEST,
+    ELEMENTS,
+    HIGH,
+    ITEMS,
+    LOW,
+    PICK,
+    PLACES,
+    RUNS,
+    VALUE,
+    Ordering,
+)
+from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.target import Setting, Template
+from adjoint.engine.core.dtype import int64
+from adjoint.engine.graph.ir import Node, Value
+
+SHORT = 512  # elements of a line that is one block
+BLOCK = 256  # of the blocks that longer lines begin with
+LONGEST = 1 << 24  # elements of a line
+MOST = 1 << 28  # of all lines together, which take two or three words each
+FEW = 64  # of a long line that are found without sorting it
+
+
+def dims_of(node: Node) -> tuple[int, ...]:
+    """The dimensions that are put in order."""
+    return node.params["dims"] if node.record.name == "median" else (node.params["dim"],)
+
+
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Real numbers on the GPU, along neighbouring dimensions."""
+    x, dims = inputs[0], dims_of(node)
+    if not isinstance(x, Value) or not dims or not x.spec.shape:
+        return False
+    known = x.spec.dtype.name in KIND and x.spec.dtype.name != "uint64"
+    if not known or x.spec.device.type != setting.target.device:
+        return False
+    if not along.are_known(*x.spec.shape) or dims != tuple(range(dims[0], dims[-1] + 1)):
+        return False
+    length = along.sizes_along(x.spec.shape, dims[0], dims[-1] + 1)[1]
+    return 0 < length < LONGEST and 0 < prod(x.spec.shape) <= MOST
+
+
+class Sorting:
+    """The launches of a node, one after another."""
+
+    def __init__(self, node: Node, x: Place, out: Place) -> None:
+        dims, params = dims_of(node), node.params
+        self.name, self.x, self.out = node.record.name, x, out
+        before, self.length, self.after = along.sizes_along(
+            node.inputs[0].spec.shape, dims[0], dims[-1] + 1
+        )
+        self.count = before * self.after
+        self.take = self.length if self.name == "argsort" else params.get("k", 1)
+        down = bool(params.get("descending", params.get("largest", False)))
+        self.what = Ordering(node.inputs[0].spec.dtype.name, down, ELEMENTS, PLACES)
+        if self.name == "kthvalue":
+            self.what = replace(self.what, writes=PICK)
+        elif self.name in ("argmedian", "median"):
+            which = "omit" if params["omit"] else "first"
+            writes = VALUE if self.name == "median" else PICK
+            self.what = replace(self.what, writes=writes, which=which)
+        self.launches: list[Launch] = []
+
+    def all(self) -> list[Launch]:
+        """All of them."""
+        if self.take == 0:
+            return []
+        if self.length <= SHORT:
+            self.ranked(self.what, self.x, self.out, self.length, self.take, block_of(self.length))
+        elif self.what.writes == PLACES and self.take <= FEW and not self.what.wide:
+            self.best()
+        else:
+            self.sorted()
+        return self.launches
+
+    def ranked(
+        self,
+        what: Ordering,
+        source: Place,
+        out: Place,
+        length: int,
+        take: int,
+        block: int,
+        order: Place | None = None,
+    ) -> None:
+        """A launch of blocks of lines."""
+        rows = max(1, kernels.PAIRS // (block * block))
+        self.add(
+            kernels.ranks_lines(replace(what, block=block)), source, out,
+            (-(-self.count // rows), -(-length // block)), length, take,
+            warps=4, order=order, cost=length * block,
+        )  # fmt: skip
+
+    def best(self) -> None:
+        """The best of each block, then of those, until they are one block."""
+        source, length, what = self.x, self.length, self.what
+        block = max(BLOCK // 2, 4 * power_of_two(self.take))
+        while length > SHORT:
+            blocks = -(-length // block)
+            room = along.memory(int64, self.count * blocks * self.take, "best")
+            self.ranked(replace(what, writes=BEST), source, room, length, self.take, block)
+            source, length, what = room, blocks * self.take, replace(what, keys=ITEMS)
+        self.ranked(what, source, self.out, length, self.take, block_of(length))
+
+    def sorted(self) -> None:
+        """All of each line in order, and what is asked for read off."""
+        by_low: Place | None = None
+        if self.what.wide:
+            by_low = self.merged(replace(self.what, keys=LOW), None)
+        order = self.merged(replace(self.what, keys=HIGH if by_low else ELEMENTS), by_low)
+        results = self.count * (self.take if self.what.writes == PLACES else 1)
+        self.add(
+            kernels.finish_lines(self.what), self.x, self.out,
+            (-(-results // kernels.MERGED), 1), self.length, self.take,
+            warps=kernels.MERGE_WARPS, order=order, run=by_low, cost=self.take,
+        )  # fmt: skip
+
+    def merged(self, what: Ordering, order: Place | None) -> Place:
+        """Sorted items of each line."""
+        room = [along.memory(int64, self.count * self.length, "items") for _ in range(2)]
+        what = replace(what, writes=RUNS, which="take")
+        self.ranked(what, self.x, room[0], self.length, 1, BLOCK, order)
+        blocks, run = -(-self.length // kernels.MERGED), BLOCK
+        while run < self.length:
+            self.add(
+                kernels.merge_lines(), room[0], room[1], (self.count * blocks, 1), self.length, 1,
+                warps=kernels.MERGE_WARPS, run=run, cost=self.length * run.bit_length(),
+            )  # fmt: skip
+            room.reverse()
+            run *= 2
+        return room[0]
+
+    def add(
+        self,
+        lines: list[str],
+        source: Place,
+        out: Place,
+        grid: tuple[int, int],
+        length: int,
+        take: int,
+        *,
+        warps: int,
+        cost: int,
+        order: Place | None = None,
+        run: Place | int | None = None,
+    ) -> None:
+        """A launch, by what its words are (`kernels.SOURCE` and so on)."""
+        reads = [p for p in (source, order, run) if isinstance(p, Place)]
+        whole_run = run if isinstance(run, int) else 0
+        self.launches.append(
+            along.launch(
+                self.name, lines,
+                [
+                    along.address(source), along.address(out), along.address(order or source),
+                    length, self.after, self.count, take,
+                    along.address(run) if isinstance(run, Place) else whole_run,
+                    (whole_run or length).bit_length(),
+                ],
+                reads, [out], grid, warps=warps, cost=cost * self.count, sizes=(self.count, length),
+            )
+        )  # fmt: skip
+
+
+def block_of(length: int) -> int:
+    """The block that a short line is."""
+    return max(2, power_of_two(length))
+
+
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """Launches that put lines in order."""
+    out, copies = along.own(setting, results[0], node.record.name)
+    return [*Sorting(node, operands[0], out).all(), *copies]
+
+
+TEMPLATES = dict.fromkeys(
+    ("argsort", "topk", "kthvalue", "argmedian", "median"), Template(accepts, along.packed, steps)
+)

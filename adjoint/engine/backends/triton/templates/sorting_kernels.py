@@ -1,0 +1,276 @@
+"""Kernels of order: ranks within blocks of a line, merges of sorted runs, and what is read off.
+
+Note [ranks]
+    An *item* is a word: a key, a signed number in the order of the elements (NaN above all, both
+    zeros the same), and below it the place of its element. So no two items are equal, and what
+    comes out is the stable order. Within a block an item's place in the order is how many are less:
+    all pairs are compared, which for some hundred elements costs less than any network of
+    exchanges, and is little code. Longer lines are blocks first; then two sorted runs become one,
+    where every item finds by bisection how many of the other run come before it.
+
+    Keys of 64 bits do not fit. Short lines compare keys, then places; longer ones are sorted by
+    the low half, then, from the order that gives, by the high half, which as the first is stable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from adjoint.engine.backends.triton.code import memory_type
+from adjoint.engine.backends.triton.templates.lines import pointer
+
+PAIRS = 8192  # items that are compared at once
+MERGED, MERGE_WARPS = 512, 4  # items of a program that merges
+PLACE = 0xFFFFFFFF  # the bits of an item that are its place
+HIGHEST = 0x7FFFFFFF
+PAD = HIGHEST << 32 | 0x80000000  # from here on: no elements
+# What kernels are told.
+SOURCE, OUT, ORDER, LENGTH, AFTER, LINES, TAKE, RUN, STEPS = range(9)
+# What keys are made of: all of the element, half of it, or items that are there already.
+ELEMENTS, LOW, HIGH, ITEMS = "elements", "low", "high", "items"
+# What is written: sorted runs, a block's best, places in order, one place or element of each line.
+RUNS, BEST, PLACES, PICK, VALUE = "runs", "best", "places", "pick", "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What decides the text of a kernel."""
+
+    dtype: str
+    descending: bool
+    keys: str  # ELEMENTS, LOW, HIGH or ITEMS
+    writes: str  # RUNS, BEST, PLACES, PICK or VALUE
+    which: str = "take"  # of a line, which is picked: "take", "first" median, "omit" NaN
+    block: int = 0
+
+    @property
+    def wide(self) -> bool:
+        """Whether keys have 64 bits."""
+        return self.dtype in ("int64", "float64")
+
+    @property
+    def real(self) -> bool:
+        """Whether there may be NaN."""
+        return "float" in self.dtype
+
+
+def key_lines(what: Ordering, value: str, name: str) -> list[str]:
+    """The key of elements, in 32 bits or 64."""
+    bits = 64 if what.wide else 32
+    kind, most = f"tl.int{bits}", (1 << (bits - 1)) - 1
+    if what.real:
+        wide = "tl.float64" if what.wide else "tl.float32"
+        lines = [
+            f"real = {value}.to({wide})",
+            f"bits = real.to({kind}, bitcast=True)",
+            f"{name} = bits ^ ((bits >> {bits - 1}) & {most})",
+            f"{name} = tl.where(real == 0, 0, {name}).to({kind})",
+            f"{name} = tl.where(real != real, {most}, {name}).to({kind})",
+        ]
+    elif what.dtype == "uint32":
+        lines = [f"{name} = ({value}.to(tl.int64) - {1 << 31}).to(tl.int32)"]
+    else:
+        lines = [f"{name} = {value}.to({kind})"]
+    return [*lines, f"{name} = ~{name}"] if what.descending else lines
+
+
+def item_lines(what: Ordering, place: str, name: str) -> list[str]:
+    """Items at places of lines; beyond a line's end, and of lines that are not, `PAD` and above."""
+    inside = f"({place} < length) & (line < count)"
+    if what.keys == ITEMS:
+        return [
+            f"{name} = tl.load(items + line * length + {place}, mask={inside}, other={PAD})",
+            f"{name} = tl.where({name} >= {PAD}, {PAD} + {place}, {name})",
+        ]
+    lines = [f"inside = {inside}"]
+    at = place
+    if what.keys == HIGH:
+        lines.append(
+            f"at = tl.load(order + line * length + {place}, mask=inside, other=0) & {PLACE}"
+        )
+        at = "at"
+    lines += [
+        f"value = tl.load(x + start + {at} * after, mask=inside, other=0)",
+        *key_lines(what, "value", "key"),
+    ]
+    if what.keys == LOW:
+        lines.append(f"key = (key & {PLACE}) - {1 << 31}")
+    elif what.keys == HIGH:
+        lines.append("key = key >> 32")
+    if what.wide and what.keys == ELEMENTS:
+        return [*lines, f"{name} = key"]
+    return [*lines, f"{name} = tl.where(inside, (key.to(tl.int64) << 32) | {place}, {PAD} + {place})"]
+
+
+def ranks_lines(what: Ordering) -> list[str]:
+    """A block of lines: the rank of every item in it, then what is asked for."""
+    block = what.block
+    rows = max(1, PAIRS // (block * block))
+    others = min(block, max(1, PAIRS // block))
+    compared = what.wide and what.keys == ELEMENTS
+    lines = [
+        *head_lines(what),
+        f"line = tl.program_id(0).to(tl.int64) * {rows} + tl.arange(0, {rows})[:, None, None]",
+        "start = line // after * (length * after) + line % after",
+        f"first = tl.program_id(1).to(tl.int64) * {block}",
+        f"p = first + tl.arange(0, {block})[None, :, None]",
+        *item_lines(what, "p", "mine"),
+        f"rank = tl.full(({rows}, {block}, 1), 0, tl.int64)",
+    ]
+    if what.which != "take":
+        lines.append(f"absent = tl.full(({rows}, 1, 1), 0, tl.int64)")
+    lines += [
+        f"for base in range(0, {block}, {others}):",
+        f"    q = first + base + tl.arange(0, {others})[None, None, :]",
+        *(f"    {line}" for line in item_lines(what, "q", "other")),
+        "    less = other < mine",
+    ]
+    if compared:
+        lines.append("    less = (less | ((other == mine) & (q < p))) & (q < length)")
+    lines.append("    rank += tl.sum(less.to(tl.int32), 2, keep_dims=True).to(tl.int64)")
+    if what.which != "take" and what.real:
+        missing = f"other == {(1 << 63) - 1}" if compared else f"(other >> 32) == {HIGHEST}"
+        lines += [
+            f"    none = ({missing}) & (q < length)",
+            "    absent += tl.sum(none.to(tl.int32), 2, keep_dims=True).to(tl.int64)",
+        ]
+    return [*lines, *written_lines(what, compared)]
+
+
+def written_lines(what: Ordering, compared: bool) -> list[str]:
+    """What a block writes."""
+    here = "(p < length) & (line < count)"
+    match what.writes:
+        case "runs":
+            return [f"tl.store(out + line * length + first + rank, mine, mask={here})"]
+        case "best":
+            return [
+                "room = tl.num_programs(1) * take",
+                "to = line * room + tl.program_id(1) * take + rank",
+                "tl.store(out + to, mine, mask=(rank < take) & (line < count))",
+            ]
+    place = "p" if compared else f"mine & {PLACE}"
+    lines = [f"place = {place}"]
+    if what.writes == PLACES:
+        to = "line // after * (take * after) + rank * after + line % after"
+        return [*lines, f"tl.store(out + {to}, place, mask=(rank < take) & {here})"]
+    lines.append(f"chosen = (rank == ({which_text(what)})) & {here}")
+    if what.writes == PICK:
+        lines.append("tl.store(out + line + p * 0, place, mask=chosen)")
+        return lines
+    lines += [
+        "found = tl.load(x + start + place * after, mask=chosen, other=0)",
+        "tl.store(out + line + p * 0, found, mask=chosen)",
+    ]
+    return lines
+
+
+def which_text(what: Ordering) -> str:
+    """Which of a line's elements in order is picked; `absent` of them are NaN."""
+    middle = "(length - 1) // 2"
+    if what.which == "take":
+        return "take - 1"
+    if not what.real:
+        return middle
+    if what.which == "omit":
+        return "tl.maximum(length - absent - 1, 0) // 2"
+    return f"tl.where(absent > 0, length - absent, {middle})"
+
+
+def head_lines(what: Ordering) -> list[str]:
+    """What kernels are told, by name."""
+    kind = memory_type(what.dtype)
+    made = kind if what.writes == VALUE else "tl.int64"
+    return [
+        f"x = {pointer(SOURCE, kind)}",
+        f"items = {pointer(SOURCE, 'tl.int64')}",
+        f"out = {pointer(OUT, made)}",
+        f"order = {pointer(ORDER, 'tl.int64')}",
+        f"length = tl.load(w + {LENGTH})",
+        f"after = tl.load(w + {AFTER})",
+        f"count = tl.load(w + {LINES})",
+        f"take = tl.load(w + {TAKE})",
+    ]
+
+
+def merge_lines() -> list[str]:
+    """Two neighbouring runs of `run` items each become one."""
+    return [
+        f"items = {pointer(SOURCE, 'tl.int64')}",
+        f"out = {pointer(OUT, 'tl.int64')}",
+        f"length = tl.load(w + {LENGTH})",
+        f"run = tl.load(w + {RUN})",
+        f"blocks = (length + {MERGED - 1}) // {MERGED}",
+        "line = tl.program_id(0).to(tl.int64) // blocks",
+        f"p = tl.program_id(0).to(tl.int64) % blocks * {MERGED} + tl.arange(0, {MERGED})",
+        "here = items + line * length",
+        "inside = p < length",
+        "mine = tl.load(here + p, mask=inside, other=0)",
+        "number = p // run",
+        "begin = tl.minimum((number ^ 1) * run, length)",
+        "low = begin",
+        "high = tl.minimum(begin + run, length)",
+        f"for _ in range(tl.load(w + {STEPS})):",
+        "    middle = (low + high) // 2",
+        "    open = low < high",
+        "    probe = tl.load(here + middle, mask=open & inside, other=0)",
+        "    up = open & (probe < mine)",
+        "    low = tl.where(up, middle + 1, low)",
+        "    high = tl.where(open & (up == 0), middle, high)",
+        "to = (number & -2) * run + (p - number * run) + (low - begin)",
+        "tl.store(out + line * length + to, mine, mask=inside)",
+    ]
+
+
+def finish_lines(what: Ordering) -> list[str]:
+    """What is read off lines whose items are sorted: at `ORDER` they are, `SOURCE` the elements.
+
+    Of keys of 64 bits, `RUN` is the order by low halves, in which items say their places.
+    """
+    lines = [
+        *head_lines(what),
+        f"by_low = {pointer(RUN, 'tl.int64')}",
+        f"o = tl.program_id(0).to(tl.int64) * {MERGED} + tl.arange(0, {MERGED})",
+    ]
+    if what.writes == PLACES:
+        lines += [
+            "inside = o < count * take",
+            "rank = o // after % take",
+            "line = o // (after * take) * after + o % after",
+        ]
+    else:
+        lines += ["inside = o < count", "line = o"]
+        if what.which != "take" and what.real:
+            lines += first_missing_lines()
+        lines.append(f"rank = {which_text(what)}")
+    lines.append(
+        f"place = tl.load(order + line * length + rank, mask=inside, other=0) & {PLACE}"
+    )
+    if what.wide:
+        lines.append(
+            f"place = tl.load(by_low + line * length + place, mask=inside, other=0) & {PLACE}"
+        )
+    if what.writes != VALUE:
+        return [*lines, "tl.store(out + o, place, mask=inside)"]
+    return [
+        *lines,
+        "start = line // after * (length * after) + line % after",
+        "found = tl.load(x + start + place * after, mask=inside, other=0)",
+        "tl.store(out + o, found, mask=inside)",
+    ]
+
+
+def first_missing_lines() -> list[str]:
+    """How many NaN each sorted line ends with."""
+    return [
+        "low = tl.zeros_like(o)",
+        "high = low + length",
+        f"for _ in range(tl.load(w + {STEPS})):",
+        "    middle = (low + high) // 2",
+        "    open = low < high",
+        "    probe = tl.load(order + line * length + middle, mask=open & inside, other=0)",
+        f"    up = open & ((probe >> 32) < {HIGHEST})",
+        "    low = tl.where(up, middle + 1, low)",
+        "    high = tl.where(open & (up == 0), middle, high)",
+        "absent = length - low",
+    ]
