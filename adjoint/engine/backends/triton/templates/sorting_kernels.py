@@ -61,11 +61,11 @@ def key_lines(what: Ordering, value: str, name: str) -> list[str]:
     if what.real:
         wide = "tl.float64" if what.wide else "tl.float32"
         lines = [
-            f"real = {value}.to({wide})",
-            f"bits = real.to({kind}, bitcast=True)",
-            f"{name} = bits ^ ((bits >> {bits - 1}) & {most})",
-            f"{name} = tl.where(real == 0, 0, {name}).to({kind})",
-            f"{name} = tl.where(real != real, {most}, {name}).to({kind})",
+            f"{value} = {value}.to({wide})",
+            f"{name} = {value}.to({kind}, bitcast=True)",
+            f"{name} = {name} ^ (({name} >> {bits - 1}) & {most})",
+            f"{name} = tl.where({value} == 0, 0, {name}).to({kind})",
+            f"{name} = tl.where({value} != {value}, {most}, {name}).to({kind})",
         ]
     elif what.dtype == "uint32":
         lines = [f"{name} = ({value}.to(tl.int64) - {1 << 31}).to(tl.int32)"]
@@ -76,30 +76,30 @@ def key_lines(what: Ordering, value: str, name: str) -> list[str]:
 
 def item_lines(what: Ordering, place: str, name: str) -> list[str]:
     """Items at places of lines; beyond a line's end, and of lines that are not, `PAD` and above."""
-    inside = f"({place} < length) & (line < count)"
+    inside, at, value, key = (f"{each}_{name}" for each in ("inside", "at", "value", "key"))
+    lines = [f"{inside} = ({place} < length) & (line < count)"]
     if what.keys == ITEMS:
         return [
+            *lines,
             f"{name} = tl.load(items + line * length + {place}, mask={inside}, other={PAD})",
             f"{name} = tl.where({name} >= {PAD}, {PAD} + {place}, {name})",
         ]
-    lines = [f"inside = {inside}"]
-    at = place
     if what.keys == HIGH:
-        lines.append(
-            f"at = tl.load(order + line * length + {place}, mask=inside, other=0) & {PLACE}"
-        )
-        at = "at"
+        found = f"tl.load(order + line * length + {place}, mask={inside}, other=0)"
+        lines.append(f"{at} = {found} & {PLACE}")
     lines += [
-        f"value = tl.load(x + start + {at} * after, mask=inside, other=0)",
-        *key_lines(what, "value", "key"),
+        f"{value} = tl.load(x + start + {at if what.keys == HIGH else place} * after, "
+        f"mask={inside}, other=0)",
+        *key_lines(what, value, key),
     ]
     if what.keys == LOW:
-        lines.append(f"key = (key & {PLACE}) - {1 << 31}")
+        lines.append(f"{key} = ({key} & {PLACE}) - {1 << 31}")
     elif what.keys == HIGH:
-        lines.append("key = key >> 32")
+        lines.append(f"{key} = {key} >> 32")
     if what.wide and what.keys == ELEMENTS:
-        return [*lines, f"{name} = key"]
-    return [*lines, f"{name} = tl.where(inside, (key.to(tl.int64) << 32) | {place}, {PAD} + {place})"]
+        return [*lines, f"{name} = {key}"]
+    item = f"({key}.to(tl.int64) << 32) | {place}"
+    return [*lines, f"{name} = tl.where({inside}, {item}, {PAD} + {place})"]
 
 
 def ranks_lines(what: Ordering) -> list[str]:
