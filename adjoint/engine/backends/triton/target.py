@@ -25,6 +25,7 @@ from adjoint.engine.backends.triton.templates import (
     rows,
     running,
     scans,
+    scatter,
     sorting,
     statistics,
 )
@@ -51,7 +52,7 @@ class TritonTarget(Target):
     device = "cuda"
     sized = True  # whether sizes are part of a kernel's text
     dtypes = frozenset(KIND)
-    widened = frozenset({"index_put"})
+    widened = frozenset({"index_put", "scatter", "scatter_reduce"})
     # A byte of memory traffic takes as long as 8 additions; what is kept is written and read.
     costs = Costs(byte=16, lying=8, function=8, draw=64, meeting=64, remade=False)
     # A launch takes as long as writing and reading so much.
@@ -71,7 +72,7 @@ class TritonTarget(Target):
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **moments.TEMPLATES, **pooling.TEMPLATES,
         **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **scans.TEMPLATES,
-        **sorting.TEMPLATES, **statistics.TEMPLATES,
+        **scatter.TEMPLATES, **sorting.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
@@ -17,6 +18,7 @@ from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting
 from adjoint.engine.core.dtype import DType
 
+ZEROS = 2048  # that a program writes
 HEAD = ["@triton.jit", f"def {NAME}(words):", "    w = words.to(tl.pointer_type(tl.int64))"]
 
 
@@ -85,3 +87,16 @@ def launch(
         cost=cost,
         label=sized(name, *sizes),
     )
+
+
+def zeros_step(out: Place) -> Launch:
+    """Zeros in the whole of a place, which is contiguous."""
+    size, dtype = prod(out.shape), out.buffer.dtype
+    kind = memory_type(dtype.name)
+    lines = [
+        f"out = tl.multiple_of({pointer(0, kind)}, {dtype.itemsize})",
+        f"at = tl.program_id(0).to(tl.int64) * {ZEROS} + tl.arange(0, {ZEROS})",
+        f"tl.store(out + at, tl.full(({ZEROS},), 0, {kind}), mask=at < tl.load(w + 1))",
+    ]
+    grid = (-(-size // ZEROS), 1)
+    return launch("zeros", lines, [address(out), size], [], [out], grid, warps=4, cost=size)

@@ -225,7 +225,9 @@ def tile_lines(what: Running) -> list[str]:
         f"place = start + ({at}) * after",
         f"here = tl.load(x + place, mask=inside, other=0).to({wide})",
     ]
-    last = "tl.sum(tl.where(at == tl.minimum(base + {reach}, end) - 1, {what}, 0), 0, keep_dims=True)"
+    last = (
+        "tl.sum(tl.where(at == tl.minimum(base + {reach}, end) - 1, {what}, 0), 0, keep_dims=True)"
+    )
 
     def ending(name: str, kind: str) -> str:
         return last.format(reach=what.tile[0], what=name) + f".to({kind})"

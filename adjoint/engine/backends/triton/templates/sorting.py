@@ -57,22 +57,18 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
 class Sorting:
     """The launches of a node, one after another."""
 
-    def __init__(self, node: Node, x: Place, out: Place) -> None:
-        dims, params = dims_of(node), node.params
-        self.name, self.x, self.out = node.record.name, x, out
-        before, self.length, self.after = along.sizes_along(
-            node.inputs[0].spec.shape, dims[0], dims[-1] + 1
-        )
+    def __init__(
+        self,
+        name: str,
+        what: Ordering,
+        x: Place,
+        out: Place,
+        sizes: tuple[int, int, int],
+        take: int,
+    ) -> None:
+        self.name, self.what, self.x, self.out, self.take = name, what, x, out, take
+        before, self.length, self.after = sizes
         self.count = before * self.after
-        self.take = self.length if self.name == "argsort" else params.get("k", 1)
-        down = bool(params.get("descending", params.get("largest", False)))
-        self.what = Ordering(node.inputs[0].spec.dtype.name, down, ELEMENTS, PLACES)
-        if self.name == "kthvalue":
-            self.what = replace(self.what, writes=PICK)
-        elif self.name in ("argmedian", "median"):
-            which = "omit" if params["omit"] else "first"
-            writes = VALUE if self.name == "median" else PICK
-            self.what = replace(self.what, writes=writes, which=which)
         self.launches: list[Launch] = []
 
     def all(self) -> list[Launch]:
@@ -131,9 +127,14 @@ class Sorting:
 
     def merged(self, what: Ordering, order: Place | None) -> Place:
         """Sorted items of each line."""
-        room = [along.memory(int64, self.count * self.length, "items") for _ in range(2)]
+        room = along.memory(int64, self.count * self.length, "items")
         what = replace(what, writes=RUNS, which="take")
-        self.ranked(what, self.x, room[0], self.length, 1, BLOCK, order)
+        self.ranked(what, self.x, room, self.length, 1, BLOCK, order)
+        return self.runs_merged(room)
+
+    def runs_merged(self, items: Place) -> Place:
+        """Sorted runs of items, as one of each line."""
+        room = [items, along.memory(int64, self.count * self.length, "items")]
         blocks, run = -(-self.length // kernels.MERGED), BLOCK
         while run < self.length:
             self.add(
@@ -185,7 +186,32 @@ def steps(
 ) -> list[Launch]:
     """Launches that put lines in order."""
     out, copies = along.own(setting, results[0], node.record.name)
-    return [*Sorting(node, operands[0], out).all(), *copies]
+    dims, spec = dims_of(node), node.inputs[0].spec
+    sizes = along.sizes_along(spec.shape, dims[0], dims[-1] + 1)
+    take = sizes[1] if node.record.name == "argsort" else node.params.get("k", 1)
+    made = Sorting(node.record.name, described(node), operands[0], out, sizes, take)
+    return [*made.all(), *copies]
+
+
+def described(node: Node) -> Ordering:
+    """What a node asks for."""
+    name, params = node.record.name, node.params
+    down = bool(params.get("descending", params.get("largest", False)))
+    what = Ordering(node.inputs[0].spec.dtype.name, down, ELEMENTS, PLACES)
+    if name == "kthvalue":
+        return replace(what, writes=PICK)
+    if name in ("argmedian", "median"):
+        which = "omit" if params["omit"] else "first"
+        return replace(what, writes=VALUE if name == "median" else PICK, which=which)
+    return what
+
+
+def sorted_items(name: str, items: Place, count: int) -> tuple[list[Launch], Place]:
+    """Launches that sort items, and where they then are."""
+    room = along.memory(int64, count, "items")
+    made = Sorting(name, Ordering("int64", False, ITEMS, RUNS), items, room, (1, count, 1), 1)
+    made.ranked(made.what, items, room, count, 1, BLOCK)
+    return made.launches, made.runs_merged(room)
 
 
 TEMPLATES = dict.fromkeys(

@@ -87,9 +87,9 @@ def item_lines(what: Ordering, place: str, name: str) -> list[str]:
     if what.keys == HIGH:
         found = f"tl.load(order + line * length + {place}, mask={inside}, other=0)"
         lines.append(f"{at} = {found} & {PLACE}")
+    element = f"x + start + {at if what.keys == HIGH else place} * after"
     lines += [
-        f"{value} = tl.load(x + start + {at if what.keys == HIGH else place} * after, "
-        f"mask={inside}, other=0)",
+        f"{value} = tl.load({element}, mask={inside}, other=0)",
         *key_lines(what, value, key),
     ]
     if what.keys == LOW:
@@ -243,9 +243,7 @@ def finish_lines(what: Ordering) -> list[str]:
         if what.which != "take" and what.real:
             lines += first_missing_lines()
         lines.append(f"rank = {which_text(what)}")
-    lines.append(
-        f"place = tl.load(order + line * length + rank, mask=inside, other=0) & {PLACE}"
-    )
+    lines.append(f"place = tl.load(order + line * length + rank, mask=inside, other=0) & {PLACE}")
     if what.wide:
         lines.append(
             f"place = tl.load(by_low + line * length + place, mask=inside, other=0) & {PLACE}"
