@@ -84,19 +84,18 @@ def placed(
     Where kernels know sizes, they know of rows how they are aligned.
     """
     known = [f"length = {length if target.sized else f'tl.load(w + {LENGTH})'}"]
-    ordered = in_order(how, out.buffer.dtype)
+    ordered, tile = in_order(how, out.buffer.dtype), tile_of(length)
+    grid = (-(-count // tile[0]), -(-length // tile[1]))
     items = along.memory(int64, count, "items") if ordered else values
-    words = [
+    words: list[Any] = [
         along.address(out), along.address(values), Status(), count, length, along.address(items),
         *positions.words,
     ]  # fmt: skip
     if not ordered:
-        tile = tile_of(length)
-        grid = (-(-count // tile[0]), -(-length // tile[1]))
+        text = [*known, *row_lines(tile[0]), *positions.lines, *at_once(how, out, tile[1])]
         return [
             along.launch(
-                name, [*known, *row_lines(tile[0]), *positions.lines, *at_once(how, out, tile[1])], words,
-                [values, out, *positions.reads], [out], grid,
+                name, text, words, [values, out, *positions.reads], [out], grid,
                 warps=warps_of(tile), cost=2 * count * length, sizes=(count, length),
             )
         ]  # fmt: skip
@@ -111,11 +110,9 @@ def placed(
         warps=WARPS, cost=count, sizes=(count,),
     )  # fmt: skip
     launches, items = sorted_items(name, items, count)
-    tile = tile_of(length)
-    words[ITEMS] = along.address(items)
+    words = [*words[:ITEMS], along.address(items)]
     taken = along.launch(
-        name, [*known, *taking_lines(how, out, tile)], words[:FIXED], [values, items, out], [out],
-        (-(-count // tile[0]), -(-length // tile[1])),
+        name, [*known, *taking_lines(how, out, tile)], words, [values, items, out], [out], grid,
         warps=warps_of(tile), cost=2 * count * length, sizes=(count, length),
     )  # fmt: skip
     return [numbered, *launches, taken]
@@ -128,6 +125,7 @@ def tile_of(length: int) -> tuple[int, int]:
 
 
 def warps_of(tile: tuple[int, int]) -> int:
+    """How many warps work on a tile."""
     return max(1, min(WARPS, prod(tile) // 128))
 
 
@@ -143,6 +141,7 @@ def row_lines(rows: int) -> list[str]:
 
 
 def memory_lines(out: Place) -> list[str]:
+    """The result, and the rows."""
     kind = memory_type(out.buffer.dtype.name)
     return [f"out = {pointer(OUT, kind)}", f"values = {pointer(VALUES, kind)}"]
 
