@@ -33,7 +33,8 @@ _COMPOSED = (
 # On a GPU alone: there a copy or a look-up that is not checked by the host is worth it.
 _ON_DEVICE = frozenset(
     "addmm autocast_addmm autocast_linear cast clone cat stack max_pool_backward "
-    "index index_put gather scatter scatter_reduce slice view_scatter".split()
+    "index index_put gather scatter scatter_reduce slice view_scatter "
+    "cumsum cumprod logcumsumexp linear_scan cumextreme".split()
 )
 # What libraries do better there than kernels of a fragment.
 LIBRARIES = frozenset({"convolution", "convolution_transpose", "convolution_weight"})

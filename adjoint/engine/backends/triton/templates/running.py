@@ -7,7 +7,7 @@ that, and then every part, which begins with what those before it came to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -20,14 +20,15 @@ from adjoint.engine.backends.triton.templates.lines import pointer
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Setting, Template
-from adjoint.engine.core.dtype import named
+from adjoint.engine.core.dtype import int64, named
 from adjoint.engine.graph.ir import Node, Value
 
 TILE, WARPS = 2048, 4  # elements of a tile
 COLUMNS = 32  # lines side by side, where their elements lie so
 PART = 4096  # elements of a line that is cut
 FIRST, SECOND, OUT, LENGTH, AFTER, LINES, CARRIED = range(7)  # words
-WHOLE, TOTALS, PARTS = "whole", "totals", "parts"  # what a kernel makes
+# What a kernel makes; of extremes, totals are where they are, and `MIDDLE` scans those.
+WHOLE, TOTALS, MIDDLE, PARTS = "whole", "totals", "middle", "parts"
 # What a scan of tiles combines with (`prelude`), and what a line begins with.
 COMBINE = {
     "cumsum": ("plus", "0"), "cumprod": ("times", "1"),
@@ -100,7 +101,7 @@ def steps(
     tile = tile_of(length, after, before * after)
     what = described(node, tile)
     few = -(-before * after // tile[1]) < PROCESSORS
-    if few and length > 2 * PART and what.name not in EXTREMES:
+    if few and length > 2 * PART:
         return [*by_parts(what, operands, out, (length, after, before * after)), *copies]
     return [one(what, operands, out, (length, after, before * after)), *copies]
 
@@ -114,19 +115,24 @@ def by_parts(
     what: Running, operands: list[Place], out: Place, sizes: tuple[int, int, int]
 ) -> list[Launch]:
     """The totals of parts, their scan, and the parts with what came before them."""
-    length, _, count = sizes
+    length, after, count = sizes
     cuts = -(-length // PART)
-    wide = named(BY_KIND[what.wide])
+    wide = int64 if what.name in EXTREMES else named(BY_KIND[what.wide])
     totals = [along.memory(wide, cuts * count, "totals") for _ in operands]
     carried = along.memory(wide, cuts * count, "carried")
     tile = (min(what.tile[0], PART), what.tile[1])
     first = Running(what.name, what.dtype, wide.name, what.wide, what.reverse, TOTALS, tile)
     middle_tile = tile_of(cuts, count, count)
-    middle = Running(what.name, wide.name, wide.name, what.wide, False, WHOLE, middle_tile)
+    if what.name in EXTREMES:
+        middle = replace(first, makes=MIDDLE, tile=middle_tile)
+        scanned = made(middle, operands, [carried], (length, after, count), totals, 1)
+    else:
+        middle = Running(what.name, wide.name, wide.name, what.wide, False, WHOLE, middle_tile)
+        scanned = one(middle, totals, carried, (cuts, count, count))
     last = Running(what.name, what.dtype, what.result, what.wide, what.reverse, PARTS, tile)
     return [
         made(first, operands, totals, sizes, [], cuts),
-        one(middle, totals, carried, (cuts, count, count)),
+        scanned,
         made(last, operands, [out], sizes, [carried], cuts),
     ]
 
@@ -190,13 +196,26 @@ def source_lines(what: Running) -> list[str]:
         ]
     if what.name in EXTREMES:
         lines.append(f"where_held = tl.full((1, {columns}), 0, tl.int64)")
-    if what.makes != WHOLE:
+    if what.makes in (TOTALS, PARTS):
         lines += [
             "part = tl.program_id(1).to(tl.int64)",
             f"begin = part * {PART}",
             f"end = tl.minimum(begin + {PART}, length)",
         ]
-    if what.makes == PARTS:
+    if what.makes == MIDDLE:  # steps are parts
+        lines += [
+            f"totals = {pointer(CARRIED, 'tl.int64')}",
+            f"end = (length + {PART - 1}) // {PART}",
+        ]
+    if what.makes == PARTS and what.name in EXTREMES:
+        lines += [
+            f"carried = {pointer(CARRIED, 'tl.int64')} + (part - 1) * count",
+            "some = (line < count) & (part > 0)",
+            "where_held = tl.load(carried + line, mask=some, other=0)",
+            f"carry = tl.load(x + start + where_held * after, mask=some, other=0).to({wide})",
+            f"carry = tl.where(some, carry, {begin}).to({wide})",
+        ]
+    elif what.makes == PARTS:
         lines += [
             f"carried = {pointer(CARRIED, wide)} + (part - 1) * count",
             f"carry = tl.load(carried + line, mask=(line < count) & (part > 0), other={begin})",
@@ -204,7 +223,8 @@ def source_lines(what: Running) -> list[str]:
     lines.append(f"for base in range(begin, end, {reach}):")
     lines += [f"    {line}" for line in tile_lines(what)]
     if what.makes == TOTALS:
-        lines.append("tl.store(out + part * count + line, carry, mask=line < count)")
+        held = "where_held" if what.name in EXTREMES else "carry"
+        lines.append(f"tl.store(out + part * count + line, {held}, mask=line < count)")
         if pair:  # all steps of the part as one: its factor beside what it comes to
             lines[-1:] = [
                 "tl.store(out + part * count + line, so_far, mask=line < count)",
@@ -225,6 +245,12 @@ def tile_lines(what: Running) -> list[str]:
         f"place = start + ({at}) * after",
         f"here = tl.load(x + place, mask=inside, other=0).to({wide})",
     ]
+    if what.makes == MIDDLE:
+        lines[2:] = [
+            "place = at * count + line",
+            "there = tl.load(totals + place, mask=inside, other=0)",
+            f"here = tl.load(x + start + there * after, mask=inside, other=0).to({wide})",
+        ]
     last = (
         "tl.sum(tl.where(at == tl.minimum(base + {reach}, end) - 1, {what}, 0), 0, keep_dims=True)"
     )
@@ -243,8 +269,9 @@ def tile_lines(what: Running) -> list[str]:
                 f"carry = {ending('made', wide)}",
             ]
         case "cummax" | "cummin":
+            if what.makes != MIDDLE:
+                lines.append("there = tl.broadcast_to(at, here.shape)")
             lines += [
-                "there = tl.broadcast_to(at, here.shape)",
                 f"best, found = tl.associative_scan((here, there), 0, {combine})",
                 f"best, made = {combine}(carry, where_held, best, found)",
                 f"carry = {ending('best', wide)}",

@@ -32,7 +32,7 @@ SHORT = 512  # elements of a line that is one block
 BLOCK = 256  # of the blocks that longer lines begin with
 LONGEST = 1 << 24  # elements of a line
 MOST = 1 << 28  # of all lines together, which take two or three words each
-FEW = 64  # of a long line that are found without sorting it
+FEW = 64  # of a line that are found without sorting it, if they are a quarter at most
 
 
 def dims_of(node: Node) -> tuple[int, ...]:
@@ -75,10 +75,11 @@ class Sorting:
         """All of them."""
         if self.take == 0:
             return []
-        if self.length <= SHORT:
-            self.ranked(self.what, self.x, self.out, self.length, self.take, block_of(self.length))
-        elif self.what.writes == PLACES and self.take <= FEW and not self.what.wide:
+        few = self.take <= FEW and self.take * 4 <= self.length
+        if few and self.what.writes == PLACES and not self.what.wide:
             self.best()
+        elif self.length <= SHORT:
+            self.ranked(self.what, self.x, self.out, self.length, self.take, block_of(self.length))
         else:
             self.sorted()
         return self.launches
@@ -104,13 +105,22 @@ class Sorting:
     def best(self) -> None:
         """The best of each block, then of those, until they are one block."""
         source, length, what = self.x, self.length, self.what
-        block = max(BLOCK // 2, 4 * power_of_two(self.take))
-        while length > SHORT:
-            blocks = -(-length // block)
+        while length > kernels.SELECTED:
+            blocks = -(-length // kernels.SELECTED)
             room = along.memory(int64, self.count * blocks * self.take, "best")
-            self.ranked(replace(what, writes=BEST), source, room, length, self.take, block)
+            self.selected(replace(what, writes=BEST), source, room, length)
             source, length, what = room, blocks * self.take, replace(what, keys=ITEMS)
-        self.ranked(what, source, self.out, length, self.take, block_of(length))
+        self.selected(what, source, self.out, length)
+
+    def selected(self, what: Ordering, source: Place, out: Place, length: int) -> None:
+        """A launch that takes the first few of blocks of lines."""
+        block = min(block_of(length), kernels.SELECTED)
+        rows = kernels.selected_rows(block)
+        self.add(
+            kernels.selected_lines(replace(what, block=block)), source, out,
+            (-(-self.count // rows), -(-length // block)), length, self.take,
+            warps=4, cost=length * self.take,
+        )  # fmt: skip
 
     def sorted(self) -> None:
         """All of each line in order, and what is asked for read off."""

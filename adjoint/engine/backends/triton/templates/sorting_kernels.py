@@ -10,6 +10,9 @@ Note [ranks]
 
     Keys of 64 bits do not fit. Short lines compare keys, then places; longer ones are sorted by
     the low half, then, from the order that gives, by the high half, which as the first is stable.
+
+    A few of a line are the least item, the least of the others and so on; of long lines a few of
+    every block, and then of those.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.templates.lines import pointer
 
 PAIRS = 8192  # items that are compared at once
+SELECTED = 2048  # items of a program that selects
 MERGED, MERGE_WARPS = 512, 4  # items of a program that merges
 PLACE = 0xFFFFFFFF  # the bits of an item that are its place
 HIGHEST = 0x7FFFFFFF
 PAD = HIGHEST << 32 | 0x80000000  # from here on: no elements
+LAST = (1 << 63) - 1
 # What kernels are told.
 SOURCE, OUT, ORDER, LENGTH, AFTER, LINES, TAKE, RUN, STEPS = range(9)
 # What keys are made of: all of the element, half of it, or items that are there already.
@@ -137,18 +142,37 @@ def ranks_lines(what: Ordering) -> list[str]:
     return [*lines, *written_lines(what, compared)]
 
 
+def selected_lines(what: Ordering) -> list[str]:
+    """A block of lines: the least item, then the least of those that are left, and so on."""
+    block, rows = what.block, selected_rows(what.block)
+    lines = [
+        *head_lines(what),
+        f"line = tl.program_id(0).to(tl.int64) * {rows} + tl.arange(0, {rows})[:, None]",
+        "start = line // after * (length * after) + line % after",
+        f"first = tl.program_id(1).to(tl.int64) * {block}",
+        f"p = first + tl.arange(0, {block})[None, :]",
+        *item_lines(what, "p", "mine"),
+        "for rank in range(take):",
+        "    least = tl.min(mine, 1, keep_dims=True)",
+        f"    mine = tl.where(mine == least, {LAST}, mine)",
+    ]
+    if what.writes == BEST:
+        to = "(line * tl.num_programs(1) + tl.program_id(1)) * take + rank"
+        return [*lines, f"    tl.store(out + {to}, least, mask=line < count)"]
+    to = "line // after * (take * after) + rank * after + line % after"
+    return [*lines, f"    tl.store(out + {to}, least & {PLACE}, mask=line < count)"]
+
+
+def selected_rows(block: int) -> int:
+    """Lines of a program that selects."""
+    return max(1, SELECTED // block)
+
+
 def written_lines(what: Ordering, compared: bool) -> list[str]:
     """What a block writes."""
     here = "(p < length) & (line < count)"
-    match what.writes:
-        case "runs":
-            return [f"tl.store(out + line * length + first + rank, mine, mask={here})"]
-        case "best":
-            return [
-                "room = tl.num_programs(1) * take",
-                "to = line * room + tl.program_id(1) * take + rank",
-                "tl.store(out + to, mine, mask=(rank < take) & (line < count))",
-            ]
+    if what.writes == RUNS:
+        return [f"tl.store(out + line * length + first + rank, mine, mask={here})"]
     place = "p" if compared else f"mine & {PLACE}"
     lines = [f"place = {place}"]
     if what.writes == PLACES:
