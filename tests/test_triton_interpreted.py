@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
-QUICK = ("chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws")
+QUICK = (
+    "chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
+    "beams",
+)  # fmt: skip
 
 
 def compare(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
@@ -35,7 +38,7 @@ def compare(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
             want = fn(*given)
             ad.manual_seed(seed)
             rough = 2e-2 if "halves" in name else 1e-4
-            ad.testing.assert_close(compiled(*given), want, rtol=rough, atol=rough)
+            ad.testing.assert_close(compiled(*given), want, rtol=rough, atol=rough, equal_nan=True)
     for optimizer in optimizers:
         want = programs.training("eager", optimizer)
         for backend in ("interpreted-triton", "mirrored-triton"):
@@ -62,6 +65,25 @@ def compare_random(count: int) -> None:
         native.agree(got, want, 0.25 if native.halves(program) else 0.0, "in Triton")
 
     run()
+
+
+def in_order(names: tuple[str, ...]) -> None:
+    """Deterministic sums have the CPU's bits; and all runs on the GPU, where it is one program."""
+    import adjoint as ad
+    from adjoint.engine.compiler.schedule.steps import EagerCall
+
+    importlib.import_module("tests.triton_interpreter")
+    programs = importlib.import_module("tests.triton_programs")
+    ad.use_deterministic_algorithms(True)
+    for name in names:
+        fn, arguments = programs.PROGRAMS[name]
+        ad.manual_seed(0)
+        given = arguments()
+        compiled = ad.compile(fn, backend="interpreted-triton")
+        ad.testing.assert_close(compiled(*given), fn(*given), rtol=0.0, atol=0.0)
+        executable: Any = compiled.latest.executable
+        assert not any(isinstance(step, EagerCall) for step in executable.plan.steps), name
+    ad.use_deterministic_algorithms(False)
 
 
 def profile() -> None:
@@ -138,6 +160,15 @@ def run_script(call: str) -> None:
 
 def test_programs_equal_eager() -> None:
     in_a_process(QUICK, ("AdamW",))
+
+
+def test_rows_in_order_have_the_cpu_s_bits() -> None:
+    run_script("t.in_order(('put',))")
+
+
+@pytest.mark.slow
+def test_scatters_in_order_have_the_cpu_s_bits() -> None:
+    run_script("t.in_order(('scattered',))")
 
 
 def test_faults_are_told_where_the_host_waits() -> None:

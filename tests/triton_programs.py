@@ -176,6 +176,66 @@ def one_column(x: Any, w: Any) -> Any:
     return (out, *ad.autograd.grad((out * out).sum(), (x, w)))
 
 
+def running(x: Any) -> Any:
+    """What runs along either dimension, both ways, NaN and infinities among it; gradients."""
+    some = x.masked_fill(x > 1, float("-inf"))
+    none = x.round().masked_fill(x > 1.5, float("nan"))
+    found = [(x * 9).int().cumsum(0), (x * 99).to(ad.uint8).cumsum(-1), x.double().cumprod(0)]
+    for dim in (0, 1):
+        found += [x.cumsum(dim), x.flip(dim).cumprod(dim), some.logcumsumexp(dim)]
+        found += [*none.cummax(dim), *none.cummin(dim), *(x * 3).long().cummax(dim)]
+    y = x.detach().requires_grad_()
+    total = (y.cumprod(1) * y.logcumsumexp(0)).sum() + (y.cumsum(0) * y.cummax(1).values).sum()
+    return (*found, *ad.autograd.grad(total, y))
+
+
+def ordered(x: Any) -> Any:
+    """Elements in order, the first of them, medians; equal ones, NaN, both zeros; gradients."""
+    rough = (x * 3).round().masked_fill(x > 2, float("nan"))
+    found = []
+    for y in (rough, rough.bfloat16(), rough.double(), (x * 3).int(), (x * 3).long(), x > 0):
+        for down in (False, True):
+            found += [*y.sort(1, descending=down, stable=True), y.argsort(0, down, stable=True)]
+        if y.dtype is not ad.bool:
+            found += [*y.median(1), *y.nanmedian(0), y.median(), y.nanmedian()]
+    for y in (x, x.double(), x.half()):  # no two are equal
+        found += [*y.topk(2, 1), *y.topk(1, 0, largest=False), *y.kthvalue(3, 1)]
+    y = x.detach().requires_grad_()
+    total = (y.topk(2, 1).values ** 2).sum() + (y.sort(0).values.cumsum(0) ** 2).sum() + y.median()
+    return (*found, *ad.autograd.grad(total, y))
+
+
+def scattered(x: Any, i: Any) -> Any:
+    """Values put, added and combined at indices, along either dimension."""
+    once = ad.arange(x.shape[1], device=x.device).flip(0).expand(x.shape)
+    found = [x.scatter(1, once, x * 2), (x > 0).scatter(1, once, x > 1)]
+    for y in (x, x.double(), (x * 3).int(), (x * 3).long(), (x * 3).to(ad.int8), x.bfloat16()):
+        found += [y.scatter_add(1, i, y), y.scatter_add(0, i[:2] % x.shape[0], y)]
+        found += [y.scatter_reduce(1, i, y, how) for how in ("prod", "amax", "amin")]
+        found += [y.scatter_reduce(1, i, y, "amax", include_self=False), y.index_add(1, i[0], y)]
+        found.append(y.index_put((i[0] % x.shape[0],), y[0], accumulate=True))
+    return tuple(found)
+
+
+def routed(x: Any, w: Any) -> Any:
+    """Rows that go to the best two of several layers, by a gate; and its gradients."""
+    x, w = (t.detach().requires_grad_() for t in (x, w))
+    chances, chosen = (x @ w[0].t()).softmax(-1).topk(2, -1)
+    rows = ad.arange(len(x), device=x.device).repeat_interleave(2)
+    order = chosen.reshape(-1).argsort(stable=True)
+    sent = x.index_select(0, rows[order]) * chances.reshape(-1)[order][:, None]
+    out = ad.zeros_like(x).index_add(0, rows[order], sent @ w[1])
+    load = F.one_hot(chosen, w.shape[1]).float().mean((0, 1))
+    return (out, load, *ad.autograd.grad((out * out).sum() + (load * load).sum(), (x, w)))
+
+
+def beams(x: Any) -> Any:
+    """The best of all continuations, and which beam each goes on."""
+    scores, found = x.log_softmax(-1).flatten(1).topk(3, -1)
+    beam, token = found // x.shape[-1], found % x.shape[-1]
+    return scores, beam, token, x.gather(1, beam[..., None].expand(-1, -1, x.shape[-1]))
+
+
 PROGRAMS: dict[str, Program] = {
     "chain": (lambda x: (x.exp() + 1).log() * x.tanh() / (x * x + 1).sqrt(), small),
     "functions": (
@@ -245,7 +305,20 @@ PROGRAMS: dict[str, Program] = {
     "masked attention of halves": (lambda q, k, v: masked(q.half(), k.half(), v.half()), qkv),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),
-    "calls": (lambda x: x.exp().cumsum(0).sort(-1)[0] * 2, small),
+    "calls": (lambda x: ad.bucketize(x.exp(), x[0].exp().sort()[0]) * 2, small),
+    "running": (running, small),
+    "running long": (
+        lambda x: (x.cumsum(1), x.cummax(1).indices, x[:, :8200].logcumsumexp(1)),
+        lambda: (ad.randn(2, 9000),),
+    ),
+    "ordered": (ordered, lambda: (ad.randn(4, 70) * ad.arange(1.0, 71),)),
+    "ordered long": (
+        lambda x: (*x.sort(1, stable=True), *x.topk(9, 1), x.double().argsort(stable=True), x.median(1).values),
+        lambda: (ad.randn(2, 2600),),
+    ),
+    "scattered": (scattered, lambda: (ad.randn(4, 7), ad.randint(0, 7, (4, 7)))),
+    "routed": (routed, lambda: (ad.randn(12, 8), ad.randn(2, 8, 8))),
+    "beams": (beams, lambda: (ad.randn(2, 3, 50),)),
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
     "one row of halves": (one_row, lambda: (ad.randn(2, 80), ad.randn(200, 80))),
     "recurrent of halves": (recurrent, lambda: (ad.randn(4, 3, 8), ad.randn(8, 8) * 0.3)),
