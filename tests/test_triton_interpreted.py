@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
 QUICK = (
     "chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
-    "beams",
+    "beams", "integer products",
 )  # fmt: skip
 
 

@@ -229,6 +229,13 @@ def routed(x: Any, w: Any) -> Any:
     return (out, load, *ad.autograd.grad((out * out).sum() + (load * load).sum(), (x, w)))
 
 
+def integer_products(x: Any) -> Any:
+    """Products of int8: few rows and many, odd sizes, batches."""
+    a, b = ((x * k).to(ad.int8) for k in (40, -60))
+    found = [ad._int_mm(a[0, :m], b[0, :n].t()) for m, n in ((1, 70), (33, 17), (5, 1))]
+    return (*found, ad._int_mm(a.flatten(0, 1)[:, :32], b[1, :, :32].t()))
+
+
 def beams(x: Any) -> Any:
     """The best of all continuations, and which beam each goes on."""
     scores, found = x.log_softmax(-1).flatten(1).topk(3, -1)
@@ -318,6 +325,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "scattered": (scattered, lambda: (ad.randn(4, 7), ad.randint(0, 7, (4, 7)))),
     "routed": (routed, lambda: (ad.randn(12, 8), ad.randn(2, 8, 8))),
+    "integer products": (integer_products, lambda: (ad.randn(2, 70, 75),)),
     "beams": (beams, lambda: (ad.randn(2, 3, 50),)),
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
     "one row of halves": (one_row, lambda: (ad.randn(2, 80), ad.randn(200, 80))),

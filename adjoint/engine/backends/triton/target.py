@@ -19,6 +19,7 @@ from adjoint.engine.backends.triton.schedule import schedule
 from adjoint.engine.backends.triton.templates import (
     attention,
     convolution,
+    integers,
     moments,
     pooling,
     product,
@@ -70,9 +71,9 @@ class TritonTarget(Target):
         {*attention.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES, *statistics.TEMPLATES}
     )
     plain = {
-        **joins.TEMPLATES, **attention.TEMPLATES, **moments.TEMPLATES, **pooling.TEMPLATES,
-        **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **scans.TEMPLATES,
-        **scatter.TEMPLATES, **sorting.TEMPLATES, **statistics.TEMPLATES,
+        **joins.TEMPLATES, **attention.TEMPLATES, **integers.TEMPLATES, **moments.TEMPLATES,
+        **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
+        **scans.TEMPLATES, **scatter.TEMPLATES, **sorting.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(

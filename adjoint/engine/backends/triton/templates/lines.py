@@ -74,12 +74,13 @@ def launch(
     warps: int,
     cost: int,
     sizes: tuple[int, ...] = (),
+    stages: int = 2,
 ) -> Launch:
     """A launch of a kernel that is given as lines after its `HEAD`."""
     source = "\n".join([*HEAD, *(f"    {line}" for line in lines)]) + "\n"
     return Launch(
-        function=f"{name}{digest(f'{source};{warps}')}",
-        text=Written(source, grid, warps, name),
+        function=f"{name}{digest(f'{source};{warps};{stages}')}",
+        text=Written(source, grid, warps, name, stages),
         words=words,
         reads=tuple(whole(p.buffer) for p in reads),
         writes=tuple(whole(p.buffer) for p in writes),
