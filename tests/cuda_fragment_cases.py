@@ -188,9 +188,15 @@ def check_faults() -> None:
             out.sum().item()
         assert any("cuda_fragment_cases.py" in note for note in told.value.__notes__)
         assert param.tolist() == [1.0, 1.0, 1.0], "an update after a fault"
+        assert optimizer.state[param]["step"].item() == 0.0, "a count of no update"
     F.embedding(good, table).sum().item()
     optimizer.step()
+    optimizer.step()
+    out = F.embedding(bad, table)
+    with pytest.raises(IndexError, match="99"):
+        out.sum().item()  # after the updates: they were done
     assert param.tolist() != [1.0, 1.0, 1.0]
+    assert optimizer.state[param]["step"].item() == 2.0
 
 
 def check_sizes() -> None:

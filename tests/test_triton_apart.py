@@ -48,18 +48,27 @@ def test_parts_have_their_own_inputs_outputs_and_writes() -> None:
     assert (host.inputs, host.outputs, host.writes) == ([1], [0], [0])
     calls: list[str] = []
 
+    class Run:
+        """A program that adds 1; what it failed at may be known later."""
+
+        late = True
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.kept: list[Any] = []
+
+        def keep(self, undo: Any) -> None:
+            self.kept.append(undo)
+
+        def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+            calls.append(self.name)
+            out = inputs[0] + 1
+            for target in targets:
+                target[...] = out
+            return [out]
+
     def maker(name: str) -> Any:
-        def make(part: Task) -> Any:
-            def run(inputs: list[Any], targets: list[Any]) -> list[Any]:
-                calls.append(name)
-                out = inputs[0] + 1
-                for target in targets:
-                    target[...] = out
-                return [out]
-
-            return run
-
-        return make
+        return lambda part: Run(name)
 
     run = Apart(device, host, maker("gpu"), maker("cpu"))
     x, counter = np.full(3, 5.0), np.full(3, 2.0)
@@ -68,6 +77,9 @@ def test_parts_have_their_own_inputs_outputs_and_writes() -> None:
     assert (y == 6).all()
     assert (counter == 3).all()
     assert (n == 3).all()
+    (undo,) = run.shown.kept
+    undo()  # the GPU's part did nothing
+    assert (counter == 2).all()
 
 
 class Memory:

@@ -124,6 +124,40 @@ def test_a_fault_leaves_state() -> None:
     ad.testing.assert_close(w, first * 0.5**4)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("bad", range(4))  # of several steps, at which nothing is waited for
+def test_a_fault_leaves_counts_of_steps(compiled: bool, bad: int) -> None:
+    ad.manual_seed(0)
+    table = ad.nn.Embedding(10, 4).to("cuda")
+    optimizer = ad.optim.Adam(table.parameters(), lr=0.1)
+
+    def step(i: Any) -> Any:
+        loss = table(i).square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ad.compile(step) if compiled else step
+    rows = [ad.tensor([1, 2], device="cuda") for _ in range(3)]
+    rows.insert(bad, ad.tensor([1, 99], device="cuda"))
+    for _ in range(3):
+        run(rows[bad - 1])
+    ad.cuda.synchronize()
+
+    def run_all() -> None:
+        for i in rows:
+            run(i)
+        ad.cuda.synchronize()
+
+    with pytest.raises(IndexError, match="99"):
+        run_all()
+    assert optimizer.state[table.weight]["step"].item() == 3 + bad
+    run(rows[bad - 1])
+    ad.cuda.synchronize()
+    assert optimizer.state[table.weight]["step"].item() == 4 + bad
+
+
 def test_host_numbers_and_addresses_change_between_replays() -> None:
     compiled = ad.compile(lambda x, a: x * a + 1)
     for k in range(6):

@@ -193,11 +193,9 @@ def ordered(x: Any) -> Any:
     """Elements in order, the first of them, medians; equal ones, NaN, both zeros; gradients."""
     rough = (x * 3).round().masked_fill(x > 2, float("nan"))
     found = []
-    for y in (rough, rough.bfloat16(), rough.double(), (x * 3).int(), (x * 3).long(), x > 0):
-        for down in (False, True):
-            found += [*y.sort(1, descending=down, stable=True), y.argsort(0, down, stable=True)]
-        if y.dtype is not ad.bool:
-            found += [*y.median(1), *y.nanmedian(0), y.median(), y.nanmedian()]
+    for y in (rough, rough.double(), (x * 3).int()):
+        found += [*y.sort(1, stable=True), y.argsort(0, descending=True, stable=True)]
+        found += [*y.median(1), *y.nanmedian(0), y.nanmedian()]
     for y in (x, x.double(), x.half()):  # no two are equal
         found += [*y.topk(2, 1), *y.topk(1, 0, largest=False), *y.kthvalue(3, 1)]
     y = x.detach().requires_grad_()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from numpy import ndarray
@@ -23,6 +24,7 @@ from numpy import ndarray
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state import late_faults
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
@@ -105,7 +107,14 @@ class CompiledRule:
         for k, times in self.apart:
             arrays[k][...] += times
             tensors[k]._storage.version += times
+        if self.apart and late_faults.KEEPERS:
+            late_faults.keep(partial(self.take_back, arrays))
         return True
+
+    def take_back(self, arrays: Sequence[Any]) -> None:
+        """Counters as they were: the update was not done."""
+        for k, times in self.apart:
+            arrays[k][...] -= times
 
 
 def written_out(

@@ -8,6 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 LOOKS: list[Callable[[], None]] = []
+Undo = Callable[[], None]
+# Whoever may yet report something keeps what undoes a change of the host's that goes with work of
+# a device: after a fault that work does nothing.
+KEEPERS: list[Callable[[Undo], None]] = []
+
+
+def keep(undo: Undo) -> None:
+    """Have a change of the host's undone if it turns out that a fault came before it."""
+    for each in KEEPERS:
+        each(undo)
 
 
 def look() -> None:

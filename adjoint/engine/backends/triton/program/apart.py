@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.triton.program.timing import Showing
@@ -59,13 +60,22 @@ class Apart(Showing):
         self.shown = self.parts[0][1]
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
-        """First the one that can fail."""
+        """First the one that can fail; what it has failed at may be known later."""
         results: dict[int, Any] = {}
         for part, run in self.parts:
             given = [inputs[i] for i in part.inputs]
-            made = run(given, [targets[n] for n in part.writes])
+            into = [targets[n] for n in part.writes]
+            if run is not self.shown and into and self.shown.late:
+                self.shown.keep(partial(put_back, into, [x.copy() for x in into]))
+            made = run(given, into)
             results.update(zip(part.outputs, made, strict=True))
         return [results[k] for k in sorted(results)]
+
+
+def put_back(targets: list[Any], before: list[Any]) -> None:
+    """Arrays on the CPU as they were before a call that did nothing on the GPU."""
+    for target, x in zip(targets, before, strict=True):
+        target[...] = x
 
 
 def parts_of(task: Task) -> tuple[Part, Part] | None:

@@ -124,7 +124,7 @@ class Segment:
 
     def __init__(self, machine: Any, launches: list[Launches]) -> None:
         self.machine, self.launches = machine, launches
-        self.after: Callable[[], None] | None = None  # asked for after the last launch
+        self.after: list[Callable[[], None]] = []  # of each bank, asked for after the last launch
         self.runs = [0] * len(launches)
         self.replays: list[Callable[[], None] | None] = [None] * len(launches)
 
@@ -132,8 +132,8 @@ class Segment:
         """All launches, one by one."""
         for run, words in self.launches[bank]:
             run(words)
-        if self.after is not None:
-            self.after()
+        if self.after:
+            self.after[bank]()
 
     def __call__(self, bank: int) -> None:
         replay = self.replays[bank]

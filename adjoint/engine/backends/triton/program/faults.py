@@ -7,6 +7,7 @@ Note [late faults]
     for the device anyway (`item`, `cpu`, `synchronize`) the word is looked at, if a kernel that can
     fail was launched since, and what it says is raised: the operation's own error, and the line of
     the program that launched it. `ADJOINT_LAUNCH_BLOCKING=1` has it looked at after each launch.
+    Counts of steps, which the host advances beside updates that did nothing, are taken back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from adjoint.engine.backends.array.faults import BLOCKING as BLOCKING
 from adjoint.engine.compiler.package.status import CODE_BITS, read_status
 from adjoint.engine.core.errors import users_place
-from adjoint.engine.core.state.late_faults import LOOKS
+from adjoint.engine.core.state.late_faults import KEEPERS, LOOKS, Undo
 from adjoint.engine.ops.common.checks import failure
 
 CALL_BITS = CODE_BITS // 2  # of a code: which of the latest calls it was
@@ -39,7 +40,9 @@ class FaultBoard:
         self.places: list[Any] = [None] * CALLS  # of the latest calls: file and line
         self.calls = self.seen = 0
         self.pending = False
+        self.kept: list[tuple[int, Undo]] = []  # by how many calls there were before
         LOOKS.append(self.look)
+        KEEPERS.append(self.keep)
 
     def number(self, fault: tuple[str, str]) -> int:
         """The number of an error; 0 where there are too many."""
@@ -58,17 +61,30 @@ class FaultBoard:
         self.pending = True
         return slot
 
+    def keep(self, undo: Undo) -> None:
+        """Undo something if a call before it has failed: so many calls are told apart."""
+        if self.pending:
+            self.kept.append((self.calls, undo))
+            if self.calls - self.seen > CALLS // 2 or len(self.kept) > CALLS:
+                self.look()
+
     def look(self) -> None:
         """Raise what was reported, once."""
         if not self.pending:
             return
         self.pending = False
         late, self.seen = self.calls - self.seen > CALLS, self.calls
+        kept, self.kept = self.kept, []
         status = self.machine.read(self.word)
         if not status:
             return
         self.word[:] = 0
         code, value = read_status(status)
+        last = self.calls - 1
+        failed = last - ((last - code) & (CALLS - 1))  # which call it was
+        for before, undo in reversed(kept):
+            if before > failed:
+                undo()
         kind, message = self.known[(code >> CALL_BITS) - 1]
         place = None if late else self.places[code & (CALLS - 1)]
         error = failure(message, kind, value)

@@ -14,6 +14,7 @@ Note [replays]
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -39,6 +40,7 @@ from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.state.late_faults import Undo
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.record.sources import State
@@ -205,12 +207,32 @@ class GpuProgram:
     def set_lookout(self, waits: bool) -> None:
         """Have each call end with a copy of the status, unless it is waited for."""
         self.pending = False
-        self.seen = self.machine.pinned(1)
+        self.seen = self.machine.pinned(banks.COUNT)  # the status after the latest call of each
         self.seen[:] = 0
+        self.kept: deque[Undo] = deque(maxlen=banks.COUNT)  # of the latest calls
         last = self.segments[-1] if self.segments else None
         self.late = bool(self.image.faults) and not waits and isinstance(last, Segment)
         if isinstance(last, Segment) and self.late:
-            last.after = self.machine.downloader(self.seen, self.status)
+            download, seen = self.machine.downloader, self.seen
+            last.after = [download(seen[k : k + 1], self.status) for k in range(banks.COUNT)]
+
+    def keep(self, undo: Undo) -> None:
+        """Undo something of the host's if the latest call turns out to have done nothing.
+
+        That call's bank is then used again only when it is done: so no more calls than there are
+        banks are not known to have succeeded, and each has a word that says so.
+        """
+        self.kept.append(undo)
+        bank = self.banks[self.turn]
+        with self.machine.active():
+            bank.mark = self.machine.mark(bank.mark)
+
+    def undo(self) -> None:
+        """Take back what was kept of the calls that did nothing, the latest first."""
+        for turn in range(self.turn, self.turn - banks.COUNT, -1):
+            if self.kept and (self.seen[turn % banks.COUNT] or turn == self.turn):
+                self.kept.pop()()
+        self.kept.clear()
 
     def prepared(self, name: str, entry: Any) -> Callable[[int], None]:
         """What launches an entry: a kernel, or a call of a library."""
@@ -247,7 +269,7 @@ class GpuProgram:
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
         with self.machine.active():
-            if self.late and self.seen[0]:
+            if self.late and self.seen.any():
                 self.look()
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
@@ -285,13 +307,15 @@ class GpuProgram:
     def look(self) -> None:
         """Raise what kernels of earlier calls reported."""
         self.pending = False
-        self.seen[:] = 0
         try:
             with self.machine.active():
                 self.raise_faults()
         except Exception as error:
+            self.undo()
             error.add_note(LATE)
             raise
+        finally:
+            self.seen[:] = 0
 
     def fill(
         self, bank: DeviceBank, inputs: list[Any], targets: list[Any]

@@ -29,7 +29,7 @@ from adjoint.engine.backends.triton.runtime.cuda import (
     machine,
 )
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
-from adjoint.engine.core.errors import AcceleratorError, DeviceError
+from adjoint.engine.core.errors import AcceleratorError, DeviceError, OutOfMemoryError
 from adjoint.engine.core.keys import key_of
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
@@ -93,6 +93,8 @@ class DirectGpu:
         """A new array, from the pool."""
         try:
             return self.array(shape, dtype)
+        except OutOfMemoryError:  # which has tried all and says what is wrong
+            raise
         except MemoryError:
             return self.whole.empty(shape, dtype)  # which tries again, and says what is wrong
 
