@@ -127,6 +127,7 @@ class Segment:
         self.after: list[Callable[[], None]] = []  # of each bank, asked for after the last launch
         self.runs = [0] * len(launches)
         self.replays: list[Callable[[], None] | None] = [None] * len(launches)
+        self.marked: list[Any] = [None] * len(launches)  # replays with marks between launches
 
     def launch(self, bank: int) -> None:
         """All launches, one by one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -30,6 +31,7 @@ from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 SHARED = 48 << 10  # bytes that need not be asked for
 MAX_SHARED = 8  # the attribute of a function that asks for more
+EXTERNAL = 1  # of a mark: to be looked at from outside of the graph it is in
 TRIALS = 5  # launches that a way is timed by
 UP, DOWN = 1, 2  # the direction of a copy: to the device, from it
 
@@ -264,6 +266,48 @@ class CudaMachine:
             launch(current())
 
         return replay
+
+    def marked_graph(
+        self, launches: list[tuple[Launcher, int]]
+    ) -> tuple[Callable[[], None], list[Any]] | None:
+        """What replays launches with a mark before, between and after them; None: there is none.
+
+        Marks that are nodes of a graph are recorded anew by each replay (cudaEventRecordExternal).
+        """
+        record = external_record()
+        if faults.BLOCKING or record is None:
+            return None
+        marks = [self.cupy.cuda.Event() for _ in range(len(launches) + 1)]
+
+        def mark(event: Any) -> None:
+            record(event.ptr, self.cupy.cuda.get_current_stream().ptr, EXTERNAL)
+
+        def run() -> None:
+            mark(marks[0])
+            for (launch, words), event in zip(launches, marks[1:], strict=True):
+                launch(words)
+                mark(event)
+
+        try:
+            return self.graph(run), marks
+        except RuntimeError:  # a driver that cannot
+            return None
+
+
+@cache
+def external_record() -> Any:
+    """The function of CUDA's that makes a mark a node of a graph; None where there is none."""
+    try:
+        found = importlib.import_module("cuda.bindings.runtime").cudaEventRecordWithFlags
+    except (ImportError, AttributeError):
+        return None
+
+    def record(event: int, stream: int, flags: int) -> None:
+        (status,) = found(event, stream, flags)
+        if int(status):
+            raise RuntimeError(f"cudaEventRecordWithFlags: {status}")
+
+    return record
 
 
 @cache
