@@ -1,9 +1,9 @@
 """Times of a program's kernels on the GPU, and their texts, for profiles and pages.
 
-While somebody listens, another graph is replayed that has marks between the launches. Where there is
-none yet, or marks cannot be part of graphs, launches are made one by one. The GPU is then held up
-first, for as long as it takes to ask for all of them: else the marks would show how fast the host
-asks.
+While somebody listens, another graph is replayed, which has marks between the launches. Where there
+is none yet, or marks cannot be part of graphs, launches are made one by one. The GPU is then held
+up first, for as long as it takes to ask for all of them: else the marks would show how fast the
+host asks.
 """
 
 from __future__ import annotations
