@@ -70,7 +70,6 @@ REPEATED: dict[str, Any] = {
     "average pooling": lambda x, i, v: gradient(
         lambda w: F.avg_pool2d(w, 3, 2, 1), v[:480].reshape(4, 4, 30, 33)
     ),
-    "weighted counts": lambda x, i, v: ad.bincount(i, v[:, 0], minlength=50),
 }
 
 

@@ -228,6 +228,17 @@ class GpuProgram:
         with self.machine.active():
             bank.mark = self.machine.mark(bank.mark)
 
+    def look_back(self) -> None:
+        """Raise what earlier calls are known to have reported.
+
+        Where something may have to be undone, that is known of all but the call before this one.
+        """
+        mark = self.banks[(self.turn + 1) % banks.COUNT].mark
+        if self.kept and mark is not None:
+            mark.synchronize()
+        if self.seen.any():
+            self.look()
+
     def undo(self) -> None:
         """Take back what was kept of the calls that did nothing, the latest first."""
         for turn in range(self.turn, self.turn - banks.COUNT, -1):
@@ -270,8 +281,8 @@ class GpuProgram:
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in this call's addresses and numbers, and run."""
         with self.machine.active():
-            if self.late and self.seen.any():
-                self.look()
+            if self.late:
+                self.look_back()
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
             clock = LaunchClock(self) if LISTENERS else None

@@ -40,7 +40,7 @@ EXTREMES = ("cummax", "cummin")
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class Cumulation:
     """What decides a kernel's text."""
 
     name: str
@@ -67,7 +67,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     )
 
 
-def described(node: Node, tile: tuple[int, int]) -> Running:
+def described(node: Node, tile: tuple[int, int]) -> Cumulation:
     """The kernel a node needs."""
     name, spec = node.record.name, node.inputs[0].spec
     if name == "cumextreme":
@@ -79,7 +79,7 @@ def described(node: Node, tile: tuple[int, int]) -> Running:
         wide = "i64" if wide[1:] == "64" else "i32"  # whose low bits are the result
     result = node.outputs[0].spec.dtype.name
     reverse = bool(node.params.get("reverse", False))
-    return Running(name, spec.dtype.name, result, wide, reverse, WHOLE, tile)
+    return Cumulation(name, spec.dtype.name, result, wide, reverse, WHOLE, tile)
 
 
 def tile_of(length: int, after: int, count: int) -> tuple[int, int]:
@@ -106,13 +106,13 @@ def steps(
     return [one(what, operands, out, (length, after, before * after)), *copies]
 
 
-def one(what: Running, operands: list[Place], out: Place, sizes: tuple[int, int, int]) -> Launch:
+def one(what: Cumulation, operands: list[Place], out: Place, sizes: tuple[int, int, int]) -> Launch:
     """The launch of a kernel that goes along whole lines."""
     return made(what, operands, [out], sizes, [], 1)
 
 
 def by_parts(
-    what: Running, operands: list[Place], out: Place, sizes: tuple[int, int, int]
+    what: Cumulation, operands: list[Place], out: Place, sizes: tuple[int, int, int]
 ) -> list[Launch]:
     """The totals of parts, their scan, and the parts with what came before them."""
     length, after, count = sizes
@@ -121,15 +121,15 @@ def by_parts(
     totals = [along.memory(wide, cuts * count, "totals") for _ in operands]
     carried = along.memory(wide, cuts * count, "carried")
     tile = (min(what.tile[0], PART), what.tile[1])
-    first = Running(what.name, what.dtype, wide.name, what.wide, what.reverse, TOTALS, tile)
+    first = Cumulation(what.name, what.dtype, wide.name, what.wide, what.reverse, TOTALS, tile)
     middle_tile = tile_of(cuts, count, count)
     if what.name in EXTREMES:
         middle = replace(first, makes=MIDDLE, tile=middle_tile)
         scanned = made(middle, operands, [carried], (length, after, count), totals, 1)
     else:
-        middle = Running(what.name, wide.name, wide.name, what.wide, False, WHOLE, middle_tile)
+        middle = Cumulation(what.name, wide.name, wide.name, what.wide, False, WHOLE, middle_tile)
         scanned = one(middle, totals, carried, (cuts, count, count))
-    last = Running(what.name, what.dtype, what.result, what.wide, what.reverse, PARTS, tile)
+    last = Cumulation(what.name, what.dtype, what.result, what.wide, what.reverse, PARTS, tile)
     return [
         made(first, operands, totals, sizes, [], cuts),
         scanned,
@@ -141,7 +141,7 @@ BY_KIND = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
 
 
 def made(
-    what: Running,
+    what: Cumulation,
     operands: list[Place],
     outs: list[Place],
     sizes: tuple[int, int, int],
@@ -168,7 +168,7 @@ def made(
     )
 
 
-def source_lines(what: Running) -> list[str]:
+def source_lines(what: Cumulation) -> list[str]:
     """The kernel's text."""
     wide, pair = TYPES[what.wide], what.name == "linear_scan"
     reach, columns = what.tile
@@ -234,7 +234,7 @@ def source_lines(what: Running) -> list[str]:
     return lines
 
 
-def tile_lines(what: Running) -> list[str]:
+def tile_lines(what: Cumulation) -> list[str]:
     """What is done with a tile."""
     wide, combine = TYPES[what.wide], COMBINE[what.name][0]
     at = "length - 1 - at" if what.reverse else "at"

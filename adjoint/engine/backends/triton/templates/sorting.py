@@ -20,7 +20,7 @@ from adjoint.engine.backends.triton.templates.sorting_kernels import (
     PLACES,
     RUNS,
     VALUE,
-    Ordering,
+    LineOrder,
 )
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
@@ -60,7 +60,7 @@ class Sorting:
     def __init__(
         self,
         name: str,
-        what: Ordering,
+        what: LineOrder,
         x: Place,
         out: Place,
         sizes: tuple[int, int, int],
@@ -86,7 +86,7 @@ class Sorting:
 
     def ranked(
         self,
-        what: Ordering,
+        what: LineOrder,
         source: Place,
         out: Place,
         length: int,
@@ -112,7 +112,7 @@ class Sorting:
             source, length, what = room, blocks * self.take, replace(what, keys=ITEMS)
         self.selected(what, source, self.out, length)
 
-    def selected(self, what: Ordering, source: Place, out: Place, length: int) -> None:
+    def selected(self, what: LineOrder, source: Place, out: Place, length: int) -> None:
         """A launch that takes the first few of blocks of lines."""
         block = min(block_of(length), kernels.SELECTED)
         rows = kernels.selected_rows(block)
@@ -135,7 +135,7 @@ class Sorting:
             warps=kernels.MERGE_WARPS, order=order, run=by_low, cost=self.take,
         )  # fmt: skip
 
-    def merged(self, what: Ordering, order: Place | None) -> Place:
+    def merged(self, what: LineOrder, order: Place | None) -> Place:
         """Sorted items of each line."""
         room = along.memory(int64, self.count * self.length, "items")
         what = replace(what, writes=RUNS, which="take")
@@ -203,11 +203,11 @@ def steps(
     return [*made.all(), *copies]
 
 
-def described(node: Node) -> Ordering:
+def described(node: Node) -> LineOrder:
     """What a node asks for."""
     name, params = node.record.name, node.params
     down = bool(params.get("descending", params.get("largest", False)))
-    what = Ordering(node.inputs[0].spec.dtype.name, down, ELEMENTS, PLACES)
+    what = LineOrder(node.inputs[0].spec.dtype.name, down, ELEMENTS, PLACES)
     if name == "kthvalue":
         return replace(what, writes=PICK)
     if name in ("argmedian", "median"):
@@ -219,7 +219,7 @@ def described(node: Node) -> Ordering:
 def sorted_items(name: str, items: Place, count: int) -> tuple[list[Launch], Place]:
     """Launches that sort items, and where they then are."""
     room = along.memory(int64, count, "items")
-    made = Sorting(name, Ordering("int64", False, ITEMS, RUNS), items, room, (1, count, 1), 1)
+    made = Sorting(name, LineOrder("int64", False, ITEMS, RUNS), items, room, (1, count, 1), 1)
     made.ranked(made.what, items, room, count, 1, BLOCK)
     return made.launches, made.runs_merged(room)
 

@@ -38,7 +38,7 @@ RUNS, BEST, PLACES, PICK, VALUE = "runs", "best", "places", "pick", "value"
 
 
 @dataclass(frozen=True, slots=True)
-class Ordering:
+class LineOrder:
     """What decides the text of a kernel."""
 
     dtype: str
@@ -59,7 +59,7 @@ class Ordering:
         return "float" in self.dtype
 
 
-def key_lines(what: Ordering, value: str, name: str) -> list[str]:
+def key_lines(what: LineOrder, value: str, name: str) -> list[str]:
     """The key of elements, in 32 bits or 64."""
     bits = 64 if what.wide else 32
     kind, most = f"tl.int{bits}", (1 << (bits - 1)) - 1
@@ -79,7 +79,7 @@ def key_lines(what: Ordering, value: str, name: str) -> list[str]:
     return [*lines, f"{name} = ~{name}"] if what.descending else lines
 
 
-def item_lines(what: Ordering, place: str, name: str) -> list[str]:
+def item_lines(what: LineOrder, place: str, name: str) -> list[str]:
     """Items at places of lines; beyond a line's end, and of lines that are not, `PAD` and above."""
     inside, at, value, key = (f"{each}_{name}" for each in ("inside", "at", "value", "key"))
     lines = [f"{inside} = ({place} < length) & (line < count)"]
@@ -107,7 +107,7 @@ def item_lines(what: Ordering, place: str, name: str) -> list[str]:
     return [*lines, f"{name} = tl.where({inside}, {item}, {PAD} + {place})"]
 
 
-def ranks_lines(what: Ordering) -> list[str]:
+def ranks_lines(what: LineOrder) -> list[str]:
     """A block of lines: the rank of every item in it, then what is asked for."""
     block = what.block
     rows = max(1, PAIRS // (block * block))
@@ -142,7 +142,7 @@ def ranks_lines(what: Ordering) -> list[str]:
     return [*lines, *written_lines(what, compared)]
 
 
-def selected_lines(what: Ordering) -> list[str]:
+def selected_lines(what: LineOrder) -> list[str]:
     """A block of lines: the least item, then the least of those that are left, and so on."""
     block, rows = what.block, selected_rows(what.block)
     lines = [
@@ -168,7 +168,7 @@ def selected_rows(block: int) -> int:
     return max(1, SELECTED // block)
 
 
-def written_lines(what: Ordering, compared: bool) -> list[str]:
+def written_lines(what: LineOrder, compared: bool) -> list[str]:
     """What a block writes."""
     here = "(p < length) & (line < count)"
     if what.writes == RUNS:
@@ -189,7 +189,7 @@ def written_lines(what: Ordering, compared: bool) -> list[str]:
     return lines
 
 
-def which_text(what: Ordering) -> str:
+def which_text(what: LineOrder) -> str:
     """Which of a line's elements in order is picked; `absent` of them are NaN."""
     middle = "(length - 1) // 2"
     if what.which == "take":
@@ -201,7 +201,7 @@ def which_text(what: Ordering) -> str:
     return f"tl.where(absent > 0, length - absent, {middle})"
 
 
-def head_lines(what: Ordering) -> list[str]:
+def head_lines(what: LineOrder) -> list[str]:
     """What kernels are told, by name."""
     kind = memory_type(what.dtype)
     made = kind if what.writes == VALUE else "tl.int64"
@@ -246,7 +246,7 @@ def merge_lines() -> list[str]:
     ]
 
 
-def finish_lines(what: Ordering) -> list[str]:
+def finish_lines(what: LineOrder) -> list[str]:
     """What is read off lines whose items are sorted: at `ORDER` they are, `SOURCE` the elements.
 
     Of keys of 64 bits, `RUN` is the order by low halves, in which items say their places.
