@@ -12,6 +12,7 @@ import functools
 import math
 import operator
 import os
+import random
 import sys
 import types
 import warnings
@@ -577,3 +578,41 @@ def test_results_have_the_strides_of_eager_ones(name: str, layout: str) -> None:
     want, got = KEEPING[name](x), ad.compile(KEEPING[name])(x)
     assert got.tolist() == want.tolist()
     assert got.stride() == want.stride()
+
+
+def _cached_program(seed: int, compiled: bool) -> list[Any]:
+    """Calls that ask functions with caches; after each, its result and what the caches counted."""
+    draw = random.Random(seed)
+    state = {"scale": 1.5}
+
+    @functools.lru_cache(maxsize=draw.choice([0, 1, 2, 3, None]))
+    def double(n: int) -> int:
+        return n * 2
+
+    @functools.lru_cache(maxsize=2)
+    def more(n: int, *, by: int = 1) -> int:
+        return double(n) + by
+
+    steps = [[(draw.choice("dm"), draw.randint(0, 3)) for _ in range(4)] for _ in range(2)]
+
+    def fn(x: Any, which: int) -> Any:
+        for name, n in steps[which]:
+            x = x + (double(n) if name == "d" else more(n, by=n))
+        return x * state["scale"]
+
+    run = ad.compile(fn) if compiled else fn
+    seen: list[Any] = []
+    for _ in range(8):
+        seen.append(run(ad.ones(1), draw.randint(0, 1)).item())
+        seen += [tuple(double.cache_info()), tuple(more.cache_info())]
+        if draw.random() < 0.3:
+            double.cache_clear()
+        if draw.random() < 0.3:
+            double(draw.randint(0, 3))
+    return seen
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
+def test_caches_of_functions_count_as_in_python(count: int) -> None:
+    for seed in range(count):
+        assert _cached_program(seed, True) == _cached_program(seed, False), seed

@@ -209,10 +209,10 @@ class Captured(Recordable):
                 arguments.structure == structure
                 and arguments.modes == now
                 and arguments.fit(leaves)
-                and program.dependence.holds()  # type: ignore[union-attr]
+                and (dependence := program.dependence).holds()  # type: ignore[union-attr]
             ):
                 hosts = program.recall(leaves)
-                if hosts is not None:
+                if hosts is not None and (not dependence.asked or dependence.asked_hold()):  # type: ignore[union-attr]
                     program.used = next(_clock)
                     return program, hosts
         return None

@@ -157,7 +157,7 @@ class Families:
             depends = family.template.dependence
             if sizes is not None and depends.holds() and family.allows(sizes):  # type: ignore[union-attr]
                 program = family.member(sizes)
-                if not program.fits(leaves):
+                if not program.fits(leaves) or not depends.asked_hold():  # type: ignore[union-attr]
                     continue
                 self.families.remove(family)
                 self.families.append(family)  # used last

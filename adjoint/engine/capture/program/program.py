@@ -124,6 +124,7 @@ class Program:
             (self.dependence is None or self.dependence.holds())
             and alias_pattern(leaves, self.states) == self.pattern
             and self.holds(leaves)
+            and (self.dependence is None or self.dependence.asked_hold())
         )
 
     def fits(self, leaves: Sequence[Any]) -> bool:

@@ -14,7 +14,7 @@ from .c import variables as variables
 from .calling import ENTRY, is_python, run_engines, unknown
 from .exposing import expose
 from .frames import GENERATOR, Frame
-from .locations import Answer, Slot
+from .locations import Asked, Slot
 from .operators import method_of, pure
 from .plain import MISSING, has, is_a, is_plain
 from .recorder import Recorder
@@ -137,7 +137,8 @@ def _call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dic
         )  # fmt: skip
     asked = functools.partial(fn, *args, **kwargs) if kwargs else fn
     value = fn(*args, **kwargs)
-    return recorder.guard(Answer(asked, () if kwargs else args), value)
+    number = len(recorder.guards)  # tells this time from others
+    return recorder.guard(Asked(asked, (*(() if kwargs else args), number)), value)
 
 
 def call_c(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from adjoint.engine.capture.python.locations import Asked
+
 from .guard import Guard
 from .table import HELD_IN_DETAIL, Check, GuardTable
 
@@ -21,7 +23,7 @@ class Guards:
     `declared` are those that objects asked for themselves; nobody's line read them.
     """
 
-    __slots__ = ("_check", "_table", "declared", "entries")
+    __slots__ = ("_check", "_table", "asked", "declared", "entries")
 
     def __init__(
         self,
@@ -31,6 +33,8 @@ class Guards:
     ) -> None:
         self.entries = tuple(entries)
         self.declared = tuple(declared)
+        # Functions with caches, which count how often they are asked: looked at last of all.
+        self.asked = tuple([guard for guard in self.entries if type(guard.place) is Asked])
         self._check = check
         self._table: GuardTable | None = None
 
@@ -38,13 +42,13 @@ class Guards:
         return len(self.entries)
 
     def holds(self) -> bool:
-        """Whether every place holds what it held."""
+        """Whether every place holds what it held, those aside that are asked (`asked_hold`)."""
         check = self._check
         if check is None:
-            return all(guard.holds() for guard in (*self.entries, *self.declared))
+            return all(guard.holds() for guard in self._looked_at())
         table = self._table
         if table is None:
-            table = self._table = GuardTable((*self.entries, *self.declared), check)
+            table = self._table = GuardTable(self._looked_at(), check)
         address, count = table.address, table.count
         at = check(address, 0, count)
         while at >= 0:
@@ -55,10 +59,18 @@ class Guards:
             table.note_versions()
         return not table.others or all(guard.holds() for guard in table.others)
 
+    def _looked_at(self) -> tuple[Guard, ...]:
+        every = (*self.entries, *self.declared)
+        return tuple([g for g in every if type(g.place) is not Asked]) if self.asked else every
+
+    def asked_hold(self) -> bool:
+        """Whether functions with caches answer as they did: once a call that the rest holds for."""
+        return all(guard.holds() for guard in self.asked)
+
     def failures(self) -> list[str]:
         """What changed, in words."""
-        return [g.failure() for g in (*self.entries, *self.declared) if not g.holds()]
+        return [g.failure() for g in (*self.entries, *self.declared) if not g.held()]
 
     def failed(self) -> list[Guard]:
         """The guards on what was read that do not hold."""
-        return [guard for guard in self.entries if not guard.holds()]
+        return [guard for guard in self.entries if not guard.held()]
