@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.public import PUBLIC, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.attention import dropout_factors
-from adjoint.engine.ops.nn.gates import GRU_GATES, LSTM_GATES, STEPS, gru_gates, lstm_gates
+from adjoint.engine.ops.nn.gates import GRU_GATES, LSTM_GATES, STEPS
 from adjoint.engine.ops.products.linear import linear
 from adjoint.engine.ops.shape.join import cat, stack
 
@@ -45,16 +46,20 @@ def _relu_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
 def _lstm_step(x: Tensor, state: State, w: Tensor, b: Any, projection: Any) -> State:
     h, c = state
     sums = x + product(h, w, b)
-    cell = LSTM_GATES if sums.dtype is c.dtype else lstm_gates  # autocast mixes dtypes
-    h, c, _ = cell(sums, c)
+    if sums.dtype is not c.dtype:  # autocast mixes them
+        wide = common_dtype((sums, c))
+        sums, c = sums.to(wide), c.to(wide)
+    h, c, _ = LSTM_GATES(sums, c)
     return (h if projection is None else product(h, projection)), c
 
 
 def _gru_step(x: Tensor, state: State, w: Tensor, b: Any, _: Any) -> State:
     (h,) = state
     sums = product(h, w, b)
-    cell = GRU_GATES if x.dtype is sums.dtype is h.dtype else gru_gates
-    return (cell(x, sums, h)[0],)
+    if not x.dtype is sums.dtype is h.dtype:
+        wide = common_dtype((x, sums, h))
+        x, sums, h = x.to(wide), sums.to(wide), h.to(wide)
+    return (GRU_GATES(x, sums, h)[0],)
 
 
 def _over_time(

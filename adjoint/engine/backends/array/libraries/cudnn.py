@@ -105,6 +105,7 @@ class Cudnn:
         self.made: dict[tuple[Hashable, bool], Planned | None] = {}
         self.lock = Lock()  # a call sets the handle's stream first
         self.stream = -1  # the handle's
+        self.current = cupy().cuda.get_current_stream
         with cupy().cuda.Device(index):
             self.handle = self.module.create_handle()
 
@@ -138,16 +139,34 @@ class Cudnn:
         except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
             return None
         found = Candidates(self, graph, [port.get_uid() for port in ports], operation)
-        plan = found.fastest() if timed else found.first()
-        return None if plan is None else plan.select()
+        return found.fastest() if timed else found.first()
 
-    def run(self, graph: Any, given: dict[int, int], workspace: int, stream: int) -> None:
-        """Run a graph's plan in the order of a stream."""
+    def run(
+        self, execute: Callable[[dict[int, int], int], None], given: dict[int, int], workspace: int
+    ) -> None:
+        """Run a plan in the order of CuPy's current stream."""
+        stream = int(self.current().ptr)
         with self.lock:
             if stream != self.stream:
                 self.module.set_stream(self.handle, stream)
                 self.stream = stream
-            graph.execute(given, workspace, handle=self.handle)
+            execute(given, workspace)
+
+    def executor(self, graph: Any, index: int) -> Callable[[dict[int, int], int], None]:
+        """What runs a graph's plan, given addresses and that of the workspace.
+
+        The frontend's own method looks at all plans and operands again, which takes longer than the
+        launch; what it calls in the end is taken where it is found.
+        """
+        try:
+            within, at = graph._lowered_graph._execute_plan_at_index, graph._plans[index].cpp_index
+            handle = self.handle.backend_handle
+        except (AttributeError, IndexError, TypeError):
+            at = None
+        if at is None:
+            graph.build_plan_at_index(index)
+            return lambda given, workspace: graph.execute(given, workspace, handle=self.handle)
+        return lambda given, workspace: within(given, workspace, at, handle)
 
 
 class Candidates:
@@ -215,7 +234,7 @@ class Candidates:
             room = cupy().empty(max(plan.workspace, 1), np.uint8)
             begin, end = module.Event(), module.Event()
             try:
-                plan.select()(addresses, int(room.data.ptr))
+                plan(addresses, int(room.data.ptr))
                 begin.record()
                 for _ in range(TRIALS):
                     plan(addresses, int(room.data.ptr))
@@ -234,14 +253,8 @@ class Planned:
     def __init__(self, owner: Cudnn, graph: Any, uids: list[int], index: int, room: int) -> None:
         self.owner, self.graph, self.uids, self.index = owner, graph, uids, index
         self.workspace = room  # bytes
+        self.execute = owner.executor(graph, index)
 
-    def select(self) -> Planned:
-        """Make it the plan that its graph runs: to name one at each call takes longer."""
-        self.graph.build_plan_at_index(self.index)
-        return self
-
-    def __call__(self, addresses: Sequence[int], workspace: int, stream: int | None = None) -> None:
-        if stream is None:
-            stream = int(cupy().cuda.get_current_stream().ptr)
+    def __call__(self, addresses: Sequence[int], workspace: int) -> None:
         given = dict(zip(self.uids, addresses, strict=True))
-        self.owner.run(self.graph, given, workspace, stream)
+        self.owner.run(self.execute, given, workspace)
