@@ -169,3 +169,13 @@ def test_running_from_the_first_element(name: str, shape: tuple[int, ...]) -> No
         np.testing.assert_allclose(got, want, rtol=1e-5)
         there = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(got)[there], np.signbit(want)[there])
+
+
+def test_sums_over_several_dimensions_are_as_exact_as_over_one() -> None:
+    ad.manual_seed(0)
+    x = ad.randn(2, 64, 24, 24) + 5
+    normed = ad.nn.functional.batch_norm
+    want = normed(x.double(), None, None, training=True)
+    for given in (x, x.to(memory_format=ad.channels_last)):
+        got = normed(given, None, None, training=True)
+        assert ((got.double() - want).norm() / want.norm()).item() < 1e-6

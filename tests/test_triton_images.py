@@ -122,6 +122,41 @@ def test_one_dimension_is_two_to_cudnn() -> None:
     assert strides == [[27, 1, 27, 3], [9, 1, 9, 3], [36, 1, 36, 4]]
 
 
+# -- results and state in other orders of dimensions -------------------------------------------
+
+
+def test_state_in_another_order_is_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ad.randn(2, 6, 4, 4).to(memory_format=ad.channels_last)
+
+    def scaled(x: Any) -> None:
+        x.mul_(2.0)
+
+    def copies() -> list[str]:
+        found = planned(lambda backend: ad.compile(scaled, backend=backend)(x))
+        return [step.label for step in found if step.label == "copy"]
+
+    assert not copies()
+    monkeypatch.setattr(TritonTarget, "permutes", False)
+    assert copies() == ["copy"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_group_norm_reads_images_as_they_lie(last: bool) -> None:
+    x = ad.randn(2, 8, 16, 16).bfloat16()
+    if last:
+        x = x.to(memory_format=ad.channels_last)
+    x = x.requires_grad_()
+
+    def normed(x: Any) -> Any:
+        out = F.group_norm(x, 2).permute(0, 2, 3, 1) if last else F.group_norm(x, 2)
+        (grad,) = ad.autograd.grad((out * out).sum(), x)
+        return out, grad.permute(0, 2, 3, 1) if last else grad
+
+    found = planned(lambda backend: ad.compile(normed, backend=backend)(x))
+    labels = [step.label for step in found]
+    assert not [label for label in labels if "clone" in label or "copy" in label], labels
+
+
 # -- what is made again ------------------------------------------------------------------------
 
 
