@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
 import adjoint as ad
+from adjoint.engine.ops.image import convolution_functions as functions
 
 from .triton_images import IMAGE_PROGRAMS, SmallResNet, distance, furthest, train_images
 
@@ -54,3 +56,32 @@ def test_training_equals_eager_and_the_cpu(half: bool) -> None:
     else:
         assert furthest(grads, truth) < 1e-4
         assert furthest(other, truth) < 1e-4
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_first_layer_is_folded(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "LARGE", 1)
+    x, w = ad.randn(2, 3, 33, 32).bfloat16(), ad.randn(16, 3, 7, 7).bfloat16()
+
+    def run(x: Any, w: Any) -> Any:
+        w = w.detach().requires_grad_()
+        y = ad.nn.functional.conv2d(x, w, stride=2, padding=3)
+        return y, *ad.autograd.grad((y * y).float().sum(), w)
+
+    want = run(x.float(), w.float())
+    got = (ad.compile(run) if compiled else run)(x.to("cuda"), w.to("cuda"))
+    for a, b in zip(got, want, strict=True):
+        assert distance(a, b) < 1e-2
+
+
+def test_writing_in_place_keeps_the_layout() -> None:
+    x = ad.randn(4, 16, 12, 12)
+    y = x.to("cuda").to(memory_format=ad.channels_last)
+    y.requires_grad_()
+    z = y * 1
+    out = ad.nn.functional.relu(z, inplace=True)
+    out.mul_(2.0)
+    (grad,) = ad.autograd.grad((out * out).sum(), y)
+    assert out.is_contiguous(memory_format=ad.channels_last)
+    assert distance(out.detach(), x.relu() * 2) < 1e-6
+    assert distance(grad, 8 * x.relu()) < 1e-6

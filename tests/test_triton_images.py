@@ -21,6 +21,7 @@ from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch
 from adjoint.engine.graph.execution import interpreted
 from adjoint.engine.graph.passes.pipeline import run_passes
+from adjoint.engine.ops.image import convolution_functions as functions
 from adjoint.nn import functional as F
 
 from .triton_images import IMAGE_PROGRAMS, SmallResNet, distance, furthest, train_images
@@ -120,6 +121,48 @@ def test_one_dimension_is_two_to_cudnn() -> None:
     assert call.shapes == ((2, 3, 1, 9), (4, 3, 1, 3), (2, 4, 1, 9))
     strides = [convolutions.dense_strides(shape, True) for shape in call.shapes]
     assert strides == [[27, 1, 27, 3], [9, 1, 9, 3], [36, 1, 36, 4]]
+
+
+# -- the first layer ---------------------------------------------------------------------------
+
+FOLDED = {
+    "of a ResNet": ((2, 3, 16, 16), (7, 7), 3),
+    "odd sizes": ((1, 3, 17, 15), (7, 7), 3),
+    "one channel": ((2, 1, 13, 14), (5, 5), 2),
+    "an even kernel": ((2, 4, 12, 12), (6, 5), (0, 1)),
+    "more taps than images have": ((1, 3, 9, 20), (8, 7), 2),
+    "no padding": ((1, 2, 11, 11), (5, 5), 0),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_convolutions_of_folded_images_are_the_same(name: str) -> None:
+    shape, kernel, padding = FOLDED[name]
+    x, w = ad.randn(*shape).double(), ad.randn(6, shape[1], *kernel).double()
+
+    def run(convolve: Any) -> Any:
+        weight = w.detach().requires_grad_()
+        y = convolve(x, weight)
+        return y, *ad.autograd.grad((y * y.sin()).sum(), weight)
+
+    plan = functions._plan("conv2d", 2, shape[2:], kernel, 2, padding, 1, 1)
+    got = run(lambda x, w: functions.folded(x, w, plan))
+    want = run(lambda x, w: F.conv2d(x, w, stride=2, padding=padding))
+    for a, b in zip(got, want, strict=True):
+        ad.testing.assert_close(a, b, check_stride=False)
+
+
+def test_the_first_layer_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "folds", lambda x, w, plan: plan["stride"] == (2, 2))
+    x, w = ad.randn(2, 3, 16, 16).bfloat16(), ad.randn(8, 3, 7, 7).bfloat16().requires_grad_()
+
+    def step(x: Any, w: Any) -> Any:
+        y = F.conv2d(x, w, stride=2, padding=3)
+        return ad.autograd.grad((y * y).float().sum(), w)
+
+    steps = planned(lambda backend: ad.compile(step, backend=backend)(x, w), Everything())
+    assert not [each for each in steps if isinstance(each, EagerCall)]
+    assert [call.image for call in calls_of(steps)] == [(2, 16, 11, 11)] * 2
 
 
 # -- results and state in other orders of dimensions -------------------------------------------

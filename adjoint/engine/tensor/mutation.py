@@ -54,7 +54,10 @@ def update(
     if not result._requires_grad:
         into, array = direct_array(target), result._array
         if into is not None and array.dtype == into.dtype and array.shape == into.shape:
-            into[...] = array
+            if into.flags.c_contiguous:
+                into[...] = array
+            else:
+                HOOKS.array.copy_into(into, array)
             target._storage.version += 1
             return target
     if result._node is not None and CONTEXT.grad_enabled:
