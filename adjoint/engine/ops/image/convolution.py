@@ -45,6 +45,12 @@ def exact_padding(
     )
 
 
+def is_even(pair: tuple[int, int], stride: int) -> bool:
+    """Whether padding by the first on both sides gives as many windows."""
+    low, high = pair
+    return low >= 0 and 0 <= low - high < stride
+
+
 def window_count(source: int, kernel: int, stride: int, pads: tuple[int, int], d: int) -> int:
     """How many windows of a dilated kernel fit."""
     return (source + sum(pads) - d * (kernel - 1) - 1) // stride + 1

@@ -18,6 +18,7 @@ from adjoint.engine.core import switches
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.core.state.precision import get_float32_matmul_precision
+from adjoint.engine.ops.image.convolution import is_even
 
 Shape = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -90,12 +91,6 @@ def convolution_of(
         kind, dtype, image, weights, maps, stride, pads, dilation, channels_last,
         tf32=dtype == "float32" and allows_tf32(), deterministic=wants_determinism(),
     )  # fmt: skip
-
-
-def is_even(pair: tuple[int, int], stride: int) -> bool:
-    """Whether padding by the first on both sides gives as many windows."""
-    low, high = pair
-    return low >= 0 and 0 <= low - high < stride
 
 
 def allows_tf32() -> bool:
