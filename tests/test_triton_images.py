@@ -152,6 +152,24 @@ def test_convolutions_of_folded_images_are_the_same(name: str) -> None:
         ad.testing.assert_close(a, b, check_stride=False)
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 6, 5), (1, 4, 9, 8)])
+@pytest.mark.parametrize("kernel", [(2, 4), (3, 2)])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_padding_before_a_convolution_is_the_same(shape: Any, kernel: Any, dilation: int) -> None:
+    x, w = ad.randn(*shape).double(), ad.randn(6, 2, *kernel).double()
+    plan = functions._plan("conv2d", 2, shape[2:], kernel, 1, "same", dilation, 2)
+
+    def run(convolve: Any) -> Any:
+        image, weight = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = convolve(image, weight)
+        return y, *ad.autograd.grad((y * y.sin()).sum(), (image, weight))
+
+    got = run(lambda x, w: functions.padded_first(x, w, plan))
+    want = run(lambda x, w: F.conv2d(x, w, padding="same", dilation=dilation, groups=2))
+    for a, b in zip(got, want, strict=True):
+        ad.testing.assert_close(a, b, check_stride=False)
+
+
 def test_the_first_layer_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "_convolved", functions.folded)
     x, w = ad.randn(2, 3, 16, 16).bfloat16(), ad.randn(8, 3, 7, 7).bfloat16().requires_grad_()

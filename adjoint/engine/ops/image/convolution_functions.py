@@ -148,11 +148,15 @@ def _convolved(x: Tensor, weight: Tensor, plan: dict[str, Any]) -> Tensor:
         if folds(x, weight, plan):
             return folded(x, weight, plan)
         if not all(map(is_even, plan["padding"], plan["stride"])):  # libraries pad evenly
-            padded = x.constant_pad([(0, 0), (0, 0), *plan["padding"]], 0)
-            return CONVOLUTION(
-                padded, weight, **{**plan, "padding": ((0, 0),) * len(plan["padding"])}
-            )
+            return padded_first(x, weight, plan)
     return CONVOLUTION(x, weight, **plan)
+
+
+def padded_first(x: Tensor, weight: Tensor, plan: dict[str, Any]) -> Tensor:
+    """A convolution of images that are padded, or cut, before it."""
+    padded = x.constant_pad([(0, 0), (0, 0), *plan["padding"]], 0)
+    none = ((0, 0),) * len(plan["padding"])
+    return CONVOLUTION(padded, weight, **{**plan, "padding": none})
 
 
 def _fit(x: Tensor, weight: Tensor, groups: int) -> bool:
