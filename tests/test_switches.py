@@ -425,7 +425,17 @@ def _fake_quantisation() -> None:
     assert fake(200 * x).max() > 3
 
 
+def _memory_limit() -> None:
+    ad.cpu.set_memory_limit(1 << 20)
+    try:
+        with pytest.raises(ad.OutOfMemoryError):
+            ad.ones(1 << 20)
+    finally:
+        ad.cpu.set_memory_limit(None)
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "set_memory_limit": _memory_limit,
     "enable_fake_quant": _fake_quantisation,
     "enable_observer": _fake_quantisation,
     "set_recording_limit": _recordings,
