@@ -359,3 +359,54 @@ def indices_that_change(wrap: Wrap) -> Any:
 
     r = wrap(f)
     return [tried(r, ramp(3, 2) * k) for k in range(5)], at
+
+
+# -- arguments that are equal to others -----------------------------------------------------------
+
+
+class Alike:
+    def __init__(self, k):
+        self.k = k
+
+    def __eq__(self, other):
+        return isinstance(other, Alike)
+
+    def __hash__(self):
+        return 1
+
+    def scaled(self, x):
+        return x * self.k
+
+
+class Named(str):
+    k = 0.0
+
+
+class Counted(int):
+    k = 0.0
+
+
+class Measured(float):
+    k = 0.0
+
+
+@program
+def objects_that_say_they_are_equal(wrap: Wrap) -> Any:
+    a, b = Alike(2.0), Alike(3.0)
+    r = wrap(lambda x, of: x * of.k)
+    run = wrap(lambda x, fn: fn(x))
+    return (
+        [tried(r, ones(2), of) for of in (a, b, a)],
+        [tried(run, ones(2), of.scaled) for of in (a, b, a)],
+    )
+
+
+@program
+def equal_values_with_attributes(wrap: Wrap) -> Any:
+    out = []
+    for kind, value in ((Named, "a"), (Counted, 1), (Measured, 1.0)):
+        a, b = kind(value), kind(value)
+        a.k, b.k = 2.0, 3.0
+        r = wrap(lambda x, of: x * of.k)
+        out += [tried(r, ones(2), of) for of in (a, b, a)]
+    return out

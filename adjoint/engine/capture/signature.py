@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+import re
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
+
+import numpy as np
 
 from adjoint.engine.core import dtype as dtypes
 from adjoint.engine.core import switches
@@ -49,6 +59,14 @@ def is_expanded(tensor: Tensor) -> bool:
     )
 
 
+_VALUES = frozenset(
+    {bool, int, float, complex, str, bytes, type(None), range, frozenset, type(...)}
+)
+_QUICK = frozenset({bool, int, float, str, type(None), np.float64})
+_IMMUTABLE = (
+    np.generic, np.dtype, Decimal, Fraction, date, time, timedelta, timezone, PurePath, UUID,
+    re.Pattern, types.MethodType, types.BuiltinFunctionType, types.UnionType, types.GenericAlias,
+)  # fmt: skip
 ANY = "any"
 _IS_LEAF, _IS_RESULT = "leaf", "result"
 
@@ -67,7 +85,7 @@ def signature(
         if not is_tensor(leaf):
             _check_hashable(leaf, structure, place)
             unbound = place in free and type(leaf) is float
-            parts.append((float, ANY) if unbound else number_key(leaf))
+            parts.append((float, ANY) if unbound else _static_key(leaf))
             continue
         identity = leaf._storage.identity
         group = groups.setdefault(identity, len(groups))
@@ -78,6 +96,38 @@ def signature(
         flag = leaf.requires_grad and (_IS_LEAF if leaf.is_leaf else _IS_RESULT)
         parts.append((leaf._spec, leaf.stride(), flag, group, window, type(leaf)))
     return (structure, tuple(parts), modes())
+
+
+class _Itself:
+    """An argument that is told apart by identity."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.held is self.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+
+def _static_key(leaf: Any) -> Any:
+    """What tells an argument that is no tensor apart from others.
+
+    A recording reads attributes of the very object it was given. One that merely says that it is
+    equal may have others, unless its class is known to be of values.
+    """
+    cls = type(leaf)
+    if (
+        cls in _VALUES
+        or vars(object)["__eq__"] is getattr(cls, "__eq__", None)
+        or cls.__module__.startswith("adjoint.")
+    ):
+        return number_key(leaf)
+    value = isinstance(leaf, _IMMUTABLE) and not cls.__dictoffset__
+    return number_key(leaf) if value or isinstance(leaf, enum.Enum) else (cls, _Itself(leaf))
 
 
 def _check_hashable(leaf: Any, structure: TreeDef, place: int) -> None:
@@ -160,9 +210,7 @@ class Arguments:
         """Whether these are arguments the quick test can be made for."""
         identities = [x._storage.identity for x in args if isinstance(x, Tensor)]
         return len(set(identities)) == len(identities) and all(
-            isinstance(x, (bool, int, float, str, type(None)))
-            or (isinstance(x, Tensor) and not is_expanded(x))
-            for x in args
+            type(x) in _QUICK or (isinstance(x, Tensor) and not is_expanded(x)) for x in args
         )
 
     def _written(self) -> Callable[[Sequence[Any]], bool]:
