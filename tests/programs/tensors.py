@@ -235,3 +235,22 @@ def state_replaced_outside(wrap: Wrap) -> Any:
     out.append(run(ones(2)))
     s.w = s.w.to(ad.float64)
     return [*out, run(ones(2))]
+
+
+@program
+def view_turned_and_given_its_data(wrap: Wrap) -> Any:
+    b = ramp(2, 3)
+    s = types.SimpleNamespace(h=b[:])
+
+    def f(x: Any) -> Any:
+        s.h.swapaxes_(0, -1)
+        out = s.h.sum() + x
+        s.h.data = s.h.detach()
+        return out
+
+    run = wrap(f)
+    out = []
+    for _ in range(4):
+        out += [tried(run, ones(1)), s.h.clone()]
+        s.h.add_(1)
+    return out, b

@@ -159,11 +159,11 @@ class Outputs:
         if id(base) not in self.trace.rebound_ids:
             return 0, base._chain
         windows = [(0, *self._window_before(base))]
-        windows += [
-            (k + 1, step.shown._storage, step.shown._chain)
-            for k, step in enumerate(self.trace.rebound)
-            if step.tensor is base and step.shown._base is None  # else it is the base of no view
-        ]
+        for k, step in enumerate(self.trace.rebound):
+            if step.shown is x:  # what a step shows was taken before it
+                break
+            if step.tensor is base and step.shown._base is None:  # else it is the base of no view
+                windows.append((k + 1, step.shown._storage, step.shown._chain))
         identity = x._storage.identity
         fits = [
             (stage, chain)
