@@ -8,12 +8,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from adjoint.aten_names import NAMES
 from adjoint.engine.core.operations.public import METHODS, PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.library import OPERATIONS
+from adjoint.library.aten_names import NAMES
 
 SPACES = ("nn.functional", "linalg", "special", "fft")
 

@@ -20,8 +20,8 @@ import numpy as np
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.export.linking import compiler, has_zig, link
-from adjoint.export.machines import native
+from adjoint.export.output.linking import compiler, has_zig, link
+from adjoint.export.output.machines import native
 from adjoint.nn import functional as F
 from adjoint.training.recipes.digits import data, network
 

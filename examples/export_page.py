@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.export.linking import wasm_linker
+from adjoint.export.output.linking import wasm_linker
 from adjoint.nn import functional as F
 from adjoint.training.recipes.digits import data, network
 

@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from adjoint.engine.backends.array.allocator import VARIABLES, keep_freed_memory
+from adjoint.engine.backends.array.memory.allocator import VARIABLES, keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is meant")

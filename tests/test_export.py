@@ -17,7 +17,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.cli import main
 from adjoint.export import ExportError, aot
-from adjoint.export.machines import DESTINATIONS
+from adjoint.export.output.machines import DESTINATIONS
 from adjoint.nn import functional as F
 from adjoint.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from tests.random_programs import Program, function, lay, programs

@@ -17,8 +17,8 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.export import Exported, aot
-from adjoint.export.linking import compiler, wasm_linker
-from adjoint.export.machines import native
+from adjoint.export.output.linking import compiler, wasm_linker
+from adjoint.export.output.machines import native
 from adjoint.nn import functional as F
 
 CC = compiler(native())

@@ -19,8 +19,8 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.export import ExportError, c_api, save_program
 from adjoint.export.capi.kernels import BINARY, DTYPES, UNARY, elementwise
-from adjoint.export.linking import compiler
-from adjoint.export.machines import native
+from adjoint.export.output.linking import compiler
+from adjoint.export.output.machines import native
 from adjoint.nn import functional as F
 
 CC = compiler(native())

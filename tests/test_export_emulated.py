@@ -14,8 +14,8 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.export import aot
 from adjoint.export.ahead import Exported
-from adjoint.export.linking import compiler
-from adjoint.export.machines import DESTINATIONS
+from adjoint.export.output.linking import compiler
+from adjoint.export.output.machines import DESTINATIONS
 from adjoint.models.gpt2 import GPT2, GPT2Config
 from adjoint.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 

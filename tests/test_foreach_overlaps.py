@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjoint as ad
-from adjoint.engine.backends.array.apart import apart
-from adjoint.engine.backends.array.foreach import BINARY, METHODS, SCALED, UNARY
-from adjoint.engine.backends.array.many import update_many
+from adjoint.engine.backends.array.lists.apart import apart
+from adjoint.engine.backends.array.lists.foreach import BINARY, METHODS, SCALED, UNARY
+from adjoint.engine.backends.array.lists.many import update_many
 
 SIZE = 12
 IN_PLACE = sorted(f"_foreach_{op}_" for op in UNARY | BINARY | SCALED | {"copy", "zero"})

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.array.many import SMALL
+from adjoint.engine.backends.array.lists.many import SMALL
 from adjoint.graph import capture
 from tests.samples.optimizers import ROWS, Row, ident
 

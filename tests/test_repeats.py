@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn, optim
-from adjoint.engine.backends.array.many import each
+from adjoint.engine.backends.array.lists.many import each
 from adjoint.graph import capture
 from adjoint.optim import rules
 from adjoint.optim.rules import OWN, RuleOptimizer

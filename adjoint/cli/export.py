@@ -12,7 +12,7 @@ from typing import Any
 from adjoint.cli import torch_alias
 from adjoint.cli.run import check_readable, execute
 from adjoint.engine.core.arguments import Parser
-from adjoint.export.machines import DESTINATIONS, NATIVE, PORTABLE
+from adjoint.export.output.machines import DESTINATIONS, NATIVE, PORTABLE
 
 # What is written -> the machine it is for, unless another is named.
 TO = {"c": PORTABLE, "o": NATIVE, "so": NATIVE, "ll": NATIVE, "wasm": "wasm32", "onnx": ""}

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from adjoint.addresses import module as elsewhere
+from adjoint.cli.addresses import module as elsewhere
 from adjoint.engine.core.state import config
 from adjoint.io import objects
 from adjoint.unavailable import fill as fill_in

@@ -66,7 +66,7 @@ EAGER = (
     "adjoint.engine.tensor.filling",
     "adjoint.engine.autodiff.tape.hooks",
     "adjoint.engine.autodiff.tape.reverse",
-    "adjoint.engine.backends.array.allocator",
+    "adjoint.engine.backends.array.memory.allocator",
     "adjoint.engine.backends.array.executor",
     "adjoint.engine.backends.array.buffers",
     "adjoint.engine.backends.array.interop",
@@ -162,7 +162,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.backends.array.linalg.linalg",
     "adjoint.engine.backends.array.special.polynomials",
     "adjoint.engine.backends.array.special.special",
-    "adjoint.engine.backends.array.sharing",
+    "adjoint.engine.backends.array.memory.sharing",
     "adjoint.engine.sparse.creation",
     "adjoint.engine.backends.array.sparse",
     "adjoint.engine.ops.quantized.affine",
@@ -554,7 +554,7 @@ def find(name: str) -> Any:
     if name in ELSEWHERE:
         return getattr(brought(ELSEWHERE[name]), name)
     if name.startswith("_foreach_"):
-        found = brought("adjoint.engine.backends.array.foreach").find(name)
+        found = brought("adjoint.engine.backends.array.lists.foreach").find(name)
         if found is not None:
             return found
     if not name.startswith("__"):

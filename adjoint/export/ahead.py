@@ -13,22 +13,22 @@ from adjoint.engine.backends.llvm.ir.machine import writing_for
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.export.checks import checks_of
+from adjoint.export.calls.checks import checks_of
+from adjoint.export.calls.entry import module_text
+from adjoint.export.calls.images import Planner
+from adjoint.export.calls.layout import point, variants
+from adjoint.export.calls.numbers import add_numbers, fixed_options, leaves_of
+from adjoint.export.calls.parts import Program
 from adjoint.export.dynamic import MOST, dynamic_sizes, shapes_at
-from adjoint.export.entry import module_text
 from adjoint.export.errors import ExportError
-from adjoint.export.header import header_text
-from adjoint.export.images import Planner
 from adjoint.export.interface import C_TYPES, Buffer, Interface, Size, c_name
-from adjoint.export.layout import point, variants
-from adjoint.export.machines import NATIVE, Destination, destination, object_code
 from adjoint.export.names import state_names
-from adjoint.export.numbers import add_numbers, fixed_options, leaves_of
-from adjoint.export.parts import Program
+from adjoint.export.output.header import header_text
+from adjoint.export.output.machines import NATIVE, Destination, destination, object_code
+from adjoint.export.output.writing import files_of, put_all
 from adjoint.export.recording import Call, Recorder, Recording, call_of, evaluating
 from adjoint.export.running import InProcess
 from adjoint.export.state import State, StateBuilder
-from adjoint.export.writing import files_of, put_all
 
 EMBEDDED, FILE = "embedded", "file"
 LARGE = 64 * 2**20  # bytes of state that a program does not hold itself

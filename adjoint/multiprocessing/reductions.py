@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
-from adjoint.engine.backends.array.sharing import SharedMapping, block_of
+from adjoint.engine.backends.array.memory.sharing import SharedMapping, block_of
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.tensor.copying import reduce_ex

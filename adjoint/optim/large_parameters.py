@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.backends.array.apart import apart
+from adjoint.engine.backends.array.lists.apart import apart
 from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.tree import flatten

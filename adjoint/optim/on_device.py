@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.backends.array.apart import apart, owner_of
+from adjoint.engine.backends.array.lists.apart import apart, owner_of
 from adjoint.engine.core import switches
 from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, UPDATED

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.backends.array.many import update_many
+from adjoint.engine.backends.array.lists.many import update_many
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros

@@ -18,9 +18,9 @@ from itertools import accumulate, pairwise
 from operator import attrgetter, is_
 from typing import Any
 
-from adjoint.engine.backends.array.apart import apart
 from adjoint.engine.backends.array.devices import active, library
-from adjoint.engine.backends.array.many import SMALL
+from adjoint.engine.backends.array.lists.apart import apart
+from adjoint.engine.backends.array.lists.many import SMALL
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.mutation import leak_message

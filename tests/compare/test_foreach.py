@@ -12,7 +12,7 @@ import adjoint as ad
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.compare
 
-from adjoint.engine.backends.array.foreach import BINARY, SCALED, UNARY  # noqa: E402
+from adjoint.engine.backends.array.lists.foreach import BINARY, SCALED, UNARY  # noqa: E402
 from tests.compare.bridge import ours, theirs  # noqa: E402
 
 NAMES = sorted(n for n in dir(torch) if n.startswith("_foreach_"))

@@ -10,7 +10,7 @@ from adjoint.engine.backends.registers.elementwise import LOWER, supports
 from adjoint.engine.backends.registers.vector import Code, V, type_text
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
-from adjoint.export.machines import Destination
+from adjoint.export.output.machines import Destination
 
 # Our dtypes: kind in registers, what the header calls them.
 DTYPES: dict[DType, tuple[str, str]] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from adjoint.engine.backends.llvm.ir.machine import writing_for
 from adjoint.export.capi.kernels import DTYPES, Kernel, elementwise, products
-from adjoint.export.linking import link
-from adjoint.export.machines import NATIVE, Destination, destination, object_code
-from adjoint.export.writing import put_all
+from adjoint.export.output.linking import link
+from adjoint.export.output.machines import NATIVE, Destination, destination, object_code
+from adjoint.export.output.writing import put_all
 
 NAME = "adjoint_c"
 KINDS = ("so", "source")

@@ -16,8 +16,8 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.export.capi.kernels import BINARY, DTYPES, UNARY
 from adjoint.export.errors import ExportError
+from adjoint.export.output.writing import put_all
 from adjoint.export.recording import Recorder, call_of, evaluating
-from adjoint.export.writing import put_all
 
 MAGIC, NAME, OPERANDS, NUMBERS = b"ADJPROG1", 32, 64, 64
 CODES = {dtype: k for k, dtype in enumerate(DTYPES)}

@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.distributed.operations import all_reduce
 from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.backends.array.many import bundles, each, join, update_many
+from adjoint.engine.backends.array.lists.many import bundles, each, join, update_many
 from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.join import stack

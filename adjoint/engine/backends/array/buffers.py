@@ -13,7 +13,7 @@ import numpy as np
 from adjoint.engine.backends.array.device_memory import POOLS
 from adjoint.engine.backends.array.devices import full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.memory import element_strides, span, strided
+from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.core.device import CPU

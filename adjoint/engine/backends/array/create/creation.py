@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.memory import allocate
+from adjoint.engine.backends.array.memory.strides import allocate
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create import creation, ranges

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.memory import copy_with
+from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core.device import Device

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.memory import bounds, copy_with, element_strides, span, strided
+from adjoint.engine.backends.array.memory.strides import (
+    bounds,
+    copy_with,
+    element_strides,
+    span,
+    strided,
+)
 from adjoint.engine.backends.array.table import kernel_for, lowers
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import ShapeError

@@ -13,8 +13,8 @@ from typing import Any
 
 from numpy import ndarray
 
-from adjoint.engine.backends.array.apart import apart, plain
 from adjoint.engine.backends.array.devices import active, library
+from adjoint.engine.backends.array.lists.apart import apart, plain
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap

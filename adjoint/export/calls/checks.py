@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from adjoint.export.calls.layout import Variant
 from adjoint.export.interface import Buffer, Interface
-from adjoint.export.layout import Variant
 from adjoint.export.state import ALIGNED
 
 

@@ -13,12 +13,12 @@ from adjoint.engine.backends.llvm.runtime import shared_words as table
 from adjoint.engine.backends.llvm.runtime.driver import driver_text, walk_text
 from adjoint.engine.backends.registers.vector import Code
 from adjoint.engine.compiler.package.status import CODE_BITS
-from adjoint.export.around import around, pool
+from adjoint.export.calls.around import around, pool
+from adjoint.export.calls.layout import ARENA, STATE, Variant
+from adjoint.export.calls.numbers import Numbers
+from adjoint.export.calls.parts import Program, bases_of, constants
 from adjoint.export.errors import ExportError
-from adjoint.export.layout import ARENA, STATE, Variant
-from adjoint.export.machines import Destination
-from adjoint.export.numbers import Numbers
-from adjoint.export.parts import Program, bases_of, constants
+from adjoint.export.output.machines import Destination
 from adjoint.export.state import ALIGNED
 
 # Words copied from an image with bases added; then those that differ between sizes put in first.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from adjoint.engine.backends.array.many import update_many
+from adjoint.engine.backends.array.lists.many import update_many
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.tensor.tensor import Tensor
 

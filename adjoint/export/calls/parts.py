@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.export.checks import Checks
+from adjoint.export.calls.checks import Checks
+from adjoint.export.calls.layout import Base, Variant
 from adjoint.export.interface import Interface
-from adjoint.export.layout import Base, Variant
 from adjoint.export.recording import Recording
 from adjoint.export.state import ALIGNED, State
 

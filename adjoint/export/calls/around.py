@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime import shared_words as table
 from adjoint.engine.compiler.package.status import CODE_BITS
+from adjoint.export.calls.parts import Program, bytes_text
 from adjoint.export.interface import Interface
-from adjoint.export.machines import Destination
-from adjoint.export.parts import Program, bytes_text
+from adjoint.export.output.machines import Destination
 
 
 def around(program: Program, where: Destination) -> list[str]:

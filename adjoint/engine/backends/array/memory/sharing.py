@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.mapping import Mapping, anonymous_file
+from adjoint.engine.backends.array.memory.mapping import Mapping, anonymous_file
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.public import method

@@ -10,11 +10,11 @@ from adjoint.engine.core.atomic import atomic_write
 from adjoint.export.c_source.translate import c_text
 from adjoint.export.errors import ExportError
 from adjoint.export.interface import Interface
-from adjoint.export.javascript import loader_text, types_text
-from adjoint.export.linking import link
-from adjoint.export.machines import PORTABLE, Destination, object_code
+from adjoint.export.output.javascript import loader_text, types_text
+from adjoint.export.output.linking import link
+from adjoint.export.output.machines import PORTABLE, Destination, object_code
+from adjoint.export.output.wasm import wasm_module
 from adjoint.export.state import State
-from adjoint.export.wasm import wasm_module
 
 KINDS = ("o", "so", "c", "ll", "wasm")
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from adjoint.export.errors import ExportError
-from adjoint.export.machines import NATIVE, Destination
+from adjoint.export.output.machines import NATIVE, Destination
 
 HOW = "Install a C compiler, or `pip install adjoint[export]` for the one in ziglang."
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from adjoint.export.errors import ExportError
 from adjoint.export.interface import Interface
-from adjoint.export.linking import call, wasm_linker
-from adjoint.export.machines import Destination, object_code
+from adjoint.export.output.linking import call, wasm_linker
+from adjoint.export.output.machines import Destination, object_code
 
 STACK = 1 << 20  # bytes; products put panels aside there
 

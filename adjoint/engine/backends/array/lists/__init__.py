@@ -1,0 +1,1 @@
+"""Many tensors at once: PyTorch's functions on lists, small tensors end to end, overlaps."""

@@ -1,0 +1,1 @@
+"""What an exported program is written as: files, headers, linked code, for which machines."""
