@@ -101,6 +101,31 @@ def test_training_equals_eager(optimizer: str) -> None:
     assert compiled == pytest.approx(eager, rel=1e-4)
 
 
+def test_results_that_are_held_stay() -> None:
+    """Losses read at the end are those that are read at once."""
+    found = []
+    for at_once in (True, False):
+        ad.manual_seed(0)
+        net = ad.nn.Sequential(ad.nn.Linear(64, 64), ad.nn.GELU(), ad.nn.Linear(64, 8)).to("cuda")
+        optimizer = ad.optim.AdamW(net.parameters(), lr=1e-2)
+
+        @ad.compile
+        def step(x: Any, net: Any = net, optimizer: Any = optimizer) -> Any:
+            loss = net(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        losses = []
+        for i in range(40):
+            ad.manual_seed(i)
+            loss = step(ad.randn(32, 64).to("cuda")).detach().float()
+            losses.append(loss.item() if at_once else loss)
+        found.append([float(x) for x in losses])
+    assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
 def test_a_fault_leaves_state() -> None:
     w = ad.randn(10, 16, device="cuda")
     first = w.clone()
