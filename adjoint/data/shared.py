@@ -48,7 +48,7 @@ class Lease:
         self.__array_interface__ = mapping.__array_interface__
 
 
-class Segment:
+class SharedSegment:
     """A mapped anonymous file, on either side."""
 
     __slots__ = ("__weakref__", "address", "fd", "key", "lease", "mapping", "remote", "size")
@@ -86,9 +86,11 @@ class Arena:
     """A worker's segments: lent to collation, sent, and used again when they come back."""
 
     def __init__(self) -> None:
-        self.segments: dict[int, Segment] = {}
+        self.segments: dict[int, SharedSegment] = {}
         self._next = 0
-        self.announce: list[Segment] = []  # new segments whose descriptor goes with this message
+        self.announce: list[
+            SharedSegment
+        ] = []  # new segments whose descriptor goes with this message
         self.dropped: list[int] = []  # segments the parent may unmap
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -98,7 +100,7 @@ class Arena:
             return np.empty(shape, dtype)
         return self._take(size).lend(shape, dtype)
 
-    def _take(self, size: int) -> Segment:
+    def _take(self, size: int) -> SharedSegment:
         idle = [s for s in self.segments.values() if s.free]
         fitting = [s for s in idle if size <= s.size <= 2 * size + _PAGE]
         if fitting:
@@ -109,7 +111,7 @@ class Arena:
             self._drop(idle.pop(0))
         fd = anonymous_file("adjoint-batch", rounded)
         try:
-            made = Segment(self._next, rounded, fd)
+            made = SharedSegment(self._next, rounded, fd)
         except OSError:
             os.close(fd)
             raise
@@ -117,7 +119,7 @@ class Arena:
         self.segments[made.key] = made
         return made
 
-    def _drop(self, segment: Segment) -> None:
+    def _drop(self, segment: SharedSegment) -> None:
         segment.close_descriptor()
         del self.segments[segment.key]
         self.dropped.append(segment.key)
@@ -128,7 +130,7 @@ class Arena:
             if key in self.segments:
                 self.segments[key].remote = False
 
-    def place(self, array: Array) -> Segment:
+    def place(self, array: Array) -> SharedSegment:
         """The segment an array begins on, copying the array to one if it is elsewhere."""
         address = array.__array_interface__["data"][0]
         if array.flags.c_contiguous:
@@ -146,7 +148,7 @@ class _Sender(pickle.Pickler):
     def __init__(self, file: Any, arena: Arena) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.arena = arena
-        self.sent: dict[int, Segment] = {}  # by id of the array, so that shared stays shared
+        self.sent: dict[int, SharedSegment] = {}  # by id of the array, so that shared stays shared
         self.kept: list[Any] = []
 
     def persistent_id(self, value: Any) -> Any:
@@ -175,7 +177,7 @@ class _Sender(pickle.Pickler):
         segment = self._segment(array)
         return ("tensor", segment.key, segment.size, array.shape, array.dtype)
 
-    def _segment(self, array: Array) -> Segment:
+    def _segment(self, array: Array) -> SharedSegment:
         found = self.sent.get(id(array))
         if found is None:
             found = self.arena.place(array)
@@ -236,7 +238,7 @@ class Inbox:
     """The parent's side of one worker's segments."""
 
     def __init__(self) -> None:
-        self.segments: dict[int, Segment] = {}
+        self.segments: dict[int, SharedSegment] = {}
         self.returned: list[int] = []  # segments whose tensors have died, to tell the worker
 
     def receive(self, connection: Any) -> Any:
@@ -251,7 +253,7 @@ class Inbox:
             if not fds or flags & socket.MSG_CTRUNC:
                 raise NoDescriptor(EMFILE, "cannot receive a batch: " + descriptor_limit())
             try:
-                self.segments[key] = Segment(key, size, fds[0])
+                self.segments[key] = SharedSegment(key, size, fds[0])
             finally:
                 os.close(fds[0])
             self.segments[key].fd = -1

@@ -18,7 +18,7 @@ from adjoint.export.calls.entry import module_text
 from adjoint.export.calls.images import Planner
 from adjoint.export.calls.layout import point, variants
 from adjoint.export.calls.numbers import add_numbers, fixed_options, leaves_of
-from adjoint.export.calls.parts import Program
+from adjoint.export.calls.parts import ProgramText
 from adjoint.export.dynamic import MOST, dynamic_sizes, shapes_at
 from adjoint.export.errors import ExportError
 from adjoint.export.interface import C_TYPES, Buffer, Interface, Size, c_name
@@ -26,9 +26,9 @@ from adjoint.export.names import state_names
 from adjoint.export.output.header import header_text
 from adjoint.export.output.machines import NATIVE, Destination, destination, object_code
 from adjoint.export.output.writing import files_of, put_all
-from adjoint.export.recording import Call, Recorder, Recording, call_of, evaluating
+from adjoint.export.recording import Call, CallForExport, Recorder, call_of, evaluating
 from adjoint.export.running import InProcess
-from adjoint.export.state import State, StateBuilder
+from adjoint.export.state import ProgramState, StateBuilder
 
 EMBEDDED, FILE = "embedded", "file"
 LARGE = 64 * 2**20  # bytes of state that a program does not hold itself
@@ -46,7 +46,7 @@ class Exported:
     """
 
     interface: Interface
-    state: State
+    state: ProgramState
     header: str
     text: str  # LLVM's
     machine: Destination
@@ -176,7 +176,7 @@ def aot(
         )
         checks = checks_of(interface, found)
         names = {f for v in found for f, _ in v.first.entries if f}
-        program = Program(
+        program = ProgramText(
             interface, checks, found, recordings[0], state, fixed, planner.texts(names)
         )
         text = module_text(program, where)
@@ -200,7 +200,7 @@ def points_of(sizes: Sequence[Size]) -> list[tuple[int, ...]]:
     return found
 
 
-def state_of(fn: Any, recordings: Sequence[Recording], fixed: set[Any]) -> State:
+def state_of(fn: Any, recordings: Sequence[CallForExport], fixed: set[Any]) -> ProgramState:
     """All that a program holds."""
     builder = StateBuilder(state_names(fn))
     for each in recordings:
@@ -218,7 +218,7 @@ def _program_name(name: str) -> str:
 
 def _buffers(
     call: Call,
-    recordings: Sequence[Recording],
+    recordings: Sequence[CallForExport],
     output_names: Sequence[str] | None,
     taken: set[str],
 ) -> tuple[Buffer, ...]:
@@ -254,7 +254,7 @@ def _buffers(
 
 
 def _numbers(
-    call: Call, recording: Recording, fixed: set[Any], taken: set[str]
+    call: Call, recording: CallForExport, fixed: set[Any], taken: set[str]
 ) -> tuple[tuple[str, int], ...]:
     """The float arguments that are numbers of each call."""
     read = {

@@ -33,7 +33,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class CallForExport:
     """One call as a task, and what its operands are to whoever calls it from C."""
 
     task: Task
@@ -157,7 +157,7 @@ class Recorder:
         except Raised as raised:  # what the function itself raises is what the caller is to see
             raise raised.error from None
 
-    def at(self, shapes: Mapping[int, Shape], dims: Mapping[int, Sequence[int]]) -> Recording:
+    def at(self, shapes: Mapping[int, Shape], dims: Mapping[int, Sequence[int]]) -> CallForExport:
         """The recording for tensors of these shapes, by leaf, of which some `dims` may change."""
         args, kwargs = self.call.resized(shapes, dims)
         program = self._recorded(args, kwargs)
@@ -191,7 +191,7 @@ def _fresh(result: Any) -> Any:
     return [leaf.detach().clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
 
-def recording_of(program: Program, task: Task) -> Recording:
+def recording_of(program: Program, task: Task) -> CallForExport:
     """What a program is to whoever calls it from C; refuses what only Python can do."""
     _refuse_python(program)
     made = [program.recipes[k] for k in program.results]
@@ -223,7 +223,7 @@ def recording_of(program: Program, task: Task) -> Recording:
         sizing=None if sizing is None else replace(sizing, graph=_outputs_only(sizing.graph, kept)),
     )
     sources = dict(enumerate(task.sources))
-    return Recording(
+    return CallForExport(
         task=pruned,
         arguments={i: s.position for i, s in sources.items() if isinstance(s, Argument)},
         states={i: s.held for i, s in sources.items() if isinstance(s, State)},

@@ -13,7 +13,7 @@ from adjoint.engine.backends.llvm.runtime import jit
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.interface import Interface
-from adjoint.export.state import ALIGNED, State
+from adjoint.export.state import ALIGNED, ProgramState
 
 
 def aligned(nbytes: int) -> Any:
@@ -26,7 +26,7 @@ def aligned(nbytes: int) -> Any:
 class InProcess:
     """The program's code, an arena and a state."""
 
-    def __init__(self, text: str, interface: Interface, state: State) -> None:
+    def __init__(self, text: str, interface: Interface, state: ProgramState) -> None:
         self.interface = interface
         self.library = jit.link(jit.assemble(text))
         self.arena = aligned(max(interface.arena_bytes))

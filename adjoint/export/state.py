@@ -25,7 +25,7 @@ ALIGNED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StateTensor:
     """A tensor of the state: where it lies in the block, and what it is at first."""
 
     name: str
@@ -42,10 +42,10 @@ class Held:
 
 
 @dataclass(slots=True)
-class State:
+class ProgramState:
     """All of it."""
 
-    held: list[Held] = field(default_factory=list)
+    held: list[StateTensor] = field(default_factory=list)
     places: dict[Any, int] = field(default_factory=dict)  # what it stands for -> place in the list
 
     @property
@@ -118,14 +118,14 @@ class StateBuilder:
             made, k = f"{name}_{k}", k + 1
         return made
 
-    def state(self) -> State:
+    def state(self) -> ProgramState:
         """All of it, wide elements first."""
-        made, at = State(), 0
+        made, at = ProgramState(), 0
         for key, (name, dtype, array, written) in sorted(
             self.found.items(), key=lambda item: -item[1][1].itemsize
         ):
             array = np.array(array, NUMPY_OF[dtype], order="C")
             made.places[key] = len(made.held)
-            made.held.append(Held(name, dtype, tuple(array.shape), at, array, written))
+            made.held.append(StateTensor(name, dtype, tuple(array.shape), at, array, written))
             at += made.held[-1].nbytes
         return made

@@ -35,7 +35,7 @@ class CannotWrite(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NodesOfRecording:
     """What of a recording the nodes of a graph are."""
 
     results: list[Any]  # nodes, and constants that are returned
@@ -70,7 +70,7 @@ class Writer:
         self.sizes: dict[Any, Any] = {}
         self.values: dict[Value, Any] = {}
 
-    def write(self, program: Program) -> Written:
+    def write(self, program: Program) -> NodesOfRecording:
         """All operations of a recording, in their order."""
         refuse_python(program)
         for value, source in zip(program.graph.inputs, program.sources, strict=True):
@@ -79,7 +79,7 @@ class Writer:
             self._operation(operation)
         outputs = program.graph.outputs
         kept = bool(program.writes)  # a result must not change with what is written afterwards
-        return Written(
+        return NodesOfRecording(
             [self._result(program, program.recipes[k], kept=kept) for k in program.results],
             [(source, self.values[outputs[k]]) for source, k in program.writes],
         )

@@ -28,7 +28,7 @@ class Lane(Protocol):
         ...
 
 
-class Mark:
+class StreamMark:
     """A place in a stream."""
 
     __slots__ = ("cuda", "event")
@@ -58,21 +58,21 @@ class GpuLane:
             self._stream = self.xp.cuda.Stream(non_blocking=True)
         self.stream = int(self._stream.ptr)
 
-    def ready(self) -> Mark:
+    def ready(self) -> StreamMark:
         """A mark after what the caller has asked for so far."""
         with self.device:
-            return Mark(self.xp.cuda)
+            return StreamMark(self.xp.cuda)
 
     @contextmanager
-    def entered(self, ready: Mark) -> Iterator[None]:
+    def entered(self, ready: StreamMark) -> Iterator[None]:
         """A context in which work goes to the lane, after a mark."""
         with self.device, self._stream:
             self._stream.wait_event(ready.event)
             yield
 
-    def mark(self) -> Mark:
+    def mark(self) -> StreamMark:
         """A mark after the lane's work so far."""
-        return Mark(self.xp.cuda)
+        return StreamMark(self.xp.cuda)
 
 
 class LaneRequest:

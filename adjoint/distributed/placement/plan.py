@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.distributed.placement.units import Unit, find_units
+from adjoint.distributed.placement.units import PlacedUnit, find_units
 from adjoint.engine.core.device import Device
 from adjoint.nn.modules.module import Module
 
@@ -101,7 +101,7 @@ def _limits(given: Any) -> Iterator[DeviceLimit]:
         )
 
 
-def _fill(units: list[Unit], limits: list[DeviceLimit]) -> list[int]:
+def _fill(units: list[PlacedUnit], limits: list[DeviceLimit]) -> list[int]:
     chosen, at, left = [], 0, limits[0].memory
     counted: set[int] = set()
     for unit in units:
@@ -117,7 +117,9 @@ def _fill(units: list[Unit], limits: list[DeviceLimit]) -> list[int]:
     return chosen
 
 
-def _no_room(units: list[Unit], limits: list[DeviceLimit], unit: Unit | None = None) -> str:
+def _no_room(
+    units: list[PlacedUnit], limits: list[DeviceLimit], unit: PlacedUnit | None = None
+) -> str:
     total = sum(u.size for u in units)
     room = ", ".join(f"{d.device} {d.memory:g}" for d in limits)
     what = f" {unit.name!r} ({unit.size} bytes) has no place left." if unit is not None else ""
@@ -127,13 +129,13 @@ def _no_room(units: list[Unit], limits: list[DeviceLimit], unit: Unit | None = N
     )
 
 
-def _time(unit: Unit, limit: DeviceLimit) -> float:
+def _time(unit: PlacedUnit, limit: DeviceLimit) -> float:
     if unit.seconds is not None:
         return unit.seconds * limit.slowness
     return unit.flops / limit.flops
 
 
-def _cheapest(units: list[Unit], limits: list[DeviceLimit], boundary: float) -> list[int]:
+def _cheapest(units: list[PlacedUnit], limits: list[DeviceLimit], boundary: float) -> list[int]:
     """The plan of least time: by the number of units placed, the devices used, and the last one."""
     if len(limits) > MOST_DEVICES:
         raise ValueError(
@@ -165,7 +167,7 @@ def _cheapest(units: list[Unit], limits: list[DeviceLimit], boundary: float) -> 
     return min(ends, key=lambda found: found[0])[1]
 
 
-def _together(units: list[Unit], chosen: list[int]) -> list[int]:
+def _together(units: list[PlacedUnit], chosen: list[int]) -> list[int]:
     """The plan with units that share a tensor on one device: the first one's."""
     home: dict[int, int] = {}
     fixed = []
@@ -178,7 +180,7 @@ def _together(units: list[Unit], chosen: list[int]) -> list[int]:
 
 
 def _described(
-    units: list[Unit], chosen: list[int], limits: list[DeviceLimit], boundary: float
+    units: list[PlacedUnit], chosen: list[int], limits: list[DeviceLimit], boundary: float
 ) -> PlacementPlan:
     used: dict[str, int] = {}
     counted: set[int] = set()

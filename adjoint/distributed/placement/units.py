@@ -13,7 +13,7 @@ from adjoint.nn.modules.module import Module
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class PlacedUnit:
     """A module, or a module's own tensors where its inner modules are units of their own."""
 
     name: str
@@ -26,7 +26,7 @@ class Unit:
 def find_units(
     model: Module, no_split: Collection[str] = (), seconds: dict[str, float] | None = None,
     tokens: int = 1,
-) -> list[Unit]:  # fmt: skip
+) -> list[PlacedUnit]:  # fmt: skip
     """The units of a model in the order in which its modules were made.
 
     Args:
@@ -40,7 +40,7 @@ def find_units(
     for name, tensors in _walk(model, "", frozenset(no_split)):
         size = sum(t.numel() * t.element_size() for t in tensors)
         flops = 2.0 * tokens * sum(t.numel() for t in tensors)
-        found.append(Unit(name, size, flops, times.get(name), tuple(id(t) for t in tensors)))
+        found.append(PlacedUnit(name, size, flops, times.get(name), tuple(id(t) for t in tensors)))
     return found
 
 

@@ -69,7 +69,7 @@ def gather_parts(xp: Any, x: Any, group: str, replicas: str | None, reduce_dtype
     return all_gather(xp, x, group)
 
 
-class Unit:
+class GatheredUnit:
     """A module whose parameters are gathered together."""
 
     def __init__(
@@ -216,7 +216,7 @@ def own_modules(module: Module) -> Iterable[Module]:
 class FSDPModule:
     """What `fully_shard` makes of a module: the same, with these methods."""
 
-    _unit: Unit
+    _unit: GatheredUnit
 
     def set_requires_gradient_sync(
         self, requires_gradient_sync: bool, *, recurse: bool = True
@@ -326,7 +326,7 @@ def fully_shard(
     reshard = reshard_after_forward is not False
     ignored = {id(p) for p in ignored_params or ()}
     line = line_of(mesh, module)
-    unit = Unit(module, line, mp_policy or MixedPrecisionPolicy(), reshard, ignored)
+    unit = GatheredUnit(module, line, mp_policy or MixedPrecisionPolicy(), reshard, ignored)
     forward = module.forward
     object.__setattr__(module, "_unit", unit)
     if unit.places:

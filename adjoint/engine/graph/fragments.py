@@ -90,7 +90,7 @@ class Fragment:
         return self.built(found)
 
 
-class Recording(BodyTrace):
+class OperationTrace(BodyTrace):
     """Of one operation: its operands lie in memory as they do outside."""
 
     def lift(self, tensor: Tensor) -> Tensor:
@@ -340,7 +340,7 @@ def compiled(
     tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work, shared: dict[str, Any]
 ) -> Fragment:
     """Record and compile what a function does with tensors and numbers."""
-    body = Recording(None, "a fragment")
+    body = OperationTrace(None, "a fragment")
     try:
         return compiled_in(body, tensors, numbers, fn, shared)
     finally:
@@ -348,7 +348,7 @@ def compiled(
 
 
 def compiled_in(
-    body: Recording,
+    body: OperationTrace,
     tensors: Sequence[Tensor],
     numbers: Sequence[float],
     fn: Work,
@@ -447,7 +447,7 @@ def native(task: Task, shared: dict[str, Any]) -> Executable:
 
 
 def laid_out(
-    body: Recording,
+    body: OperationTrace,
     leaves: Sequence[Any],
     given: dict[int, int],
     again: Callable[[], Any],
@@ -486,7 +486,7 @@ def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:
 
 
 def eager_strides(
-    body: Recording,
+    body: OperationTrace,
     leaves: Sequence[Any],
     given: dict[int, int],
     again: Callable[[], Any],
@@ -507,7 +507,7 @@ def eager_strides(
     return [() if x is None else x.stride() for x in tried]
 
 
-def known_strides(body: Recording, x: Tensor | None, rank: int) -> tuple[int, ...] | None:
+def known_strides(body: OperationTrace, x: Tensor | None, rank: int) -> tuple[int, ...] | None:
     """The strides of a result; None where they are in doubt."""
     if x is None:
         return ()
@@ -518,7 +518,7 @@ def known_strides(body: Recording, x: Tensor | None, rank: int) -> tuple[int, ..
     return images.last_strides(x.shape) if rank and x.ndim == rank else None
 
 
-def in_doubt(body: Recording, tensor: Tensor) -> bool:
+def in_doubt(body: OperationTrace, tensor: Tensor) -> bool:
     """Whether it is in doubt how a result lies in memory eagerly; products lie row after row."""
     if not body.doubts(tensor):
         return False

@@ -29,7 +29,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
-from adjoint.engine.graph.fragments import Recording, Unfit, root
+from adjoint.engine.graph.fragments import OperationTrace, Unfit, root
 from adjoint.engine.graph.ir import DataflowGraph, frozen
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
@@ -191,14 +191,14 @@ def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
 
 def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
     """Record what a function does, as kernels."""
-    body = Recording(None, "a small operation")
+    body = OperationTrace(None, "a small operation")
     try:
         return recorded_in(body, tensors, fn)
     finally:
         body.lifted.clear()  # operands would be held until the collector comes
 
 
-def recorded_in(body: Recording, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
     """The same, in a recording."""
     given = {id(t): k for k, t in enumerate(tensors)}
     with CONTEXT.having(grad_enabled=False):

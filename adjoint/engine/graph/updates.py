@@ -30,7 +30,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.fragments import (
     FRAGMENTS,
-    Recording,
+    OperationTrace,
     Unfit,
     example_of,
     fitting,
@@ -49,7 +49,7 @@ Numbers = Sequence[float]
 Rule = Callable[[Sequence[Tensor], Numbers], None]
 
 
-class UpdateRecording(Recording):
+class UpdateRecording(OperationTrace):
     """Of a rule that writes to its operands and computes with numbers of the host."""
 
     def __init__(self, numbers: Numbers, numbered: dict[int, int]) -> None:

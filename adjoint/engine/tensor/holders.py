@@ -11,7 +11,7 @@ from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
 
-class Held(NamedTuple):
+class HeldStorage(NamedTuple):
     """A storage, as one of its tensors shows it."""
 
     nbytes: int
@@ -30,7 +30,7 @@ MADE_BY: dict[int, tuple[Where, Any]] = {}
 LIMIT_TOLD: Callable[[], str] | None = None
 
 
-def largest_storages() -> list[Held]:
+def largest_storages() -> list[HeldStorage]:
     """Every storage that some tensor shows, the largest first."""
     found: dict[int, list[Any]] = {}
     for x in gc.get_objects():
@@ -48,7 +48,7 @@ def largest_storages() -> list[Held]:
         grads = any(x._requires_grad for x in tensors)
         address = _address(buffer)
         where, _ = MADE_BY.get(id(buffer), (None, None))
-        held.append(Held(nbytes, str(widest._spec), len(tensors), grads, address, where))
+        held.append(HeldStorage(nbytes, str(widest._spec), len(tensors), grads, address, where))
     return sorted(held, key=lambda each: -each.nbytes)
 
 
@@ -69,7 +69,7 @@ def size(n: float) -> str:
     return f"{n:.3g} TB"
 
 
-def told(held: list[Held], count: int) -> str:
+def told(held: list[HeldStorage], count: int) -> str:
     """A few lines about what holds memory."""
     total = sum(each.nbytes for each in held)
     lines = [f"{len(held)} storages of tensors take {size(total)}; the largest:"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime import shared_words as table
 from adjoint.engine.compiler.package.status import CODE_BITS
-from adjoint.export.calls.parts import Program, bytes_text
+from adjoint.export.calls.parts import ProgramText, bytes_text
 from adjoint.export.interface import Interface
 from adjoint.export.output.machines import Destination
 
 
-def around(program: Program, where: Destination) -> list[str]:
+def around(program: ProgramText, where: Destination) -> list[str]:
     """Messages, sizes, state."""
     interface, last = program.interface, len(program.checks.codes.messages) + 1
     name, size = interface.name, where.size
@@ -41,7 +41,7 @@ define i64 @{name}_fault_number(ptr %arena) {{
     return parts
 
 
-def _at_sizes(program: Program, name: str, of: str, size: str) -> str:
+def _at_sizes(program: ProgramText, name: str, of: str, size: str) -> str:
     """A number of each point; 0 where sizes are out of range."""
     interface = program.interface
     lines, point = [], "0"
@@ -70,7 +70,7 @@ none:
 }}"""
 
 
-def _mapped(program: Program, where: Destination) -> str:
+def _mapped(program: ProgramText, where: Destination) -> str:
     """Where the state begins in a file, if it is the file that was written with the program."""
     interface, size = program.interface, where.size
     header = program.state.header()
@@ -105,7 +105,7 @@ no:
 }}"""
 
 
-def _initial(program: Program, where: Destination) -> str:
+def _initial(program: ProgramText, where: Destination) -> str:
     """A training step's state as it is at first."""
     interface, size = program.interface, where.size
     null, short = program.checks.null["state"], program.checks.counts["state"]

@@ -16,7 +16,7 @@ from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.export.calls.around import around, pool
 from adjoint.export.calls.layout import ARENA, STATE, Variant
 from adjoint.export.calls.numbers import Numbers
-from adjoint.export.calls.parts import Program, bases_of, constants
+from adjoint.export.calls.parts import ProgramText, bases_of, constants
 from adjoint.export.errors import ExportError
 from adjoint.export.output.machines import Destination
 from adjoint.export.state import ALIGNED
@@ -71,7 +71,7 @@ define internal i64 @barrier(ptr %pool, ptr %table, i64 %w, i64 %n, i64 %epoch) 
 }"""
 
 
-def module_text(program: Program, where: Destination) -> str:
+def module_text(program: ProgramText, where: Destination) -> str:
     """The whole module."""
     parts = [program.kernels, SET_UP, constants(program)]
     if program.interface.threads:
@@ -116,7 +116,7 @@ def given(name: str) -> str:
 class Run:
     """Writes the function that runs the program."""
 
-    def __init__(self, program: Program, where: Destination) -> None:
+    def __init__(self, program: ProgramText, where: Destination) -> None:
         self.program, self.interface, self.where = program, program.interface, where
         self.code = Code(where.machine.features)
         self.lines = self.code.lines

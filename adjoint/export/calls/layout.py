@@ -25,8 +25,8 @@ import numpy as np
 from adjoint.engine.backends.llvm.runtime import shared_words as table
 from adjoint.engine.compiler.package.image import TEST, Image
 from adjoint.export.errors import ExportError
-from adjoint.export.recording import Recording
-from adjoint.export.state import State
+from adjoint.export.recording import CallForExport
+from adjoint.export.state import ProgramState
 
 Base = tuple[str, Any]  # ("arena", 0), ("state", 0), ("argument", leaf), ("result", k), ...
 ARENA: Base = ("arena", 0)
@@ -58,7 +58,7 @@ class Variant:
     faults: tuple[str, ...]
 
 
-def point(image: Image, recording: Recording, state: State) -> Point:
+def point(image: Image, recording: CallForExport, state: ProgramState) -> Point:
     """An image as words that lie in an arena."""
     (entries,) = image.segments if image.segments else ([],)
     assert entries is not None
@@ -98,7 +98,7 @@ def point(image: Image, recording: Recording, state: State) -> Point:
     )
 
 
-def _base(key: str, recording: Recording, state: State) -> tuple[Base, int]:
+def _base(key: str, recording: CallForExport, state: ProgramState) -> tuple[Base, int]:
     """What an operand's address is, as a base and bytes after it."""
     kind, number = key.split()
     k = int(number)

@@ -16,8 +16,8 @@ from adjoint.engine.backends.registers.elementwise import LOWER
 from adjoint.engine.backends.registers.vector import Code, V, select
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.export.errors import ExportError
-from adjoint.export.recording import Recording
-from adjoint.export.state import State, StateBuilder
+from adjoint.export.recording import CallForExport
+from adjoint.export.state import ProgramState, StateBuilder
 from adjoint.optim.asgd import averaging_weight
 from adjoint.optim.radam import rectifier
 
@@ -47,7 +47,7 @@ def leaves_of(scalar: Any) -> list[HostScalar]:
     return [leaf for x in scalar.parts[1] for leaf in leaves_of(x)]
 
 
-def fixed_options(recording: Recording) -> set[Any]:
+def fixed_options(recording: CallForExport) -> set[Any]:
     """The keys of options on whose value the recording depends; checks that these are all."""
     fixed: set[Any] = set()
     for test, outcome in recording.guards:
@@ -79,7 +79,7 @@ def _is_real(power: tuple[Any, ...]) -> bool:
     return isinstance(base, float) and base >= 0
 
 
-def add_numbers(recording: Recording, fixed: set[Any], state: StateBuilder) -> None:
+def add_numbers(recording: CallForExport, fixed: set[Any], state: StateBuilder) -> None:
     """Put into the state what numbers are computed from."""
     for scalar in recording.hosts.values():
         for leaf in leaves_of(scalar):
@@ -95,7 +95,12 @@ class Numbers:
     """Writes the code of numbers: doubles, and 64-bit integers that wrap around."""
 
     def __init__(
-        self, code: Code, recording: Recording, state: State, fixed: set[Any], arguments: Any
+        self,
+        code: Code,
+        recording: CallForExport,
+        state: ProgramState,
+        fixed: set[Any],
+        arguments: Any,
     ) -> None:
         self.code, self.recording, self.state, self.fixed = code, recording, state, fixed
         self.arguments: Mapping[int, str] = arguments  # leaf -> the name of its parameter

@@ -8,19 +8,19 @@ from typing import Any
 from adjoint.export.calls.checks import Checks
 from adjoint.export.calls.layout import Base, Variant
 from adjoint.export.interface import Interface
-from adjoint.export.recording import Recording
-from adjoint.export.state import ALIGNED, State
+from adjoint.export.recording import CallForExport
+from adjoint.export.state import ALIGNED, ProgramState
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramText:
     """All that the text of a program is made of."""
 
     interface: Interface
     checks: Checks
     variants: list[Variant]
-    recording: Recording  # of the first point; numbers are the same in all
-    state: State
+    recording: CallForExport  # of the first point; numbers are the same in all
+    state: ProgramState
     fixed: set[Any]  # options that are constants
     kernels: str
 
@@ -38,7 +38,7 @@ def numbers_text(kind: str, numbers: Any) -> str:
     return f"[{len(numbers)} x {kind}] [{listed}]"
 
 
-def constants(program: Program) -> str:
+def constants(program: ProgramText) -> str:
     """Images, tables and messages."""
     bases = bases_of(program)
     lines = []
@@ -85,7 +85,7 @@ def constants(program: Program) -> str:
     return "\n".join(lines)
 
 
-def bases_of(program: Program) -> dict[Base, int]:
+def bases_of(program: ProgramText) -> dict[Base, int]:
     """A number for each base that words are added to."""
     found: dict[Base, int] = {}
     for variant in program.variants:

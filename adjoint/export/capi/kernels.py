@@ -35,7 +35,7 @@ LANES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelForC:
     """A kernel of one dtype, and what it gives."""
 
     name: str  # of the operation
@@ -51,7 +51,7 @@ class Kernel:
         return f"adj_kernel_{self.name}_{self.dtype.name}"
 
 
-def elementwise(where: Destination) -> list[Kernel]:
+def elementwise(where: Destination) -> list[KernelForC]:
     """All elementwise kernels there are."""
     found = []
     for names, operands in ((UNARY, 1), (BINARY, 2)):
@@ -67,7 +67,7 @@ def elementwise(where: Destination) -> list[Kernel]:
 
 def _kernel(
     name: str, dtype: DType, gives: DType, operands: int, where: Destination
-) -> Kernel | None:
+) -> KernelForC | None:
     """A loop over vectors, then one over what is left; None where it may fail inside."""
     parts, declared = [], set()
     for lanes in (LANES, 1):
@@ -98,7 +98,9 @@ def _kernel(
             f"  {body.replace('%out', f'%out{k}')}\n"
             f"  %n{k} = add i64 %i{k}, {lanes}\n  br label %h{k}\n"
         )
-    return Kernel(name, dtype, gives, operands, text + "end:\n  ret void\n}", frozenset(declared))
+    return KernelForC(
+        name, dtype, gives, operands, text + "end:\n  ret void\n}", frozenset(declared)
+    )
 
 
 def _stored(dtype: DType) -> str:

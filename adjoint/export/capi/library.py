@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from adjoint.engine.backends.llvm.ir.machine import writing_for
-from adjoint.export.capi.kernels import DTYPES, Kernel, elementwise, products
+from adjoint.export.capi.kernels import DTYPES, KernelForC, elementwise, products
 from adjoint.export.output.linking import link
 from adjoint.export.output.machines import NATIVE, Destination, destination, object_code
 from adjoint.export.output.writing import put_all
@@ -72,7 +72,7 @@ def _read(name: str) -> str:
     return files("adjoint.export.capi").joinpath(name).read_text()
 
 
-def _source(kernels: list[Kernel], rows: list[str]) -> str:
+def _source(kernels: list[KernelForC], rows: list[str]) -> str:
     """All of the library's C."""
     parts = [_read("tensors.c"), _TABLES]
     for k in kernels:

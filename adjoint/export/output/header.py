@@ -6,10 +6,12 @@ import re
 
 from adjoint.engine.backends.llvm.runtime import shared_words as table
 from adjoint.export.interface import C_TYPES, Buffer, Interface
-from adjoint.export.state import ALIGNED, State
+from adjoint.export.state import ALIGNED, ProgramState
 
 
-def header_text(interface: Interface, state: State, messages: list[str], made_for: str) -> str:
+def header_text(
+    interface: Interface, state: ProgramState, messages: list[str], made_for: str
+) -> str:
     """What C includes: every function said in words, sizes as macros, codes in a list."""
     name, upper = interface.name, interface.name.upper()
     parts = [
@@ -67,7 +69,7 @@ def _macros(interface: Interface) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _state_macros(interface: Interface, state: State) -> str:
+def _state_macros(interface: Interface, state: ProgramState) -> str:
     if not interface.state_bytes:
         return ""
     upper = interface.name.upper()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from adjoint.export.interface import Interface
-from adjoint.export.state import ALIGNED, State
+from adjoint.export.state import ALIGNED, ProgramState
 
 ARRAYS = {
     "bool": "Uint8Array", "uint8": "Uint8Array", "int8": "Int8Array", "int16": "Int16Array",
@@ -15,7 +15,7 @@ ARRAYS = {
 }  # fmt: skip
 
 
-def description(interface: Interface, state: State) -> dict[str, object]:
+def description(interface: Interface, state: ProgramState) -> dict[str, object]:
     """What the loader knows of a program."""
     return {
         "name": interface.name,
@@ -49,7 +49,7 @@ def description(interface: Interface, state: State) -> dict[str, object]:
     }
 
 
-def loader_text(interface: Interface, state: State) -> str:
+def loader_text(interface: Interface, state: ProgramState) -> str:
     """An ES module for browsers, Node and Deno."""
     about = json.dumps(description(interface, state))
     text = _LOADER.replace("NAME", interface.name).replace("= ABOUT;", f"= {about};")

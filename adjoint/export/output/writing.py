@@ -14,13 +14,13 @@ from adjoint.export.output.javascript import loader_text, types_text
 from adjoint.export.output.linking import link
 from adjoint.export.output.machines import PORTABLE, Destination, object_code
 from adjoint.export.output.wasm import wasm_module
-from adjoint.export.state import State
+from adjoint.export.state import ProgramState
 
 KINDS = ("o", "so", "c", "ll", "wasm")
 
 
 def files_of(
-    interface: Interface, state: State, header: str, text: str, machine: Destination, to: str
+    interface: Interface, state: ProgramState, header: str, text: str, machine: Destination, to: str
 ) -> dict[str, bytes]:
     """The contents of all files, by name."""
     if to not in KINDS:

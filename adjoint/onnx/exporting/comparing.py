@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint.engine.core.libraries import find
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.onnx.exporting.recording import Arguments, Dims, Recording
+from adjoint.onnx.exporting.recording import Arguments, CallForOnnx, Dims
 from adjoint.onnx.module import load
 from adjoint.onnx.types import OnnxError, array_of, value_of
 
@@ -71,7 +71,7 @@ def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Te
     return value_of(np.ascontiguousarray(array))
 
 
-def compare(model: Any, given: Arguments, dims: Dims, recording: Recording, message: Any) -> None:
+def compare(model: Any, given: Arguments, dims: Dims, recording: CallForOnnx, message: Any) -> None:
     """Raise unless the exported model gives what its source gives."""
     name, run = runner(message)
     rounds = any(node.record.name in ROUNDING for node in recording.nodes.nodes)

@@ -21,8 +21,8 @@ from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare
 from adjoint.onnx.exporting.recording import (
     Arguments,
+    CallForOnnx,
     Dims,
-    Recording,
     arguments,
     dynamic_dims,
     evaluating,
@@ -124,7 +124,7 @@ def export(
 
 def recorded(
     model: Any, given: Arguments, dims: Dims, output_names: Sequence[str] | None
-) -> Recording:
+) -> CallForOnnx:
     """A recording in which no dynamic dimension is bound to one size."""
     for step in (0, 3, 7):
         made = record(model, given, dims, step, output_names)
@@ -142,7 +142,7 @@ def recorded(
 
 
 def translated(
-    recording: Recording, opset: int, output_names: Sequence[str] | None
+    recording: CallForOnnx, opset: int, output_names: Sequence[str] | None
 ) -> tuple[Any, bool]:
     """The model's message, and whether it draws at random."""
     onnx = need("onnx", "onnx.export")
@@ -213,7 +213,7 @@ def _report(shared: Shared) -> str:
     return "onnx.export: these operations have no form in ONNX:\n" + "\n".join(lines)
 
 
-def _info(onnx: Any, name: str, value: Any, recording: Recording) -> Any:
+def _info(onnx: Any, name: str, value: Any, recording: CallForOnnx) -> Any:
     """What an input or output looks like; a dynamic size under its name."""
     sizes: list[Any] = []
     for n in value.spec.shape:

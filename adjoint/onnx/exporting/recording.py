@@ -24,7 +24,7 @@ Dims = dict[int, dict[int, str]]  # tensor among the arguments -> dimension -> n
 
 
 @dataclass(frozen=True)
-class Recording:
+class CallForOnnx:
     """A recorded call: its nodes, what is fed, what it holds, what it gives."""
 
     nodes: Nodes
@@ -167,7 +167,7 @@ def evaluating(model: Any, training: bool) -> Iterator[None]:
 
 def record(
     model: Any, given: Arguments, dims: Dims, step: int, output_names: Sequence[str] | None
-) -> Recording:
+) -> CallForOnnx:
     """Record the call; open sizes are the example's, or further off by `step`."""
     scope = SizeScope()
     sizes: dict[str, Extent] = {}
@@ -205,7 +205,7 @@ def record(
             )
         results = [graph.trace.value_of(leaf) for leaf in leaves]
     inputs = [(name, graph.names[name]) for name in given.names]
-    return Recording(graph.body, inputs, _state(graph, inputs), results, symbols, labels, scope)
+    return CallForOnnx(graph.body, inputs, _state(graph, inputs), results, symbols, labels, scope)
 
 
 def _state(graph: Any, inputs: list[tuple[str, Value]]) -> list[tuple[str, Value, Any]]:

@@ -38,7 +38,7 @@ def network(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
-class Kept(Dataset[Any]):
+class ReadOnce(Dataset[Any]):
     """A dataset whose items are read once."""
 
     def __init__(self, data: ImageFolder, *, skip_broken: bool = False) -> None:
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         raise ValueError(
             f"{chosen.images}: the only class is {data.classes[0]!r}. Make a folder for each class."
         )
-    items = Kept(data, skip_broken=chosen.skip_broken)
+    items = ReadOnce(data, skip_broken=chosen.skip_broken)
     print(f"{len(items)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
     train, test = _common.divided(items)
     model = network(len(data.classes))

@@ -45,7 +45,7 @@ def increment_version(tensor: Any) -> None:
         t._storage.version += 1
 
 
-class Kept:
+class CopiedOnWrite:
     """A saved tensor that is copied when its storage is about to be written to."""
 
     __slots__ = ("__weakref__", "tensor")
@@ -58,7 +58,7 @@ class allow_mutation_on_saved_tensors:
     """In the block, a write to a tensor that was saved for backward copies it first."""
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        self._kept: dict[int, list[weakref.ref[Kept]]] = {}
+        self._kept: dict[int, list[weakref.ref[CopiedOnWrite]]] = {}
         hooks = (self._pack, lambda kept: kept.tensor)
         self._before = CONTEXT.set(
             saved_hooks=(*CONTEXT.saved_hooks, hooks), before_write=self._copy
@@ -69,8 +69,8 @@ class allow_mutation_on_saved_tensors:
         CONTEXT.set(**self._before)
         self._kept.clear()
 
-    def _pack(self, tensor: Any) -> Kept:
-        kept = Kept(tensor)
+    def _pack(self, tensor: Any) -> CopiedOnWrite:
+        kept = CopiedOnWrite(tensor)
         self._kept.setdefault(id(tensor._storage), []).append(weakref.ref(kept))
         return kept
 

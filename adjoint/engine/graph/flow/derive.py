@@ -296,7 +296,7 @@ def push(graph: DataflowGraph, has: Sequence[bool], must: Sequence[int] = ()) ->
 # -- batching -----------------------------------------------------------------------------------
 
 
-class Batched(NamedTuple):
+class BatchedGraph(NamedTuple):
     """A graph on batches in front; inputs as before, then constants of rules."""
 
     graph: DataflowGraph
@@ -306,7 +306,7 @@ class Batched(NamedTuple):
 
 def batch(
     graph: DataflowGraph, has: Sequence[bool], size: int, must: Sequence[int] = ()
-) -> Batched:
+) -> BatchedGraph:
     """The graph for inputs that `have` a batch; outputs that `must` have one are expanded."""
     body = BodyTrace(None, "vmap")
     level = VmapLevel(1, size, "same")
@@ -330,4 +330,4 @@ def batch(
     level.active = False
     made = extract(body.graph, body.graph.inputs, values)
     constants = [x.source for x in extras(body)]
-    return Batched(made, constants, [b or i in must for i, b in enumerate(batched)])
+    return BatchedGraph(made, constants, [b or i in must for i, b in enumerate(batched)])
