@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
+from adjoint import quantization
 from adjoint.engine.compiler.schedule.steps import EagerCall
 from adjoint.models.gpt2 import GPT2, GPT2Config
 from adjoint.nn import functional as F
@@ -44,6 +45,20 @@ def test_no_call_of_the_eager_table_in_between(name: str) -> None:
     compiled(*[x.to("cuda") for x in arguments()])
     executable: Any = compiled.latest.executable
     assert not any(isinstance(step, EagerCall) for step in executable.plan.steps)
+
+
+def test_layers_of_int8_have_the_cpu_s_numbers() -> None:
+    ad.manual_seed(0)
+    net = ad.nn.Sequential(ad.nn.Linear(256, 96), ad.nn.ReLU(), ad.nn.Linear(96, 10))
+    quantization.quantize_(net, quantization.Int8DynamicActivationInt8WeightConfig())
+    for rows in (1, 300):
+        x = ad.randn(rows, 256)
+        want = net.cpu()(x)
+        compiled = ad.compile(net.to("cuda"))
+        for run in (net, compiled):
+            ad.testing.assert_close(run(x.to("cuda")).cpu(), want, rtol=1e-6, atol=1e-6)
+        executable: Any = compiled.latest.executable
+        assert not any(isinstance(step, EagerCall) for step in executable.plan.steps)
 
 
 def gradient(fn: Any, x: Any) -> Any:
