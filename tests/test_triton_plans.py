@@ -1,0 +1,85 @@
+"""Plans of whole steps for the GPU: what is one launch stays one, whoever changes the compiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+from adjoint.engine.backends.triton.target import TritonTarget
+from adjoint.engine.compiler.executors import register_backend
+from adjoint.engine.compiler.options import chosen
+from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.models.gpt2 import GPT2, GPT2Config
+from adjoint.nn import functional as F
+
+
+class CpuTarget(TritonTarget):
+    """The GPU's target for memory of the CPU's."""
+
+    name = "triton on the cpu"
+    device = "cpu"
+
+
+class Planned(BaseException):
+    """A plan was made."""
+
+
+def labels(run: Any, *given: Any) -> Counter[str]:
+    """What the launches of a function's plan do."""
+    found: Counter[str] = Counter()
+
+    def make(mode: str, options: dict[str, Any]) -> Any:
+        def executable(task: Any) -> Any:
+            plan = plan_for(task, CpuTarget(), chosen(mode, options))
+            found.update("".join(map(str, step.label)) for step in plan.steps)
+            raise Planned
+
+        return executable
+
+    register_backend("planned-steps", make)
+    with pytest.raises(Planned):
+        ad.compile(run, backend="planned-steps")(*given)
+    return found
+
+
+def test_a_step_of_a_transformer() -> None:
+    net = GPT2(GPT2Config(vocab_size=2048, n_layer=2, n_embd=128, n_head=2, dropout=0.0))
+    optimizer = ad.optim.AdamW(net.parameters())
+    tokens = ad.zeros(16, 1024, dtype=ad.int64)
+
+    def step(x: Any) -> Any:
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            loss = F.cross_entropy(net(x).flatten(0, 1), x.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    found = labels(step, tokens)
+    assert sum(n for label, n in found.items() if "lerp" in label) == 1  # all parameters
+    # Rows of the tied embedding are added to the head's gradient, not to zeros.
+    assert not found["zeros"]
+    # Five norms: rows reduced, columns summed, and what follows, in one kernel each.
+    norms = [n for label, n in found.items() if "sub+mul+sub+mul" in label and "sum" in label]
+    assert sum(norms) == 5
+    assert sum(n for label, n in found.items() if label in ("cast+mul+sum", "mul+sum")) == 0
+
+
+def test_rotary_positions_are_part_of_one_kernel() -> None:
+    rows = ad.randn(256, 256).requires_grad_()
+    angle = ad.randn(1024, 64)
+
+    def step(x: Any) -> Any:
+        h = (x @ rows).view(16, 1024, 4, 64).transpose(1, 2)
+        a, b = h.chunk(2, -1)
+        turned = h * angle.cos() + ad.cat([-b, a], -1) * angle.sin()
+        z = turned.transpose(1, 2).reshape(16, 1024, 256) @ rows
+        return ad.autograd.grad((z * z).sum(), (rows,))
+
+    found = labels(step, ad.zeros(16 * 1024, 256))
+    assert not found["cat"]
+    assert not found["neg"]
+    assert sum(n for label, n in found.items() if "neg" in label) == 2  # forward and backward
