@@ -53,6 +53,11 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """What is there now stays until the end."""
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Also in the process that hands tests to workers, which collects none."""
     gc.enable()
 
 
