@@ -61,6 +61,10 @@ TABLE: dict[str, tuple[str, str]] = {
         "averages of that kind",
         "ModelAverager PeriodicModelAverager",
     ),
+    "distributed.autograd": (
+        "derivatives across remote calls",
+        "context backward get_gradients DistAutogradContext is_available()",
+    ),
     "distributed.argparse_util": ("such options; see adjoint launch", "check_env env"),
     "distributed.checkpoint.default_planner": (
         "such checkpoints",

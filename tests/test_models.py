@@ -59,7 +59,7 @@ SHAPES: dict[str, tuple[Callable[[], Any], tuple[int, ...], tuple[int, ...]]] = 
     "resnet50": (lambda: models.resnet50(7), (1, 3, 64, 64), (1, 7)),
     "vgg": (lambda: models.VGG("8 M 16 M", 3, hidden=16), (2, 3, 32, 32), (2, 3)),
     "mobilenet_v2": (lambda: models.mobilenet_v2(7), (2, 3, 64, 64), (2, 7)),
-    "vit": (lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, 0.0, 5), (2, 3, 32, 32), (2, 5)),
+    "vit": (lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5), (2, 3, 32, 32), (2, 5)),
     "unet": (lambda: models.UNet(3, 4, 4, 3), (2, 3, 24, 16), (2, 4, 24, 16)),
     "gpt2": (lambda: models.GPT2(GPT_TINY), (2, 9), (2, 9, 17)),
     "llama": (lambda: models.Llama(LLAMA_TINY), (2, 9), (2, 9, 17)),
@@ -143,7 +143,7 @@ def learners() -> dict[str, tuple[Any, Any]]:
             lambda m: classify(m, *images()),
         ),
         "vit": (
-            lambda: models.VisionTransformer(16, 4, 1, 2, 16, 32, 0.0, 2),
+            lambda: models.VisionTransformer(16, 4, 1, 2, 16, 32, num_classes=2),
             lambda m: classify(m, *images(size=16)),
         ),
         "unet": (lambda: models.UNet(1, 2, 4, 2), segment),
@@ -226,7 +226,7 @@ def test_generation_and_bounds() -> None:
         model(ad.zeros(1, 17).long())
     with pytest.raises(RuntimeError, match="multiples of 4"):
         models.UNet(1, 1, 4, 2)(ad.zeros(1, 1, 10, 8))
-    with pytest.raises(RuntimeError, match="16 by 16"):
+    with pytest.raises(AssertionError, match="16 by 16"):
         models.VisionTransformer(16, 4, 1, 2, 8, 16)(ad.zeros(1, 3, 8, 8))
 
 

@@ -69,8 +69,25 @@ def _are_functorch_transforms_active() -> bool:
     return bool(CONTEXT.levels)
 
 
+class Graph:
+    """A graph of TorchScript's, for annotations: there is none here."""
+
+
+class Value:
+    """A value in a graph of TorchScript's, for annotations: there is none here."""
+
+
+# What PyTorch was built with, beside CUDA, which torch.cuda tells.
+_has_xpu = _has_mps = _has_mkldnn = False
+
+
 def _get_tracing_state() -> None:
     """The TorchScript trace under way: none ever is."""
+
+
+def _is_tracing() -> bool:
+    """Whether a TorchScript trace is under way: never."""
+    return False
 
 
 def _get_privateuse1_backend_name() -> str:

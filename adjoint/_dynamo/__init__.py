@@ -1,6 +1,7 @@
 """The names of `torch._dynamo` that programs use."""
 
 from adjoint._dynamo import config as config
+from adjoint._dynamo import exc as exc
 from adjoint._dynamo.optimized import OptimizedModule as OptimizedModule
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset

@@ -27,7 +27,20 @@ TABLE: dict[str, str] = {
     "fx._pytree": "utils._pytree",
     "utils._cxx_pytree": "utils._pytree",
     "utils.tensorboard.summary": "utils.tensorboard",
+    "vision._internally_replaced_utils": "hub",
+    "vision.datasets.cifar": "vision.datasets",
+    "vision.datasets.coco": "vision.datasets",
+    "vision.datasets.fakedata": "vision.datasets",
+    "vision.datasets.mnist": "vision.datasets",
+    "vision.datasets.stl10": "vision.datasets",
+    "vision.datasets.svhn": "vision.datasets",
+    "vision.datasets.vision": "vision.datasets",
+    "vision.datasets.voc": "vision.datasets",
+    "vision.models._api": "vision.models",
     "vision.models.utils": "hub",
+    "vision.transforms._functional_tensor": "vision.transforms.functional",
+    "vision.transforms.autoaugment": "vision.transforms",
+    "vision.transforms.transforms": "vision.transforms",
 }
 
 

@@ -50,6 +50,7 @@ from adjoint.cuda.random import set_rng_state_all as set_rng_state_all
 from adjoint.cuda.state import CudaError as CudaError
 from adjoint.cuda.state import DeferredCudaCallError as DeferredCudaCallError
 from adjoint.cuda.state import _get_device_index as _get_device_index
+from adjoint.cuda.state import _lazy_call as _lazy_call
 from adjoint.cuda.state import _lazy_init as _lazy_init
 from adjoint.cuda.state import _sleep as _sleep
 from adjoint.cuda.state import check_error as check_error

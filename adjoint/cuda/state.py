@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -131,6 +132,12 @@ def _sleep(cycles: int) -> None:
 def _lazy_init() -> None:
     """Set CUDA up."""
     init()
+
+
+def _lazy_call(callable: Callable[[], Any], **_: Any) -> None:
+    """Call a function that needs CUDA, now where there is a GPU; without one it never would be."""
+    if is_available():
+        callable()
 
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:

@@ -1,5 +1,6 @@
 """Neural networks: modules, parameters, and what they are built from."""
 
+from adjoint.nn import _reduction as _reduction
 from adjoint.nn import attention as attention
 from adjoint.nn import common_types as common_types
 from adjoint.nn import functional as functional

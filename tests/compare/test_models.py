@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
     "vgg": (lambda: models.VGG("8 M 16 16 M", 5, True, 32, 0.0), vgg),
     "mobilenet": (lambda: models.MobileNetV2(5, 0.25, 0.0), mobilenet),
     "ddpm": (denoiser, ddpm),
-    "vit": (lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, 0.0, 5), vit),
+    "vit": (lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5), vit),
 }
 
 

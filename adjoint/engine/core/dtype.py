@@ -97,7 +97,7 @@ qint32 = DType("qint32", INT, 4)
 QUANTIZED_DTYPES: Final = (qint8, quint8, qint32)
 # Types of PyTorch's that programs name in their tables; nothing is kept in them.
 NAMED_ONLY: Final = {
-    name: DType(name, INT, 1)
+    name: DType(name, FLOAT if name.startswith("float") else INT, 1)
     for name in (
         *("quint4x2", "quint2x4", "bits8", "bits1x8", "bits2x4", "bits4x2", "float8_e8m0fnu"),
         *("float4_e2m1fn_x2", "float8_e4m3fnuz", "float8_e5m2fnuz"),

@@ -10,6 +10,12 @@ _FLOATS = {
     "float16": (10, 5), "bfloat16": (7, 8), "float32": (23, 8), "float64": (52, 11),
     "float8_e4m3fn": (3, 4), "float8_e5m2": (2, 5),
 }  # fmt: skip
+# Formats with other ends than IEEE's: eps (PyTorch's), least, most and smallest normal number.
+_UNUSUAL = {
+    "float8_e4m3fnuz": (2.0**-3, -240.0, 240.0, 2.0**-7),
+    "float8_e5m2fnuz": (2.0**-3, -57344.0, 57344.0, 2.0**-15),
+    "float8_e8m0fnu": (1.0, 2.0**-127, 2.0**127, 2.0**-127),
+}
 
 
 class finfo:
@@ -28,10 +34,16 @@ class finfo:
                 f"finfo: requires a floating point input type, received {chosen!r}. Use iinfo."
             )
         real = chosen.to_real()
-        fraction, exponent = _FLOATS[real.name]
-        bias = 2 ** (exponent - 1) - 1
         self.bits = real.itemsize * 8
         self.dtype = real.name
+        if real.name in _UNUSUAL:
+            self.eps, self.min, self.max, self.tiny = _UNUSUAL[real.name]
+            self.smallest_normal, self.resolution = self.tiny, 1.0
+            return
+        if real.name not in _FLOATS:
+            raise TypeError(f"finfo: the limits of {chosen!r} are not stated, nor are PyTorch's")
+        fraction, exponent = _FLOATS[real.name]
+        bias = 2 ** (exponent - 1) - 1
         self.eps = 2.0**-fraction
         self.max = (2.0 - self.eps) * 2.0**bias
         if real.name == "float8_e4m3fn":  # no infinities: the top exponent holds numbers too

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from adjoint.models import vit as plain
+from adjoint.models.vit import ConvStemConfig as ConvStemConfig
 from adjoint.models.vit import Encoder as Encoder
 from adjoint.models.vit import EncoderBlock as EncoderBlock
+from adjoint.models.vit import MLPBlock as MLPBlock
 from adjoint.models.vit import VisionTransformer as VisionTransformer
 from adjoint.vision.models.registry import network, weights_in
 
