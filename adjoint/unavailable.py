@@ -154,14 +154,6 @@ TABLE: dict[str, tuple[str, str]] = {
         "such network",
         "MaxVit MaxVit_T_Weights maxvit_t",
     ),
-    "vision.models.detection": (
-        "such detection network",
-        (
-            "FCOS FCOS_ResNet50_FPN_Weights SSD300_VGG16_Weights "
-            "SSDLite320_MobileNet_V3_Large_Weights fcos_resnet50_fpn ssd300_vgg16 "
-            "ssdlite320_mobilenet_v3_large"
-        ),
-    ),
     "vision.models.optical_flow": (
         "networks for optical flow",
         "RAFT Raft_Large_Weights Raft_Small_Weights raft_large raft_small",

@@ -59,7 +59,11 @@ SHAPES: dict[str, tuple[Callable[[], Any], tuple[int, ...], tuple[int, ...]]] = 
     "resnet50": (lambda: models.resnet50(7), (1, 3, 64, 64), (1, 7)),
     "vgg": (lambda: models.VGG("8 M 16 M", 3, hidden=16), (2, 3, 32, 32), (2, 3)),
     "mobilenet_v2": (lambda: models.mobilenet_v2(7), (2, 3, 64, 64), (2, 7)),
-    "vit": (lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5), (2, 3, 32, 32), (2, 5)),
+    "vit": (
+        lambda: models.VisionTransformer(32, 8, 2, 2, 16, 32, num_classes=5),
+        (2, 3, 32, 32),
+        (2, 5),
+    ),
     "unet": (lambda: models.UNet(3, 4, 4, 3), (2, 3, 24, 16), (2, 4, 24, 16)),
     "gpt2": (lambda: models.GPT2(GPT_TINY), (2, 9), (2, 9, 17)),
     "llama": (lambda: models.Llama(LLAMA_TINY), (2, 9), (2, 9, 17)),

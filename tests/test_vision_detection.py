@@ -15,12 +15,14 @@ from adjoint import hub, nn
 from adjoint.vision import models
 from adjoint.vision.models import detection
 from adjoint.vision.models.detection import _utils as parts
-from adjoint.vision.models.detection.anchor_utils import AnchorGenerator
+from adjoint.vision.models.detection.anchor_utils import AnchorGenerator, DefaultBoxGenerator
 from adjoint.vision.models.detection.backbone_utils import resnet_fpn_backbone
+from adjoint.vision.models.detection.fcos import FCOSHead
 from adjoint.vision.models.detection.image_list import ImageList
 from adjoint.vision.models.detection.mask_rcnn import MaskRCNNHeads
 from adjoint.vision.models.detection.roi_heads import paste_masks_in_image
 from adjoint.vision.models.detection.rpn import RPNHead
+from adjoint.vision.models.detection.ssd import SSD
 from adjoint.vision.models.detection.transform import GeneralizedRCNNTransform
 from adjoint.vision.ops import MultiScaleRoIAlign
 
@@ -34,6 +36,9 @@ WEIGHTS = {
     "keypointrcnn_resnet50_fpn": 809753133,
     "retinanet_resnet50_fpn": 614150913,
     "retinanet_resnet50_fpn_v2": 3933392153,
+    "fcos_resnet50_fpn": 1587739932,
+    "ssd300_vgg16": 3023651914,
+    "ssdlite320_mobilenet_v3_large": 3225951219,
 }
 
 
@@ -46,12 +51,13 @@ def test_weights_have_torchvisions_names(name: str) -> None:
 
 
 class Small(nn.Module):
-    """Two levels of eight channels."""
+    """Two levels of eight channels, or as many as said."""
 
-    def __init__(self) -> None:
+    def __init__(self, out_channels: int | list[int] = 8) -> None:
         super().__init__()
-        self.one, self.two = nn.Conv2d(3, 8, 3, 4, 1), nn.Conv2d(8, 8, 3, 2, 1)
-        self.out_channels = 8
+        width = out_channels if isinstance(out_channels, int) else out_channels[0]
+        self.one, self.two = nn.Conv2d(3, width, 3, 4, 1), nn.Conv2d(width, width, 3, 2, 1)
+        self.out_channels = out_channels
 
     def forward(self, x: Any) -> Any:
         first = self.one(x).relu()
@@ -63,6 +69,15 @@ def small(kind: str, **options: Any) -> Any:
     sizes = {"min_size": 32, "max_size": 48, **options}
     if kind == "RetinaNet":
         return detection.RetinaNet(Small(), 3, anchor_generator=anchors, **sizes)
+    if kind == "FCOS":
+        squares = AnchorGenerator(((4,), (8,)), ((1.0,),) * 2)
+        trunk = Small(32)
+        return detection.FCOS(
+            trunk, 3, anchor_generator=squares, head=FCOSHead(32, 1, 3, 1), **sizes
+        )
+    if kind == "SSD":
+        trunk = Small([8, 8])
+        return SSD(trunk, DefaultBoxGenerator([[2], [2, 3]], 0.3, 0.6), (40, 32), 3, **options)
     made: dict[str, Any] = {
         "rpn_anchor_generator": anchors,
         "box_roi_pool": MultiScaleRoIAlign(["0", "1"], 2, 2),
@@ -84,7 +99,7 @@ def example() -> tuple[list[Any], list[dict[str, Any]]]:
     return [ad.rand(3, 32, 40), ad.rand(3, 30, 30)], [target, empty]
 
 
-@pytest.mark.parametrize("kind", ["FasterRCNN", "MaskRCNN", "RetinaNet"])
+@pytest.mark.parametrize("kind", ["FasterRCNN", "MaskRCNN", "RetinaNet", "FCOS", "SSD"])
 def test_networks_train_and_detect(kind: str) -> None:
     ad.manual_seed(0)
     model, (images, targets) = small(kind), example()
@@ -201,6 +216,11 @@ def test_refusals(tmp_path: Path) -> None:
         detection.FasterRCNN(Small())
     with pytest.raises(TypeError, match="no_such"):
         small("FasterRCNN", no_such=1)
+    two_at_a_place = AnchorGenerator(((4, 8),), ((1.0,),))
+    with pytest.raises(ValueError, match="should be 1 instead of 2"):
+        detection.FCOS(Small(), 2, anchor_generator=two_at_a_place)
+    with pytest.raises(ValueError, match=r"backbone \(2\) do not match .* \(1\)"):
+        SSD(Small([8, 8]), DefaultBoxGenerator([[2]]), (32, 32), 2)
     before = hub.get_dir()
     hub.set_dir(str(tmp_path))
     try:

@@ -25,6 +25,9 @@ BUILDERS = [
     "keypointrcnn_resnet50_fpn",
     "retinanet_resnet50_fpn",
     "retinanet_resnet50_fpn_v2",
+    "fcos_resnet50_fpn",
+    "ssd300_vgg16",
+    "ssdlite320_mobilenet_v3_large",
 ]
 # So many are drawn at random that all are.
 EVERY = {"rpn_batch_size_per_image": 100_000, "box_batch_size_per_image": 100_000}
@@ -44,15 +47,15 @@ def test_weights(name: str) -> None:
     assert repr(got.transform) == repr(want.transform)
 
 
-def backbone(nn: Any, levels: int) -> Any:
-    """Two levels of eight channels, or one tensor."""
+def backbone(nn: Any, levels: int, width: int = 8) -> Any:
+    """Two levels of so many channels, or one tensor."""
 
     class Small(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.one = nn.Conv2d(3, 8, 3, 4, 1)
-            self.two = nn.Conv2d(8, 8, 3, 2, 1)
-            self.out_channels = 8
+            self.one = nn.Conv2d(3, width, 3, 4, 1)
+            self.two = nn.Conv2d(width, width, 3, 2, 1)
+            self.out_channels = width
 
         def forward(self, x: Any) -> Any:
             first = self.one(x).relu()
@@ -71,6 +74,15 @@ def network(kind: str, theirs: bool, levels: int = 2, **options: Any) -> Any:
     trunk = backbone(nn, levels)
     if kind == "RetinaNet":
         return models.RetinaNet(trunk, 4, anchor_generator=anchors, **sizes, **options)
+    if kind == "FCOS":
+        squares = models.anchor_utils.AnchorGenerator(((4,), (8,))[-levels:], ((1.0,),) * levels)
+        head = models.fcos.FCOSHead(64, 1, 4, num_convs=1)
+        trunk = backbone(nn, levels, 64)
+        return models.FCOS(trunk, 4, anchor_generator=squares, head=head, **sizes, **options)
+    if kind == "SSD":
+        boxes = models.anchor_utils.DefaultBoxGenerator([[2], [2, 3]][:levels], 0.2, 0.6)
+        trunk.out_channels = [8, 8][:levels]
+        return models.ssd.SSD(trunk, boxes, (96, 64), 4, **options)
     names = ["0", "1"][:levels]
     align = home.ops.MultiScaleRoIAlign
     parts = {"rpn_anchor_generator": anchors, "box_roi_pool": align(names, 3, 2)}
@@ -109,7 +121,8 @@ def images(seed: int) -> list[Any]:
     return [rng.random((3, 64, 96)).astype(np.float32) for _ in range(2)]
 
 
-KINDS = ["FasterRCNN", "MaskRCNN", "KeypointRCNN", "RetinaNet"]
+ONE_STAGE = ["RetinaNet", "FCOS", "SSD"]
+KINDS = ["FasterRCNN", "MaskRCNN", "KeypointRCNN", *ONE_STAGE]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -205,7 +218,7 @@ def truth(seed: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses(kind: str, seed: int) -> None:
-    want, got = pair(kind, seed, **({} if kind == "RetinaNet" else EVERY))
+    want, got = pair(kind, seed, **({} if kind in ONE_STAGE else EVERY))
     pictures, targets = images(seed), truth(seed)
     one = want.train()(
         [torch.tensor(p) for p in pictures],

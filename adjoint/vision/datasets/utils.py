@@ -126,8 +126,8 @@ def verify_str_arg(
     if not isinstance(value, (str, bytes)):
         raise ValueError(f"Expected type str{name}, but got type {type(value)}.")
     if valid_values is not None and value not in valid_values:
+        known = iterable_to_str(valid_values)
         raise ValueError(
-            custom_msg
-            or f"Unknown value {value!r}{name}. Valid values are {{{iterable_to_str(valid_values)}}}."
+            custom_msg or f"Unknown value {value!r}{name}. Valid values are {{{known}}}."
         )
     return value

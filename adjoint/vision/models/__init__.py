@@ -79,6 +79,9 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     ),
     "detection.mask_rcnn": ("maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2", ""),
     "detection.keypoint_rcnn": ("keypointrcnn_resnet50_fpn", ""),
+    "detection.fcos": ("fcos_resnet50_fpn", ""),
+    "detection.ssd": ("ssd300_vgg16", ""),
+    "detection.ssdlite": ("ssdlite320_mobilenet_v3_large", ""),
     "detection.retinanet": ("retinanet_resnet50_fpn retinanet_resnet50_fpn_v2", ""),
 }
 _NETWORKS = {name: module for module, (names, _) in _FAMILIES.items() for name in names.split()}

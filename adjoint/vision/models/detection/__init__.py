@@ -17,6 +17,8 @@ from adjoint.vision.models.detection.faster_rcnn import (
 from adjoint.vision.models.detection.faster_rcnn import (
     fasterrcnn_resnet50_fpn_v2 as fasterrcnn_resnet50_fpn_v2,
 )
+from adjoint.vision.models.detection.fcos import FCOS as FCOS
+from adjoint.vision.models.detection.fcos import fcos_resnet50_fpn as fcos_resnet50_fpn
 from adjoint.vision.models.detection.keypoint_rcnn import KeypointRCNN as KeypointRCNN
 from adjoint.vision.models.detection.keypoint_rcnn import (
     keypointrcnn_resnet50_fpn as keypointrcnn_resnet50_fpn,
@@ -32,6 +34,10 @@ from adjoint.vision.models.detection.retinanet import (
 )
 from adjoint.vision.models.detection.retinanet import (
     retinanet_resnet50_fpn_v2 as retinanet_resnet50_fpn_v2,
+)
+from adjoint.vision.models.detection.ssd import ssd300_vgg16 as ssd300_vgg16
+from adjoint.vision.models.detection.ssdlite import (
+    ssdlite320_mobilenet_v3_large as ssdlite320_mobilenet_v3_large,
 )
 
 

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from adjoint import nn
+from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import uint8
-from adjoint.engine.ops.create.creation import zeros_like
+from adjoint.engine.ops.create.creation import zeros, zeros_like
+from adjoint.engine.ops.create.ranges import arange
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.random.random import randperm
 from adjoint.engine.ops.shape.join import cat, stack
@@ -119,6 +121,43 @@ class BoxCoder:
         return stack(corners, 2).flatten(1)
 
 
+class BoxLinearCoder:
+    """Boxes as the distances of their four sides from the middles of others.
+
+    Args:
+        normalize_by_size: distances in sides of the other box, not in pixels.
+
+    Example:
+        >>> import adjoint as ad
+        >>> coder = BoxLinearCoder()
+        >>> coder.encode(ad.tensor([[0.0, 0, 2, 2]]), ad.tensor([[0.0, 0, 4, 2]]))
+        tensor([[0.5000, 0.5000, 1.5000, 0.5000]])
+    """
+
+    def __init__(self, normalize_by_size: bool = True) -> None:
+        self.normalize_by_size = normalize_by_size
+
+    def _frame(self, boxes: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Middles of boxes (..., 4), and their sides in the order of the distances."""
+        x0, y0, x1, y1 = (boxes[..., i] for i in range(4))
+        sides = stack([x1 - x0, y1 - y0] * 2, -1) if self.normalize_by_size else None
+        return 0.5 * (x0 + x1), 0.5 * (y0 + y1), sides
+
+    def encode(self, reference_boxes: Tensor, proposals: Tensor) -> Tensor:
+        """Left, upper, right and lower distances of proposals from the middles."""
+        x, y, sides = self._frame(reference_boxes)
+        x0, y0, x1, y1 = (proposals[..., i] for i in range(4))
+        found = stack([x - x0, y - y0, x1 - x, y1 - y], -1)
+        return found if sides is None else found / sides
+
+    def decode(self, rel_codes: Tensor, boxes: Tensor) -> Tensor:
+        """The boxes at these distances."""
+        x, y, sides = self._frame(boxes.to(rel_codes.dtype))
+        codes = rel_codes if sides is None else rel_codes * sides
+        left, up, right, down = (codes[..., i] for i in range(4))
+        return stack([x - left, y - up, x + right, y + down], -1)
+
+
 class Matcher:
     """Give each prediction the true element it fits best, if it fits well enough.
 
@@ -157,6 +196,36 @@ class Matcher:
             kept = (match_quality_matrix == highest[:, None]).any(0)
             found = where(kept, best, found)
         return found.to(best.dtype)
+
+
+class SSDMatcher(Matcher):
+    """A matcher where each true element keeps the one prediction that fits it best.
+
+    Args:
+        threshold: the least quality of any other match.
+    """
+
+    def __init__(self, threshold: float) -> None:
+        super().__init__(threshold, threshold, allow_low_quality_matches=False)
+
+    def __call__(self, match_quality_matrix: Tensor) -> Tensor:
+        """(true, predictions) -> the number of the true element, or -1."""
+        found = super().__call__(match_quality_matrix)
+        best = match_quality_matrix.max(dim=1)[1]
+        found[best] = arange(int(best.shape[0]), dtype=found.dtype, device=found.device)
+        return found
+
+
+def retrieve_out_channels(model: nn.Module, size: tuple[int, int]) -> list[int]:
+    """The channels of each level that a backbone makes of images of a width and height."""
+    training = model.training
+    model.eval()
+    with no_grad():
+        where_it_is = next(iter(model.parameters())).device
+        features: Any = model(zeros(1, 3, size[1], size[0], device=where_it_is))
+    model.train(training)
+    levels = [features] if isinstance(features, Tensor) else features.values()
+    return [int(level.shape[1]) for level in levels]
 
 
 def overwrite_eps(model: nn.Module, eps: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,3 +96,93 @@ class AnchorGenerator(nn.Module):
         levels = self.grid_anchors(grids, [(height // h, width // w) for h, w in grids])
         every = cat(levels, 0)
         return [every for _ in image_list.image_sizes]
+
+
+class DefaultBoxGenerator(nn.Module):
+    """Boxes of shares of the image's sides, around every place of each level.
+
+    Args:
+        aspect_ratios: of each level, ratios of sides beside that of squares.
+        min_ratio, max_ratio: the sides of the first and last level's squares.
+        scales: the sides of each level's squares, and one more, instead.
+        steps: pixels between the places of each level; by default the image's over the level's.
+        clip: no box is larger than the image.
+
+    Example:
+        >>> DefaultBoxGenerator([[2], [2, 3]]).num_anchors_per_location()
+        [4, 6]
+    """
+
+    def __init__(
+        self, aspect_ratios: Sequence[Sequence[float]], min_ratio: float = 0.15,
+        max_ratio: float = 0.9, scales: list[float] | None = None,
+        steps: Sequence[int] | None = None, clip: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if steps is not None and len(aspect_ratios) != len(steps):
+            raise ValueError("aspect_ratios and steps should have the same length")
+        self.aspect_ratios, self.steps, self.clip = aspect_ratios, steps, clip
+        levels = len(aspect_ratios)
+        if scales is None and levels > 1:
+            wide = (max_ratio - min_ratio) / (levels - 1.0)
+            scales = [min_ratio + wide * level for level in range(levels)] + [1.0]
+        self.scales = scales or [min_ratio, max_ratio]
+        self._wh_pairs = self._generate_wh_pairs(levels)
+
+    def _generate_wh_pairs(
+        self, num_outputs: int, dtype: DType = float32, device: Any = "cpu"
+    ) -> list[Tensor]:
+        """Of each level, widths and heights: two squares, and both ways of each ratio."""
+        found = []
+        for level in range(num_outputs):
+            side, above = self.scales[level], self.scales[level + 1]
+            between = math.sqrt(side * above)
+            pairs = [[side, side], [between, between]]
+            for ratio in self.aspect_ratios[level]:
+                w, h = side * math.sqrt(ratio), side / math.sqrt(ratio)
+                pairs += [[w, h], [h, w]]
+            found.append(as_tensor(pairs, dtype=dtype, device=device))
+        return found
+
+    def num_anchors_per_location(self) -> list[int]:
+        """Boxes at a place, of each level."""
+        return [2 + 2 * len(ratios) for ratios in self.aspect_ratios]
+
+    def _grid_default_boxes(
+        self, grid_sizes: Sequence[Sequence[int]], image_size: Sequence[int], dtype: DType = float32
+    ) -> Tensor:
+        """Middles, widths and heights as shares of the image: (boxes of all levels, 4)."""
+        found = []
+        for level, (rows, columns) in enumerate(grid_sizes):
+            down, across = float(rows), float(columns)
+            if self.steps is not None:
+                down, across = (size / self.steps[level] for size in image_size)
+            y, x = meshgrid(
+                ((arange(rows) + 0.5) / down).to(dtype),
+                ((arange(columns) + 0.5) / across).to(dtype),
+                indexing="ij",
+            )
+            pairs = self._wh_pairs[level].to("cpu")
+            sides = pairs.clamp(0, 1) if self.clip else pairs
+            count = int(sides.shape[0])
+            middles = stack([x.reshape(-1), y.reshape(-1)] * count, -1).reshape(-1, 2)
+            found.append(cat([middles, sides.to(dtype).repeat(rows * columns, 1)], 1))
+        return cat(found, 0)
+
+    def forward(self, image_list: ImageList, feature_maps: list[Tensor]) -> list[Tensor]:
+        """Of each image, the boxes of all levels in its pixels."""
+        height, width = (int(n) for n in image_list.tensors.shape[-2:])
+        grids = [(int(level.shape[-2]), int(level.shape[-1])) for level in feature_maps]
+        shares = self._grid_default_boxes(grids, (height, width), feature_maps[0].dtype)
+        shares = shares.to(feature_maps[0].device)
+        size = as_tensor([width, height], device=shares.device)
+        middle, half = shares[:, :2], 0.5 * shares[:, 2:]
+        every = cat([(middle - half) * size, (middle + half) * size], -1)
+        return [every for _ in image_list.image_sizes]
+
+    def extra_repr(self) -> str:
+        """Its options."""
+        return (
+            f"aspect_ratios={self.aspect_ratios}, clip={self.clip}, scales={self.scales}, "
+            f"steps={self.steps}"
+        )

@@ -8,7 +8,7 @@ from typing import Any
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.models import mobilenetv3, resnet
+from adjoint.vision.models import mobilenetv3, resnet, vgg
 from adjoint.vision.models._utils import IntermediateLayerGetter
 from adjoint.vision.models.registry import load_backbone
 from adjoint.vision.ops.layers import ExtraFPNBlock, FeaturePyramidNetwork, LastLevelMaxPool
@@ -48,7 +48,8 @@ class BackboneWithFPN(nn.Module):
 
 def trunk(name: str, weights: Any, **options: Any) -> Any:
     """A classification network, with its published weights if they are in the hub's folder."""
-    make = getattr(resnet, name, None) or getattr(mobilenetv3, name, None)
+    homes = (resnet, mobilenetv3, vgg)
+    make = next((getattr(home, name) for home in homes if name in vars(home)), None)
     if make is None:
         raise ValueError(f"backbone_name: received {name!r}, wanted a ResNet's or MobileNetV3's")
     made = make(**options)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from adjoint import nn
-from adjoint.engine.core.dtype import int64
-from adjoint.engine.ops.create.creation import full, zeros_like
+from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -18,9 +16,7 @@ from adjoint.vision.models.detection._utils import (
     BoxCoder,
     Matcher,
     _box_loss,
-    check_targets,
     overwrite_eps,
-    refuse_degenerate,
 )
 from adjoint.vision.models.detection.anchor_utils import AnchorGenerator
 from adjoint.vision.models.detection.faster_rcnn import (
@@ -31,15 +27,21 @@ from adjoint.vision.models.detection.faster_rcnn import (
     check_kind,
     resnet50_pyramid,
 )
+from adjoint.vision.models.detection.one_stage import (
+    Target,
+    best_of_level,
+    levels_of,
+    matches,
+    sizes_of,
+    without_doubles,
+)
 from adjoint.vision.models.detection.rpn import permute_and_flatten
 from adjoint.vision.models.detection.transform import GeneralizedRCNNTransform
 from adjoint.vision.models.registry import network, weights_in
-from adjoint.vision.ops import boxes as box_ops
 from adjoint.vision.ops.layers import LastLevelP6P7
 from adjoint.vision.ops.losses import sigmoid_focal_loss
 from adjoint.vision.ops.misc import Conv2dNormActivation
 
-Target = dict[str, Any]
 Norm = Callable[..., nn.Module]
 
 
@@ -256,29 +258,8 @@ class RetinaNet(nn.Module):
         self, targets: list[Target], head_outputs: dict[str, Tensor], anchors: list[Tensor]
     ) -> dict[str, Tensor]:
         """The losses, each anchor matched to the truth."""
-        matched = []
-        for boxes, target in zip(anchors, targets, strict=True):
-            if target["boxes"].numel() == 0:
-                count = int(boxes.shape[0])
-                matched.append(full((count,), -1, dtype=int64, device=boxes.device))
-            else:
-                overlap = box_ops.box_iou(target["boxes"], boxes)
-                matched.append(self.proposal_matcher(overlap))
-        return self.head.compute_loss(targets, head_outputs, anchors, matched)
-
-    def _best(
-        self, logits: Tensor, codes: Tensor, anchors: Tensor, shape: tuple[int, int]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The best boxes of one level, their scores and labels."""
-        classes = int(logits.shape[-1])
-        scores = logits.sigmoid().flatten()
-        likely = where(scores > self.score_thresh)[0]
-        count = min(self.topk_candidates, likely.numel())
-        scores, order = scores[likely].topk(count)
-        likely = likely[order]
-        which = likely // classes
-        boxes = self.box_coder.decode_single(codes[which], anchors[which])
-        return box_ops.clip_boxes_to_image(boxes, shape), scores, likely % classes
+        found = matches(anchors, targets, self.proposal_matcher)
+        return self.head.compute_loss(targets, head_outputs, anchors, found)
 
     def postprocess_detections(
         self, head_outputs: dict[str, list[Tensor]], anchors: list[list[Tensor]],
@@ -288,29 +269,21 @@ class RetinaNet(nn.Module):
         found = []
         for number, shape in enumerate(image_shapes):
             levels = [
-                self._best(logits[number], codes[number], boxes, shape)
+                best_of_level(
+                    logits[number].sigmoid(), codes[number], boxes, self.box_coder.decode_single,
+                    shape, self.score_thresh, self.topk_candidates,
+                )
                 for logits, codes, boxes in zip(
                     head_outputs["cls_logits"], head_outputs["bbox_regression"], anchors[number],
                     strict=True,
                 )
             ]  # fmt: skip
-            boxes, scores, labels = (cat(list(part), 0) for part in zip(*levels, strict=True))
-            keep = box_ops.batched_nms(boxes, scores, labels, self.nms_thresh)
-            keep = keep[: self.detections_per_img]
-            found.append({"boxes": boxes[keep], "scores": scores[keep], "labels": labels[keep]})
+            found.append(without_doubles(levels, self.nms_thresh, self.detections_per_img))
         return found
 
     def forward(self, images: Sequence[Tensor], targets: list[Target] | None = None) -> Any:
         """Images (C, H, W) -> a dictionary of losses while training, else one for each image."""
-        if self.training:
-            check_targets(targets)
-        sizes = [(int(image.shape[-2]), int(image.shape[-1])) for image in images]
-        batch, targets = self.transform(images, targets)
-        refuse_degenerate(targets)
-        features = self.backbone(batch.tensors)
-        if isinstance(features, Tensor):
-            features = OrderedDict([("0", features)])
-        levels = list(features.values())
+        batch, targets, levels = levels_of(self, images, targets)
         answers = self.head(levels)
         anchors = self.anchor_generator(batch, levels)
         if self.training:
@@ -322,7 +295,7 @@ class RetinaNet(nn.Module):
         found = self.postprocess_detections(
             parts, [list(each.split(counts, 0)) for each in anchors], batch.image_sizes
         )
-        return self.transform.postprocess(found, batch.image_sizes, sizes)
+        return self.transform.postprocess(found, batch.image_sizes, sizes_of(images))
 
 
 @network
