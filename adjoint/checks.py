@@ -10,6 +10,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import AcceleratorError, OutOfMemoryError
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.overrides import handle_torch_function, has_torch_function
 
 __all__ = ["AcceleratorError", "OutOfMemoryError", "SymBool", "SymFloat", "SymInt"]
 
@@ -26,10 +27,13 @@ class SymBool:
     """A condition of a program being captured; there are none."""
 
 
-def _assert(condition: Any, message: str) -> None:
-    """Raise AssertionError unless a condition holds."""
+def _assert(condition: Any, message: str) -> Any:
+    """Raise AssertionError unless a condition holds; a traced one is checked when it is known."""
+    if type(condition) not in (bool, Tensor) and has_torch_function((condition,)):
+        return handle_torch_function(_assert, (condition,), condition, message)
     if not bool(condition):
         raise AssertionError(message)
+    return None
 
 
 def _assert_async(condition: Any, message: str = "") -> None:

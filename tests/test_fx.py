@@ -119,3 +119,26 @@ def test_dead_code_goes_and_what_has_effects_stays() -> None:
     traced.recompile()
     assert traced(ad.ones(1)).tolist() == [2.0]
     assert not [n for n in traced.graph.nodes if n.target is operator.mul]
+
+
+def test_values_are_unpacked_into_as_many_names_as_are_written() -> None:
+    class Tokens(nn.Module):
+        def forward(self, x: Any) -> Any:
+            batch, channels, height, width = x.shape
+            one, two = x.chunk(2, 1)
+            ad._assert(height == 4, "four rows")
+            return (one + two).reshape(batch, channels // 2, height * width)
+
+    traced = fx.symbolic_trace(Tokens())
+    x = ad.rand(3, 4, 4, 5)
+    assert ad.equal(traced(x), Tokens()(x))
+    with pytest.raises(AssertionError, match="four rows"):
+        traced(ad.rand(3, 4, 5, 5))
+    with pytest.raises(fx.TraceError, match="cannot be iterated"):
+        fx.symbolic_trace(lambda x: sum(part for part in x))
+
+
+def test_graph_modules_have_their_parameters_in_the_order_of_calls() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 3)), nn.Linear(3, 1))
+    names = [name for name, _ in fx.symbolic_trace(net).named_parameters()]
+    assert names == [name for name, _ in net.named_parameters()]

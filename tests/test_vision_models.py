@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -10,6 +12,9 @@ import pytest
 import adjoint as ad
 from adjoint import hub, nn
 from adjoint.vision import models
+from adjoint.vision.datasets import utils as dataset_files
+from adjoint.vision.datasets.folder import make_dataset
+from adjoint.vision.models.feature_extraction import create_feature_extractor, get_graph_node_names
 from adjoint.vision.models.published import published
 
 # CRC-32 of the names and shapes of torchvision 0.28's state_dict, in its order.
@@ -115,3 +120,72 @@ def test_published_weights_are_files_in_the_hub(tmp_path: Path) -> None:
     assert published("efficientnet_b1")["IMAGENET1K_V2"].crop == 240
     with pytest.raises(AttributeError, match="no attribute"):
         models.ResNet18_Weights.IMAGENET1K_V9  # noqa: B018
+
+
+def test_features_are_what_the_network_computes_there() -> None:
+    net = models.resnet18(num_classes=3).eval()
+    names = get_graph_node_names(net)[1]
+    assert names[:5] == ["x", "conv1", "bn1", "relu", "maxpool"]
+    assert {"layer1.0.add", "layer1.0.relu_1", "layer2.0.downsample.0", "flatten"} <= set(names)
+    parts = create_feature_extractor(net, {"layer1": "early", "layer3.0.conv1": "middle"})
+    assert not parts.training
+    seen = []
+    net.layer1.register_forward_hook(lambda module, given, out: seen.append(out))
+    net.layer3[0].conv1.register_forward_hook(lambda module, given, out: seen.append(out))
+    x = ad.rand(1, 3, 32, 32)
+    net(x)
+    found = parts(x)
+    assert list(found) == ["early", "middle"]
+    assert all(ad.equal(a, b) for a, b in zip(found.values(), seen[:2], strict=True))
+    assert set(parts.state_dict()) < set(net.state_dict())
+    parts.train()
+    before = net.bn1.running_mean.clone()
+    parts(x)
+    assert not ad.equal(net.bn1.running_mean, before)  # shared, and the graph for training
+
+
+def test_features_that_differ_between_modes_are_told() -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x: ad.Tensor) -> ad.Tensor:
+            return self.two(self.one(x)) if self.training else self.one(x)
+
+    with pytest.warns(UserWarning, match="eval mode are a subsequence"):
+        assert get_graph_node_names(Branch()) == (["x", "one", "two"], ["x", "one"])
+    with pytest.raises(ValueError, match="'two' is not present"):
+        create_feature_extractor(Branch(), ["two"], suppress_diff_warning=True)
+    with pytest.raises(ValueError, match="Either `return_nodes`"):
+        create_feature_extractor(Branch())
+
+
+def test_vision_transformer_options() -> None:
+    stem = [models.vision_transformer.ConvStemConfig(8, 3, 2) for _ in range(2)]
+    net = models.vit_b_16(
+        image_size=16, patch_size=4, num_layers=1, num_heads=2, hidden_dim=8, mlp_dim=16,
+        num_classes=3, representation_size=6, conv_stem_configs=stem,
+    )  # fmt: skip
+    assert net(ad.rand(2, 3, 16, 16)).shape == (2, 3)
+    assert net.seq_length == 17
+    names = {"conv_proj.conv_bn_relu_1.1.running_mean", "conv_proj.conv_last.weight"}
+    assert names | {"heads.pre_logits.weight", "heads.head.weight"} <= set(net.state_dict())
+
+
+def test_archives_stay_in_their_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    assert dataset_files.check_integrity(tmp_path / "a.txt", "5d41402abc4b2a76b9719d911017c592")
+    assert not dataset_files.check_integrity(tmp_path / "a.txt", "0" * 32)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        packed.writestr("cat/1.png", "x")
+    dataset_files.extract_archive(tmp_path / "a.zip", tmp_path / "out", remove_finished=True)
+    assert make_dataset(tmp_path / "out", extensions=(".png",)) == [
+        (str(tmp_path / "out" / "cat" / "1.png"), 0)
+    ]
+    with tarfile.open(tmp_path / "b.tar", "w") as rolled:
+        rolled.add(tmp_path / "a.txt", "../outside.txt")
+    with pytest.raises(tarfile.OutsideDestinationError):
+        dataset_files.extract_archive(tmp_path / "b.tar", tmp_path / "out")
+    with pytest.raises(RuntimeError, match="no zip or tar file"):
+        dataset_files.extract_archive(tmp_path / "a.txt")

@@ -16,7 +16,7 @@ from adjoint.nn.modules.module import Module
 _numbers = itertools.count()
 
 
-def _copy_attribute(source: Any, target: Module, path: str) -> None:
+def copy_attribute(source: Any, target: Module, path: str) -> None:
     """Give a module what another has under a path, with modules in between."""
     *parents, last = path.split(".")
     for name in parents:
@@ -62,13 +62,13 @@ class GraphModule(Module):
         self.training = bool(getattr(root, "training", True))
         wanted = [n.target for n in graph.nodes if n.op in ("call_module", "get_attr")]
         if isinstance(root, dict):
-            for path in sorted(set(wanted), key=lambda p: p.count(".")):
+            for path in sorted(dict.fromkeys(wanted), key=lambda p: p.count(".")):
                 if path not in root:
                     raise RuntimeError(f"GraphModule: the root has no {path!r}")
                 _put(self, path, root[path])
         else:
-            for path in sorted(set(wanted), key=lambda p: p.count(".")):
-                _copy_attribute(root, self, path)
+            for path in dict.fromkeys(wanted):
+                copy_attribute(root, self, path)
         self.meta: dict[str, Any] = dict(getattr(root, "meta", {}))
         self.graph = graph
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -93,6 +95,21 @@ class TracerBase:
         return Attribute(obj, "keys")()
 
 
+def _unpacked() -> int | None:
+    """How many names `a, b = value` has, where that is what iterates; else None.
+
+    A traced value has no length, but the instruction that unpacks it says how many are wanted.
+    """
+    frame = inspect.currentframe()
+    caller = frame and frame.f_back and frame.f_back.f_back  # of __iter__, of the unpacking code
+    if caller is None:
+        return None
+    for instruction in dis.get_instructions(caller.f_code):
+        if instruction.offset == caller.f_lasti and instruction.opname == "UNPACK_SEQUENCE":
+            return int(instruction.argval)
+    return None
+
+
 class Proxy:
     """Stands for a value of a program being traced; what is done with it becomes nodes."""
 
@@ -121,7 +138,8 @@ class Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
     def __iter__(self) -> Iterator[Any]:
-        return self.tracer.iter(self)
+        count = _unpacked()
+        return self.tracer.iter(self) if count is None else (self[i] for i in range(count))
 
     def __bool__(self) -> bool:
         return self.tracer.to_bool(self)

@@ -27,27 +27,28 @@ class BasicBlock(nn.Module):
     expansion = 1
 
     def __init__(
-        self, fan_in: int, width: int, stride: int = 1, downsample: nn.Module | None = None,
+        self, inplanes: int, planes: int, stride: int = 1, downsample: nn.Module | None = None,
         groups: int = 1, base_width: int = 64, dilation: int = 1,
-        norm_layer: Callable[..., Any] = nn.BatchNorm2d,
+        norm_layer: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        norm_layer = norm_layer or nn.BatchNorm2d
         if groups != 1 or base_width != 64:
             raise ValueError("BasicBlock only supports groups=1 and base_width=64")
         if dilation > 1:
             raise NotImplementedError("Dilation > 1 not supported in BasicBlock")
-        self.conv1 = conv3x3(fan_in, width, stride)
-        self.bn1 = norm_layer(width)
+        self.conv1 = conv3x3(inplanes, planes, stride)
+        self.bn1 = norm_layer(planes)
         self.relu = nn.ReLU(inplace=True)
-        self.conv2 = conv3x3(width, width)
-        self.bn2 = norm_layer(width)
+        self.conv2 = conv3x3(planes, planes)
+        self.bn2 = norm_layer(planes)
         self.downsample = downsample
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
         out = self.relu(self.bn1(self.conv1(x)))
-        return self.relu(self.bn2(self.conv2(out)) + shortcut)
+        out = self.bn2(self.conv2(out))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class Bottleneck(nn.Module):
@@ -56,27 +57,28 @@ class Bottleneck(nn.Module):
     expansion = 4
 
     def __init__(
-        self, fan_in: int, width: int, stride: int = 1, downsample: nn.Module | None = None,
+        self, inplanes: int, planes: int, stride: int = 1, downsample: nn.Module | None = None,
         groups: int = 1, base_width: int = 64, dilation: int = 1,
-        norm_layer: Callable[..., Any] = nn.BatchNorm2d,
+        norm_layer: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        middle = int(width * (base_width / 64.0)) * groups
-        self.conv1 = conv1x1(fan_in, middle)
+        norm_layer = norm_layer or nn.BatchNorm2d
+        middle = int(planes * (base_width / 64.0)) * groups
+        self.conv1 = conv1x1(inplanes, middle)
         self.bn1 = norm_layer(middle)
         self.conv2 = conv3x3(middle, middle, stride, groups, dilation)
         self.bn2 = norm_layer(middle)
-        self.conv3 = conv1x1(middle, 4 * width)
-        self.bn3 = norm_layer(4 * width)
+        self.conv3 = conv1x1(middle, 4 * planes)
+        self.bn3 = norm_layer(4 * planes)
         self.relu = nn.ReLU(inplace=True)
         self.downsample = downsample
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
-        return self.relu(self.bn3(self.conv3(out)) + shortcut)
+        out = self.bn3(self.conv3(out))
+        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class ResNet(nn.Module):

@@ -9,6 +9,7 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from adjoint import nn
+from adjoint.checks import _assert
 from adjoint.engine.ops.create.creation import empty, zeros
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
@@ -202,11 +203,10 @@ class VisionTransformer(nn.Module):
 
     def _process_input(self, x: Tensor) -> Tensor:
         """The patches of pictures as tokens."""
-        if tuple(x.shape[-2:]) != (self.image_size, self.image_size):
-            raise AssertionError(
-                f"VisionTransformer: expected images of {self.image_size} by {self.image_size}, "
-                f"got {tuple(x.shape)}"
-            )
+        _, _, height, width = x.shape
+        side = self.image_size
+        for each in (height, width):
+            _assert(each == side, f"VisionTransformer: wanted images of {side} by {side}")
         return self.conv_proj(x).flatten(2).transpose(1, 2)  # (B, patches, width)
 
     def forward(self, x: Tensor) -> Tensor:
