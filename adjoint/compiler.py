@@ -14,4 +14,5 @@ from adjoint.engine.compiler.marks import cudagraph_mark_step_begin as cudagraph
 from adjoint.engine.compiler.marks import disable as disable
 from adjoint.engine.compiler.marks import is_dynamo_compiling as is_dynamo_compiling
 from adjoint.engine.compiler.marks import is_exporting as is_exporting
+from adjoint.engine.compiler.stance import set_stance as set_stance
 from adjoint.engine.core.state.validation import ValidationError as ValidationError

@@ -1,12 +1,18 @@
 """The names of `torch._dynamo` that programs use."""
 
+from collections.abc import Callable as _Callable
+from functools import partial as _partial
+from typing import Any as _Any
+
 from adjoint._dynamo import config as config
 from adjoint._dynamo import exc as exc
 from adjoint._dynamo.optimized import OptimizedModule as OptimizedModule
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset
 from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
+from adjoint.engine.compiler.executors import factory_for as _factory_for
 from adjoint.engine.compiler.executors import list_backends as list_backends
+from adjoint.engine.compiler.executors import register_backend as _register
 from adjoint.engine.compiler.marks import allow_in_graph as allow_in_graph
 from adjoint.engine.compiler.marks import assume_constant_result as assume_constant_result
 from adjoint.engine.compiler.marks import disable as disable
@@ -17,6 +23,17 @@ from adjoint.engine.compiler.marks import optimize as optimize
 
 maybe_mark_dynamic = mark_dynamic
 skip_frame = disallow_in_graph = disable
+
+
+def register_backend(
+    compiler_fn: _Callable[..., _Any] | None = None, name: str | None = None, tags: _Any = ()
+) -> _Any:
+    """Make `compile(backend=name)` mean a function of a graph module and example inputs."""
+    if compiler_fn is None:
+        return _partial(register_backend, name=name, tags=tags)
+    made = compiler_fn
+    _register(name or made.__name__, lambda mode, options: _factory_for(made, mode, options))
+    return made
 
 
 def is_dynamo_supported() -> bool:

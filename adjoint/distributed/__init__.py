@@ -51,6 +51,7 @@ from adjoint.distributed.group import group as group
 from adjoint.distributed.group import new_group as new_group
 from adjoint.distributed.group import new_subgroups as new_subgroups
 from adjoint.distributed.group import new_subgroups_by_enumeration as new_subgroups_by_enumeration
+from adjoint.distributed.group import split_group as split_group
 from adjoint.distributed.objects import all_gather_object as all_gather_object
 from adjoint.distributed.objects import broadcast_object_list as broadcast_object_list
 from adjoint.distributed.objects import gather_object as gather_object

@@ -239,6 +239,42 @@ def open_channel(world: Channel, members: Sequence[int], name: str, timeout: flo
     return PROGRESS.blocking(f"new_group({list(members)})", split, timeout)
 
 
+def split_group(
+    parent_pg: Any = None,
+    split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: timedelta | float | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> Any:
+    """The part of a group that this process is in; all processes of the world call it.
+
+    Args:
+        parent_pg: the group to split; the world unless given.
+        split_ranks: the ranks, in that group, of each part.
+        timeout: how long collectives of the part wait; the world's limit unless given.
+        pg_options: accepted as PyTorch has it.
+        group_desc: what the parts are for.
+
+    Returns:
+        The part, or None for a process that is in none.
+    """
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    world = get_process_group_ranks(parent_pg)
+    flat = [rank for part in split_ranks for rank in part]
+    if len(set(flat)) < len(flat) or not set(flat) <= set(range(len(world))):
+        raise ValueError(
+            f"split_group: expected different ranks from 0 to {len(world) - 1}, received "
+            f"{[list(part) for part in split_ranks]}"
+        )
+    found = None
+    for part in split_ranks:
+        made = new_group([world[rank] for rank in part], timeout, group_desc=group_desc)
+        if made is not GroupMember.NON_GROUP_MEMBER:
+            found = made
+    return found
+
+
 def new_subgroups(
     group_size: int | None = None,
     group: Any = None,

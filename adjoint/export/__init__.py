@@ -15,6 +15,7 @@ FILES = {
     "c_api": "capi.library",
     "save_program": "capi.saving",
     "export": "graphs.exporting",
+    "draft_export": "graphs.exporting",
     "Dim": "graphs.dynamic_shapes",
     "dims": "graphs.dynamic_shapes",
     "ExportedProgram": "graphs.exported_program",
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from adjoint.export.graphs.dynamic_shapes import Dim as Dim
     from adjoint.export.graphs.dynamic_shapes import dims as dims
     from adjoint.export.graphs.exported_program import ExportedProgram as ExportedProgram
+    from adjoint.export.graphs.exporting import draft_export as draft_export
     from adjoint.export.graphs.exporting import export as export
     from adjoint.export.graphs.graph_signature import ExportGraphSignature as ExportGraphSignature
     from adjoint.export.graphs.hierarchy import UnflattenedModule as UnflattenedModule

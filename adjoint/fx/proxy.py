@@ -139,7 +139,11 @@ class Proxy:
 
     def __iter__(self) -> Iterator[Any]:
         count = _unpacked()
-        return self.tracer.iter(self) if count is None else (self[i] for i in range(count))
+        return (
+            self.tracer.iter(self)
+            if count is None
+            else (operator.getitem(self, i) for i in range(count))
+        )
 
     def __bool__(self) -> bool:
         return self.tracer.to_bool(self)

@@ -1,7 +1,7 @@
 """PyTorch's TorchScript names: what is scripted or traced runs as the Python it is.
 
-Results are the same. There is no TorchScript program behind it, so `save`, `load`, `graph` and
-`code` are refused; `adjoint.compile` is what makes a function faster.
+Results are the same. There is no TorchScript program behind it, so `graph` and `code` are refused;
+`adjoint.compile` is what makes a function faster. `save` writes a traced module as `export` does.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from adjoint import export as programs
 from adjoint.engine.core import switches
 from adjoint.engine.core.state import config
+from adjoint.jit.modules import TRACED_WITH, refuse, scripted
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as RecursiveScriptModule  # noqa: F401
 from adjoint.jit.modules import ScriptModule as ScriptModule
-from adjoint.jit.modules import refuse, scripted
 from adjoint.nn.modules.module import Module
 
 __all__ = ["Final", "ScriptFunction", "ScriptModule", "script", "trace"]
@@ -69,12 +70,20 @@ def trace(
         strict: accepted as PyTorch has it.
         example_kwarg_inputs: keyword arguments to call it with.
     """
+    given: tuple[Any, ...] = ()
     if example_kwarg_inputs is not None:
         func(**example_kwarg_inputs)
     elif example_inputs is not None:
-        given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+        given = (
+            tuple(example_inputs)
+            if isinstance(example_inputs, (tuple, list))
+            else (example_inputs,)
+        )
         func(*given)
-    return script(func)
+    made = script(func)
+    if isinstance(made, ScriptModule):
+        TRACED_WITH[made] = (given, dict(example_kwarg_inputs or {}))
+    return made
 
 
 def trace_module(mod: Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -204,11 +213,30 @@ def optimized_execution(should_optimize: bool) -> Any:
     return contextlib.nullcontext()
 
 
-def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Refused: there is no TorchScript program to save."""
-    refuse("jit.save")
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Write a traced module to a file, as the program that `export` makes of it.
+
+    Sizes that the trace's example had may change in the file's program where they can. A scripted
+    module or function is refused: nothing says what it would be called with.
+
+    Example:
+        >>> import adjoint as ad, io
+        >>> net, file = ad.nn.Linear(3, 2), io.BytesIO()
+        >>> save(trace(net, ad.zeros(4, 3)), file)
+        >>> _ = file.seek(0)
+        >>> x = ad.randn(7, 3)
+        >>> bool(ad.allclose(load(file)(x), net(x)))
+        True
+    """
+    if not isinstance(m, ScriptModule):
+        refuse("jit.save")
+    m.save(f, _extra_files)
 
 
-def load(f: Any, map_location: Any = None, _extra_files: Any = None, **_: Any) -> Any:
-    """Refused: TorchScript programs are not read."""
-    refuse("jit.load")
+def load(
+    f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, **_: Any
+) -> Any:
+    """The module in a file that `save` wrote; PyTorch's own TorchScript files are refused."""
+    program = programs.load(f, extra_files=_extra_files)
+    made = program.module()
+    return made if map_location is None else made.to(map_location)

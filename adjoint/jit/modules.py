@@ -5,8 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
+from adjoint import export as programs
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
+
+# What traced modules were called with.
+TRACED_WITH: WeakKeyDictionary[Module, tuple[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
 
 
 def refuse(what: str) -> NoReturn:
@@ -46,9 +52,12 @@ class ScriptFunction:
 class ScriptModule(Module):
     """A module with TorchScript's attributes refused; also what a scripted module is."""
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Refused."""
-        refuse("ScriptModule.save")
+    def save(self, f: Any, _extra_files: dict[str, Any] | None = None, **_: Any) -> None:
+        """Write it to a file, if it was traced: as the program that `export` makes of it."""
+        if self not in TRACED_WITH:
+            refuse("ScriptModule.save: it was scripted, and only what was traced is saved")
+        args, kwargs = TRACED_WITH[self]
+        programs.save(_exported(self, args, kwargs), f, extra_files=_extra_files)
 
     @property
     def graph(self) -> Any:
@@ -62,6 +71,22 @@ class ScriptModule(Module):
     def original_name(self) -> str:
         """The name of the class that was scripted."""
         return type(self).__name__
+
+
+def _exported(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A module's program, with sizes that may change where that is possible."""
+    if not kwargs:
+        try:
+            return programs.export(module, args, dynamic_shapes=tuple(map(_auto, args)))
+        except (programs.ExportError, ValueError, RuntimeError):
+            pass  # a size it computes with is fixed
+    return programs.export(module, args, kwargs)
+
+
+def _auto(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return dict.fromkeys(range(value.ndim), programs.Dim.AUTO)
+    return None
 
 
 def scripted(module: Module) -> Module:

@@ -24,6 +24,7 @@ from adjoint.library.functions import get_ctx as get_ctx
 from adjoint.library.functions import impl as impl
 from adjoint.library.functions import impl_abstract as impl_abstract
 from adjoint.library.functions import infer_schema as infer_schema
+from adjoint.library.functions import register_autocast as register_autocast
 from adjoint.library.functions import register_autograd as register_autograd
 from adjoint.library.functions import register_fake as register_fake
 from adjoint.library.functions import register_kernel as register_kernel

@@ -14,6 +14,7 @@ Note [custom operations]
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -21,12 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.amp.autocast_mode import is_autocast_enabled
 from adjoint.engine.autodiff.levels.function import FunctionCtx
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.dtype import DType, float64
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT, concrete
+from adjoint.engine.core.tree import map_tree
 from adjoint.engine.ops.create.creation import empty, zeros_like
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
@@ -34,6 +38,13 @@ from adjoint.engine.tensor.tensor import Tensor
 OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
 TENSOR, LIST, VALUE = "tensor", "list", "value"  # what an argument is, in a layout
 Layout = tuple[tuple[str, Any], ...]
+
+
+def lowered(value: Any, device: str, dtype: DType) -> Any:
+    """A value, in another dtype if it is a floating tensor on a device that autocast casts."""
+    if not isinstance(value, Tensor) or value.device.type != device:
+        return value
+    return value.to(dtype) if value.is_floating_point() and value.dtype is not float64 else value
 
 
 class CustomOpDef:
@@ -51,6 +62,7 @@ class CustomOpDef:
         self._backward: Callable[..., Any] | None = None
         self._setup: Callable[..., Any] | None = None
         self._vmap: Callable[..., Any] | None = None
+        self._casts: dict[str, DType] = {}  # inside autocast for a device, operands become these
         self._kind: type | None = None  # of its results: a tensor, a tuple or a list of them
         self._signature = None if fn is None else inspect.signature(fn)
         self.__name__ = name.split("::")[1]
@@ -101,9 +113,26 @@ class CustomOpDef:
         self._vmap = func
         return func
 
+    def register_autocast(self, device_type: str, cast_inputs: DType) -> None:
+        """Have operands on a device cast, where autocast is on for it, before the operation."""
+        if device_type not in ("cpu", "cuda"):
+            raise ValueError(
+                f"register_autocast: expected device_type 'cpu' or 'cuda', received {device_type!r}"
+            )
+        self._casts[device_type] = cast_inputs
+
     register_torch_dispatch = register_kernel
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for device, dtype in self._casts.items():
+            if is_autocast_enabled(device):
+                cast = functools.partial(lowered, device=device, dtype=dtype)
+                args, kwargs = map_tree(cast, (args, kwargs))
+                with CONTEXT.having(autocast=None):
+                    return self._called(args, kwargs)
+        return self._called(args, kwargs)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
         if self._mutates or self._returns_nothing():
             return self._compute(values)

@@ -97,6 +97,11 @@ def register_vmap(op: Any, func: Any = None, /, **_: Any) -> Any:
     return _find(op).register_vmap(func)
 
 
+def register_autocast(op: Any, device_type: str, cast_inputs: DType, /, **_: Any) -> None:
+    """The dtype that an operation's operands are cast to inside autocast for a device."""
+    _find(op).register_autocast(device_type, cast_inputs)
+
+
 class Library:
     """A namespace of operations; PyTorch's lower interface."""
 

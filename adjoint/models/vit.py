@@ -222,21 +222,21 @@ def vit_b_16(num_classes: int = 1000, **options: Any) -> VisionTransformer:
 
 def vit_b_32(num_classes: int = 1000, **options: Any) -> VisionTransformer:
     """ViT-B/32: 88,224,232 parameters."""
-    return VisionTransformer(patch_size=32, num_classes=num_classes, **options)
+    return VisionTransformer(**{"patch_size": 32, **options}, num_classes=num_classes)
 
 
 def vit_l_16(num_classes: int = 1000, **options: Any) -> VisionTransformer:
     """ViT-L/16: 304,326,632 parameters."""
-    large = {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024, "mlp_dim": 4096}
-    return VisionTransformer(num_classes=num_classes, **large, **options)
+    large = {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024, "mlp_dim": 4096, **options}
+    return VisionTransformer(num_classes=num_classes, **large)
 
 
 def vit_l_32(num_classes: int = 1000, **options: Any) -> VisionTransformer:
     """ViT-L/32: 306,535,400 parameters."""
-    return vit_l_16(num_classes, patch_size=32, **options)
+    return vit_l_16(num_classes, **{"patch_size": 32, **options})
 
 
 def vit_h_14(num_classes: int = 1000, **options: Any) -> VisionTransformer:
     """ViT-H/14: 632,045,800 parameters."""
-    huge = {"num_layers": 32, "num_heads": 16, "hidden_dim": 1280, "mlp_dim": 5120}
-    return VisionTransformer(patch_size=14, num_classes=num_classes, **huge, **options)
+    huge = {"num_layers": 32, "num_heads": 16, "hidden_dim": 1280, "mlp_dim": 5120, **options}
+    return VisionTransformer(**{"patch_size": 14, **huge}, num_classes=num_classes)

@@ -11,6 +11,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, RecordingFailed
@@ -44,6 +45,16 @@ COMPILED = "__compiled__"  # the attribute under which an object keeps its compi
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _KEPT: list[list[Captured]] = []  # lists that hold what is compiled meanwhile
 _clock = itertools.count(1)  # says which programs were used last
+
+
+@dataclass(slots=True)
+class Stance:
+    """What is done with a call that no recording stands for."""
+
+    word: str = "default"
+
+
+STANCE = Stance()
 
 
 class Captured(Recordable):
@@ -132,6 +143,8 @@ class Captured(Recordable):
             recalled = self._recall(leaves, structure, ready)
             if recalled is not None:
                 return self._run(*recalled, leaves, (args, kwargs))
+            if STANCE.word != "default":
+                return self._unrecorded(args, kwargs)
             if self.whole or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
@@ -148,6 +161,15 @@ class Captured(Recordable):
             raise error
         self.breaks.note(leaves, structure, error)
         return result
+
+    def _unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that no recording stands for, while none may be made (`compiler.set_stance`)."""
+        if STANCE.word == "fail_on_recompile":
+            raise RuntimeError(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile': "
+                f"{self.families.name} has no recording for these arguments."
+            )
+        return self.fn(*args, **kwargs)
 
     def _hidden(self) -> dict[str, Any]:
         """The tensors at places that move, as arguments of the call under names of their own."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state.loading import bring
+from adjoint.engine.core.state.loading import bring, brought
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 
 # Given the `mode` and `options` of `compile`, the factory that makes executables.
@@ -21,6 +22,7 @@ _MAKERS: dict[str, Maker] = {"interpret": lambda mode, options: interpreted}
 # PyTorch's names for much the same: its compiler, and running without it.
 ALIASES = {"inductor": "native", "eager": "interpret", "aot_eager": "interpret"}
 DEFAULT = "native"
+GRAPH_BACKENDS = "adjoint.fx.backends"  # what runs programs by functions of graph modules
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -69,7 +71,7 @@ def factory_for(
     if not isinstance(backend, str):
         if validate:
             refuse_to_validate(getattr(backend, "__name__", repr(backend)))
-        return backend
+        return brought(GRAPH_BACKENDS).delegate(backend, options) if of_graphs(backend) else backend
     if backend not in _MAKERS:
         backend = ALIASES.get(backend, backend)
     if backend not in _MAKERS and backend in HOOKS.backends:
@@ -83,6 +85,16 @@ def factory_for(
     elif validate and backend != "interpret":  # which is what others are checked against
         refuse_to_validate(backend)
     return _MAKERS[backend](mode, options)
+
+
+def of_graphs(backend: Callable[..., Any]) -> bool:
+    """Whether a backend is PyTorch's kind: `backend(graph_module, example_inputs)`."""
+    try:
+        parameters = inspect.signature(backend).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len([p for p in places if p.default is p.empty]) == 2
 
 
 def refuse_to_validate(backend: str) -> None:

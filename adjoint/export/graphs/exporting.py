@@ -83,6 +83,30 @@ def export(
         raise ExportError(f"export: {type(mod).__name__} cannot be exported: {error}.") from None
 
 
+def draft_export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    strict: bool = False,
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """`export`: PyTorch's draft makes up for shapes it cannot tell, which recordings never lack.
+
+    Sizes that the program turns out to fix are fixed, as a draft's are, with a warning that names
+    the reason.
+    """
+    try:
+        return export(mod, args, kwargs, dynamic_shapes=dynamic_shapes)
+    except (ExportError, ValueError) as error:
+        if dynamic_shapes is None:
+            raise
+        warnings.warn(f"draft_export: all sizes are fixed, because {error}", stacklevel=2)
+    return export(mod, args, kwargs)
+
+
 def _names(mod: Module, args: tuple[Any, ...]) -> list[str]:
     """The names of positional arguments."""
     known = list(inspect.signature(mod.forward).parameters.values())
