@@ -151,7 +151,7 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             elif zero_init_residual and isinstance(module, (BasicBlock, Bottleneck)):
-                last = module.bn3 if isinstance(module, Bottleneck) else module.bn2
+                last: Any = module.bn3 if isinstance(module, Bottleneck) else module.bn2
                 nn.init.zeros_(last.weight)
 
     def forward(self, x: Tensor) -> Tensor:

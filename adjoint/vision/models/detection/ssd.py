@@ -238,7 +238,7 @@ def check_levels(channels: Sequence[int], boxes: Sequence[int]) -> None:
         )
 
 
-def _further(*widths: tuple[int, int, int, dict[str, int]]) -> list[nn.Module]:
+def _further(*widths: tuple[int, int, int, dict[str, Any]]) -> list[nn.Module]:
     """Levels on top of others: narrowed, then a convolution that makes them smaller."""
     return [
         nn.Sequential(
