@@ -178,7 +178,8 @@ def test_faults_are_told_where_the_host_waits() -> None:
 @pytest.mark.slow
 def test_all_programs_equal_eager() -> None:
     names = importlib.import_module("tests.triton_programs").PROGRAMS
-    in_a_process(tuple(names), ("AdamW", "SGD"))
+    # The interpreter scans element by element: minutes for long lines, which a GPU's tests have.
+    in_a_process(tuple(n for n in names if n != "running long"), ("AdamW", "SGD"))
 
 
 @pytest.mark.slow
