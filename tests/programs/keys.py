@@ -410,3 +410,10 @@ def equal_values_with_attributes(wrap: Wrap) -> Any:
         r = wrap(lambda x, of: x * of.k)
         out += [tried(r, ones(2), of) for of in (a, b, a)]
     return out
+
+
+@program
+def slices_as_arguments(wrap: Wrap) -> Any:
+    r = wrap(lambda x, at: x[at])
+    given = (slice(1, 3), slice(None, None, 2), slice(1, 3), slice(-2, None), 2, None)
+    return [tried(r, ramp(5), at) for at in given]

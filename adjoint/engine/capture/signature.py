@@ -11,7 +11,7 @@ from datetime import date, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -83,6 +83,8 @@ def signature(
     groups: dict[int, int] = {}
     for place, leaf in enumerate(leaves):
         if not is_tensor(leaf):
+            if type(leaf) is slice:  # which has a hash from Python 3.12 on
+                leaf = _Slice(leaf.start, leaf.stop, leaf.step)
             _check_hashable(leaf, structure, place)
             unbound = place in free and type(leaf) is float
             parts.append((float, ANY) if unbound else _static_key(leaf))
@@ -96,6 +98,14 @@ def signature(
         flag = leaf.requires_grad and (_IS_LEAF if leaf.is_leaf else _IS_RESULT)
         parts.append((leaf._spec, leaf.stride(), flag, group, window, type(leaf)))
     return (structure, tuple(parts), modes())
+
+
+class _Slice(NamedTuple):
+    """A slice among the arguments."""
+
+    start: Any
+    stop: Any
+    step: Any
 
 
 class _Itself:
@@ -122,6 +132,7 @@ def _static_key(leaf: Any) -> Any:
     cls = type(leaf)
     if (
         cls in _VALUES
+        or cls is _Slice
         or vars(object)["__eq__"] is getattr(cls, "__eq__", None)
         or cls.__module__.startswith("adjoint.")
     ):
