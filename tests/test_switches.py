@@ -434,7 +434,17 @@ def _memory_limit() -> None:
         ad.cpu.set_memory_limit(None)
 
 
+def _stance() -> None:
+    double = ad.compile(lambda x: x * 2)
+    with ad.compiler.set_stance("force_eager"):
+        double(ad.ones(2))
+    assert not double.traces
+    double(ad.ones(2))
+    assert double.traces
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "set_stance": _stance,
     "set_memory_limit": _memory_limit,
     "enable_fake_quant": _fake_quantisation,
     "enable_observer": _fake_quantisation,
