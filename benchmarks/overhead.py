@@ -104,6 +104,16 @@ def small_composites() -> list[Program]:
         given = [fw.tensor(x) for x in ([[1, 2]], [6], [2])]
         return lambda: F.ctc_loss(scores, *given)
 
+    def ctc_backward(fw: Any, F: Any) -> Call:
+        scores = fw.linspace(-1, 2, 24).reshape(6, 1, 4).clone().requires_grad_()
+        given = [fw.tensor(x) for x in ([[1, 2]], [6], [2])]
+
+        def run() -> None:
+            scores.grad = None
+            F.ctc_loss(scores.log_softmax(-1), *given).backward()
+
+        return run
+
     def convolution(fw: Any, F: Any) -> Call:
         x, w = fw.ones(1, 2, 5, 5), fw.ones(3, 2, 3, 3)
         return lambda: F.conv2d(x, w, padding=1)
@@ -154,6 +164,7 @@ def small_composites() -> list[Program]:
         program("softmax, backward", backward(lambda F, x, y: x.softmax(-1))),
         program("layer norm, backward", backward(lambda F, x, y: F.layer_norm(x, (4,)))),
         program("cross entropy, backward", backward(lambda F, x, y: F.cross_entropy(x, y))),
+        program("CTC, backward", ctc_backward),
     ]
 
 

@@ -15,6 +15,7 @@ from adjoint.engine.backends.llvm.small import images, loops, rows, ufuncs
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph import straight
+from adjoint.engine.ops.nn import ctc
 from adjoint.nn import functional as F
 
 pytestmark = pytest.mark.skipif(
@@ -295,6 +296,30 @@ def test_programs_forgotten_are_not_found(soon: Any) -> None:
     assert REGISTRY["softmax"].small
     soon.forget()
     assert not REGISTRY["softmax"].small
+
+
+@pytest.mark.parametrize("zero_infinity", [False, True])
+def test_ctc_of_few_elements_is_that_of_many(
+    soon: Any, zero_infinity: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a target is impossible, empty, or not all steps are read."""
+    numbers = np.random.default_rng(6)
+    x = ad.from_numpy(numbers.standard_normal((5, 4, 4)).astype(np.float32)).requires_grad_()
+    targets = ad.tensor([[1, 2, 3], [1, 1, 1], [3, 1, 0], [2, 2, 2]])
+    lengths = ad.tensor([5, 4, 0, 5]), ad.tensor([2, 3, 0, 3])
+
+    def call() -> list[Any]:
+        x.grad = None
+        loss = F.ctc_loss(x.log_softmax(2), targets, *lengths, 0, "none", zero_infinity)
+        loss.backward(ad.tensor([1.0, 2.0, 3.0, -1.0]))
+        assert x.grad is not None
+        return [loss.detach().numpy().copy(), x.grad.numpy().copy()]
+
+    few = often(call)
+    assert walked(soon) >= 2
+    monkeypatch.setattr(ctc, "FEW", 0)
+    for got, want in zip(few, call(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-7)
 
 
 def test_what_rows_cannot_do_is_said_as_ever(soon: Any) -> None:

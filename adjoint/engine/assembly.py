@@ -419,6 +419,14 @@ def call_at_levels(*args: Any) -> Any:
 HOOKS.call_at_levels = call_at_levels
 
 
+def vjp(*args: Any) -> Any:
+    """What `func.vjp` gives; loads it."""
+    return brought("adjoint.engine.autodiff.transforms.gradient").vjp(*args)
+
+
+HOOKS.vjp = vjp
+
+
 def load_networks() -> None:
     """Import the families behind nn.functional, without the rest of those that wait."""
     if not _Done.networks:

@@ -234,6 +234,7 @@ class Hooks:
     meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # what runs rules that write to large tensors: graph.updates
+    vjp: Callable[..., Any] = _unset  # of a function: for rules that follow a composition
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made
 

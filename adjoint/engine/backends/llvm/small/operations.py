@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.shape.views import follow
 from adjoint.engine.backends.llvm.small.rows import (
     Array,
     NoRow,
@@ -32,7 +33,7 @@ from adjoint.engine.ops.index import gather, index
 from adjoint.engine.ops.products.linear import LINEAR
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce import extremes, reduction
-from adjoint.engine.ops.shape import convert, join
+from adjoint.engine.ops.shape import convert, join, views
 
 # What NumPy begins a sum with: it decides the sign of a sum of zeros.
 _NOTHING = np.add.reduce(np.array([-0.0], np.float32))
@@ -257,6 +258,16 @@ def write_cat(w: RowWriter, out: Array, *xs: Spot, dim: int) -> Spot:
 def write_stack(w: RowWriter, out: Array, *xs: Spot, dim: int) -> Spot:
     apart = (slice(None),) * dim + (None,)
     return write_cat(w, out, *[x.seen(x.array[apart]) for x in xs], dim=dim)
+
+
+@writes(views.VIEW_SCATTER)
+def write_view_scatter(w: RowWriter, out: Array, x: Spot, y: Spot, chain: Any) -> Spot:
+    place = w.copy(x, w.scratch(out))
+    window = follow(np, place.array, chain)
+    if not window.size or not np.may_share_memory(window, place.array):
+        raise NoRow
+    w.copy(y, place.seen(window))
+    return place
 
 
 def pick(

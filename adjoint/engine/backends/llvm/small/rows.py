@@ -37,7 +37,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 
 Array = Any
 MOST = 1 << 11  # elements of a value: beyond, NumPy's preparations take no time that matters
-ROWS = 512  # of a program
+ROWS = 2048  # of a program
 
 
 class NoRow(Exception):
