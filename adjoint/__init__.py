@@ -2,8 +2,8 @@
 
     import adjoint as ad
 
-The names of this module are derived from the table that `core.public` keeps; families that few
-programs need load on first use (see `adjoint.engine.assembly`).
+The names of this module are derived from the table that `engine.core.operations.public` keeps;
+families that few programs need load on first use (see `adjoint.engine.assembly`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PyTorch's process groups and collectives, on MPI.
+"""PyTorch's process groups and collectives, on MPI; between GPUs by NCCL.
 
 One process alone needs no engine: a program written for many runs as it does when started with
 one. `adjoint launch` starts several.

@@ -16,7 +16,7 @@ from adjoint.engine.tensor.tensor import Tensor
 class Gamma(ExponentialFamily):
     r"""Density $\beta^\alpha x^{\alpha - 1} e^{-\beta x} / \Gamma(\alpha)$ for x > 0.
 
-    Samples differentiate by both parameters (`ops.gamma_samples`).
+    Samples differentiate by both parameters (`engine.ops.random.gamma_samples`).
 
     Args:
         concentration: $\alpha$, the shape.

@@ -1,1 +1,1 @@
-"""What carries messages: MPI, or nothing for one process alone."""
+"""What carries messages: MPI, NCCL between GPUs, or nothing for one process alone."""

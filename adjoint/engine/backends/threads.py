@@ -1,7 +1,7 @@
 """How many threads are used: `set_num_threads`, for compiled programs and for matrix products.
 
-Compiled programs run on Adjoint's own workers (`backends.llvm.pool`), and so do large eager
-operations; linear algebra has the threads of NumPy's OpenBLAS.
+Compiled programs run on Adjoint's own workers (`backends.llvm.runtime.pool`), and so do
+large eager operations; linear algebra has the threads of NumPy's OpenBLAS.
 
 Note [two sets of threads]
     OpenBLAS's threads go on spinning for tens of milliseconds after each product, and take the

@@ -7,7 +7,7 @@ Note [extents]
     remainder becomes a symbol of its own, computed from the others. Where an extent turns into a
     plain int unseen (in `range`, say) it is baked into the recording as a constant. So a recording
     is checked against a second one, made at other sizes, before it is used for any
-    (`graph.dynamic`).
+    (`capture.dynamic`).
 
     A planner that runs on extents has two more ways to use one. `computed` is a function of sizes
     that is evaluated again for each (how work is dealt out); its value is a symbol of its own.

@@ -22,7 +22,7 @@ Table = tuple[float, ...]
 
 
 def sample(words: V, law: str, args: tuple[Any, ...], dtype: DType) -> V:
-    """Samples of a law in the kind of a dtype, from words of `ops.random.word_bits` bits."""
+    """Samples of a law in the kind of a dtype, from words of `ops.random.random.word_bits` bits."""
     return round_to(LAWS[law](words, dtype, *args).convert(kind_of(dtype)), dtype)
 
 

@@ -1,4 +1,4 @@
-"""Philox 4x32-10 in vector code: the words of `backends.array.philox`, bit for bit.
+"""Philox 4x32-10 in vector code: the words of `backends.array.random.philox`, bit for bit.
 
 Block k of a stream is the cipher of the counter offset + k under the seed. Its four 32-bit words
 c0 c1 c2 c3 make the 64-bit words c0 << 32 | c1 and c2 << 32 | c3; 32-bit words are the low, then

@@ -47,7 +47,7 @@ class GradientTarget:
     ref: OutsideTensor | None
     source: Source | None = None  # the graph's input that shows the tensor
     chain: tuple[Any, ...] = ()  # the views from that input to the tensor
-    seed: int | None = None  # or to this result of the program's own (`graph.separating`)
+    seed: int | None = None  # or to this result of the program's own (`separating`)
     result: int | None = None  # or to a leaf made inside, by the number of its recipe
 
 
@@ -124,9 +124,9 @@ class Derivative:
     inner: frozenset[int] = frozenset()  # seeds that others were made of
     # Outputs among the residuals that are kept by reference: what the program left in this memory.
     written: dict[int, Source] = field(default_factory=dict)
-    # Another for each of those by itself (`graph.separating`), once they were asked for.
+    # Another for each of those by itself (`separating`), once they were asked for.
     parts: Any = field(default=None, compare=False)
-    # To differentiate it once more (`graph.lifting`): what that takes, what it gave, and what gives
+    # To differentiate it once more (`lifting`): what that takes, what it gave, and what gives
     # that the sizes of a call.
     tape: Tape | None = field(default=None, compare=False)
     lifted: Any = field(default=None, compare=False)

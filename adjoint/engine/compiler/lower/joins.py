@@ -1,7 +1,7 @@
 """Templates of what puts values side by side or into one another: cat, stack, view_scatter.
 
 Each is copies into windows of the result. A value that nothing else reads is not copied at all:
-the unit that makes it writes it where it belongs (see `Builder.make_in_place`).
+the unit that makes it writes it where it belongs (see `Placing.make_in_place`).
 """
 
 from __future__ import annotations

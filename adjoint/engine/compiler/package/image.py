@@ -2,7 +2,7 @@
 
 What a plan's steps say about buffers has become numbers here: words that are addresses inside the
 arena, and lists of words to fill in when an input's, a result's or a target's address is known. An
-image knows its functions by name only; their code is found by `backends.llvm.library`.
+image knows its functions by name only; `backends.llvm.runtime.library` finds their code.
 """
 
 from __future__ import annotations

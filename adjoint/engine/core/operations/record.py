@@ -1,7 +1,7 @@
 """The record: everything the framework knows about one operation, stated once.
 
 A primitive says how its result looks (`infer`), how it differentiates (`vjp` and `jvp`, usually
-derived by a family in `core.families`) and how it batches. A composite says what it is made of.
+derived by a family in `families`) and how it batches. A composite says what it is made of.
 Lowerings are not here: each backend keeps its own table.
 
 Note [rules]

@@ -4,6 +4,7 @@ A captured function reads attributes of modules; walking them all at each call w
 a small step does. Modules bump this number on every change that goes through them (attributes,
 parameters, buffers, submodules, hooks), so that an unchanged number means an unchanged tree. So do
 hooks of leaves, and whatever makes a tensor show something else (`t_`, `set_`, `.data = `).
+Recordings look at it as one guard (`capture.declared`); attributes that code read have their own.
 """
 
 from __future__ import annotations

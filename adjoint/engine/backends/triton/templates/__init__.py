@@ -1,1 +1,1 @@
-"""Nodes with kernels of their own: products, rows put at indices."""
+"""Nodes with kernels of their own: products, attention, convolution, order, rows at indices."""
