@@ -15,7 +15,7 @@ from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.program.arena import ADVISED, HUGE_PAGE, Arena
 from adjoint.engine.backends.llvm.program.native import Native, compile_task, disk_key, from_disk
 from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.compiler.memory.memory import ALIGN
+from adjoint.engine.compiler.memory.packing import ALIGN
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.naming import task_key
 from adjoint.engine.graph.execution import Executable, Task

@@ -192,10 +192,6 @@ class Optimizer:
         )
         return ("state",) if flat else ()
 
-    def capture_tables(self) -> list[dict[Any, Any]]:
-        """Where a step may put tensors that it makes: Note [assigned tensors]."""
-        return [self.state, *[held for held in self.state.values() if type(held) is dict]]
-
     def capture_keep(self) -> Callable[[], None]:
         """What puts back the tensors the state has now, after a captured step that failed."""
         now = [(p, held, dict(held)) for p, held in self.state.items() if isinstance(held, dict)]

@@ -92,9 +92,6 @@ class Module(Traversal, Conversion, StateDict):
     """
 
     dump_patches: bool = False
-    # Every change goes through __setattr__ or a TrackedDict, but to these (`structure_version`).
-    _moves_epoch = frozenset({"_non_persistent_buffers_set", "_compiled_call_impl", "__compiled__"})
-    _hooks_of_all = GLOBAL  # which recordings depend on too
     _compiled_call_impl: Any = None  # what `compile()` made of the call
     call_super_init: bool = False  # whether `__init__` goes on to the next class with arguments
     training: bool

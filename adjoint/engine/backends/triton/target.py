@@ -33,7 +33,7 @@ from adjoint.engine.backends.triton.templates import (
 from adjoint.engine.backends.triton.templates.convolution import Convolver
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
-from adjoint.engine.compiler.memory.memory import ALIGN as ROOM
+from adjoint.engine.compiler.memory.packing import ALIGN as ROOM
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, Buffer
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target

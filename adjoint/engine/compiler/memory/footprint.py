@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.compiler.memory.memory import ArenaBlock, alive, rounded
+from adjoint.engine.compiler.memory.packing import ArenaBlock, alive, rounded
 from adjoint.engine.compiler.memory.places import Buffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Step, told

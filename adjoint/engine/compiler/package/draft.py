@@ -15,7 +15,7 @@ import numpy as np
 
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.footprint import AtSizes, footprint
-from adjoint.engine.compiler.memory.memory import blocks, lifetimes, pack, rounded, together
+from adjoint.engine.compiler.memory.packing import blocks, lifetimes, pack, rounded, together
 from adjoint.engine.compiler.memory.places import ARENA, Buffer
 from adjoint.engine.compiler.package.image import TEST, Image, Patches
 from adjoint.engine.compiler.package.naming import name_of

@@ -107,7 +107,7 @@ def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     moments = plan.moments
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
         _, step = moments[first]
-        dying = successor_of(step, first, buffer, spans) if isinstance(step, Launch) else None
+        dying = dying_operand(step, first, buffer, spans) if isinstance(step, Launch) else None
         block = found.get(dying) if dying is not None else None
         if block is not None and block.last == first and block.nbytes >= buffer.nbytes:
             block.last = last
@@ -118,7 +118,7 @@ def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     return list({id(b): b for b in found.values()}.values())
 
 
-def successor_of(step: Launch, k: int, buffer: Buffer, spans: Spans) -> Buffer | None:
+def dying_operand(step: Launch, k: int, buffer: Buffer, spans: Spans) -> Buffer | None:
     """A buffer that ends at a step and whose memory another, made there, can take."""
     kernel = only_user(step, buffer)
     if kernel is None or kernel.form.inner:
