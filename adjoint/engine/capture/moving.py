@@ -10,6 +10,7 @@ from adjoint.engine.capture.python.locations import Location
 from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import root_of
 
 
@@ -55,10 +56,11 @@ def tensors_in(value: Any) -> Iterator[Any]:
 
     A view learns of a write to its base when somebody asks where it is on the tape.
     """
-    if is_tensor(value):
+    kind = type(value)  # what it claims to be would be asked of its own code
+    if issubclass(kind, TensorBase):
         yield value
         if value._base is not None:
             yield root_of(value)
-    elif isinstance(value, (tuple, frozenset)):
+    elif issubclass(kind, (tuple, frozenset)):
         for part in value:
             yield from tensors_in(part)

@@ -210,7 +210,7 @@ def _slot(place: Location, value: Any, kept: list[Any]) -> Row | None:
     offset = None
     if type(owner) is types.FunctionType and descriptor.__name__ in _OF_FUNCTIONS:
         offset = None if value is None else _function_offset(descriptor.__name__)
-    elif isinstance(owner, descriptor.__objclass__):
+    elif issubclass(type(owner), descriptor.__objclass__):
         offset = slot_offset(descriptor)
     if offset is not None:
         return _field(owner, offset, value)
@@ -248,7 +248,7 @@ def _contents(place: Location, value: Any, kept: list[Any]) -> Row | None:
 
 
 def _index(place: Location, value: Any, kept: list[Any]) -> Row | None:
-    if not isinstance(place.owner, list) or value is MISSING or type(place.key) is not int:
+    if not issubclass(type(place.owner), list) or value is MISSING or type(place.key) is not int:
         return None
     return INDEX, id(place.owner), place.key, id(value)
 

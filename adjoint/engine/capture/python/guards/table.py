@@ -151,7 +151,7 @@ def _sorted_out(entries: Iterable[Guard]) -> tuple[list[Guard], list[tuple[type,
 
 def _goes_by_version(guard: Guard) -> bool:
     place = guard.place
-    if version_offset() is None or not isinstance(place.owner, type):
+    if version_offset() is None or not issubclass(type(place.owner), type):
         return False
     if type(place) is Order:
         return has_version(place.owner)
