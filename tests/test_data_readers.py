@@ -196,6 +196,20 @@ def test_transforms() -> None:
     assert chain(np.full((2, 2, 3), 200, np.uint8)).dtype is ad.uint8
     with pytest.raises(TypeError, match="ToTensor"):
         T.Normalize([0.0], [1.0])(ad.zeros(1, 2, 2, dtype=ad.uint8))
+    assert (T.Normalize(ad.tensor([0.5]), [2.0] * 3)(x) - (x - 0.5) / 2).abs().max() < 1e-6
+    for mean, std, told in (([0.5] * 3, [1.0], "mean has 3"), ([0.5], [1.0] * 3, "std has 3")):
+        with pytest.raises(RuntimeError, match=f"{told} values, the image .1, 2, 2. 1 channels"):
+            T.Normalize(mean, std)(ad.zeros(1, 2, 2))
+
+
+def test_a_folder_of_images_describes_itself(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    np.save(tmp_path / "cat" / "1.npy", np.zeros((2, 2, 3), np.uint8))
+    data = datasets.ImageFolder(tmp_path, T.Compose([T.ToTensor()]))
+    assert repr(data) == (
+        f"Dataset ImageFolder\n    Number of datapoints: 1\n    Root location: {tmp_path}\n"
+        "    Transform: Compose(\n        ToTensor()\n    )"
+    )
 
 
 def test_random_transforms_follow_the_seed() -> None:

@@ -269,8 +269,20 @@ def test_pictures_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> Non
     assert "bad.png" in error
     assert "--skip-broken" in error
     assert "0x" not in error
+    assert error.endswith("Remove it, or pass --skip-broken.\n")
+    for n in range(6):
+        Path(f"pets/light/bad{n}.png").write_bytes(b"no picture")
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "nor can pets/light/bad0.png, pets/light/bad1.png" in error
+    assert error.endswith("(and 2 more). Remove them, or pass --skip-broken.\n")
+    Path("pets/dark/._0.png").write_bytes(b"what another system keeps beside a file")
     assert main([*command, "--skip-broken"]) == 0
-    assert "left out, since it cannot be read: pets/dark/bad.png" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "left out, since it cannot be read: pets/dark/bad.png" in said
+    assert "._0.png" not in said
+    assert main(["predict", "runs/images", "pets/light"]) == 2
+    assert "pets/light is a folder; name its pictures" in capsys.readouterr().err
     assert main(["predict", "runs/images", "pets/light/0.npy"]) == 0
     assert re.fullmatch(r"pets/light/0.npy: (dark|light) \(\d+\.\d%\)\n", capsys.readouterr().out)
 

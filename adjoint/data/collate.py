@@ -118,7 +118,7 @@ def _collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
         raise ShapeError(
             "default_collate: stack expects each tensor to be equal size, but got "
             f"{list(first.shape)} at entry 0 and {list(batch[other].shape)} at entry {other}. "
-            "Crop or pad them to one size, or pass a collate_fn."
+            "Resize, crop or pad them to one size, or pass a collate_fn."
         )
     arena = WORKER.arena
     if arena is None or first.device is not CPU or any(x.dtype is not first.dtype for x in batch):

@@ -40,6 +40,7 @@ def read_image(path: str | os.PathLike[str]) -> Any:
     """An image as an array (H, W) or (H, W, C).
 
     Pillow reads it where it is installed; without it PNG, binary PPM and PGM, and `.npy` are read.
+    Channels are as in the file; `ImageFolder.loader` gives RGB whatever the file has.
     """
     source = os.fspath(path)
     with open(path, "rb") as file:

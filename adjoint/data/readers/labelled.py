@@ -43,3 +43,22 @@ class Labelled(Dataset[tuple[Any, Any]]):
 
     def __len__(self) -> int:
         return len(self.targets)
+
+    def extra_repr(self) -> str:
+        """Further lines of its description; for subclasses."""
+        return ""
+
+    def __repr__(self) -> str:
+        root = getattr(self, "root", None)
+        lines = [
+            f"Number of datapoints: {len(self)}",
+            *([] if root is None else [f"Root location: {root}"]),
+            *self.extra_repr().splitlines(),
+        ]
+        for name, change in (
+            ("Transform", self.transform),
+            ("Target transform", self.target_transform),
+        ):
+            if change is not None:
+                lines += f"{name}: {change!r}".splitlines()
+        return "\n    ".join([f"Dataset {type(self).__name__}", *lines])

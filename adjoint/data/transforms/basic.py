@@ -11,7 +11,7 @@ from adjoint.data.transforms import pillow
 from adjoint.data.transforms.draw import chance, integer
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import DType, float32, get_default_dtype, uint8
-from adjoint.engine.core.errors import ShapeValueError
+from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
@@ -199,6 +199,14 @@ class Normalize(Transform):
             raise ValueError(
                 f"Normalize: std evaluated to zero, leading to division by zero: {std}"
             )
+        channels = tensor.shape[-3]
+        for name, values in (("mean", mean), ("std", std)):
+            if values.shape[0] not in (1, channels):
+                raise ShapeError(
+                    f"Normalize: {name} has {values.shape[0]} values, the image "
+                    f"{tuple(tensor.shape)} {channels} channels. Give one value or one for each "
+                    "channel; `Grayscale(3)` before it makes three channels of one."
+                )
         out = tensor if self.inplace else tensor.clone()
         return out.sub_(mean).div_(std)
 

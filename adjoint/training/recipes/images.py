@@ -11,7 +11,7 @@ import numpy as np
 from adjoint import nn, no_grad
 from adjoint.data import Dataset
 from adjoint.data.readers import ImageFolder
-from adjoint.data.readers.images import rgb
+from adjoint.data.readers.images import EXTENSIONS, rgb
 from adjoint.data.transforms import Compose, Resize, ToTensor
 from adjoint.engine.core.arguments import positive
 from adjoint.metrics import Accuracy
@@ -19,6 +19,7 @@ from adjoint.training.pictures import images_picture
 from adjoint.training.recipes import _common
 
 SHOWN = 18
+NAMED = 4  # further broken files that an error names
 
 
 def network(classes: int) -> nn.Module:
@@ -38,6 +39,11 @@ def network(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
+def is_picture(path: str) -> bool:
+    """Whether a file is one of the user's: by its extension, and not hidden."""
+    return path.lower().endswith(EXTENSIONS) and not Path(path).name.startswith(".")
+
+
 class ReadOnce(Dataset[Any]):
     """A dataset whose items are read once."""
 
@@ -49,8 +55,11 @@ class ReadOnce(Dataset[Any]):
             except RuntimeError as error:
                 broken.append((path, error))
         if broken and not skip_broken:
-            more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-            raise ValueError(f"{broken[0][1]}{more}. Remove it, or pass --skip-broken.")
+            others = [path for path, _ in broken[1:]]
+            named = f"; nor can {', '.join(others[:NAMED])} be read" if others else ""
+            more = f" (and {len(others) - NAMED} more)" if len(others) > NAMED else ""
+            which = "them" if others else "it"
+            raise ValueError(f"{broken[0][1]}{named}{more}. Remove {which}, or pass --skip-broken.")
         for path, _ in broken:
             print(f"left out, since it cannot be read: {path}")
 
@@ -65,13 +74,14 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Train on four fifths of the pictures, test on the rest."""
     parser = _common.options("images", __doc__, epochs=15, batch=32, lr=3e-3)
     parser.add_argument("images", help="the folder with a folder for each class")
-    parser.add_argument("--size", type=positive, default=64, help="pixels of a side")
+    parser.add_argument("--size", type=positive, default=64, help="pixels of a side (64)")
     parser.add_argument("--skip-broken", action="store_true", help="leave out unreadable files")
     chosen = _common.begin(parser, arguments)
     if not Path(chosen.images).is_dir():
         raise FileNotFoundError(f"there is no folder {chosen.images!r}")
     side = (chosen.size, chosen.size)
-    data = ImageFolder(chosen.images, Compose([ToTensor(), Resize(side, antialias=True)]))
+    prepare = Compose([ToTensor(), Resize(side, antialias=True)])
+    data = ImageFolder(chosen.images, prepare, is_valid_file=is_picture)
     if len(data.classes) < 2:
         raise ValueError(
             f"{chosen.images}: the only class is {data.classes[0]!r}. Make a folder for each class."
@@ -107,7 +117,7 @@ def main(arguments: Sequence[str] = ()) -> int:
                 "30",
                 *(["--skip-broken"] if chosen.skip_broken else []),
             ),
-            "docs/tutorials/own_loop.md: the same as a program that you can change",
+            "docs/howto/own_data.md: pictures in a program that you can change",
         ],
     )
     return 0
@@ -128,6 +138,8 @@ def predict(folder: str, inputs: Sequence[str]) -> None:
     side = (settings["size"], settings["size"])
     prepare = Compose([ToTensor(), Resize(side, antialias=True)])
     for path in inputs:
+        if Path(path).is_dir():
+            raise IsADirectoryError(f"{path} is a folder; name its pictures, as {path}/*.png does")
         with no_grad():
             likely = model(prepare(rgb(path)).unsqueeze(0)).softmax(-1)[0]
         best = int(likely.argmax())
