@@ -168,6 +168,17 @@ def test_traced_modules_are_saved_and_scripted_ones_refused() -> None:
     again = ad.jit.load(file)
     x = ad.randn(7, 4)  # another size than the example's
     assert ad.allclose(again(x), model(x))
+    flat = [ad.nn.Conv2d(3, 4, 3), ad.nn.Flatten(), ad.nn.Linear(144, 2)]
+    for layers, example, other in (  # other sizes than the layers' fit in none
+        ([ad.nn.Linear(2, 2)], (1, 2), (5, 2)),
+        ([ad.nn.Linear(4, 2)], (4, 4), (5, 4)),
+        (flat, (2, 3, 8, 8), (5, 3, 8, 8)),
+    ):
+        model, file = ad.nn.Sequential(*layers), io.BytesIO()
+        ad.jit.save(ad.jit.trace(model, ad.zeros(example)), file)
+        file.seek(0)
+        x = ad.randn(other)
+        assert ad.allclose(ad.jit.load(file)(x), model(x), atol=1e-6)
     with pytest.raises(NotImplementedError, match="only what was traced is saved"):
         ad.jit.script(net()).save(io.BytesIO())
 

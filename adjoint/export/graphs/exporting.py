@@ -11,6 +11,7 @@ from adjoint.engine.capture.capture import Captured
 from adjoint.engine.capture.dynamic.dynamic import Family, OnlyOnce, mark_dynamic
 from adjoint.engine.capture.dynamic.instances import difference, instance
 from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -193,8 +194,15 @@ class _Recorder:
         tensors, taken = self._stand_ins(wanted)
         families = self.captured.families
         families.families.clear()
-        with warnings.catch_warnings(action="ignore"):  # a refusal is told as an error
-            self.captured.recorded(tuple(tensors), {})
+        try:
+            with warnings.catch_warnings(action="ignore"):  # a refusal is told as an error
+                self.captured.recorded(tuple(tensors), {})
+        except Raised:
+            # At a size that was equal to another one by need, such as a layer's features. Hints
+            # give way; at the examples' own sizes it is recorded, or raises, once more.
+            if any(size.optional for size in wanted):
+                return None
+            raise
         places = {(self.places.index(leaf), d) for size in wanted for leaf, d in size.places}
         for family in families.families:
             if places <= family.dims.keys():
