@@ -86,6 +86,12 @@ def test_csv(tmp_path: Path) -> None:
     path.write_text("1,2\n3\n")
     with pytest.raises(RuntimeError, match="row 2"):
         datasets.read_csv(path)
+    path.write_text("a;b\n1;2,5\n3;4,5\n")
+    with pytest.raises(RuntimeError, match="Pass delimiter=';'"):
+        datasets.read_csv(path)
+    path.write_text("a,b\n1,x\nNA,y\n3,z\n")
+    with pytest.raises(ValueError, match="'a' has numbers and 1 cells that are none, such as 'NA'"):
+        datasets.CSVDataset(path, target="b")
 
 
 def test_text(tmp_path: Path) -> None:

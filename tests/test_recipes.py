@@ -224,8 +224,63 @@ def test_rows_with_gaps_are_left_out_when_told(capsys: pytest.CaptureFixture[str
     assert "left out 1 of 40 rows: the column 'area' has empty cells" in capsys.readouterr().out
 
 
+def test_rows_with_gaps_are_learned_from_when_told(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{k},{'ab'[k % 2]},{k % 5},{2 * k + 0.5}" for k in range(40)]
+    rows[3], rows[8], rows[9], rows[20] = "na,b,3,6.5", "8,,3,16.5", "9,,4,", "20,rare,0,40.5"
+    Path("t.csv").write_text("\n".join(["x,kind,five,y", *rows]), encoding="utf-8")
+    command = ["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert "'x' has cells that are no number, such as 'na'; gaps also in kind, y. Mend" in told
+    assert "--missing fill to learn from what is there, or --missing drop" in told
+    assert main([*command, "--missing", "fill", "--folder", "runs/t"]) == 0
+    said = capsys.readouterr().out
+    assert "left out 1 of 40 rows: the column 'y' has empty cells" in said
+    assert "39 rows; y (a number) from x, kind, five" in said
+    assert "t.csv --missing fill --folder runs/t --epochs 2" in said
+    Path("new.csv").write_text("x,kind,five\n,a,2\n7,,\n", encoding="utf-8")
+    assert main(["predict", "runs/t", "new.csv"]) == 0
+    got = [float(line) for line in capsys.readouterr().out.splitlines()[1:]]
+    kept = ad.load("runs/t/model.pt")["settings"]
+    mean = kept["mean"]  # of x, x is absent, a, b, rare, kind is absent, five
+    plain = np.array([[mean[0], 1, 1, 0, 0, 0, 2], [7, 0, 0, 0, 0, 1, mean[6]]])
+    scaled = (plain - np.array(mean)) / np.array(kept["spread"])
+    scores = csv.restored("runs/t")(ad.tensor(scaled, dtype=ad.float32))[:, 0].detach().numpy()
+    np.testing.assert_allclose(got, scores * kept["target_spread"] + kept["target_mean"], 1e-4)
+    Path("bad.csv").write_text("x,kind,five\n1,c,2\n", encoding="utf-8")
+    assert main(["predict", "runs/t", "bad.csv"]) == 2
+    assert "'c' in the column 'kind'" in capsys.readouterr().err
+
+
+def test_scales_ignore_what_is_absent_and_leave_one_value_as_it_is() -> None:
+    numbers = np.array([[1.0, 2021.1, 0.0], [np.nan, 2021.1, 0.0], [3.0, 2021.1, 0.0]])
+    mean, spread = _table.scale(numbers)
+    np.testing.assert_allclose(mean, [2, 2021.1, 0])
+    np.testing.assert_allclose(spread, [1, 1, 1])
+    np.testing.assert_allclose(_table.scaled(numbers, mean, spread)[:, 0], [-1, 0, 1])
+
+
+THOUSANDS: list[tuple[str, list[str], list[float | None]]] = [
+    (",", ["496.425,55", "1.250", "99,5", "7"], [496425.55, 1250, 99.5, 7]),
+    (",", ["1.250", "950", "-12.000"], [1250, 950, -12000]),
+    (",", ["1.250", "98.5", "7"], [1.25, 98.5, 7]),
+    (",", ["0.125", "7,5", "1.000"], [0.125, 7.5, 1]),
+    (",", ["1.250,5", "7,5", "1.25,5"], [1250.5, 7.5, None]),
+    (".", ["1,250.50", "1,250", "99.5"], [1250.5, 1250, 99.5]),
+    (".", ["1,250,000", "2.5", "7,5"], [1250000, 2.5, None]),
+]
+
+
+@pytest.mark.parametrize(("decimal", "cells", "numbers"), THOUSANDS)
+def test_thousands_set_apart(decimal: str, cells: list[str], numbers: list[float | None]) -> None:
+    column = _table.column("t.csv", "price", cells, decimal)
+    assert [column.number(cell, decimal) for cell in cells] == numbers
+
+
 MESSY = [
     ("a;y\n1,5;2\n2,5;3\n", ["csv"], "Pass --decimal ,"),
+    ("a;y\n1.250,5;2\n2.300,5;3\n", ["csv"], "Pass --decimal ,"),
+    ("a,y\n1,2\nx,3\n4,5\n", ["csv", "--missing", "fill"], "are no number, such as 'x'. Mend"),
     ("a,a\n1,2\n2,3\n", ["csv"], "more than one column is called 'a'"),
     ("y\n1\n2\n", ["csv"], "the only column is 'y'"),
     ("a,d\n1,2024-01-02\n2,2024-01-03\n", ["csv"], "holds dates"),

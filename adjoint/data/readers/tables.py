@@ -48,9 +48,13 @@ def read_csv(
     names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
     for number, row in enumerate(rows, 2 if header else 1):
         if len(row) != len(names):
+            marks = [mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]]
+            remedy = (
+                f". Pass delimiter={marks[0]!r} if that stands between columns" if marks else ""
+            )
             raise FileError(
                 f"read_csv: {os.fspath(path)}, row {number}: {len(row)} columns, expected "
-                f"{len(names)}"
+                f"{len(names)}{remedy}"
             )
     return names, rows
 
@@ -84,7 +88,9 @@ def _is_number(cell: str) -> bool:
 class CSVDataset(Dataset[Any]):
     """Rows of a table: features as one tensor, and the target column if there is one.
 
-    A column that is not numeric is numbered by its sorted values, kept in `categories`.
+    A column that is not numeric is numbered by its sorted values, kept in `categories`. One of
+    numbers with gaps or other text among them is refused: fill them in, or leave it out with
+    `columns`.
 
     Args:
         path: the file.
@@ -132,6 +138,12 @@ class CSVDataset(Dataset[Any]):
     def _numbers(self, name: str, cells: list[str]) -> list[float]:
         if all(_is_number(cell) for cell in cells):
             return [float(cell) for cell in cells]
+        other = [cell for cell in cells if not _is_number(cell)]
+        if len(other) < len(cells) / 2:
+            raise ValueError(
+                f"CSVDataset: the column {name!r} has numbers and {len(other)} cells that are "
+                f"none, such as {other[0]!r}. Fill them in, or leave it out with columns=[...]"
+            )
         known = self.categories[name] = sorted(set(cells))
         place = {value: i for i, value in enumerate(known)}
         return [place[cell] for cell in cells]

@@ -134,6 +134,11 @@ def command(*words: str) -> str:
     return shlex.join(["adjoint", *words])
 
 
+def place(chosen: argparse.Namespace, name: str) -> list[str]:
+    """The option that trains into the same folder again, where it is needed."""
+    return [] if chosen.folder == f"runs/{name}" else ["--folder", chosen.folder]
+
+
 def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:
     """Say how it went, where things are, and what to do next."""
     print(f"\n{result}")

@@ -18,31 +18,52 @@ from adjoint.training.recipes import _common
 
 SEPARATORS = ",;\t|"
 KINDS = 50  # a column of text with more kinds than this is no choice among a few
-COMMA = re.compile(r"[-+]?\d+,\d+")
+COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+")
+ABSENT = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?"))  # where a number should be
+GROUPS = {
+    ".": re.compile(r"[-+]?[1-9]\d{0,2}((,\d{3})+\.\d*|(,\d{3}){2,})"),  # 1,250 may be 1.25
+    ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
+}
+GROUPED = {".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"), ",": GROUPS[","]}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column holds: `number`, `date`, or `choice`, one of the texts in `kinds`."""
+    """What a column holds: `number`, `date`, or `choice`, one of the texts in `kinds`.
+
+    Numbers are `grouped` if thousands are set apart, as in 1.250,50. With `gaps`, cells may be
+    absent: a further number of the row says whether one is.
+    """
 
     name: str
     holds: str
     kinds: tuple[str, ...] = ()
+    grouped: bool = False
+    gaps: bool = False
 
     @property
     def width(self) -> int:
         """How many numbers a cell becomes."""
-        return len(self.kinds) if self.holds == "choice" else 1
+        return (len(self.kinds) if self.holds == "choice" else 1) + self.gaps
 
     def number(self, cell: str, decimal: str) -> float | None:
         """A cell as a number, a kind by its place; None for a cell that does not belong here."""
         if self.holds == "choice":
             return float(self.kinds.index(cell)) if cell in self.kinds else None
-        return (day if self.holds == "date" else number)(cell, decimal)
+        return day(cell) if self.holds == "date" else number(cell, decimal, self.grouped)
+
+    def absent(self, cell: str) -> bool:
+        """Whether a cell says that there is nothing; a kind of text may be called `None`."""
+        return not cell.strip() or (self.holds != "choice" and cell.strip().lower() in ABSENT)
 
 
-def number(cell: str, decimal: str = ".") -> float | None:
+def number(cell: str, decimal: str = ".", grouped: bool = False) -> float | None:
     """The finite number that a cell holds."""
+    if grouped:
+        if GROUPED[decimal].fullmatch(cell.strip()):
+            cell = cell.replace("," if decimal == "." else ".", "")
+        elif ("," if decimal == "." else ".") in cell:
+            return None
     if decimal != ".":
         cell = cell.replace(decimal, ".")
     try:
@@ -52,7 +73,7 @@ def number(cell: str, decimal: str = ".") -> float | None:
     return found if math.isfinite(found) else None
 
 
-def day(cell: str, _decimal: str = ".") -> float | None:
+def day(cell: str) -> float | None:
     """The day that a cell names, as 2024-12-31 (with or without a time) or 31.12.2024."""
     for read in (datetime.fromisoformat, lambda text: datetime.strptime(text, "%d.%m.%Y")):
         try:
@@ -89,9 +110,13 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str) -> Column:
     there = [cell for cell in cells if cell.strip()]
     if not there:
         raise ValueError(f"{path}: the column {name!r} is empty. Take it out.")
-    for holds, parse in (("number", number), ("date", day)):
-        if sum(parse(cell, decimal) is not None for cell in there) > len(there) / 2:
-            return Column(name, holds)
+    for found in (Column(name, "number", grouped=_grouped(there, decimal)), Column(name, "date")):
+        if sum(found.number(cell, decimal) is not None for cell in there) > len(there) / 2:
+            if found.grouped:
+                cell = next(cell for cell in there if GROUPS[decimal].fullmatch(cell.strip()))
+                value = found.number(cell, decimal)
+                print(f"{name}: {cell!r} is read as {value:.15g}, its thousands set apart")
+            return found
     commas = [cell for cell in there if COMMA.fullmatch(cell.strip())]
     if len(commas) > len(there) / 2:
         raise ValueError(
@@ -101,12 +126,35 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str) -> Column:
     return Column(name, "choice", tuple(sorted(set(there))))
 
 
-def gap(columns: Sequence[Column], places: Sequence[int], row: Sequence[str], decimal: str) -> Any:
-    """The first column of a row whose cell does not belong there, and the cell."""
-    for each, place in zip(columns, places, strict=True):
-        if each.number(row[place], decimal) is None:
-            return each, row[place]
-    return None
+def _grouped(cells: Sequence[str], decimal: str) -> bool:
+    """Whether thousands are set apart: some cells can be read only so, and no other speaks against.
+
+    `--decimal ,` says that a point is none, so 1.250 is such a cell, unless 98.5 is there too.
+    """
+    mark = "," if decimal == "." else "."
+    marked = [cell.strip() for cell in cells if mark in cell]
+    sure = sum(GROUPS[decimal].fullmatch(cell) is not None for cell in marked)
+    return sure > 0 and all(
+        GROUPED[decimal].fullmatch(cell) for cell in marked if number(cell, decimal) is not None
+    )
+
+
+def gaps(
+    columns: Sequence[Column],
+    places: Sequence[int],
+    row: Sequence[str],
+    decimal: str,
+    filled: bool = False,
+) -> list[tuple[Column, str]]:
+    """The columns of a row whose cell does not belong there, and the cells.
+
+    Those that are absent do not count if they are to be `filled`.
+    """
+    return [
+        (each, row[place])
+        for each, place in zip(columns, places, strict=True)
+        if each.number(row[place], decimal) is None and not (filled and each.absent(row[place]))
+    ]
 
 
 def usable(columns: Sequence[Column], rows: int) -> list[Column]:
@@ -123,7 +171,10 @@ def usable(columns: Sequence[Column], rows: int) -> list[Column]:
 def features(
     columns: Sequence[Column], places: Sequence[int], rows: Sequence[Sequence[str]], decimal: str
 ) -> Any:
-    """Rows as numbers; a choice among kinds is a 1 in the place of the kind and 0 elsewhere."""
+    """Rows as numbers; a choice among kinds is a 1 in the place of the kind and 0 elsewhere.
+
+    A number that is absent is nan, and no kind has a 1 where there is none.
+    """
     parts = []
     for each, place in zip(columns, places, strict=True):
         numbers = np.array([each.number(row[place], decimal) for row in rows], dtype=np.float64)
@@ -131,7 +182,23 @@ def features(
             parts.append((numbers[:, None] == np.arange(len(each.kinds))).astype(np.float64))
         else:
             parts.append(numbers[:, None])
+        if each.gaps:
+            parts.append(np.isnan(numbers)[:, None].astype(np.float64))
     return np.concatenate(parts, axis=1)
+
+
+def scale(numbers: Any) -> tuple[Any, Any]:
+    """Mean and spread of each column, by what is there; a column of one value is only shifted."""
+    there = np.isfinite(numbers)
+    count = np.maximum(there.sum(axis=0), 1)
+    mean = np.where(there, numbers, 0).sum(axis=0) / count
+    spread = np.sqrt((np.where(there, numbers - mean, 0) ** 2).sum(axis=0) / count)
+    return mean, np.where(spread > 1e-12 * np.abs(mean), spread, 1.0)
+
+
+def scaled(numbers: Any, mean: Any, spread: Any) -> Any:
+    """Rows for the network; what is absent is the mean."""
+    return np.nan_to_num((numbers - np.asarray(mean)) / np.asarray(spread), nan=0.0)
 
 
 def kept(columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -141,4 +208,4 @@ def kept(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 def restored(columns: Sequence[dict[str, Any]]) -> list[Column]:
     """Columns out of a file."""
-    return [Column(c["name"], c["holds"], tuple(c["kinds"])) for c in columns]
+    return [Column(**each | {"kinds": tuple(each["kinds"])}) for each in columns]

@@ -6,6 +6,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,33 +46,54 @@ def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.
     if len(names) < 2:
         raise ValueError(f"{path}: the only column is {name!r}; there is nothing to predict it by")
     columns = [_table.column(path, n, [r[k] for r in rows], decimal) for k, n in enumerate(names)]
-    rows = without_gaps(columns, rows, chosen)
     target = columns[names.index(name)]
     used = _table.usable([c for c in columns if c is not target], len(rows))
     if not used:
         raise ValueError(f"{path}: no column is left to predict {name!r} by")
     places = [names.index(c.name) for c in used]
+    rows = without_gaps(used, places, target, names.index(name), rows, chosen)
+    if chosen.missing == "fill":
+        used = [
+            replace(each, gaps=any(each.absent(row[place]) for row in rows))
+            for each, place in zip(used, places, strict=True)
+        ]
     cells = [row[names.index(name)] for row in rows]
     return used, _table.features(used, places, rows, decimal), target, cells
 
 
 def without_gaps(
-    columns: Sequence[_table.Column], rows: list[list[str]], chosen: argparse.Namespace
-) -> list[list[str]]:
-    """The rows in which every cell fits its column; others are refused unless told to drop them."""
-    gaps = [_table.gap(columns, range(len(columns)), row, chosen.decimal) for row in rows]
-    found = next((each for each in gaps if each is not None), None)
-    if found is None:
+    columns: Sequence[_table.Column], places: Sequence[int], target: _table.Column, place: int,
+    rows: list[list[str]], chosen: argparse.Namespace,
+) -> list[list[str]]:  # fmt: skip
+    """The rows to learn from: those in which every cell fits its column.
+
+    Others are refused unless told to drop them. With `--missing fill`, absent cells fit, but a row
+    whose cell to predict is absent says nothing.
+    """
+    filled = chosen.missing == "fill"
+    gaps = [
+        _table.gaps(columns, places, row, chosen.decimal, filled)
+        + _table.gaps([target], [place], row, chosen.decimal)
+        for row in rows
+    ]
+    found = [each for row in gaps for each in row]
+    if not found:
         return rows
-    column, cell = found
+    wrong = [(c, cell) for c, cell in found if not c.absent(cell)]
+    column, cell = (wrong if filled and wrong else found)[0]
     what = f"cells that are no {column.holds}, such as {cell!r}" if cell.strip() else "empty cells"
+    others = [name for name in dict.fromkeys(c.name for c, _ in found) if name != column.name]
     said = f"the column {column.name!r} has {what}"
-    if chosen.missing != "drop":
+    said += f"; gaps also in {', '.join(others)}" if others else ""
+    left = sum(1 for row in gaps if row)
+    if chosen.missing == "refuse" or (filled and wrong):
+        fill = "" if wrong else " --missing fill to learn from what is there, or"
         raise ValueError(
-            f"{chosen.file}: {said}. Fill them in, or pass --missing drop to leave out such rows."
+            f"{chosen.file}: {said}. Mend them, or pass{fill} --missing drop to leave out such "
+            f"rows ({left} of {len(rows)})."
         )
-    full = [row for row, each in zip(rows, gaps, strict=True) if each is None]
-    print(f"left out {len(rows) - len(full)} of {len(rows)} rows: {said}")
+    full = [row for row, each in zip(rows, gaps, strict=True) if not each]
+    print(f"left out {left} of {len(rows)} rows: {said}")
     if len(full) < 2:
         raise ValueError(f"{chosen.file}: {len(full)} rows are too few to learn from")
     return full
@@ -116,7 +138,10 @@ def main(arguments: Sequence[str] = ()) -> int:
         "--as", dest="kind", choices=("classes", "number"), help="what the column to predict holds"
     )
     parser.add_argument(
-        "--missing", choices=("refuse", "drop"), default="refuse", help="rows with gaps"
+        "--missing",
+        choices=("refuse", "drop", "fill"),
+        default="refuse",
+        help="rows with gaps: leave them out, or learn from what they have",
     )
     parser.add_argument("--decimal", choices=(".", ","), default=".", help="the point of numbers")
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
@@ -125,9 +150,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     order = ad.randperm(len(cells))
     held = max(1, len(cells) // 5)
     test, train = order[:held], order[held:]
-    seen = features[train.numpy()]
-    mean, spread = seen.mean(axis=0), np.maximum(seen.std(axis=0), 1e-6)
-    x = ad.tensor((features - mean) / spread, dtype=ad.float32)
+    mean, spread = _table.scale(features[train.numpy()])
+    x = ad.tensor(_table.scaled(features, mean, spread), dtype=ad.float32)
     settings: dict[str, Any] = {
         "target": target.name,
         "columns": _table.kept(columns),
@@ -135,6 +159,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         "spread": spread.tolist(),
         "decimal": chosen.decimal,
         "encoding": chosen.encoding,
+        "filled": chosen.missing == "fill",
     }
     names = classes_of(target, cells, chosen)
     what = "a number" if names is None else f"{len(names)} classes"
@@ -205,6 +230,7 @@ def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None
     for option, usual in (("missing", "refuse"), ("decimal", "."), ("encoding", "utf-8-sig")):
         value = getattr(chosen, option)
         again += [f"--{option}", value] if value != usual else []
+    again += _common.place(chosen, "csv")
     _common.finish(
         result,
         chosen.folder,
@@ -241,19 +267,22 @@ def predict(folder: str, inputs: Sequence[str]) -> None:
             raise ValueError(f"{path}: it lacks the column {absent[0]!r}, which was learned from")
         places = [names.index(c.name) for c in columns]
         for k, row in enumerate(rows, 1):
-            found = _table.gap(columns, places, row, decimal)
-            if found is not None:
-                column, cell = found
+            found = _table.gaps(columns, places, row, decimal, settings.get("filled", False))
+            if found:
+                column, cell = found[0]
                 wanted = ", ".join(column.kinds) or f"a {column.holds}"
+                remedy = "Fill it in, or train with --missing fill, which takes rows with gaps"
                 raise ValueError(
                     f"{path}, row {k}: {cell!r} in the column {column.name!r}; the table it "
                     f"learned from had {wanted} there"
+                    + (f". {remedy}." if column.absent(cell) else "")
                 )
         if not rows:
             continue
-        x = _table.features(columns, places, rows, decimal) - np.array(settings["mean"])
+        numbers = _table.features(columns, places, rows, decimal)
+        x = _table.scaled(numbers, settings["mean"], settings["spread"])
         with ad.no_grad():
-            scores = model(ad.tensor(x / np.array(settings["spread"]), dtype=ad.float32))
+            scores = model(ad.tensor(x, dtype=ad.float32))
         if classes is None:
             numbers = scores.double().numpy() * settings["target_spread"]
             out += ([f"{v:.6g}"] for v in (numbers + settings["target_mean"])[:, 0])

@@ -135,6 +135,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         again += ["--length", str(chosen.length)]
     if chosen.encoding != "utf-8-sig":
         again += ["--encoding", chosen.encoding]
+    again += _common.place(chosen, "gpt")
     settings = {"vocabulary": data.vocabulary, "length": chosen.length}
     _common.keep(chosen.folder, "gpt", model, settings)
     _common.finish(

@@ -116,6 +116,7 @@ def main(arguments: Sequence[str] = ()) -> int:
                 "--epochs",
                 "30",
                 *(["--skip-broken"] if chosen.skip_broken else []),
+                *_common.place(chosen, "images"),
             ),
             "docs/howto/own_data.md: pictures in a program that you can change",
         ],
