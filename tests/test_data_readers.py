@@ -90,7 +90,9 @@ def test_csv(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="Pass delimiter=';'"):
         datasets.read_csv(path)
     path.write_text("a,b\n1,x\nNA,y\n3,z\n")
-    with pytest.raises(ValueError, match="'a' has numbers and 1 cells that are none, such as 'NA'"):
+    with pytest.raises(
+        RuntimeError, match="'a' has numbers and 1 cells that are none, such as 'NA'"
+    ):
         datasets.CSVDataset(path, target="b")
 
 

@@ -140,7 +140,7 @@ class CSVDataset(Dataset[Any]):
             return [float(cell) for cell in cells]
         other = [cell for cell in cells if not _is_number(cell)]
         if len(other) < len(cells) / 2:
-            raise ValueError(
+            raise FileError(
                 f"CSVDataset: the column {name!r} has numbers and {len(other)} cells that are "
                 f"none, such as {other[0]!r}. Fill them in, or leave it out with columns=[...]"
             )
