@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import tracemalloc
 import weakref
@@ -349,3 +350,36 @@ def test_inner_tensors_chosen_for_backward_are_counted_once(choose: Any, want: f
     assert a.grad.tolist() == [want] * 3
     assert a.retains_grad
     assert x.grad is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_leaves_grad_mode_as_it_was(no_collector: Any) -> None:
+    """Wherever it comes: signals are looked at where Python functions are entered."""
+
+    def step() -> None:
+        x = ad.randn(2, 3, requires_grad=True)
+        ad.autograd.grad(ad.nn.functional.softmax(x, -1).sum() + x.var(), x)
+        (ad.nn.functional.layer_norm(x, (3,)) * x).sum().backward()
+
+    for _ in range(20):
+        step()
+    for number in range(10_000):
+        left = number
+
+        def interrupt(frame: Any, event: str, given: Any) -> None:
+            nonlocal left
+            if event == "call":
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+
+        sys.setprofile(interrupt)
+        try:
+            step()
+            if left >= 0:  # it was not lost in a destructor either
+                break
+        except KeyboardInterrupt:
+            assert ad.is_grad_enabled()
+        finally:
+            sys.setprofile(None)
+    assert number > 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -372,3 +373,12 @@ def test_grouped_products_are_those_of_the_runs() -> None:
     assert ad.autograd.gradcheck(lambda a, b: F.grouped_mm(a, b, offs=ends), (x, experts))
     with pytest.raises(RuntimeError, match="offs"):
         F.grouped_mm(x, experts)
+
+
+def test_gaussian_nll_loss_refuses_negative_variances_alone_also_compiled() -> None:
+    """What is not a number is none that is negative."""
+    x, fn = ad.zeros(3), ad.compile(lambda x, var: F.gaussian_nll_loss(x, x + 1, var))
+    for call in (F.gaussian_nll_loss, lambda x, _, var: fn(x, var)):
+        assert call(x, x + 1, ad.tensor([1.0, math.nan, 2.0])).isnan()
+        with pytest.raises(ValueError, match="negative entry"):
+            call(x, x + 1, ad.tensor([1.0, -1.0, 2.0]))

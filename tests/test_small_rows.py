@@ -342,6 +342,25 @@ def test_results_and_operands_are_nobody_else_s(soon: Any) -> None:
     np.testing.assert_array_equal(first.numpy(), held.numpy())
 
 
+def test_operands_that_get_other_memory_while_results_are_made(soon: Any) -> None:
+    """The collector may run then, and with it any code."""
+    x, other = ad.tensor([[1.0, 2.0]]), ad.tensor([[3.0, 3.0]])
+    often(lambda: x.softmax(1))
+    record = REGISTRY["softmax"]
+    (words, wanted, literals, names, values, rest, made, kept), *_ = record.small
+    (make, given) = made[0]
+    changes: list[Any] = [lambda: setattr(x, "data", other), lambda: setattr(x, "data", other.t())]
+    for change in changes:
+
+        def changed(*given: Any, change: Any = change) -> Any:
+            change()
+            return make(*given)
+
+        x.data = ad.tensor([[1.0, 2.0]])
+        record.small = ((words, wanted, literals, names, values, rest, ((changed, given),), kept),)
+        assert set(x.softmax(1).flatten().tolist()) <= {0.5, 1.0}
+
+
 def test_arrays_that_are_not_aligned_are_left_to_numpy(soon: Any) -> None:
     memory = np.zeros(33, np.uint8)
     askew = memory[1:].view(np.float32)

@@ -62,7 +62,7 @@ def set_memory_limit(limit: int | None) -> None:
     ...     ad.cpu.set_memory_limit(None)
     full(1): Unable to allocate 4
     """
-    if limit is not None and (limit.__class__ is not int or limit <= 0):
+    if limit is not None and (limit.__class__ is not int or not 0 < limit < 1 << 63):
         raise ValueError(
             f"set_memory_limit: expected a number of bytes or None, received {limit!r}"
         )

@@ -163,8 +163,7 @@ def backward(
         accumulate=True,
         level=None,
     )
-    with CONTEXT.having(grad_enabled=create_graph):
-        run.run(_roots(roots, grads))
+    _carry_out(run, roots, grads, create_graph)
 
 
 @method(name="backward")
@@ -246,11 +245,23 @@ def grad(
     return tuple(found)
 
 
+def _carry_out(run: Backward, roots: list[Any], grads: list[Any], create_graph: bool) -> None:
+    """Run it, and leave grad mode as it was.
+
+    Not by `with`: a KeyboardInterrupt may come where its end is entered, before anything is done.
+    """
+    before = CONTEXT.grad_enabled
+    try:
+        CONTEXT.grad_enabled = create_graph
+        run.run(_roots(roots, grads))
+    finally:
+        CONTEXT.grad_enabled = before
+
+
 def _run(
     run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
 ) -> list[Any]:
-    with CONTEXT.having(grad_enabled=create_graph):
-        run.run(_roots(roots, grads))
+    _carry_out(run, roots, grads, create_graph)
     return [run.found.get(e) for e in edges]
 
 

@@ -110,11 +110,15 @@ def bind_composite(record: Record, operands: tuple[Any, ...], params: dict[str, 
     tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in flat_tensors(operands))
     if tracked and not record.differentiable:
         return record.compose(*operands, **params)  # type: ignore[misc]
-    with CONTEXT.having(grad_enabled=False):
+    before = CONTEXT.grad_enabled
+    try:  # not `with`: a KeyboardInterrupt may come where its end is entered
+        CONTEXT.grad_enabled = False
         if CONTEXT.capture is not None:
             outs = CONTEXT.capture.record_composite(record, operands, params)
         else:
             outs = HOOKS.execute(record, operands, params)
+    finally:
+        CONTEXT.grad_enabled = before
     return finish(record, operands, params, outs)
 
 

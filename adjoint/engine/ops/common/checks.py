@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 complete(globals())
 
 NUMBER = "{number}"  # stands in a message for an integer that was wrong
-ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (IndexError, RuntimeError)}
+ERRORS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (IndexError, RuntimeError, ValueError)
+}
 
 # REQUIRE(x, condition, message, error): x, or an error where some element of the condition is
 # False. `error` is a name of ERRORS, since parameters are plain data.

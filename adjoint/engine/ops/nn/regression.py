@@ -236,7 +236,7 @@ def _variance(input: Tensor, var: Any) -> Tensor:
         if bool((var < 0).any()):
             raise ValueError(message)
     else:
-        var = require(var, var >= 0, message)
+        var = require(var, (var < 0).logical_not(), message, ValueError)  # NaN passes
     if var.shape == input.shape:
         return var
     if tuple(input.shape[:-1]) == tuple(var.shape):

@@ -5,6 +5,9 @@ Note [meeting]
     of a record, or of a rule, that are walked lie in a list, and native code compares: classes and
     layouts of the operands' arrays, literals, parameters, all with their types. What it cannot
     compare safely does not fit, and is looked for in Python. Where one fits, it is run at once.
+
+    Making the results may have the collector run, and with it any Python code, which may give an
+    operand other memory. So operands are looked at once more when the results are there.
 """
 
 from __future__ import annotations
@@ -351,7 +354,7 @@ yes:
 no:
   ret i1 false
 }}
-define ptr @results_of(ptr %program, ptr %slots) {{
+define ptr @results_of(ptr %program, ptr %operands, ptr %slots) {{
 entry:
   %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
   %wordsAt = getelementptr i8, ptr %wordsObject, i64 {HEAD}
@@ -398,6 +401,9 @@ keep:
   %h = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %made)
   br label %next
 run:
+  %still = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
+  br i1 %still, label %walk, label %unknown
+walk:
   %wrong = call i64 @carry_out(ptr %words, ptr %slots, i64 %slot)
   %fine = icmp eq i64 %wrong, 0
   br i1 %fine, label %done, label %unknown
@@ -442,7 +448,7 @@ others:
   %c = call i1 @same(ptr %rest, ptr %wantedRest)
   br i1 %c, label %run, label %next
 run:
-  %out = call ptr @results_of(ptr %program, ptr %slots)
+  %out = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
   ret ptr %out
 none:
   %nothingAt = getelementptr ptr, ptr @world, i64 {NONE}
