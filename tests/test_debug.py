@@ -139,6 +139,28 @@ def test_suspicions() -> None:
     assert str(ad.debug.check(Deep(), (x, y))) == "nothing suspicious"
 
 
+class Scores(nn.Module):
+    """Scores for classes at a given dimension, one for each of some places."""
+
+    def __init__(self, classes: int, dim: int) -> None:
+        super().__init__()
+        self.table, self.dim = nn.Embedding(40, classes), dim
+
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        return self.table(x).movedim(-1, self.dim)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((4, 6), 1), ((4, 6), -1), ((4, 30), -1), ((4, 3, 5), 1), ((4, 3, 5), -1)]
+)
+def test_check_finds_the_dimension_of_classes(shape: tuple[int, ...], dim: int) -> None:
+    model, x = Scores(20, dim), ad.randint(0, 40, shape)
+    y = ad.arange(x.numel()).reshape(shape) % 20
+    assert kinds(model, (x, y)) == set()
+    y[0, 1] = 20
+    assert "0 to 19" in str(ad.debug.check(model, (x, y)))
+
+
 def test_check_finds_unused_and_exploding_parameters_and_leaves_all_as_it_was() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:

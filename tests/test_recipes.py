@@ -367,6 +367,37 @@ def test_a_text_goes_on(
     assert "there is no nowhere/model.pt" in capsys.readouterr().err.replace("\\", "/")
 
 
+def test_a_finished_run_learns_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpt, "WRITTEN", 1)
+    Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
+    command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
+    assert main([*command, "--epochs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "--length 4 --blocks 8 --epochs 2 --resume runs/gpt/last.pt" in said.replace("\\", "/")
+    before = ad.load("runs/gpt/model.pt")["weights"]
+    Path("runs/gpt/model.pt").unlink()
+    assert main(["predict", "runs/gpt", "la"]) == 2
+    assert "--resume runs/gpt/last.pt" in capsys.readouterr().err.replace("\\", "/")
+    again = [*command, "--resume", "runs/gpt/last.pt", "--epochs"]
+    assert main([*again, "1"]) == 0
+    assert "Give --epochs 2 to go on" in capsys.readouterr().out
+    same = ad.load("runs/gpt/model.pt")["weights"]
+    assert all(ad.equal(same[name], before[name]) for name in before)
+    assert main([*again, "2"]) == 0
+    learnt = ad.load("runs/gpt/model.pt")["weights"]
+    assert not ad.equal(learnt["head.weight"], before["head.weight"])
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_the_model() -> None:
+    Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
+    command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
+    assert main([*command, "--epochs", "1"]) == 0
+    assert main([*command, "--epochs", "2", "--resume", "runs/gpt/model.pt"]) == 2
+    assert Path("runs/gpt/model.pt").is_file()
+
+
 def test_one_class_is_nothing_to_tell_apart(capsys: pytest.CaptureFixture[str]) -> None:
     Path("pets/cat").mkdir(parents=True)
     np.save("pets/cat/1.npy", np.zeros((4, 4, 3), np.uint8))

@@ -103,10 +103,17 @@ def default_loss(outputs: Any, targets: Any) -> Any:
         return outputs.float().sum()
     if targets.dtype.is_floating_point:
         return F.mse_loss(outputs, targets.reshape(outputs.shape))
-    classes = outputs.shape[-1] if outputs.ndim != targets.ndim + 1 else outputs.shape[1]
-    if outputs.ndim == targets.ndim + 1 and outputs.ndim == 2:
+    if classes_come_second(outputs, targets):
         return F.cross_entropy(outputs, targets)
-    return F.cross_entropy(outputs.reshape(-1, classes), targets.reshape(-1))
+    return F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
+
+
+def classes_come_second(outputs: Any, targets: Any) -> bool:
+    """Whether scores are `(N, classes, ...)`, as `cross_entropy` wants them.
+
+    Otherwise they come last, as in a language model's `(N, length, classes)`.
+    """
+    return outputs.ndim > 1 and (*outputs.shape[:1], *outputs.shape[2:]) == tuple(targets.shape)
 
 
 def about_inputs(inputs: Any) -> Iterator[Finding]:
@@ -157,7 +164,7 @@ def about_outputs(outputs: Any, targets: Any) -> Iterator[Finding]:
     if not is_tensor(outputs) or not is_tensor(targets) or targets.dtype.is_floating_point:
         return
     least, most = int(targets.min().item()), int(targets.max().item())
-    classes = int(outputs.shape[1] if outputs.ndim == targets.ndim + 1 else outputs.shape[-1])
+    classes = int(outputs.shape[1 if classes_come_second(outputs, targets) else -1])
     if most >= classes:
         yield Finding(
             "labels",

@@ -110,7 +110,10 @@ class CharacterDataset(Dataset[tuple[Tensor, Tensor]]):
         """Numbers for characters."""
         unknown = sorted(set(text) - set(self._place))
         if unknown:
-            raise ValueError(f"encode: characters {unknown} are not in the vocabulary")
+            raise ValueError(
+                f"encode: characters {unknown} are not in the vocabulary, which is that of the "
+                "text trained on. Leave them out, or train on a text that has them."
+            )
         return tensor([self._place[character] for character in text])
 
     def decode(self, numbers: Any) -> str:

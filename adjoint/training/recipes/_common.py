@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,7 +43,9 @@ def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float)
         default=True,
         help="train with native code (the default: several times as fast)",
     )
-    parser.add_argument("--resume", help="a checkpoint to continue from")
+    parser.add_argument(
+        "--resume", help="a checkpoint to continue from; --epochs counts those it has done"
+    )
     return parser
 
 
@@ -75,25 +78,41 @@ def fit(
 ) -> Trainer:
     """Train with Adam and a cosine schedule; checkpoints and curves go into the folder."""
     optimizer = optim.AdamW(model.parameters(), lr=chosen.lr, weight_decay=0.01)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs)
     trainer = Trainer(
         model,
         optimizer,
         loss,
         metrics=metrics,
-        scheduler=optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs),
+        scheduler=schedule,
         compile=chosen.compile,
         clip_norm=1.0,
         folder=chosen.folder,
     )
+    if chosen.resume is not None:
+        trainer.load(chosen.resume)
+        if schedule.T_max != chosen.epochs:
+            stretch(schedule, chosen.epochs)
     # An earlier run's would be taken for this one's if it is interrupted.
     (Path(chosen.folder) / MODEL).unlink(missing_ok=True)
+    if trainer.epoch >= chosen.epochs:
+        print(f"{trainer.epoch} epochs are done, and --epochs counts them: nothing to train. "
+              f"Give --epochs {2 * trainer.epoch} to go on.")  # fmt: skip
+        return trainer
     trainer.fit(
         DataLoader(train, batch_size=min(chosen.batch_size, len(train)), shuffle=True),
         DataLoader(test, batch_size=min(256, len(test))),
         epochs=chosen.epochs,
-        resume=chosen.resume,
     )
     return trainer
+
+
+def stretch(schedule: optim.lr_scheduler.CosineAnnealingLR, epochs: int) -> None:
+    """Have a schedule end after another number of epochs; a finished one's rate is 0."""
+    schedule.T_max = epochs
+    share = (1 + math.cos(math.pi * min(schedule.last_epoch, epochs) / epochs)) / 2
+    for group, base in zip(schedule.optimizer.param_groups, schedule.base_lrs, strict=True):
+        group["lr"] = base * share
 
 
 def keep(folder: str, recipe: str, model: nn.Module, settings: dict[str, Any]) -> None:
@@ -114,8 +133,11 @@ def kept_by(folder: str) -> dict[str, Any]:
     """What `keep` wrote."""
     path = Path(folder) / MODEL
     if not path.is_file():
+        last = Path(folder) / "last.pt"
+        remedy = f"; the same with --resume {last} goes on to the end" if last.is_file() else ""
         raise FileNotFoundError(
             f"there is no {path}; `adjoint train csv`, `images` and `gpt` write it when they end"
+            f"{remedy}"
         )
     found = load(path)
     if not isinstance(found, dict) or found.keys() != {"recipe", "settings", "weights"}:
@@ -137,6 +159,12 @@ def command(*words: str) -> str:
 def place(chosen: argparse.Namespace, name: str) -> list[str]:
     """The option that trains into the same folder again, where it is needed."""
     return [] if chosen.folder == f"runs/{name}" else ["--folder", chosen.folder]
+
+
+def longer(recipe: str, trainer: Trainer, chosen: argparse.Namespace) -> list[str]:
+    """The options that go on from what a run left, for as long again."""
+    last = str(Path(chosen.folder) / "last.pt")
+    return [*place(chosen, recipe), "--epochs", str(2 * trainer.epoch), "--resume", last]
 
 
 def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:

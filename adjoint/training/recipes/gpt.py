@@ -18,6 +18,7 @@ from adjoint.training.recipes import _common
 
 WIDTH, HEADS, LAYERS = 128, 4, 4
 LENGTH = 64  # characters it looks back on
+BLOCKS = 1600  # pieces of text an epoch
 WRITTEN = 200  # characters at the end
 
 
@@ -108,9 +109,11 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser = _common.options("gpt", __doc__, epochs=10, batch=16, lr=2e-3)
     parser.add_argument("file", nargs="?", help="a text; eight plays of Shakespeare unless given")
     parser.add_argument(
-        "--length", type=positive, default=LENGTH, help="characters it looks back on"
+        "--length", type=positive, default=LENGTH, help=f"characters it looks back on ({LENGTH})"
     )
-    parser.add_argument("--blocks", type=positive, default=1600, help="pieces of text an epoch")
+    parser.add_argument(
+        "--blocks", type=positive, default=BLOCKS, help=f"pieces of text an epoch ({BLOCKS})"
+    )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments)
     if chosen.file is not None and not Path(chosen.file).is_file():
@@ -135,7 +138,9 @@ def main(arguments: Sequence[str] = ()) -> int:
         again += ["--length", str(chosen.length)]
     if chosen.encoding != "utf-8-sig":
         again += ["--encoding", chosen.encoding]
-    again += _common.place(chosen, "gpt")
+    if chosen.blocks != BLOCKS:
+        again += ["--blocks", str(chosen.blocks)]
+    again += _common.longer("gpt", trainer, chosen)
     settings = {"vocabulary": data.vocabulary, "length": chosen.length}
     _common.keep(chosen.folder, "gpt", model, settings)
     _common.finish(
@@ -144,7 +149,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         str(Path(chosen.folder) / "loss.png"),
         [
             _common.command("predict", chosen.folder, text[:9].strip() or "a") + "   # go on",
-            _common.command("train", "gpt", *again, "--epochs", str(4 * chosen.epochs)),
+            _common.command("train", "gpt", *again) + "   # train on",
             "docs/tutorials/transformer.md: how it works, from scratch",
         ],
     )
