@@ -390,6 +390,36 @@ def test_a_finished_run_learns_on(
     assert not ad.equal(learnt["head.weight"], before["head.weight"])
 
 
+def resumed_refused(before: str, after: str, data: list[str]) -> bool:
+    """Whether a run on one file's text may not go on with another's."""
+    Path(data[1]).write_text(before, encoding="utf-8")
+    command = ["train", *data, "--no-compile"]
+    assert main([*command, "--epochs", "1"]) == 0
+    Path(data[1]).write_text(after, encoding="utf-8")
+    return main([*command, "--epochs", "2", "--resume", f"runs/{data[0]}/last.pt"]) == 2
+
+
+FLATS = "rooms,town,price\n" + "1,Ulm,1.5\n2,Bonn,2.5\n3,Ulm,3.5\n" * 5
+TOWNS = "rooms,area,town\n" + "1,20,Ulm\n2,41,Bonn\n3,59,Ulm\n" * 5
+SONG = ["gpt", "song.txt", "--length", "4", "--blocks", "8"]
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "data", "said"),
+    [
+        ("la li lo, " * 9, "l", "x", SONG, "other characters"),
+        (FLATS, "Bonn", "Bern", ["csv", "flats.csv"], "other columns"),
+        (TOWNS, "Bonn", "Bern", ["csv", "towns.csv"], "other classes"),
+    ],
+)
+def test_a_run_does_not_go_on_with_data_of_another_meaning(
+    capsys: pytest.CaptureFixture[str], text: str, old: str, new: str, data: list[str], said: str
+) -> None:
+    assert resumed_refused(text, text.replace(old, new), data)
+    assert said in capsys.readouterr().err
+    assert not resumed_refused(text, text + text.split("\n", 1)[-1], data)
+
+
 def test_a_checkpoint_that_does_not_fit_leaves_the_model() -> None:
     Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
     command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]

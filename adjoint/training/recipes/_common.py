@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from adjoint import nn, optim
@@ -68,6 +69,27 @@ def divided(data: Any, share: float = 0.2) -> tuple[Any, Any]:
     return Subset(data, order[held:]), Subset(data, order[:held])
 
 
+class RecipeTrainer(Trainer):
+    """A trainer whose checkpoints say what inputs and outputs stand for."""
+
+    meaning: Mapping[str, Any] = MappingProxyType({})  # by name: characters, classes, columns
+
+    def state_dict(self, train: Any = None) -> dict[str, Any]:
+        """What continuing needs, and what the numbers stand for."""
+        return super().state_dict(train) | {"meaning": dict(self.meaning)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue; a network that learnt other characters or classes is refused."""
+        there = state.get("meaning", {}) if isinstance(state, dict) else {}
+        for name, value in self.meaning.items():
+            if name in there and there[name] != value:
+                raise ValueError(
+                    f"--resume: the checkpoint is of data with other {name}, which its numbers "
+                    "stand for. Go on with that data, or train anew, without --resume."
+                )
+        super().load_state_dict(state)
+
+
 def fit(
     model: nn.Module,
     loss: Callable[[Any, Any], Any],
@@ -75,11 +97,12 @@ def fit(
     test: Any,
     chosen: argparse.Namespace,
     metrics: Sequence[Metric] = (),
+    meaning: Mapping[str, Any] = MappingProxyType({}),
 ) -> Trainer:
     """Train with Adam and a cosine schedule; checkpoints and curves go into the folder."""
     optimizer = optim.AdamW(model.parameters(), lr=chosen.lr, weight_decay=0.01)
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs)
-    trainer = Trainer(
+    trainer = RecipeTrainer(
         model,
         optimizer,
         loss,
@@ -89,6 +112,7 @@ def fit(
         clip_norm=1.0,
         folder=chosen.folder,
     )
+    trainer.meaning = meaning
     if chosen.resume is not None:
         trainer.load(chosen.resume)
         if schedule.T_max != chosen.epochs:

@@ -187,7 +187,8 @@ def classify(
     """Train on classes."""
     train, test = sets(x, y, parts)
     model = network(x.shape[1], len(names))
-    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
+    meaning = {"columns": settings["columns"], "classes": names}
+    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()], meaning)
     guesses = trainer.predict([x[parts[1]]]).argmax(dim=1)
     counts = np.zeros((len(names), len(names)))
     for actual, guess in zip(y[parts[1]].tolist(), guesses.tolist(), strict=True):
@@ -207,7 +208,8 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     mean, spread = float(seen.mean()), max(float(seen.std()), 1e-9)
     train, test = sets(x, ad.tensor((numbers - mean) / spread, dtype=ad.float32), parts)
     model = network(x.shape[1], 1)
-    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen)
+    meaning = {"columns": settings["columns"]}
+    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen, meaning=meaning)
     guesses = trainer.predict([x[parts[1]]]).double().numpy() * spread + mean
     actual = numbers[parts[1].numpy()]
     picture = prediction_picture(

@@ -127,7 +127,8 @@ def main(arguments: Sequence[str] = ()) -> int:
           f"{sum(p.numel() for p in model.parameters()):,} parameters")  # fmt: skip
     train: Subset[Any] = Subset(data, starts)
     test: Subset[Any] = Subset(data, ends)
-    trainer = _common.fit(model, loss_of, train, test, chosen)
+    meaning = {"characters": data.vocabulary}
+    trainer = _common.fit(model, loss_of, train, test, chosen, meaning=meaning)
     model.eval()
     print("-" * 72)
     print(data.decode(model.write(data.encode(text[: chosen.length])[None], WRITTEN)[0]))

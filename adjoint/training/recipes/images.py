@@ -90,7 +90,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     print(f"{len(items)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
     train, test = _common.divided(items)
     model = network(len(data.classes))
-    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
+    meaning = {"classes": data.classes}
+    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()], meaning)
     some = [test[k] for k in range(min(SHOWN, len(test)))]
     guesses = trainer.predict([x.unsqueeze(0) for x, _ in some]).argmax(dim=1).tolist()
     captions = [
