@@ -24,6 +24,7 @@ from tests.programs import copies as copies
 from tests.programs import effects as effects
 from tests.programs import everyday as everyday
 from tests.programs import flags as flags
+from tests.programs import given as given
 from tests.programs import habits as habits
 from tests.programs import histories as histories
 from tests.programs import hooked as hooked

@@ -13,13 +13,12 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
 
 from adjoint.engine.core.errors import CaptureError
-from adjoint.engine.core.tree import TreeDef, flatten
+from adjoint.engine.core.tree import REGISTERED, TreeDef, attributes, flatten, holds_attributes_only
 from adjoint.engine.tensor.storage import FOREIGN
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
 
@@ -33,16 +32,24 @@ def containers(value: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     if isinstance(value, dict):
         yield value, path
         parts = [(operator.getitem, key, held) for key, held in value.items()]
-    elif isinstance(value, (list, deque, tuple)):
-        if not isinstance(value, tuple):
+    elif isinstance(value, tuple):
+        own = getattr(value, "__dict__", None)
+        if own is not None:
             yield value, path
+            yield own, (*path, (getattr, "__dict__"))
+        held_items = enumerate(tuple.__iter__(value))
+        parts = [(tuple.__getitem__, index, held) for index, held in held_items]
+        parts += [(getattr, name, held) for name, held in (own or {}).items()]
+    elif isinstance(value, (list, deque)):
+        yield value, path
         parts = [(operator.getitem, index, held) for index, held in enumerate(value)]
-    elif is_dataclass(value) and not isinstance(value, type):
+    elif type(value) in REGISTERED or holds_attributes_only(value):
         yield value, path
         own = getattr(value, "__dict__", None)
         if own is not None:
             yield own, (*path, (getattr, "__dict__"))
-        parts = [(getattr, name, held) for name, held in (own or {}).items()]
+        named = (own or {}) if type(value) in REGISTERED else attributes(value)
+        parts = [(object.__getattribute__, name, held) for name, held in named.items()]
     else:
         return
     for step, key, held in parts:

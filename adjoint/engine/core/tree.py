@@ -5,9 +5,13 @@ Tuples, lists, deques, dicts, named tuples and dataclasses; of a dataclass, all 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import enum
+import inspect
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 from adjoint.engine.core.number_key import number_key
@@ -73,19 +77,59 @@ def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
     kind = type(tree)
     if kind in DICTS:
         return kind, tuple(tree), list(tree.values()), getattr(tree, "default_factory", None)
-    if kind in (list, tuple) or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
+    if kind in (list, tuple):
         return kind, (), list(tree), None
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        items = list(tuple.__iter__(tree))  # its class may say something else
+        held = getattr(tree, "__dict__", None)
+        if not held:
+            return kind, (), items, None
+        return kind, (*range(len(items)), *held), [*items, *held.values()], None
     if kind is deque:
         return kind, (), list(tree), tree.maxlen
     if kind in REGISTERED:
         registered, context = REGISTERED[kind][0](tree)
         return kind, (), list(registered), context
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        held = getattr(tree, "__dict__", {})
-        names = [f.name for f in dataclasses.fields(tree) if hasattr(tree, f.name)]
-        names += [name for name in held if name not in names]
-        return kind, tuple(names), [getattr(tree, n) for n in names], None
+    if holds_attributes_only(tree):
+        named = attributes(tree)
+        return kind, tuple(named), list(named.values()), None
     return None
+
+
+def holds_attributes_only(value: Any) -> bool:
+    """Whether a value is an instance of a dataclass that is no container or number besides."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, (type, enum.Enum)):
+        return False
+    return written_in_c(type(value)) is object
+
+
+HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
+
+
+def written_in_c(kind: type) -> Any:
+    """The class that says what C knows of an instance: `object` for most, `dict` for its heirs."""
+    return next(c for c in kind.__mro__ if not c.__flags__ & HEAP_TYPE)
+
+
+def attributes(instance: Any) -> dict[str, Any]:
+    """All that an instance of a dataclass holds: fields first, then further slots and names.
+
+    What a descriptor gives is computed of these; a class may answer otherwise than it holds.
+    """
+    kind = type(instance)
+    held = getattr(instance, "__dict__", {})
+    named: dict[str, Any] = {}
+    slots = [n for c in kind.__mro__ for n, v in vars(c).items() if type(v) is MemberDescriptorType]
+    for name in (*(f.name for f in dataclasses.fields(instance)), *slots):
+        if name in held:
+            named[name] = held[name]
+            continue
+        found = inspect.getattr_static(kind, name, None)
+        if type(found) is not MemberDescriptorType and hasattr(type(found), "__set__"):
+            continue
+        with contextlib.suppress(AttributeError):  # not set yet
+            named[name] = object.__getattribute__(instance, name)
+    return named | held
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -114,9 +158,6 @@ def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDe
 _NO_MORE = object()
 
 
-_NO_MORE = object()
-
-
 def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of the given structure holding `leaves`, as many as it has."""
     supply = iter(leaves)
@@ -138,6 +179,8 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
             return node.kind(children)
         if node.kind in REGISTERED:
             return REGISTERED[node.kind][1](children, node.extra)
+        if isinstance(node.kind, type) and issubclass(node.kind, tuple):
+            return _named_tuple(node.kind, node.keys, children)
         if isinstance(node.kind, type) and dataclasses.is_dataclass(node.kind):
             return _instance(node.kind, zip(node.keys, children, strict=True))
         if node.keys:
@@ -148,6 +191,15 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
     if next(supply, _NO_MORE) is not _NO_MORE:
         raise ValueError(f"unflatten: more leaves than the {structure.num_leaves} wanted")
     return tree
+
+
+def _named_tuple(kind: Any, keys: Sequence[Any], children: Sequence[Any]) -> Any:
+    """A named tuple as it was, with the attributes it held; its class may make others."""
+    count = sum(type(k) is int for k in keys) if keys else len(children)
+    made = tuple.__new__(kind, children[:count])
+    if keys:
+        made.__dict__.update(zip(keys[count:], children[count:], strict=True))
+    return made
 
 
 def _instance(kind: Any, held: Iterable[tuple[str, Any]]) -> Any:
@@ -200,7 +252,7 @@ def _step(kind: Any, step: Any) -> str:
     """How a child is reached, as Python writes it."""
     fields = getattr(kind, "_fields", None)
     if fields is not None:
-        return f".{fields[step]}"
+        return f".{fields[step] if type(step) is int else step}"
     return f".{step}" if dataclasses.is_dataclass(kind) else f"[{step!r}]"
 
 

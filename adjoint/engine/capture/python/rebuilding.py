@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from adjoint.engine.core.tree import HEAP_TYPE, written_in_c
+
 from .errors import Refusal
 from .plain import FIXED, MISSING, ObjectIdentity, can_change, is_a, is_plain
 from .recorder import Recorder, cell_value, set_cell
@@ -148,7 +150,7 @@ class Describer:
             if is_a(value, cls):
                 return describe(self, value)
         kind: Any = type(value)
-        if _made_as_object(kind):
+        if written_in_c(kind) is object:
             return _instance(self, value, lambda: object.__new__(kind))
         raise self.refuse(value)
 
@@ -171,14 +173,6 @@ class Describer:
         return made
 
 
-_HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
-
-
-def _made_as_object(kind: type) -> bool:
-    """Whether all that C knows of an instance is that it is an object."""
-    return next(c for c in kind.__mro__ if not c.__flags__ & _HEAP_TYPE) is object
-
-
 def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]:
     """The attributes of an instance: in its dict, and in slots."""
     own = getattr(value, "__dict__", {})
@@ -187,7 +181,7 @@ def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]
         for cls in type(value).__mro__
         for name, held in vars(cls).items()
         if type(held) is types.MemberDescriptorType and hasattr(value, name)
-        and cls.__flags__ & _HEAP_TYPE
+        and cls.__flags__ & HEAP_TYPE
     ]  # fmt: skip
     return list(own), list(own.values()), [n for n, _ in slots], [v for _, v in slots]
 
@@ -214,7 +208,7 @@ def _list(describer: Describer, value: Any) -> Recipe:
     kind = type(value)
     if kind is list:
         return describer.mutable(value, list, value, lambda made, parts: made.extend(parts))
-    extra = (list(value), lambda made, parts: list.extend(made, parts))
+    extra = (list(list.__iter__(value)), lambda made, parts: list.extend(made, parts))
     return _instance(describer, value, lambda: list.__new__(kind), extra)
 
 
@@ -234,32 +228,46 @@ def _dict(describer: Describer, value: Any) -> Recipe:
     if issubclass(kind, collections.defaultdict):
         factory = value.default_factory
         return _instance(describer, value, lambda: _defaulting(kind, factory), (held, fill))
-    return _instance(describer, value, lambda: kind.__new__(kind), (held, fill))
+    return _instance(describer, value, lambda: written_in_c(kind).__new__(kind), (held, fill))
 
 
 def _defaulting(kind: Any, factory: Any) -> Any:
-    made = kind.__new__(kind)
+    made = collections.defaultdict.__new__(kind)
     collections.defaultdict.__init__(made, factory)
     return made
 
 
 def _set(describer: Describer, value: Any) -> Recipe:
     kind = type(value)
-    extra = (list(value), lambda made, parts: set.update(made, parts))
+    extra = (list(set.__iter__(value)), lambda made, parts: set.update(made, parts))
     return _instance(describer, value, lambda: set.__new__(kind), extra)
 
 
 def _deque(describer: Describer, value: Any) -> Recipe:
     kind, size = type(value), value.maxlen
-    extra = (list(value), lambda made, parts: collections.deque.extend(made, parts))
-    return _instance(describer, value, lambda: kind((), size), extra)
+    held = list(collections.deque.__iter__(value))
+    extra = (held, lambda made, parts: collections.deque.extend(made, parts))
+
+    def empty() -> Any:
+        made = collections.deque.__new__(kind)
+        collections.deque.__init__(made, (), size)
+        return made
+
+    return _instance(describer, value, empty, extra)
 
 
 def _named_tuple(describer: Describer, value: Any) -> Recipe:
-    kind = type(value)
-    return Frozen(
-        id(value), lambda made: tuple.__new__(kind, made), tuple(map(describer.recipe, value))
-    )
+    kind: Any = type(value)
+    items, own = list(tuple.__iter__(value)), getattr(value, "__dict__", {})
+    names, count = list(own), len(items)
+
+    def build(made: list[Any]) -> Any:
+        one = tuple.__new__(kind, made[:count])
+        if names:
+            one.__dict__.update(zip(names, made[count:], strict=True))
+        return one
+
+    return Frozen(id(value), build, tuple(map(describer.recipe, (*items, *own.values()))))
 
 
 def _error(describer: Describer, value: Any) -> Recipe:
