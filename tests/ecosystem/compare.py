@@ -21,6 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TOLERANCE = 2e-3
+SHARED = ("common", "small_transformers")  # what programs import
 
 
 def run(command: list[str], path: str, seconds: int) -> tuple[list[float] | None, str]:
@@ -44,7 +45,8 @@ def remembered(
     """`run`, or what it gave for the same program before, where a folder to keep results in is given."""
     if not folder:
         return run(command, path, seconds)
-    texts = [Path(command[-1]).read_bytes(), (HERE / "programs" / "common.py").read_bytes()]
+    shared = [(HERE / "programs" / f"{name}.py").read_bytes() for name in SHARED]
+    texts = [Path(command[-1]).read_bytes(), *shared]
     file = Path(folder) / hashlib.sha256(b"".join(texts)).hexdigest()[:20]
     if file.exists():
         return json.loads(file.read_text()), ""
@@ -78,7 +80,7 @@ def main() -> int:
     parser.add_argument("program", nargs="*")
     given = parser.parse_args()
     folder = HERE / "programs"
-    names = given.program or sorted(p.stem for p in folder.glob("*.py") if p.stem != "common")
+    names = given.program or sorted({p.stem for p in folder.glob("*.py")} - set(SHARED))
     wrong = 0
     for name in names:
         file = str(folder / f"{name}.py")

@@ -1,60 +1,21 @@
 """Models of masked words and of pairs of sentences."""
 
-import torch
 import transformers as tr
-from common import fill, say, train
+from common import say
+from small_transformers import GROUPED, QUIET, SEQUENCES, WORDS, words_of
 
-ids = torch.arange(16).reshape(2, 8) * 3 % 36 + 3
-mask = torch.ones(2, 8, dtype=torch.long)
-mask[1, 6:] = 0
-basic = {
-    "vocab_size": 40,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-}
-quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-G = {**basic, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-seq = {
-    "vocab_size": 40,
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "max_position_embeddings": 32,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-}
 found = []
 
 
-def reg(name, make, gen=True):
-    """Two steps of training, and what the model says afterwards."""
-    torch.manual_seed(0)
-    model = fill(make()).train()
-    given = {"input_ids": ids, "attention_mask": mask, "labels": ids}
-    found.extend(train(model, lambda: model(**given).loss, steps=2))
-    if gen:
-        model.eval()
-        with torch.no_grad():
-            said = model.generate(ids[:1], max_new_tokens=5, do_sample=False, pad_token_id=0)
-        found.extend(said.flatten().tolist())
+def reg(name, make, generates=True):
+    found.extend(words_of(make, generates))
 
 
 reg(
     "modernbert",
     lambda: tr.ModernBertForMaskedLM(
         tr.ModernBertConfig(
-            **{k: v for k, v in G.items() if k != "num_key_value_heads"},
+            **{k: v for k, v in GROUPED.items() if k != "num_key_value_heads"},
             cls_token_id=1,
             sep_token_id=2,
             local_attention=4,
@@ -65,21 +26,21 @@ reg(
 reg(
     "deberta",
     lambda: tr.DebertaForMaskedLM(
-        tr.DebertaConfig(**basic, **quiet, pos_att_type=["c2p", "p2c"], relative_attention=True)
+        tr.DebertaConfig(**WORDS, **QUIET, pos_att_type=["c2p", "p2c"], relative_attention=True)
     ),
     False,
 )
-reg("camembert", lambda: tr.CamembertForMaskedLM(tr.CamembertConfig(**basic, **quiet)), False)
+reg("camembert", lambda: tr.CamembertForMaskedLM(tr.CamembertConfig(**WORDS, **QUIET)), False)
 reg(
     "mobilebert",
     lambda: tr.MobileBertForMaskedLM(
-        tr.MobileBertConfig(**basic, **quiet, embedding_size=16, intra_bottleneck_size=16)
+        tr.MobileBertConfig(**WORDS, **QUIET, embedding_size=16, intra_bottleneck_size=16)
     ),
     False,
 )
 reg(
     "squeezebert",
-    lambda: tr.SqueezeBertForMaskedLM(tr.SqueezeBertConfig(**basic, **quiet, embedding_size=16)),
+    lambda: tr.SqueezeBertForMaskedLM(tr.SqueezeBertConfig(**WORDS, **QUIET, embedding_size=16)),
     False,
 )
 reg(
@@ -98,10 +59,10 @@ reg(
 )
 reg(
     "convbert",
-    lambda: tr.ConvBertForMaskedLM(tr.ConvBertConfig(**basic, **quiet, embedding_size=16)),
+    lambda: tr.ConvBertForMaskedLM(tr.ConvBertConfig(**WORDS, **QUIET, embedding_size=16)),
     False,
 )
-reg("roformer", lambda: tr.RoFormerForMaskedLM(tr.RoFormerConfig(**basic, **quiet)), False)
+reg("roformer", lambda: tr.RoFormerForMaskedLM(tr.RoFormerConfig(**WORDS, **QUIET)), False)
 reg(
     "xlm",
     lambda: tr.XLMWithLMHeadModel(
@@ -120,7 +81,7 @@ reg(
 reg(
     "bigbird",
     lambda: tr.BigBirdForMaskedLM(
-        tr.BigBirdConfig(**basic, **quiet, attention_type="original_full")
+        tr.BigBirdConfig(**WORDS, **QUIET, attention_type="original_full")
     ),
     False,
 )
@@ -164,14 +125,15 @@ reg(
     ),
     False,
 )
-reg("marian", lambda: tr.MarianMTModel(tr.MarianConfig(**seq)))
-reg("blenderbot", lambda: tr.BlenderbotForConditionalGeneration(tr.BlenderbotConfig(**seq)))
-reg("m2m100", lambda: tr.M2M100ForConditionalGeneration(tr.M2M100Config(**seq)))
+reg("marian", lambda: tr.MarianMTModel(tr.MarianConfig(**SEQUENCES)))
+reg("blenderbot", lambda: tr.BlenderbotForConditionalGeneration(tr.BlenderbotConfig(**SEQUENCES)))
+reg("m2m100", lambda: tr.M2M100ForConditionalGeneration(tr.M2M100Config(**SEQUENCES)))
 reg(
     "led",
     lambda: tr.LEDForConditionalGeneration(
         tr.LEDConfig(
-            **{k: v for k, v in seq.items() if k != "max_position_embeddings"}, attention_window=4
+            **{k: v for k, v in SEQUENCES.items() if k != "max_position_embeddings"},
+            attention_window=4,
         )
     ),
 )

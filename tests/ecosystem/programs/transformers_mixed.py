@@ -1,53 +1,14 @@
 """Language models of mixed kinds: state spaces, experts, recurrences."""
 
-import torch
 import transformers as tr
-from common import fill, say, train
+from common import say
+from small_transformers import GROUPED, WORDS, words_of
 
-ids = torch.arange(16).reshape(2, 8) * 3 % 36 + 3
-mask = torch.ones(2, 8, dtype=torch.long)
-mask[1, 6:] = 0
-basic = {
-    "vocab_size": 40,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-}
-quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-G = {**basic, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-seq = {
-    "vocab_size": 40,
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "max_position_embeddings": 32,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-}
 found = []
 
 
-def reg(name, make, gen=True):
-    """Two steps of training, and what the model says afterwards."""
-    torch.manual_seed(0)
-    model = fill(make()).train()
-    given = {"input_ids": ids, "attention_mask": mask, "labels": ids}
-    found.extend(train(model, lambda: model(**given).loss, steps=2))
-    if gen:
-        model.eval()
-        with torch.no_grad():
-            said = model.generate(ids[:1], max_new_tokens=5, do_sample=False, pad_token_id=0)
-        found.extend(said.flatten().tolist())
+def reg(name, make, generates=True):
+    found.extend(words_of(make, generates))
 
 
 reg(
@@ -65,17 +26,20 @@ reg(
         )
     ),
 )
-reg("granite", lambda: tr.GraniteForCausalLM(tr.GraniteConfig(**G)))
+reg("granite", lambda: tr.GraniteForCausalLM(tr.GraniteConfig(**GROUPED)))
 reg(
     "granitemoe",
     lambda: tr.GraniteMoeForCausalLM(
-        tr.GraniteMoeConfig(**G, num_local_experts=4, num_experts_per_tok=2)
+        tr.GraniteMoeConfig(**GROUPED, num_local_experts=4, num_experts_per_tok=2)
     ),
 )
-reg("olmo", lambda: tr.OlmoForCausalLM(tr.OlmoConfig(**G)))
-reg("olmoe", lambda: tr.OlmoeForCausalLM(tr.OlmoeConfig(**G, num_experts=4, num_experts_per_tok=2)))
-reg("phi", lambda: tr.PhiForCausalLM(tr.PhiConfig(**G)))
-reg("persimmon", lambda: tr.PersimmonForCausalLM(tr.PersimmonConfig(**basic, hidden_dropout=0.0)))
+reg("olmo", lambda: tr.OlmoForCausalLM(tr.OlmoConfig(**GROUPED)))
+reg(
+    "olmoe",
+    lambda: tr.OlmoeForCausalLM(tr.OlmoeConfig(**GROUPED, num_experts=4, num_experts_per_tok=2)),
+)
+reg("phi", lambda: tr.PhiForCausalLM(tr.PhiConfig(**GROUPED)))
+reg("persimmon", lambda: tr.PersimmonForCausalLM(tr.PersimmonConfig(**WORDS, hidden_dropout=0.0)))
 reg(
     "mpt",
     lambda: tr.MptForCausalLM(
@@ -118,7 +82,7 @@ reg(
     "recurrentgemma",
     lambda: tr.RecurrentGemmaForCausalLM(
         tr.RecurrentGemmaConfig(
-            **{**G, "num_hidden_layers": 3}, lru_width=16, attention_window_size=8
+            **{**GROUPED, "num_hidden_layers": 3}, lru_width=16, attention_window_size=8
         )
     ),
 )
@@ -126,7 +90,7 @@ reg(
     "jamba",
     lambda: tr.JambaForCausalLM(
         tr.JambaConfig(
-            **{k: v for k, v in G.items() if k != "max_position_embeddings"},
+            **{k: v for k, v in GROUPED.items() if k != "max_position_embeddings"},
             num_experts=2,
             num_experts_per_tok=1,
             mamba_d_state=4,
@@ -140,14 +104,14 @@ reg(
         )
     ),
 )
-reg("helium", lambda: tr.HeliumForCausalLM(tr.HeliumConfig(**G, head_dim=4)))
-reg("glm", lambda: tr.GlmForCausalLM(tr.GlmConfig(**G, head_dim=4)))
-reg("nemotron", lambda: tr.NemotronForCausalLM(tr.NemotronConfig(**G)))
+reg("helium", lambda: tr.HeliumForCausalLM(tr.HeliumConfig(**GROUPED, head_dim=4)))
+reg("glm", lambda: tr.GlmForCausalLM(tr.GlmConfig(**GROUPED, head_dim=4)))
+reg("nemotron", lambda: tr.NemotronForCausalLM(tr.NemotronConfig(**GROUPED)))
 reg(
     "gptoss",
     lambda: tr.GptOssForCausalLM(
         tr.GptOssConfig(
-            **{**G, "num_hidden_layers": 2},
+            **{**GROUPED, "num_hidden_layers": 2},
             head_dim=4,
             num_local_experts=4,
             num_experts_per_tok=2,
@@ -159,7 +123,7 @@ reg(
     "qwen3moe",
     lambda: tr.Qwen3MoeForCausalLM(
         tr.Qwen3MoeConfig(
-            **G, head_dim=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16
+            **GROUPED, head_dim=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16
         )
     ),
 )
@@ -167,7 +131,7 @@ reg(
     "deepseekv2",
     lambda: tr.DeepseekV2ForCausalLM(
         tr.DeepseekV2Config(
-            **{**G, "num_key_value_heads": 4},
+            **{**GROUPED, "num_key_value_heads": 4},
             q_lora_rank=8,
             kv_lora_rank=8,
             qk_rope_head_dim=4,
@@ -182,13 +146,13 @@ reg(
         )
     ),
 )
-reg("smollm3", lambda: tr.SmolLM3ForCausalLM(tr.SmolLM3Config(**G)))
-reg("exaone4", lambda: tr.Exaone4ForCausalLM(tr.Exaone4Config(**G, sliding_window=4)))
+reg("smollm3", lambda: tr.SmolLM3ForCausalLM(tr.SmolLM3Config(**GROUPED)))
+reg("exaone4", lambda: tr.Exaone4ForCausalLM(tr.Exaone4Config(**GROUPED, sliding_window=4)))
 reg(
     "bamba",
     lambda: tr.BambaForCausalLM(
         tr.BambaConfig(
-            **G,
+            **GROUPED,
             mamba_n_heads=4,
             mamba_d_head=8,
             mamba_d_state=8,
@@ -209,7 +173,7 @@ reg(
     "qwen3next",
     lambda: tr.Qwen3NextForCausalLM(
         tr.Qwen3NextConfig(
-            **G,
+            **GROUPED,
             head_dim=8,
             num_experts=4,
             num_experts_per_tok=2,
@@ -223,12 +187,15 @@ reg(
         )
     ),
 )
-reg("lfm2", lambda: tr.Lfm2ForCausalLM(tr.Lfm2Config(**G, layer_types=["conv", "full_attention"])))
+reg(
+    "lfm2",
+    lambda: tr.Lfm2ForCausalLM(tr.Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
+)
 reg(
     "minimax",
     lambda: tr.MiniMaxForCausalLM(
         tr.MiniMaxConfig(
-            **G,
+            **GROUPED,
             head_dim=4,
             num_local_experts=2,
             num_experts_per_tok=1,
@@ -241,7 +208,7 @@ reg(
     "zamba2",
     lambda: tr.Zamba2ForCausalLM(
         tr.Zamba2Config(
-            **{**G, "num_hidden_layers": 3},
+            **{**GROUPED, "num_hidden_layers": 3},
             mamba_d_state=8,
             mamba_ngroups=1,
             n_mamba_heads=4,
@@ -258,7 +225,7 @@ reg(
     "llama4",
     lambda: tr.Llama4ForCausalLM(
         tr.Llama4TextConfig(
-            **G,
+            **GROUPED,
             head_dim=4,
             intermediate_size_mlp=32,
             num_local_experts=2,
@@ -271,7 +238,7 @@ reg(
     "gemma3n",
     lambda: tr.Gemma3nForCausalLM(
         tr.Gemma3nTextConfig(
-            **{**G, "num_hidden_layers": 2},
+            **{**GROUPED, "num_hidden_layers": 2},
             head_dim=4,
             vocab_size_per_layer_input=40,
             hidden_size_per_layer_input=4,

@@ -2,51 +2,31 @@
 
 import torch
 import transformers as tr
-from common import fill, flat, picture, say, train
+from common import say
+from small_transformers import PICTURES, labels_of_pictures, learn, pictures
 
-ids = torch.arange(16).reshape(2, 8) * 3 % 36 + 3
-mask = torch.ones(2, 8, dtype=torch.long)
-mask[1, 6:] = 0
-small = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
-pix, lab = picture(2, 3, 32, 32), torch.tensor([0, 2])
-V = {
-    **small,
-    "image_size": 32,
-    "patch_size": 8,
-    "num_labels": 3,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 found = []
-
-
-def learn(model, steps=2, **given):
-    """Losses of a few steps."""
-    model = fill(model).train()
-    return train(model, lambda: model(**given).loss, steps=steps)
 
 
 def vis(name, make):
     """Two steps of training."""
     torch.manual_seed(0)
-    found.extend(learn(make(), pixel_values=pix, labels=lab))
+    found.extend(learn(make(), pixel_values=pictures, labels=labels_of_pictures))
 
 
-vis("vitmsn", lambda: tr.ViTMSNForImageClassification(tr.ViTMSNConfig(**V)))
+vis("vitmsn", lambda: tr.ViTMSNForImageClassification(tr.ViTMSNConfig(**PICTURES)))
 vis(
     "dinov3",
     lambda: tr.Dinov2WithRegistersForImageClassification(
         tr.Dinov2WithRegistersConfig(
-            **{k: v for k, v in V.items() if k != "intermediate_size"}, num_register_tokens=2
+            **{k: v for k, v in PICTURES.items() if k != "intermediate_size"}, num_register_tokens=2
         )
     ),
 )
-vis("data2vecvision", lambda: tr.Data2VecVisionForImageClassification(tr.Data2VecVisionConfig(**V)))
+vis(
+    "data2vecvision",
+    lambda: tr.Data2VecVisionForImageClassification(tr.Data2VecVisionConfig(**PICTURES)),
+)
 vis(
     "mobilenetv1",
     lambda: tr.MobileNetV1ForImageClassification(
@@ -191,7 +171,7 @@ vis(
         )
     ),
 )
-vis("vitdet_ijepa", lambda: tr.IJepaForImageClassification(tr.IJepaConfig(**V)))
+vis("vitdet_ijepa", lambda: tr.IJepaForImageClassification(tr.IJepaConfig(**PICTURES)))
 vis(
     "hgnet",
     lambda: tr.HGNetV2ForImageClassification(

@@ -3,32 +3,9 @@
 import torch
 import transformers as tr
 from common import fill, flat, picture, say, train
+from small_transformers import PICTURES, SMALL, ids, learn, mask, pictures
 
-ids = torch.arange(16).reshape(2, 8) * 3 % 36 + 3
-mask = torch.ones(2, 8, dtype=torch.long)
-mask[1, 6:] = 0
-small = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
-pix, lab = picture(2, 3, 32, 32), torch.tensor([0, 2])
-V = {
-    **small,
-    "image_size": 32,
-    "patch_size": 8,
-    "num_labels": 3,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 found = []
-
-
-def learn(model, steps=2, **given):
-    """Losses of a few steps."""
-    model = fill(model).train()
-    return train(model, lambda: model(**given).loss, steps=steps)
 
 
 def upernet():
@@ -49,7 +26,7 @@ def upernet():
     )
     return learn(
         tr.UperNetForSemanticSegmentation(c),
-        pixel_values=pix,
+        pixel_values=pictures,
         labels=torch.zeros(2, 32, 32, dtype=torch.long),
     )
 
@@ -85,7 +62,7 @@ def yolos():
     """Yolos."""
     m = tr.YolosForObjectDetection(
         tr.YolosConfig(
-            **small,
+            **SMALL,
             image_size=[32, 32],
             patch_size=8,
             num_detection_tokens=4,
@@ -96,7 +73,7 @@ def yolos():
     )
     return learn(
         m,
-        pixel_values=pix,
+        pixel_values=pictures,
         labels=[{"class_labels": torch.tensor([1]), "boxes": torch.tensor([[0.5, 0.5, 0.3, 0.3]])}]
         * 2,
     )
@@ -140,10 +117,10 @@ def rtdetr():
 
 def groupvit_clipseg():
     """Groupvit clipseg."""
-    t = dict(vocab_size=40, **small, max_position_embeddings=16, projection_dim=8, eos_token_id=2)
+    t = dict(vocab_size=40, **SMALL, max_position_embeddings=16, projection_dim=8, eos_token_id=2)
     c = tr.CLIPSegConfig(
         text_config=t,
-        vision_config=dict(**small, image_size=32, patch_size=8, projection_dim=8),
+        vision_config=dict(**SMALL, image_size=32, patch_size=8, projection_dim=8),
         projection_dim=8,
         extract_layers=[0, 1],
         reduce_dim=8,
@@ -151,14 +128,14 @@ def groupvit_clipseg():
         decoder_intermediate_size=16,
     )
     m = fill(tr.CLIPSegForImageSegmentation(c)).eval()
-    return m(input_ids=ids, attention_mask=mask, pixel_values=pix).logits
+    return m(input_ids=ids, attention_mask=mask, pixel_values=pictures).logits
 
 
 def blip():
     """Blip."""
     t = dict(
         vocab_size=40,
-        **small,
+        **SMALL,
         max_position_embeddings=16,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -171,13 +148,13 @@ def blip():
     m = tr.BlipForConditionalGeneration(
         tr.BlipConfig(
             text_config=t,
-            vision_config=dict(**small, image_size=32, patch_size=8),
+            vision_config=dict(**SMALL, image_size=32, patch_size=8),
             projection_dim=8,
         )
     )
-    r = learn(m, input_ids=ids, attention_mask=mask, pixel_values=pix, labels=ids)
+    r = learn(m, input_ids=ids, attention_mask=mask, pixel_values=pictures, labels=ids)
     m.eval()
-    return r + m.generate(pixel_values=pix, max_new_tokens=4).flatten().tolist()
+    return r + m.generate(pixel_values=pictures, max_new_tokens=4).flatten().tolist()
 
 
 def git():
@@ -185,22 +162,22 @@ def git():
     m = tr.GitForCausalLM(
         tr.GitConfig(
             vocab_size=40,
-            **small,
+            **SMALL,
             max_position_embeddings=64,
             hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0,
-            vision_config=dict(**small, image_size=32, patch_size=8),
+            vision_config=dict(**SMALL, image_size=32, patch_size=8),
         )
     )
-    return learn(m, input_ids=ids, attention_mask=mask, pixel_values=pix, labels=ids)
+    return learn(m, input_ids=ids, attention_mask=mask, pixel_values=pictures, labels=ids)
 
 
 def llava():
     """Llava."""
     c = tr.LlavaConfig(
-        vision_config=tr.CLIPVisionConfig(**small, image_size=32, patch_size=16, projection_dim=8),
+        vision_config=tr.CLIPVisionConfig(**SMALL, image_size=32, patch_size=16, projection_dim=8),
         text_config=tr.LlamaConfig(
-            vocab_size=40, **small, num_key_value_heads=2, max_position_embeddings=64
+            vocab_size=40, **SMALL, num_key_value_heads=2, max_position_embeddings=64
         ),
         image_token_index=39,
         vision_feature_layer=-1,
@@ -208,27 +185,27 @@ def llava():
     m = tr.LlavaForConditionalGeneration(c)
     i = ids.clone()
     i[:, 1:5] = 39
-    return learn(m, input_ids=i, pixel_values=pix, labels=ids)
+    return learn(m, input_ids=i, pixel_values=pictures, labels=ids)
 
 
 def visiontextdual():
     """Visiontextdual."""
     m = tr.VisionTextDualEncoderModel(
         tr.VisionTextDualEncoderConfig(
-            vision_config=tr.ViTConfig(**{k: v for k, v in V.items()}).to_dict(),
+            vision_config=tr.ViTConfig(**{k: v for k, v in PICTURES.items()}).to_dict(),
             text_config=tr.BertConfig(
-                vocab_size=40, **small, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+                vocab_size=40, **SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
             ).to_dict(),
             projection_dim=8,
         )
     )
-    return learn(m, input_ids=ids, attention_mask=mask, pixel_values=pix, return_loss=True)
+    return learn(m, input_ids=ids, attention_mask=mask, pixel_values=pictures, return_loss=True)
 
 
 def vision_encoder_decoder():
     """Vision encoder decoder."""
     m = tr.VisionEncoderDecoderModel(
-        encoder=tr.ViTModel(tr.ViTConfig(**V)),
+        encoder=tr.ViTModel(tr.ViTConfig(**PICTURES)),
         decoder=tr.GPT2LMHeadModel(
             tr.GPT2Config(
                 vocab_size=40,
@@ -246,11 +223,13 @@ def vision_encoder_decoder():
     )
     m.config.decoder_start_token_id = 1
     m.config.pad_token_id = 0
-    r = learn(m, pixel_values=pix, labels=ids)
+    r = learn(m, pixel_values=pictures, labels=ids)
     m.eval()
     return (
         r
-        + m.generate(pixel_values=pix, max_new_tokens=4, decoder_start_token_id=1, pad_token_id=0)
+        + m.generate(
+            pixel_values=pictures, max_new_tokens=4, decoder_start_token_id=1, pad_token_id=0
+        )
         .flatten()
         .tolist()
     )
@@ -258,7 +237,7 @@ def vision_encoder_decoder():
 
 def encoder_decoder():
     """Encoder decoder."""
-    b = dict(vocab_size=40, **small, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    b = dict(vocab_size=40, **SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     m = tr.EncoderDecoderModel(
         config=tr.EncoderDecoderConfig.from_encoder_decoder_configs(
             tr.BertConfig(**b), tr.BertConfig(**b)

@@ -3,39 +3,16 @@
 import torch
 import transformers as tr
 from common import fill, flat, picture, say, train
+from small_transformers import PICTURES, SMALL, ids, labels_of_pictures, learn, mask, pictures
 
-ids = torch.arange(16).reshape(2, 8) * 3 % 36 + 3
-mask = torch.ones(2, 8, dtype=torch.long)
-mask[1, 6:] = 0
-small = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 32,
-}
-pix, lab = picture(2, 3, 32, 32), torch.tensor([0, 2])
-V = {
-    **small,
-    "image_size": 32,
-    "patch_size": 8,
-    "num_labels": 3,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 found = []
-
-
-def learn(model, steps=2, **given):
-    """Losses of a few steps."""
-    model = fill(model).train()
-    return train(model, lambda: model(**given).loss, steps=steps)
 
 
 def ast():
     """Ast."""
     m = tr.ASTForAudioClassification(
         tr.ASTConfig(
-            **small,
+            **SMALL,
             patch_size=4,
             max_length=16,
             num_mel_bins=8,
@@ -46,14 +23,14 @@ def ast():
             attention_probs_dropout_prob=0.0,
         )
     )
-    return learn(m, input_values=picture(2, 16, 8), labels=lab)
+    return learn(m, input_values=picture(2, 16, 8), labels=labels_of_pictures)
 
 
 def wavlm():
     """Wavlm."""
     m = tr.WavLMForSequenceClassification(
         tr.WavLMConfig(
-            **small,
+            **SMALL,
             conv_dim=[8, 8],
             conv_stride=[4, 2],
             conv_kernel=[8, 4],
@@ -70,7 +47,7 @@ def wavlm():
             classifier_proj_size=8,
         )
     )
-    return learn(m, input_values=picture(2, 400), labels=lab)
+    return learn(m, input_values=picture(2, 400), labels=labels_of_pictures)
 
 
 def vits():
@@ -217,7 +194,7 @@ def layoutlm():
     m = tr.LayoutLMv3ForTokenClassification(
         tr.LayoutLMv3Config(
             vocab_size=40,
-            **small,
+            **SMALL,
             max_position_embeddings=32,
             max_2d_position_embeddings=64,
             coordinate_size=2,
@@ -238,7 +215,7 @@ def layoutlm():
         input_ids=ids,
         attention_mask=mask,
         bbox=torch.arange(64).reshape(2, 8, 4) % 32,
-        pixel_values=pix,
+        pixel_values=pictures,
         labels=ids % 3,
     )
 
@@ -248,7 +225,7 @@ def tapas():
     m = tr.TapasForQuestionAnswering(
         tr.TapasConfig(
             vocab_size=40,
-            **small,
+            **SMALL,
             max_position_embeddings=32,
             type_vocab_sizes=[3, 8, 8, 2, 8, 8, 4],
             hidden_dropout_prob=0.0,
@@ -268,7 +245,7 @@ def sam():
     """Sam."""
     c = tr.SamConfig(
         vision_config=dict(
-            **{k: v for k, v in small.items()},
+            **{k: v for k, v in SMALL.items()},
             output_channels=8,
             image_size=32,
             patch_size=8,
@@ -289,32 +266,34 @@ def sam():
         ),
     )
     m = fill(tr.SamModel(c)).eval()
-    o = m(pixel_values=pix, input_points=torch.tensor([[[[4.0, 5.0]]], [[[8.0, 9.0]]]]))
+    o = m(pixel_values=pictures, input_points=torch.tensor([[[[4.0, 5.0]]], [[[8.0, 9.0]]]]))
     return [o.pred_masks, o.iou_scores]
 
 
 def videomae():
     """Videomae."""
-    m = tr.VideoMAEForVideoClassification(tr.VideoMAEConfig(**V, num_frames=4, tubelet_size=2))
-    return learn(m, pixel_values=picture(2, 4, 3, 32, 32), labels=lab)
+    m = tr.VideoMAEForVideoClassification(
+        tr.VideoMAEConfig(**PICTURES, num_frames=4, tubelet_size=2)
+    )
+    return learn(m, pixel_values=picture(2, 4, 3, 32, 32), labels=labels_of_pictures)
 
 
 def timesformer():
     """Timesformer."""
-    m = tr.TimesformerForVideoClassification(tr.TimesformerConfig(**V, num_frames=2))
-    return learn(m, pixel_values=picture(2, 2, 3, 32, 32), labels=lab)
+    m = tr.TimesformerForVideoClassification(tr.TimesformerConfig(**PICTURES, num_frames=2))
+    return learn(m, pixel_values=picture(2, 2, 3, 32, 32), labels=labels_of_pictures)
 
 
 def vivit():
     """Vivit."""
     m = tr.VivitForVideoClassification(
         tr.VivitConfig(
-            **{k: v for k, v in V.items() if k != "patch_size"},
+            **{k: v for k, v in PICTURES.items() if k != "patch_size"},
             num_frames=4,
             tubelet_size=[2, 8, 8],
         )
     )
-    return learn(m, pixel_values=picture(2, 4, 3, 32, 32), labels=lab)
+    return learn(m, pixel_values=picture(2, 4, 3, 32, 32), labels=labels_of_pictures)
 
 
 for part in (
