@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections import OrderedDict, namedtuple
 from typing import Any
 
@@ -188,3 +189,14 @@ def registered_container_written_to(wrap: Wrap) -> Any:
         box = Box(ramp(2) + k, k)
         out += [r(box), box.a, box.k]
     return out
+
+
+@program
+def cached_tensor(wrap: Wrap) -> Any:
+    made = functools.lru_cache(lambda n: ones(2) * n)
+    r = wrap(lambda x: made(3).add_(1) * x)
+    out = [r(ones(2)), r(ones(2) * 2)]
+    made(3).zero_()
+    out += [r(ones(2)), made(3).clone(), r(ones(2))]
+    made.cache_clear()
+    return [*out, r(ones(2)), r(ones(2)), made(3)]

@@ -6,6 +6,8 @@ import functools
 import types
 from typing import Any
 
+from adjoint.engine.core.state.context import CONTEXT
+
 from . import attributes, binding, classes
 from .c import functions, methods
 from .c import helpers as helpers
@@ -136,7 +138,8 @@ def _call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dic
             "Pass it plain values.",
         )  # fmt: skip
     asked = functools.partial(fn, *args, **kwargs) if kwargs else fn
-    value = fn(*args, **kwargs)
+    with CONTEXT.having(capture=None):  # what its cache keeps outlives the recording
+        value = fn(*args, **kwargs)
     number = len(recorder.guards)  # tells this time from others
     return recorder.guard(Asked(asked, (*(() if kwargs else args), number)), value)
 
