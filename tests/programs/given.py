@@ -200,3 +200,25 @@ def cached_tensor(wrap: Wrap) -> Any:
     out += [r(ones(2)), made(3).clone(), r(ones(2))]
     made.cache_clear()
     return [*out, r(ones(2)), r(ones(2)), made(3)]
+
+
+@program
+def cached_after_writes(wrap: Wrap) -> Any:
+    held, count = ones(2), [1.0]
+    of_tensor = functools.lru_cache(lambda n: held * n)
+    of_list = functools.lru_cache(lambda n: count[0] * n)
+
+    def f(x):
+        held.add_(1)
+        return of_tensor(3) * x
+
+    def g(x):
+        count[0] += 1
+        return of_list(3) * x
+
+    r, s, out = wrap(f), wrap(g), []
+    for _ in range(4):
+        out += [tried(r, ones(2)), tried(s, ones(2))]
+        of_tensor.cache_clear()
+        of_list.cache_clear()
+    return out

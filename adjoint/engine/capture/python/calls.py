@@ -137,6 +137,13 @@ def _call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dic
             f"{fn.__qualname__} (cached)", "its cache is asked for something that may change",
             "Pass it plain values.",
         )  # fmt: skip
+    trace = CONTEXT.capture
+    if recorder.effects or (trace is not None and (trace.journal or trace.changed)):
+        raise recorder.refuse(
+            f"{fn.__qualname__} (cached)",
+            "it is asked when a call begins, before what the function wrote by then",
+            "Call it before anything is written, or outside.",
+        )
     asked = functools.partial(fn, *args, **kwargs) if kwargs else fn
     with CONTEXT.having(capture=None):  # what its cache keeps outlives the recording
         value = fn(*args, **kwargs)
