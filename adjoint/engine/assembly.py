@@ -16,6 +16,7 @@ from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import bring, brought
+from adjoint.engine.stand_ins import FragmentsLater, StraightLater, UpdatesLater
 from adjoint.engine.tensor.install import install
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -471,56 +472,7 @@ def executor_named(name: str) -> Any:
 HOOKS.executor = executor_named
 
 
-class FragmentsLater:
-    """Stands for `graph.fragments` until the first large operation."""
-
-    def forward(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward(*args)
-
-    def forward_on_device(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward_on_device(*args)
-
-    def run_on_device(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run_on_device(*args)
-
-    def run(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run(*args)
-
-
 HOOKS.fragments = FragmentsLater()
-
-
-class StraightLater:
-    """Stands for `graph.straight` until there were some small composites."""
-
-    COMPOSITES = 64  # run as they are first: loading takes as long as hundreds of them
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def forward(self, *args: Any) -> Any:
-        """None: as it is; in the end load the programs, which take this one's place."""
-        self.count += 1
-        return self.loaded().forward(*args) if self.count > self.COMPOSITES else None
-
-    def run(self, *args: Any) -> Any:
-        """The same of a rule."""
-        self.count += 1
-        return self.loaded().run(*args) if self.count > self.COMPOSITES else None
-
-    def forget(self) -> None:
-        """As if there had been none."""
-        self.count = 0
-
-    @staticmethod
-    def loaded() -> Any:
-        """The programs, and what they are made with."""
-        brought("adjoint.engine.backends.array.straight")
-        return brought("adjoint.engine.graph.straight").STRAIGHT
 
 
 HOOKS.straight = StraightLater()
@@ -532,14 +484,6 @@ def small_rows(*args: Any) -> Any:
 
 
 HOOKS.small_rows = small_rows
-
-
-class UpdatesLater:
-    """Stands for `graph.updates` until the first update of something large."""
-
-    def run(self, *args: Any) -> Any:
-        """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.updates").UPDATES.run(*args)
 
 
 HOOKS.updates = UpdatesLater()

@@ -36,7 +36,8 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, stage
 from adjoint.engine.core.tree import TreeDef
 from adjoint.engine.graph.execution import ExecutorFactory, interpreted
-from adjoint.engine.graph.record.trace import TRACING, uncollected
+from adjoint.engine.graph.record.collecting import uncollected
+from adjoint.engine.graph.record.trace import TRACING
 
 Ready = tuple[tuple[Arguments, Program], ...]
 _READY = 8  # programs the quick way tries

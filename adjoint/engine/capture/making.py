@@ -32,7 +32,8 @@ from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.execution import ExecutorFactory
 from adjoint.engine.graph.record.aliasing import Realias, Rebinds
-from adjoint.engine.graph.record.trace import TRACING, Trace, uncollected
+from adjoint.engine.graph.record.collecting import uncollected
+from adjoint.engine.graph.record.trace import TRACING, Trace
 
 # Where a number or tensor may move.
 _PLACES = (Cell, ClassAttribute, Index, Item, SlotPlace, Upcoming)

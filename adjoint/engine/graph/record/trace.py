@@ -12,7 +12,6 @@ Note [capture]
 from __future__ import annotations
 
 import contextlib
-import gc
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -57,34 +56,6 @@ from adjoint.engine.tensor.tensor import (
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
 TRACING = forks.reentrant(forks.LockOrder.TRACING)
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """No search for garbage: a recording makes many objects and drops few.
-
-    What it leaves lives as long as the program, so it is put with the old objects at once (frozen
-    and thawed, unless somebody has frozen some to stay so) instead of looked through as new ones.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-        if not _Frozen.met:
-            _Frozen.met = gc.get_freeze_count() > 0
-        if not _Frozen.met:
-            gc.freeze()
-            gc.unfreeze()
-    finally:
-        gc.enable()
-
-
-class _Frozen:
-    """Whether there are objects that somebody has frozen; to count them takes a while."""
-
-    met = False
 
 
 class StorageCell:

@@ -1,0 +1,64 @@
+"""Stand-ins for parts of the engine that are loaded when something first needs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.state.loading import brought
+
+
+class FragmentsLater:
+    """Stands for `graph.fragments` until the first large operation."""
+
+    def forward(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward(*args)
+
+    def forward_on_device(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward_on_device(*args)
+
+    def run_on_device(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run_on_device(*args)
+
+    def run(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run(*args)
+
+
+class StraightLater:
+    """Stands for `graph.straight` until there were some small composites."""
+
+    COMPOSITES = 64  # run as they are first: loading takes as long as hundreds of them
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def forward(self, *args: Any) -> Any:
+        """None: as it is; in the end load the programs, which take this one's place."""
+        self.count += 1
+        return self.loaded().forward(*args) if self.count > self.COMPOSITES else None
+
+    def run(self, *args: Any) -> Any:
+        """The same of a rule."""
+        self.count += 1
+        return self.loaded().run(*args) if self.count > self.COMPOSITES else None
+
+    def forget(self) -> None:
+        """As if there had been none."""
+        self.count = 0
+
+    @staticmethod
+    def loaded() -> Any:
+        """The programs, and what they are made with."""
+        brought("adjoint.engine.backends.array.straight")
+        return brought("adjoint.engine.graph.straight").STRAIGHT
+
+
+class UpdatesLater:
+    """Stands for `graph.updates` until the first update of something large."""
+
+    def run(self, *args: Any) -> Any:
+        """Load it, and have it do the same."""
+        return brought("adjoint.engine.graph.updates").UPDATES.run(*args)
