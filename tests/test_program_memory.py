@@ -11,7 +11,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.program import arena
 from adjoint.engine.backends.llvm.target import LLVM
-from adjoint.engine.compiler.memory import memory
+from adjoint.engine.compiler.memory import packing
 from adjoint.engine.compiler.memory.footprint import limit
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
@@ -37,7 +37,7 @@ def test_elementwise_results_take_the_place_of_dying_operands() -> None:
     result, executable = program(products, x, w)
     np.testing.assert_allclose(result.numpy(), products(x, w).numpy(), atol=1e-4)
     plan = plan_for(executable.task, LLVM, Options())
-    found = memory.blocks(plan, memory.lifetimes(plan))
+    found = packing.blocks(plan, packing.lifetimes(plan))
     assert max(len(b.buffers) for b in found) == 2  # a product and the function of it
     assert executable.image.arena == 2 * 64 * 64 * 4  # one product's operand and its result
 
@@ -51,7 +51,7 @@ def test_what_is_read_elsewhere_is_not_overwritten() -> None:
     result, executable = program(turned, x, w)
     np.testing.assert_allclose(result.numpy(), turned(x, w).numpy(), rtol=1e-4, atol=1e-4)
     plan = plan_for(executable.task, LLVM, Options())
-    assert all(len(b.buffers) == 1 for b in memory.blocks(plan, memory.lifetimes(plan)))
+    assert all(len(b.buffers) == 1 for b in packing.blocks(plan, packing.lifetimes(plan)))
 
 
 def test_blocks_alive_together_do_not_overlap() -> None:
@@ -64,12 +64,12 @@ def test_blocks_alive_together_do_not_overlap() -> None:
 
     _, executable = program(step, x)
     plan = plan_for(executable.task, LLVM, Options())
-    found = memory.blocks(plan, memory.lifetimes(plan))
-    sizes = [memory.rounded(block.nbytes) for block in found]
-    starts, total = memory.pack(found, sizes, memory.together(found))
-    assert max(memory.alive(found, sizes, len(plan.steps))) <= total
+    found = packing.blocks(plan, packing.lifetimes(plan))
+    sizes = [packing.rounded(block.nbytes) for block in found]
+    starts, total = packing.pack(found, sizes, packing.together(found))
+    assert max(packing.alive(found, sizes, len(plan.steps))) <= total
     for a, start, size in zip(found, starts, sizes, strict=True):
-        assert start % memory.ALIGN == 0
+        assert start % packing.ALIGN == 0
         for b, other, room in zip(found, starts, sizes, strict=True):
             if a is not b and a.first <= b.last and b.first <= a.last:
                 assert start + size <= other or other + room <= start

@@ -16,7 +16,7 @@ from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import bring, brought
-from adjoint.engine.stand_ins import FragmentsLater, StraightLater, UpdatesLater
+from adjoint.engine.core.state.stand_ins import FragmentsLater, StraightLater, UpdatesLater
 from adjoint.engine.tensor.install import install
 from adjoint.engine.tensor.tensor import Tensor
 

@@ -85,7 +85,7 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     "detection.retinanet": ("retinanet_resnet50_fpn retinanet_resnet50_fpn_v2", ""),
 }
 _NETWORKS = {name: module for module, (names, _) in _FAMILIES.items() for name in names.split()}
-_HOMES = {module.partition(".")[0] for module in _FAMILIES if "." in module}
+_HOMES = {"feature_extraction", *(module.partition(".")[0] for module in _FAMILIES)} - {*_NETWORKS}
 _CLASSES = {name: module for module, (_, names) in _FAMILIES.items() for name in names.split()}
 
 
