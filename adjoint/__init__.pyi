@@ -145,7 +145,7 @@ from adjoint.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu
 from adjoint.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
 from adjoint.engine.core.state.determinism import is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled
 from adjoint.engine.tensor.memory import is_storage as is_storage
-from adjoint.engine.core.switches import is_warn_always_enabled as is_warn_always_enabled
+from adjoint.engine.core.state.switches import is_warn_always_enabled as is_warn_always_enabled
 from adjoint.io.files import load as load
 from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
 from adjoint.quantization.schemes import per_channel_affine as per_channel_affine
@@ -173,7 +173,7 @@ from adjoint.engine.backends.threads import set_flush_denormal as set_flush_deno
 from adjoint.engine.backends.threads import set_num_interop_threads as set_num_interop_threads
 from adjoint.engine.backends.threads import set_num_threads as set_num_threads
 from adjoint._utils import set_vital as set_vital
-from adjoint.engine.core.switches import set_warn_always as set_warn_always
+from adjoint.engine.core.state.switches import set_warn_always as set_warn_always
 from adjoint.checks import sym_float as sym_float
 from adjoint.checks import sym_int as sym_int
 from adjoint.checks import sym_ite as sym_ite

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.tensor.printing import OPTIONS as PRINT_OPTS
-from adjoint.engine.tensor.printing import body_of, with_suffixes
-from adjoint.engine.tensor.printing import set_printoptions as set_printoptions
+from adjoint.engine.tensor.reading.printing import OPTIONS as PRINT_OPTS
+from adjoint.engine.tensor.reading.printing import body_of, with_suffixes
+from adjoint.engine.tensor.reading.printing import set_printoptions as set_printoptions
 
 __all__ = ["PRINT_OPTS", "set_printoptions"]
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from adjoint.engine.backends.array.cuda import is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DeviceError

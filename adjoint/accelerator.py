@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from adjoint.engine.backends.array import cuda
+from adjoint.engine.backends.array.gpu import cuda
 from adjoint.engine.core.device import Device
 
 

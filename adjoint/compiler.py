@@ -2,8 +2,8 @@
 
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset
-from adjoint.engine.capture.limits import get_recording_limit as get_recording_limit
-from adjoint.engine.capture.limits import set_recording_limit as set_recording_limit
+from adjoint.engine.capture.recordings.limits import get_recording_limit as get_recording_limit
+from adjoint.engine.capture.recordings.limits import set_recording_limit as set_recording_limit
 from adjoint.engine.compiler.api import compile as compile
 from adjoint.engine.compiler.executors import list_backends as list_backends
 from adjoint.engine.compiler.executors import register_backend as register_backend

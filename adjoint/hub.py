@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlparse as urlparse
 
-from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.engine.core.state.loading import brought
 from adjoint.io.files import load as _load_file
 

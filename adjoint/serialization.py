@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from typing import IO, Any
 
-from adjoint.engine.core import switches
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.state import switches
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
 from adjoint.io.objects import add_safe_globals as add_safe_globals

@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("adjoint").__version__
     if name == "cuda":
-        from adjoint.engine.backends.array import cuda
+        from adjoint.engine.backends.array.gpu import cuda
 
         if not cuda.is_available():
             return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
 from adjoint.training.curves import COLOURS, GRID, INK, save_figure
 
 

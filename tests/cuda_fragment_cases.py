@@ -13,8 +13,8 @@ import pytest
 import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.fragments import FRAGMENTS
-from adjoint.engine.graph.updates import UPDATES
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.updates import UPDATES
 from adjoint.engine.ops.products.derived_products import affine
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]

@@ -210,8 +210,9 @@ class Table:
 def connect(is_run: bool = True) -> InterpretedGpu:
     """Eager mode on "cuda" by the stand-in; returns what launches its kernels."""
     install()
-    from adjoint.engine.backends.array import buffers, devices, executor, transfers
-    from adjoint.engine.backends.array.shape import copies
+    from adjoint.engine.backends.array import buffers, devices, executor
+    from adjoint.engine.backends.array.gpu import transfers
+    from adjoint.engine.backends.array.kernels.shape import copies
     from adjoint.engine.backends.triton.program import compile as programs
     from adjoint.engine.core.operations.record import HOOKS
 

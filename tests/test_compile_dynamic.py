@@ -19,7 +19,7 @@ from adjoint import models, nn
 from adjoint.engine.backends.llvm.program import native, planning, sized
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.build import plan_for
-from adjoint.engine.graph.extents import (
+from adjoint.engine.graph.sizes.extents import (
     Extent,
     ExtentFloat,
     SizeScope,

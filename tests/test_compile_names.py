@@ -8,7 +8,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.capture import retracing
+from adjoint.engine.capture.recordings import retracing
 
 
 @pytest.mark.parametrize("backend", ["inductor", "eager", "aot_eager"])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from adjoint.engine.backends.array import device_memory
-from adjoint.engine.backends.array.device_memory import COUNTS, TRACKING, Pools, counts_of
+from adjoint.engine.backends.array.gpu import device_memory
+from adjoint.engine.backends.array.gpu.device_memory import COUNTS, TRACKING, Pools, counts_of
 from adjoint.engine.core.errors import OutOfMemoryError
 
 INDEX = 7  # of a device that no other test has

@@ -27,8 +27,8 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.dtype import DTYPES
+from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.export.capi.saving import save_program
 from adjoint.io import safetensors
 from adjoint.training import save_plot

@@ -19,8 +19,8 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph import fragments
-from adjoint.engine.graph.fragments import FRAGMENTS
+from adjoint.engine.graph.eager import fragments
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
 
 @pytest.fixture(autouse=True)
@@ -352,7 +352,7 @@ def test_threads() -> None:
 def test_the_environment_says_what_is_large(setting: str, fragments: str) -> None:
     program = (
         "import adjoint as ad\n"
-        "from adjoint.engine.graph.fragments import FRAGMENTS\n"
+        "from adjoint.engine.graph.eager.fragments import FRAGMENTS\n"
         "ad.ones(8).exp(); small = bool(FRAGMENTS.held)\n"
         "ad.ones(200, 100).exp(); print(small, bool(FRAGMENTS.held))\n"
     )

@@ -12,7 +12,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.spec import UnknownShapeError
 from adjoint.engine.graph.encoding import Decoder, encode_graph
 from adjoint.graph import cond, interpret, scan, to_text, verify, while_loop

@@ -18,7 +18,7 @@ from PIL import Image
 import adjoint as ad
 from adjoint.data.readers import png
 from adjoint.data.readers.images import read_image, rgb
-from adjoint.engine.core import libraries
+from adjoint.engine.core.availability import libraries
 from adjoint.io.safetensors import load_file, save_file
 from adjoint.models import WordPieceTokenizer
 from adjoint.models.wordpiece import SPECIAL

@@ -17,7 +17,7 @@ import adjoint as ad
 from adjoint.engine.backends.disk import private, store
 from adjoint.engine.backends.disk.store import Store
 from adjoint.engine.backends.llvm.runtime import library
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 
 KEY = key_of("a kernel")
 STRANGER, NOBODY = 4242, 4343  # users that need not exist

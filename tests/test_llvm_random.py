@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.array.random import philox as reference
-from adjoint.engine.backends.array.random import random as eager
+from adjoint.engine.backends.array.kernels.random import philox as reference
+from adjoint.engine.backends.array.kernels.random import random as eager
 from adjoint.engine.backends.registers import distributions, philox
 from adjoint.engine.backends.registers.elementwise import stored_kind, to_memory
 from adjoint.engine.backends.registers.vector import V
@@ -103,7 +103,7 @@ def test_laws_bit_for_bit(law: str, args: tuple[Any, ...], dtype: DType) -> None
 def test_far_tail_of_the_normal() -> None:
     words = np.array([0, 1, 2, 5, 1 << 20, (1 << 63) - 1, 1 << 63, (1 << 64) - 1], np.uint64)
     words = np.concatenate([words, words ^ np.uint64(1 << 63)])
-    from adjoint.engine.backends.array.random.distributions import standard_normal
+    from adjoint.engine.backends.array.kernels.random.distributions import standard_normal
 
     want = standard_normal(np, words.copy())
     got = native(distributions.standard_normal, ("u64",), "f64", 4)(words)

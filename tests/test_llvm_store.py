@@ -14,7 +14,7 @@ import pytest
 from adjoint.cli import main
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.disk.store import HEAD, Store
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 
 KEY = key_of("a kernel")
 VERSIONED = f"v{store.VERSION}"

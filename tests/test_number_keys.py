@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import adjoint as ad
 from adjoint.engine.capture.program.hosts import reader
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import frozen
 

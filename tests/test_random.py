@@ -13,7 +13,12 @@ import pytest
 from scipy import special, stats
 
 import adjoint as ad
-from adjoint.engine.backends.array.random import distributions, philox, portable, tensor_parameters
+from adjoint.engine.backends.array.kernels.random import (
+    distributions,
+    philox,
+    portable,
+    tensor_parameters,
+)
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.graph import capture
 from tests import random_bits

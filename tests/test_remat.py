@@ -14,10 +14,10 @@ from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.naming import task_key
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.graph.passes import run_passes
-from adjoint.engine.graph.passes.lifetimes import Lifetimes
-from adjoint.engine.graph.passes.mincut import Network
-from adjoint.engine.graph.passes.recompute import STRATEGIES
-from adjoint.engine.graph.passes.remat import rematerialise
+from adjoint.engine.graph.passes.recomputation.lifetimes import Lifetimes
+from adjoint.engine.graph.passes.recomputation.mincut import Network
+from adjoint.engine.graph.passes.recomputation.recompute import STRATEGIES
+from adjoint.engine.graph.passes.recomputation.remat import rematerialise
 from adjoint.engine.graph.verify import verify
 from adjoint.graph import capture
 from adjoint.nn import functional as F

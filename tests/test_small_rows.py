@@ -14,8 +14,8 @@ from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import images, loops, rows, ufuncs
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph import straight
-from adjoint.engine.ops.nn import ctc
+from adjoint.engine.graph.eager import straight
+from adjoint.engine.ops.nn.losses import ctc
 from adjoint.nn import functional as F
 
 pytestmark = pytest.mark.skipif(

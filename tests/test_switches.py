@@ -15,9 +15,10 @@ import pytest
 import adjoint as ad
 from adjoint.engine import assembly
 from adjoint.engine.backends.array import devices
-from adjoint.engine.backends.array.index import indexing
-from adjoint.engine.backends.array.order import histogram
-from adjoint.engine.core import absent, switches
+from adjoint.engine.backends.array.kernels.index import indexing
+from adjoint.engine.backends.array.kernels.order import histogram
+from adjoint.engine.core.availability import absent
+from adjoint.engine.core.state import switches
 from adjoint.nn.attention import SDPBackend, sdpa_kernel
 
 SETTERS = ("set_", "enable_", "use_", "allow_")

@@ -11,7 +11,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.core.operations import large
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.graph.updates import UPDATES
+from adjoint.engine.graph.eager.updates import UPDATES
 
 optim = ad.optim
 RULES: dict[str, Callable[..., Any]] = {

@@ -19,7 +19,7 @@ import scipy.special
 assert os.environ.get("TRITON_INTERPRET") == "1"
 
 import adjoint  # noqa: E402, F401
-from adjoint.engine.backends.array.image import convolution as eager  # noqa: E402
+from adjoint.engine.backends.array.kernels.image import convolution as eager  # noqa: E402
 from adjoint.engine.backends.array.libraries.convolutions import (  # noqa: E402
     Convolution,
     dense_strides,

@@ -9,7 +9,7 @@ from adjoint.engine.autodiff.levels.stack import debug_unwrap, next_depth
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.mutation import payload
+from adjoint.engine.tensor.writing.mutation import payload
 
 
 def _level(tensor: Any) -> Any:

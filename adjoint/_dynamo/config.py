@@ -2,15 +2,15 @@
 
 `recompile_limit` (also `cache_size_limit`) is the number of recordings of one function after which
 a warning tells what varies; there is no limit on the recordings themselves. The others stand in
-`core.switches`.
+`core.state.switches`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.capture import retracing
-from adjoint.engine.core.switches import SwitchModule, route
+from adjoint.engine.capture.recordings import retracing
+from adjoint.engine.core.state.switches import SwitchModule, route
 
 LIMITS = ("cache_size_limit", "recompile_limit")
 

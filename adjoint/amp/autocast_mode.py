@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available as cuda_is_available
 from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.autocast import casts_itself

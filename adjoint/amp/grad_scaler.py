@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import is_available as cuda_is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available as cuda_is_available
 from adjoint.engine.backends.array.lists.many import update_many
 from adjoint.engine.core.dtype import float16, float32, int32
 from adjoint.engine.core.operations.record import is_tensor

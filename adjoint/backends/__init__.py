@@ -1,6 +1,6 @@
 """Where operations run; also, under PyTorch's names, the settings of vendor libraries.
 
-`backends.cuda` and `backends.cudnn` hold what programs set (see `core.switches` for what each of
+`backends.cuda` and `backends.cudnn` hold what programs set (`core.state.switches` says what each of
 these does), `backends.mkldnn`, `backends.mps` and others say that they are not there.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from adjoint.engine.core.absent import ABSENT, facade
+from adjoint.engine.core.availability.absent import ABSENT, facade
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import brought as _brought
 

@@ -1,12 +1,12 @@
-"""`backends.cuda`: switches of products and attention on NVIDIA GPUs (see `core.switches`)."""
+"""`backends.cuda`: switches of products and attention on NVIDIA GPUs (`core.state.switches`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.array import cuda as _cuda
+from adjoint.engine.backends.array.gpu import cuda as _cuda
 from adjoint.engine.core.state import precision as _precision
-from adjoint.engine.core.switches import SwitchModule, SwitchOverride, get, put
+from adjoint.engine.core.state.switches import SwitchModule, SwitchOverride, get, put
 
 _IMPLEMENTATIONS = ("flash", "math", "mem_efficient", "cudnn")
 

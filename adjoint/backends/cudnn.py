@@ -8,7 +8,7 @@ as compiled programs always do. Convolutions of float32 stay float32 unless `fp3
 from __future__ import annotations
 
 from adjoint.engine.backends.array.libraries import cudnn as _library
-from adjoint.engine.core.switches import SwitchOverride, route
+from adjoint.engine.core.state.switches import SwitchOverride, route
 
 
 def is_available() -> bool:

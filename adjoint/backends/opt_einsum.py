@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.core.switches import route
+from adjoint.engine.core.state.switches import route
 
 
 def is_available() -> bool:

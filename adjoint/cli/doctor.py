@@ -8,7 +8,7 @@ from collections.abc import Callable
 import adjoint as ad
 from adjoint.cli.info import version_of
 from adjoint.distributed.engines import nccl
-from adjoint.engine.backends.array import cuda
+from adjoint.engine.backends.array.gpu import cuda
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.threads import get_num_threads
 

@@ -9,7 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
-from adjoint.engine.backends.array import cuda
+from adjoint.engine.backends.array.gpu import cuda
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.threads import get_num_threads
 

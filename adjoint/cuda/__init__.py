@@ -74,32 +74,32 @@ from adjoint.cuda.telemetry import memory_usage as memory_usage
 from adjoint.cuda.telemetry import power_draw as power_draw
 from adjoint.cuda.telemetry import temperature as temperature
 from adjoint.cuda.telemetry import utilization as utilization
-from adjoint.engine.backends.array.cuda import can_device_access_peer as can_device_access_peer
-from adjoint.engine.backends.array.cuda import current_device as current_device
-from adjoint.engine.backends.array.cuda import device as device
-from adjoint.engine.backends.array.cuda import device_count as device_count
-from adjoint.engine.backends.array.cuda import device_of as device_of
-from adjoint.engine.backends.array.cuda import get_device_capability as get_device_capability
-from adjoint.engine.backends.array.cuda import get_device_name as get_device_name
-from adjoint.engine.backends.array.cuda import get_device_properties as get_device_properties
-from adjoint.engine.backends.array.cuda import is_available as is_available
-from adjoint.engine.backends.array.cuda import mem_get_info as mem_get_info
-from adjoint.engine.backends.array.cuda import set_device as set_device
-from adjoint.engine.backends.array.cuda import synchronize as synchronize
-from adjoint.engine.backends.array.streams import Event as Event
-from adjoint.engine.backends.array.streams import ExternalStream as ExternalStream
-from adjoint.engine.backends.array.streams import Stream as Stream
-from adjoint.engine.backends.array.streams import StreamContext as StreamContext
-from adjoint.engine.backends.array.streams import current_stream as current_stream
-from adjoint.engine.backends.array.streams import default_stream as default_stream
-from adjoint.engine.backends.array.streams import (
+from adjoint.engine.backends.array.gpu.cuda import can_device_access_peer as can_device_access_peer
+from adjoint.engine.backends.array.gpu.cuda import current_device as current_device
+from adjoint.engine.backends.array.gpu.cuda import device as device
+from adjoint.engine.backends.array.gpu.cuda import device_count as device_count
+from adjoint.engine.backends.array.gpu.cuda import device_of as device_of
+from adjoint.engine.backends.array.gpu.cuda import get_device_capability as get_device_capability
+from adjoint.engine.backends.array.gpu.cuda import get_device_name as get_device_name
+from adjoint.engine.backends.array.gpu.cuda import get_device_properties as get_device_properties
+from adjoint.engine.backends.array.gpu.cuda import is_available as is_available
+from adjoint.engine.backends.array.gpu.cuda import mem_get_info as mem_get_info
+from adjoint.engine.backends.array.gpu.cuda import set_device as set_device
+from adjoint.engine.backends.array.gpu.cuda import synchronize as synchronize
+from adjoint.engine.backends.array.gpu.streams import Event as Event
+from adjoint.engine.backends.array.gpu.streams import ExternalStream as ExternalStream
+from adjoint.engine.backends.array.gpu.streams import Stream as Stream
+from adjoint.engine.backends.array.gpu.streams import StreamContext as StreamContext
+from adjoint.engine.backends.array.gpu.streams import current_stream as current_stream
+from adjoint.engine.backends.array.gpu.streams import default_stream as default_stream
+from adjoint.engine.backends.array.gpu.streams import (
     get_stream_from_external as get_stream_from_external,
 )
-from adjoint.engine.backends.array.streams import (
+from adjoint.engine.backends.array.gpu.streams import (
     is_current_stream_capturing as is_current_stream_capturing,
 )
-from adjoint.engine.backends.array.streams import set_stream as set_stream
-from adjoint.engine.backends.array.streams import stream as stream
+from adjoint.engine.backends.array.gpu.streams import set_stream as set_stream
+from adjoint.engine.backends.array.gpu.streams import stream as stream
 from adjoint.engine.backends.array.tensor_types import tensor_kinds
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import OutOfMemoryError as OutOfMemoryError
@@ -137,7 +137,7 @@ def __getattr__(name: str) -> Any:
     if name in ANSWERS:
         return ANSWERS[name]()
     if name == "streams":
-        return _brought("adjoint.engine.backends.array.streams")
+        return _brought("adjoint.engine.backends.array.gpu.streams")
     if name.removesuffix("Storage") in STORAGES and name.endswith("Storage"):
         return _TypedStorage
     kinds = tensor_kinds("cuda")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import current_device, index_of
+from adjoint.engine.backends.array.gpu.cuda import current_device, index_of
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat

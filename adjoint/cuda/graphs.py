@@ -15,16 +15,16 @@ import numpy as np
 
 from adjoint.cuda.memory import MemPool, empty_cache
 from adjoint.engine.autodiff.tape.reverse import grad
-from adjoint.engine.backends.array import device_memory
-from adjoint.engine.backends.array.cuda import current_device, synchronize
 from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.array.streams import (
+from adjoint.engine.backends.array.gpu import device_memory
+from adjoint.engine.backends.array.gpu.cuda import current_device, synchronize
+from adjoint.engine.backends.array.gpu.streams import (
     Stream,
     StreamContext,
     current_stream,
     is_current_stream_capturing,
 )
-from adjoint.engine.backends.array.transfers import is_pinned, pin
+from adjoint.engine.backends.array.gpu.transfers import is_pinned, pin
 from adjoint.engine.backends.triton.runtime.cublaslt import KINDS
 from adjoint.engine.backends.triton.runtime.cuda import machine
 from adjoint.engine.backends.triton.templates.product import MatrixProduct

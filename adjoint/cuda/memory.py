@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.backends.array import device_memory
-from adjoint.engine.backends.array.cuda import (
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu import device_memory
+from adjoint.engine.backends.array.gpu.cuda import (
     device_count,
     get_device_name,
     get_device_properties,
@@ -18,8 +19,7 @@ from adjoint.engine.backends.array.cuda import (
     is_available,
     mem_get_info,
 )
-from adjoint.engine.backends.array.device_memory import TRACKING, DeviceCounts, counts_of
-from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu.device_memory import TRACKING, DeviceCounts, counts_of
 from adjoint.engine.core.places import Where
 
 NONE = DeviceCounts()  # where there is no GPU, nothing is held
@@ -256,7 +256,7 @@ def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
 
 def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
     """The address of memory from the pool, which is kept until `caching_allocator_delete`."""
-    from adjoint.engine.backends.array.streams import StreamContext
+    from adjoint.engine.backends.array.gpu.streams import StreamContext
 
     with cupy().cuda.Device(index_of(device)), StreamContext(stream):
         given = cupy().cuda.alloc(int(size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import device_count
+from adjoint.engine.backends.array.gpu.cuda import device_count
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.state.rng import Generator, default_generator_of
 

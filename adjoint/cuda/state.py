@@ -6,14 +6,14 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import (
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu.cuda import (
     device_count,
     get_device_capability,
     index_of,
     is_available,
 )
-from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.array.transfers import SYNC_MODES, Waiting
+from adjoint.engine.backends.array.gpu.transfers import SYNC_MODES, Waiting
 
 
 class CudaError(RuntimeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import get_device_properties, index_of
+from adjoint.engine.backends.array.gpu.cuda import get_device_properties, index_of
 
 
 def _handle(device: Any) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from adjoint.data.pool import Broken, Pool, Worker
 from adjoint.data.position import Position
 from adjoint.data.sampler import random_seed
 from adjoint.data.worker import Exhausted, Failure, Resumed, WorkerSetup
-from adjoint.engine.backends.array.cuda import is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available
 
 
 class LoaderIterator:

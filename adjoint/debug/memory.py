@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.debug.operations import where_now
-from adjoint.engine.backends.array.device_memory import TRACKING
+from adjoint.engine.backends.array.gpu.device_memory import TRACKING
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.holders import MADE_BY, largest_storages, told

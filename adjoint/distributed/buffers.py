@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.transfers import transfer
+from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.storage import Window

@@ -17,7 +17,7 @@ from adjoint.distributed.progress import PROGRESS, Operation
 from adjoint.distributed.reduce_op import RedOpType, ReduceOp, kind_of
 from adjoint.distributed.ways import HostWay, way_for
 from adjoint.distributed.work import Work, settle
-from adjoint.engine.backends.array.cuda import is_available, synchronize
+from adjoint.engine.backends.array.gpu.cuda import is_available, synchronize
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor

@@ -22,7 +22,7 @@ import numpy as np
 from adjoint.distributed.engines.base import Communicator, Request
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.monitor import Monitor
-from adjoint.engine.backends.array.faults import LOST
+from adjoint.engine.backends.array.gpu.faults import LOST
 from adjoint.engine.core.errors import show_line, users_place
 
 LINE = 512  # bytes of a line that says what a process calls

@@ -10,8 +10,9 @@ import importlib
 import sys
 from typing import Any
 
-from adjoint.engine.core import absent, layout
 from adjoint.engine.core import dtype as dt
+from adjoint.engine.core import layout
+from adjoint.engine.core.availability import absent
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
@@ -57,14 +58,14 @@ EAGER = (
     "adjoint.engine.ops.random.samplers",
     "adjoint.engine.ops.random.tensor_parameters",
     "adjoint.engine.core.state.placement",
-    "adjoint.engine.tensor.info",
+    "adjoint.engine.tensor.reading.info",
     "adjoint.engine.tensor.typing_rules",
     "adjoint.engine.tensor.memory",
-    "adjoint.engine.tensor.out",
+    "adjoint.engine.tensor.writing.out",
     "adjoint.engine.tensor.overriding",
     "adjoint.engine.autodiff.tape.flags",
-    "adjoint.engine.tensor.item",
-    "adjoint.engine.tensor.filling",
+    "adjoint.engine.tensor.reading.item",
+    "adjoint.engine.tensor.writing.filling",
     "adjoint.engine.autodiff.tape.hooks",
     "adjoint.engine.autodiff.tape.reverse",
     "adjoint.engine.backends.array.memory.allocator",
@@ -72,18 +73,18 @@ EAGER = (
     "adjoint.engine.backends.array.buffers",
     "adjoint.engine.backends.array.interop",
     "adjoint.engine.backends.array.tensor_types",
-    "adjoint.engine.backends.array.elementwise.kernels",
-    "adjoint.engine.backends.array.elementwise.error_functions",
-    "adjoint.engine.backends.array.index.indexing",
-    "adjoint.engine.backends.array.reduce.reduction",
-    "adjoint.engine.backends.array.reduce.scan",
-    "adjoint.engine.backends.array.order.sort",
-    "adjoint.engine.backends.array.products.matmul",
-    "adjoint.engine.backends.array.random.random",
-    "adjoint.engine.backends.array.random.tensor_parameters",
-    "adjoint.engine.backends.array.shape.views",
-    "adjoint.engine.backends.array.shape.copies",
-    "adjoint.engine.backends.array.create.creation",
+    "adjoint.engine.backends.array.kernels.elementwise.kernels",
+    "adjoint.engine.backends.array.kernels.elementwise.error_functions",
+    "adjoint.engine.backends.array.kernels.index.indexing",
+    "adjoint.engine.backends.array.kernels.reduce.reduction",
+    "adjoint.engine.backends.array.kernels.reduce.scan",
+    "adjoint.engine.backends.array.kernels.order.sort",
+    "adjoint.engine.backends.array.kernels.products.matmul",
+    "adjoint.engine.backends.array.kernels.random.random",
+    "adjoint.engine.backends.array.kernels.random.tensor_parameters",
+    "adjoint.engine.backends.array.kernels.shape.views",
+    "adjoint.engine.backends.array.kernels.shape.copies",
+    "adjoint.engine.backends.array.kernels.create.creation",
 )
 # What networks need: loaded by the first name asked for in nn.functional.
 NETWORKS: tuple[str, ...] = (
@@ -101,31 +102,31 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.ops.image.pixels",
     "adjoint.engine.ops.nn.activations",
     "adjoint.engine.ops.nn.channel_norm",
-    "adjoint.engine.ops.nn.binary_cross_entropy",
-    "adjoint.engine.ops.nn.classification",
-    "adjoint.engine.ops.nn.ctc",
+    "adjoint.engine.ops.nn.losses.binary_cross_entropy",
+    "adjoint.engine.ops.nn.losses.classification",
+    "adjoint.engine.ops.nn.losses.ctc",
     "adjoint.engine.ops.nn.distances",
     "adjoint.engine.ops.nn.dropout",
     "adjoint.engine.ops.nn.embedding",
     "adjoint.engine.ops.nn.grouped",
-    "adjoint.engine.ops.nn.margins",
+    "adjoint.engine.ops.nn.losses.margins",
     "adjoint.engine.ops.nn.normalization",
     "adjoint.engine.ops.nn.piecewise",
-    "adjoint.engine.ops.nn.regression",
+    "adjoint.engine.ops.nn.losses.regression",
     "adjoint.engine.ops.nn.softmax_functions",
-    "adjoint.engine.backends.array.checks",
-    "adjoint.engine.backends.array.image.convolution",
-    "adjoint.engine.backends.array.image.resample",
-    "adjoint.engine.backends.array.image.pooling",
-    "adjoint.engine.backends.array.image.fold",
-    "adjoint.engine.backends.array.nn.gates",
+    "adjoint.engine.backends.array.kernels.checks",
+    "adjoint.engine.backends.array.kernels.image.convolution",
+    "adjoint.engine.backends.array.kernels.image.resample",
+    "adjoint.engine.backends.array.kernels.image.pooling",
+    "adjoint.engine.backends.array.kernels.image.fold",
+    "adjoint.engine.backends.array.kernels.nn.gates",
 )
 LAZY: tuple[str, ...] = (
     *NETWORKS,
     "adjoint.engine.ops.special.gamma_family",
     "adjoint.engine.ops.random.gamma_samples",
-    "adjoint.engine.backends.array.special.gamma",
-    "adjoint.engine.backends.array.random.gamma_samples",
+    "adjoint.engine.backends.array.kernels.special.gamma",
+    "adjoint.engine.backends.array.kernels.random.gamma_samples",
     "adjoint.engine.ops.reduce.calculus",
     "adjoint.engine.ops.reduce.covariance",
     "adjoint.engine.ops.reduce.quantile",
@@ -134,8 +135,8 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.ops.order.histogram",
     "adjoint.engine.ops.order.hashing",
     "adjoint.engine.ops.reduce.masked",
-    "adjoint.engine.backends.array.order.search",
-    "adjoint.engine.backends.array.order.histogram",
+    "adjoint.engine.backends.array.kernels.order.search",
+    "adjoint.engine.backends.array.kernels.order.histogram",
     "adjoint.engine.ops.linalg.cholesky",
     "adjoint.engine.ops.linalg.det",
     "adjoint.engine.ops.linalg.eigen",
@@ -158,18 +159,18 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.ops.special.zeta",
     "adjoint.engine.ops.special.normal",
     "adjoint.engine.ops.special.polynomials",
-    "adjoint.engine.backends.array.signal.fft",
-    "adjoint.engine.backends.array.linalg.lapack",
-    "adjoint.engine.backends.array.linalg.linalg",
-    "adjoint.engine.backends.array.special.polynomials",
-    "adjoint.engine.backends.array.special.special",
+    "adjoint.engine.backends.array.kernels.signal.fft",
+    "adjoint.engine.backends.array.kernels.linalg.lapack",
+    "adjoint.engine.backends.array.kernels.linalg.linalg",
+    "adjoint.engine.backends.array.kernels.special.polynomials",
+    "adjoint.engine.backends.array.kernels.special.special",
     "adjoint.engine.backends.array.memory.sharing",
     "adjoint.engine.sparse.creation",
-    "adjoint.engine.backends.array.sparse",
+    "adjoint.engine.backends.array.kernels.sparse",
     "adjoint.engine.ops.quantized.affine",
     "adjoint.engine.ops.quantized.convolution",
     "adjoint.engine.ops.quantized.products",
-    "adjoint.engine.backends.array.quantized.products",
+    "adjoint.engine.backends.array.kernels.quantized.products",
 )
 WAITING = frozenset(LAZY) - {*NETWORKS}
 # Methods that those bring: a tensor asked for another name that it has not loads nothing.
@@ -311,8 +312,8 @@ ELSEWHERE = {
     "TypedStorage": "adjoint.engine.tensor.memory",
     "UntypedStorage": "adjoint.engine.tensor.memory",
     "is_storage": "adjoint.engine.tensor.memory",
-    "is_warn_always_enabled": "adjoint.engine.core.switches",
-    "set_warn_always": "adjoint.engine.core.switches",
+    "is_warn_always_enabled": "adjoint.engine.core.state.switches",
+    "set_warn_always": "adjoint.engine.core.state.switches",
     "set_default_tensor_type": "adjoint.engine.backends.array.tensor_types",
     "set_flush_denormal": "adjoint.engine.backends.threads",
     "PyTorchFileReader": "adjoint._C",
@@ -395,7 +396,7 @@ HOOKS.load_rest = load_lazy
 
 def load_sparse() -> Any:
     """Sparse tensors, which few programs have."""
-    bring(["adjoint.engine.backends.array.sparse"])
+    bring(["adjoint.engine.backends.array.kernels.sparse"])
     return HOOKS.sparse
 
 

@@ -9,7 +9,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
-from adjoint.engine.graph.extents import Extent, ExtentFloat
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
 from adjoint.fx.captured import CannotWrite, Writer
 from adjoint.fx.graph import Graph
 from adjoint.fx.graph_module import GraphModule

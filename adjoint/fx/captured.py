@@ -17,10 +17,10 @@ from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.extents import Extent, ExtentFloat, Poly, SizeScope
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.ir import Node as Operation
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, SizeScope
 from adjoint.engine.tensor.storage import Storage
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node

@@ -1,6 +1,6 @@
 """Files: values in PyTorch's format and safetensors, written atomically, read without execution."""
 
-from adjoint.engine.core.atomic import atomic_write as atomic_write
+from adjoint.engine.core.files.atomic import atomic_write as atomic_write
 from adjoint.io.checkpoint import CheckpointManager as CheckpointManager
 from adjoint.io.checkpoint import load_checkpoint as load_checkpoint
 from adjoint.io.checkpoint import rng_state as rng_state

@@ -12,11 +12,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget, FileRefusal
 from adjoint.engine.core.errors import CaptureError, FileError
+from adjoint.engine.core.files.budget import Budget, FileRefusal
+from adjoint.engine.core.files.zipped import STORED, Archive, BadZip
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.spec import Size
-from adjoint.engine.core.zipped import STORED, Archive, BadZip
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.builders import brief, names

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.atomic import atomic_write
 from adjoint.engine.core.errors import FileError
-from adjoint.engine.core.zipped import BadZip
+from adjoint.engine.core.files.atomic import atomic_write
+from adjoint.engine.core.files.zipped import BadZip
 from adjoint.io import archive, safetensors
 from adjoint.io.builders import names
 from adjoint.io.legacy import LegacyReader

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget
 from adjoint.io.builders import brief, names
 from adjoint.io.storages import Stored, check_dtype, from_bytes, locate
 from adjoint.io.unpickler import Unpickler

@@ -12,10 +12,10 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.core import dtype as dt
-from adjoint.engine.core.atomic import atomic_write
-from adjoint.engine.core.budget import Budget, read_json
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeTypeError, FileError
+from adjoint.engine.core.files.atomic import atomic_write
+from adjoint.engine.core.files.budget import Budget, read_json
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.storages import from_bytes, host_bytes, locate
 

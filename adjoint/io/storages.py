@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.buffers import to_host
-from adjoint.engine.backends.array.cuda import is_available
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.gpu.cuda import is_available
+from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
-from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, bool_, uint8
 from adjoint.engine.core.errors import DeviceError

@@ -19,7 +19,7 @@ from struct import error as StructError
 from struct import unpack
 from typing import Any
 
-from adjoint.engine.core.budget import NESTING, Budget, FileRefusal
+from adjoint.engine.core.files.budget import NESTING, Budget, FileRefusal
 from adjoint.engine.core.spec import Size
 from adjoint.io import objects
 from adjoint.io.builders import Builder, brief, set_numpy_state

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from adjoint import export as programs
-from adjoint.engine.core import switches
-from adjoint.engine.core.state import config
+from adjoint.engine.core.state import config, switches
 from adjoint.jit.modules import TRACED_WITH, refuse, scripted
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as RecursiveScriptModule  # noqa: F401

@@ -15,8 +15,8 @@ from numbers import Integral, Real
 from threading import get_ident
 from typing import Any
 
-from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.dtype import DType, get_default_dtype, set_default_dtype
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.nn.modules.hooks import register_module_parameter_registration_hook
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adjoint import nn
-from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.files import load
 from adjoint.models.configuration import made_for_loading

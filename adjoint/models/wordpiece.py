@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.array.interop import tensor
-from adjoint.engine.core import libraries
-from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.availability import libraries
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.models.weights import read_json
 

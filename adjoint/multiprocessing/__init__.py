@@ -13,7 +13,7 @@ from multiprocessing import get_context as get_context
 from multiprocessing import get_start_method as get_start_method
 from multiprocessing import set_start_method as set_start_method
 
-from adjoint.engine.core import switches
+from adjoint.engine.core.state import switches
 from adjoint.multiprocessing import reductions
 from adjoint.multiprocessing.spawn import ProcessContext as ProcessContext
 from adjoint.multiprocessing.spawn import ProcessExitedException as ProcessExitedException

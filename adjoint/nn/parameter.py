@@ -9,7 +9,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import disabled_torch_function
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.create.creation import empty
-from adjoint.engine.tensor.printing import to_string
+from adjoint.engine.tensor.reading.printing import to_string
 from adjoint.engine.tensor.tensor import Tensor, TensorType, alias_noted, wrap
 
 

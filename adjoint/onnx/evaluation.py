@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import LIMIT, OnnxError, constant

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget, FileRefusal
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
+from adjoint.engine.core.files.budget import Budget, FileRefusal
 from adjoint.onnx.types import ELEMENTS, element
 from adjoint.onnx.types import OnnxError as OnnxError
 

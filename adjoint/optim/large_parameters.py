@@ -1,6 +1,6 @@
 """Large parameters: an update rule as one program that writes them and their state in place.
 
-See Note [updates] in `engine/graph/updates.py`. What cannot be one (tensors among the options,
+See Note [updates] in `graph/eager/updates.py`. What cannot be one (tensors among the options,
 memory that is shared, not in rows, or not to be written) is updated by the rule as it is.
 """
 

@@ -1,6 +1,6 @@
 """Parameters on a GPU: an update rule as one program for all of a group's.
 
-See Note [updates] in `engine/graph/updates.py`. The kernels of all parameters are launched as one.
+See Note [updates] in `graph/eager/updates.py`. The kernels of all parameters are launched as one.
 Counts of steps stay on the host, as PyTorch's do: they are numbers of the program, and advance
 when it has been launched. What does not fit is updated as it is.
 """
@@ -16,11 +16,11 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.backends.array.lists.apart import apart, owner_of
-from adjoint.engine.core import switches
 from adjoint.engine.core.layout import is_dense
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, UPDATED
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.graph.images import same_steps
+from adjoint.engine.core.state import switches
+from adjoint.engine.graph.eager.images import same_steps
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.large_parameters import LargeParameters, State
 

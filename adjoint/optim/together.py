@@ -23,9 +23,9 @@ from adjoint.engine.backends.array.lists.apart import apart
 from adjoint.engine.backends.array.lists.many import SMALL
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
-from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
 State = dict[str, Any]

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.backends.array.cuda import is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available
 from adjoint.profiler.events import OUTSIDE, Average, Averages, Event, averages
 from adjoint.profiler.export import write_chrome_trace, write_stacks
 from adjoint.profiler.memory import Allocation, MemoryTimeline

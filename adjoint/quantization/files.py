@@ -12,8 +12,8 @@ import os
 from typing import Any
 
 from adjoint import nn
-from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file, load_metadata, save_file
 from adjoint.quantization.modules.kept import KINDS, Kept

@@ -18,9 +18,9 @@ import numpy as np
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.errors import FileError
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.modules.weight_only import WeightOnlyEmbedding, WeightOnlyLinear
 from adjoint.quantization.replacing import replaced, submodule

@@ -18,8 +18,8 @@ import numpy as np
 
 import adjoint as ad
 from adjoint import nn
-from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, read_json_object
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.safetensors import load_file
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear

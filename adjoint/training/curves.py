@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adjoint.engine.core.atomic import atomic_write
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
+from adjoint.engine.core.files.atomic import atomic_write
 
 Points = Sequence[tuple[float, float]]
 COLOURS = ("#3b6fb6", "#e07b39", "#4a9d6e", "#b04a5a", "#7d6bb0")

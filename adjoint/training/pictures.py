@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.core.libraries import MissingLibrary, need
+from adjoint.engine.core.availability.libraries import MissingLibrary, need
 from adjoint.training.curves import COLOURS, INK, save_figure, tidy
 
 History = Sequence[dict[str, float]]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.data.readers import png
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.tensor.tensor import Tensor
 

@@ -17,8 +17,8 @@ from tqdm.auto import tqdm
 from adjoint.amp import GradScaler, autocast
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import html
+from adjoint.engine.core.availability.libraries import MissingLibrary
 from adjoint.engine.core.dtype import DType, bfloat16, float16
-from adjoint.engine.core.libraries import MissingLibrary
 from adjoint.engine.ops.shape.join import cat
 from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state

@@ -12,7 +12,7 @@ import numpy as np
 
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.capture.capture import capture
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
 from adjoint.training import summaries
 
 

@@ -6,7 +6,7 @@ installed, as in torchvision, and NumPy arrays (H, W) or (H, W, C) where it is n
 
 from __future__ import annotations
 
-from adjoint.engine.core import switches
+from adjoint.engine.core.state import switches
 from adjoint.vision import datasets as datasets
 from adjoint.vision import io as io
 from adjoint.vision import models as models

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 
 from adjoint.data.readers.images import opened
-from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.errors import FileError
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.files.budget import Budget
 from adjoint.vision.matrices import read_matrices
 from adjoint.vision.pictures import default_loader, picture
 

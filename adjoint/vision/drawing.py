@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.interop import from_numpy
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import bool_, uint8
 from adjoint.engine.core.errors import DTypeValueError, ShapeValueError
-from adjoint.engine.core.libraries import need
 from adjoint.engine.tensor.tensor import Tensor
 
 

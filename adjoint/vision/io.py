@@ -13,10 +13,10 @@ from adjoint.data.readers import png
 from adjoint.data.readers.images import SHOWN_AS, in_strips, opened, rgb
 from adjoint.data.readers.images import read_image as _read
 from adjoint.engine.backends.array.interop import from_numpy
-from adjoint.engine.core.atomic import atomic_write
-from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import uint8
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.files.atomic import atomic_write
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 
 

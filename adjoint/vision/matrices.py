@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget, FileRefusal
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.errors import FileError
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.files.budget import Budget, FileRefusal
 
 HEADER, COMPRESSED = 128, 15  # bytes before the first element; the kind of a deflated one
 STEP = 1 << 20  # bytes that are inflated at a time

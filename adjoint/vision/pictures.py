@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.data.readers.images import by_pillow, rgb
-from adjoint.engine.core import libraries
-from adjoint.engine.core.budget import Budget
+from adjoint.engine.core.availability import libraries
+from adjoint.engine.core.files.budget import Budget
 
 
 def pillow() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from adjoint.data.readers import png
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.drawing import draw_bounding_boxes as draw_bounding_boxes

@@ -349,7 +349,7 @@ assert np.allclose(read(g), np.sin(read(w)) + read(w) * np.cos(read(w)))
 assert np.allclose(read(gg), 2 * np.cos(read(w)) - read(w) * np.sin(read(w)))
 
 # -- 8. Writes ---------------------------------------------------------------------------------
-# (tensor/mutation.py) There is one way for elements to change. For the tape, a write through a
+# (tensor/writing/) There is one way for elements to change. For the tape, a write through a
 # view is VIEW_SCATTER on the root: the root gets a new node, and other views catch up later.
 
 def write(target, value):

@@ -12,8 +12,8 @@ import numpy as np
 
 from adjoint.data.readers.labelled import Labelled
 from adjoint.engine.backends.array.interop import from_numpy
-from adjoint.engine.core.budget import GZIP, Budget, inflate, inflated_start
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import GZIP, Budget, inflate, inflated_start
 from adjoint.engine.tensor.tensor import Tensor
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -16,9 +16,9 @@ import numpy as np
 
 from adjoint.data.readers import png
 from adjoint.data.readers.labelled import Labelled
-from adjoint.engine.core import libraries
-from adjoint.engine.core.budget import Budget, FileRefusal
+from adjoint.engine.core.availability import libraries
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, FileRefusal
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp", ".tif", ".tiff", ".npy")
 ADDRESS = re.compile(r"<[^<>]* at 0x[0-9a-f]+>")  # of an object, which tells nobody anything

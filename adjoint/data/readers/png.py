@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget, inflate
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, inflate
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}

@@ -11,9 +11,9 @@ import numpy as np
 
 from adjoint.data.dataset import Dataset
 from adjoint.engine.backends.array.interop import tensor
-from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.dtype import DType, float32
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 
 SHORT = 6  # characters; such cells take far more memory than room in a file

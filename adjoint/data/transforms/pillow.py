@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core import libraries
+from adjoint.engine.core.availability import libraries
 
 BITS = 22  # of the fixed-point weights: 32, less 8 of a pixel and 2 for sums beyond white
 # Pillow's numbers for the names, and the other way round.

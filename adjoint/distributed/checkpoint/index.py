@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.budget import Budget, read_json_object
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, read_json_object
 
 INDEX, FORMAT = "index.json", 2
 MOST_PIECES = 4096  # of one tensor

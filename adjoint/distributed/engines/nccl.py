@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.distributed.errors import DistBackendError
-from adjoint.engine.backends.array.cuda import is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available
 
 REMEDY = "Install it with `pip install 'adjoint[cuda]'` (or `pip install nvidia-nccl-cu13`)."
 FILE = "libnccl.so.2"

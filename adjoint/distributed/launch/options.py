@@ -38,7 +38,7 @@ def count_of(given: str) -> int:
     3
     """
     if given in ("cpu", "auto", "gpu"):
-        from adjoint.engine.backends.array.cuda import device_count
+        from adjoint.engine.backends.array.gpu.cuda import device_count
 
         gpus = device_count() if given != "cpu" else 0
         if given == "gpu" and not gpus:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core import switches
+from adjoint.engine.core.state import switches
 
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 _chosen: int | None = None

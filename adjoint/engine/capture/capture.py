@@ -26,7 +26,7 @@ from adjoint.engine.capture.program.numbers import FreeNumbers, slots
 from adjoint.engine.capture.program.prepared import UNREAD
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.python.errors import Raised
-from adjoint.engine.capture.retracing import Retraces, name_of
+from adjoint.engine.capture.recordings.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, signature
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.overrides import OVERRIDES, THREAD

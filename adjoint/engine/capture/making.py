@@ -9,9 +9,7 @@ from typing import Any
 from adjoint.engine.capture.breaks import RecordingFailed
 from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
-from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
-from adjoint.engine.capture.inspection import Inspection
 from adjoint.engine.capture.moving import Itself, has_moved, tensors_in
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Program, build, note_memory
@@ -21,8 +19,10 @@ from adjoint.engine.capture.python.errors import PlainCall, Raised
 from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import NUMBERS
-from adjoint.engine.capture.retracing import name_of
+from adjoint.engine.capture.recordings.inspection import Inspection
+from adjoint.engine.capture.recordings.retracing import name_of
 from adjoint.engine.capture.signature import share_counts, signature
+from adjoint.engine.capture.tensors.following import TensorEngine
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.overrides import THREAD, having
 from adjoint.engine.core.operations.record import HOOKS, is_tensor

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from adjoint.engine.capture.dynamic.dynamic import MARKS
-from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.python import observe
+from adjoint.engine.capture.tensors.following import TensorEngine
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, unflatten
-from adjoint.engine.graph.extents import Extent, Sizes, SizeScope
-from adjoint.engine.graph.resizing import Rebuild, differ
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.graph.session.watching import DescribeRecording
+from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope
+from adjoint.engine.graph.sizes.resizing import Rebuild, differ
 from adjoint.engine.tensor.tensor import Tensor
 
 

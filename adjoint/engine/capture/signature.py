@@ -17,10 +17,10 @@ from uuid import UUID
 import numpy as np
 
 from adjoint.engine.core import dtype as dtypes
-from adjoint.engine.core import switches
 from adjoint.engine.core.errors import users_line
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef
 from adjoint.engine.tensor.tensor import Tensor

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from adjoint.engine.capture.capture import Captured
-from adjoint.engine.capture.inspection import PAGES
+from adjoint.engine.capture.recordings.inspection import PAGES
 from adjoint.engine.compiler.executors import DEFAULT, factory_for
 from adjoint.engine.compiler.modules import compiled_module, is_module
 from adjoint.engine.core.state import config

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.capture import is_compiling
-from adjoint.engine.capture.retracing import name_of
+from adjoint.engine.capture.recordings.retracing import name_of
 from adjoint.engine.compiler.api import compile
 from adjoint.engine.compiler.modules import is_module
 from adjoint.engine.core.errors import CaptureError

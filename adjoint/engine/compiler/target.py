@@ -26,7 +26,7 @@ from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.passes.recompute import CPU, Costs
+from adjoint.engine.graph.passes.recomputation.recompute import CPU, Costs
 
 LayoutOf = Callable[[Value], Place]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.value import TensorBase
 

@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.core.budget import Budget
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, named
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.extents import SIGNS, Extent, ExtentFloat, Poly, SizeScope, extent
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.unknown_sizes import UnknownSizes
+from adjoint.engine.graph.sizes.extents import SIGNS, Extent, ExtentFloat, Poly, SizeScope, extent
+from adjoint.engine.graph.sizes.unknown_sizes import UnknownSizes
 
 Plain = Any  # what json.dumps takes
 RANK = 64  # NumPy's bound

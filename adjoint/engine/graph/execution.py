@@ -32,7 +32,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.interpreter import interpret
 from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.sources import Source
-from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.graph.sizes.sizing import Sizing
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adjoint.engine.core.atomic import atomic_write
-from adjoint.engine.core.budget import Budget, FileRefusal, read_json
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.atomic import atomic_write
+from adjoint.engine.core.files.budget import Budget, FileRefusal, read_json
+from adjoint.engine.core.files.zipped import Archive, BadZip
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import default_generator_of
-from adjoint.engine.core.zipped import Archive, BadZip
 from adjoint.engine.graph import ir
 from adjoint.engine.graph.encoding import (
     Decoder,
@@ -32,11 +32,11 @@ from adjoint.engine.graph.encoding import (
     encode_graph,
     encode_sizes,
 )
-from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Fed, GeneratorPosition, Update
 from adjoint.engine.graph.record.sources import Host, Source, State
 from adjoint.engine.graph.record.trace import StorageCell
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.graph.verify import verify
 from adjoint.engine.tensor.tensor import Tensor
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from numbers import Number
 from typing import Any, TypeAlias
 
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.places import Where
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.extents import ExtentFloat
+from adjoint.engine.graph.sizes.extents import ExtentFloat
 
 # A composite's: a graph, what makes one when it is asked for, or none.
 Composition: TypeAlias = "DataflowGraph | Callable[[], DataflowGraph] | None"

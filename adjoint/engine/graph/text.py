@@ -11,9 +11,9 @@ from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec as spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.extents import Extent, ExtentFloat
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.record.trace import Trace
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
 from adjoint.engine.graph.verify import as_operand
 
 device, dtype = Device, named  # the names the text uses

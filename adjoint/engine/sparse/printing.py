@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.core import dtype as dt
-from adjoint.engine.tensor.printing import body_of, with_suffixes
+from adjoint.engine.tensor.reading.printing import body_of, with_suffixes
 
 PREFIX = "tensor("
 

@@ -12,11 +12,11 @@ from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
 from adjoint.engine.core.state import forks
 from adjoint.engine.ops.elementwise.arithmetic import scaled
 from adjoint.engine.tensor.copying import install_copying
-from adjoint.engine.tensor.indexing import install_indexing
-from adjoint.engine.tensor.mutation import update
+from adjoint.engine.tensor.index.indexing import install_indexing
 from adjoint.engine.tensor.operators import DIRECT, install_operators
-from adjoint.engine.tensor.printing import install_printing
+from adjoint.engine.tensor.reading.printing import install_printing
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import update
 
 _SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * y, none for the sum
 

@@ -17,8 +17,8 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.elementwise import arithmetic, comparison, division, logical, power, sign
 from adjoint.engine.ops.products import matmul
-from adjoint.engine.tensor.mutation import update
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import update
 
 _OPERAND = (TensorBase, bool, int, float, complex, HostScalar)
 Method = Callable[..., Any]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
-from adjoint.engine.graph.extents import SizeScope
+from adjoint.engine.graph.sizes.extents import SizeScope
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.graphs.dynamic_shapes import NO_LIMIT, ValueRanges
 from adjoint.export.graphs.graph_signature import (

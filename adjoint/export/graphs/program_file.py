@@ -12,12 +12,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from adjoint.engine.core.budget import Budget, read_json
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.files.budget import Budget, read_json
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.tree import LEAF, TreeDef
 from adjoint.engine.graph.encoding import Decoder, Unreadable, encode, encode_spec, record_named
-from adjoint.engine.graph.extents import SizeScope
+from adjoint.engine.graph.sizes.extents import SizeScope
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
 from adjoint.export.graphs import graph_signature as parts

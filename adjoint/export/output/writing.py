@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from adjoint.engine.backends.llvm.runtime.jit import printed
-from adjoint.engine.core.atomic import atomic_write
+from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.export.c_source.translate import c_text
 from adjoint.export.errors import ExportError
 from adjoint.export.interface import Interface

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from adjoint.engine.core.switches import SwitchOverride
+from adjoint.engine.core.state.switches import SwitchOverride
 
 
 class SDPBackend(IntEnum):

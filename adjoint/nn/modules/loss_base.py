@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.ops.nn.loss_reduction import reduction_of
+from adjoint.engine.ops.nn.losses.loss_reduction import reduction_of
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 

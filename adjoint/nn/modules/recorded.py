@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, calls, frames, items, iteration, operators
+from adjoint.engine.capture.python import frames
 from adjoint.engine.capture.python.c.functions import PYTHON
+from adjoint.engine.capture.python.language import attributes, calls, items, iteration, operators
 from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.capture.python.recorder import Recorder
 from adjoint.engine.core.places import MODULE_CALLS

@@ -12,7 +12,7 @@ from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.ops.shape.join import cat, stack
-from adjoint.engine.tensor.item import elements
+from adjoint.engine.tensor.reading.item import elements
 from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = [

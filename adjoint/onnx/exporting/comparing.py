@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.core.libraries import find
+from adjoint.engine.core.availability.libraries import find
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.exporting.recording import Arguments, CallForOnnx, Dims

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.atomic import atomic_write
-from adjoint.engine.core.libraries import need
-from adjoint.engine.graph.extents import Extent
+from adjoint.engine.core.availability.libraries import need
+from adjoint.engine.core.files.atomic import atomic_write
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.onnx.exporting import elementwise as elementwise  # these fill the table
 from adjoint.onnx.exporting import flow as flow
 from adjoint.onnx.exporting import layers as layers

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.image.resample import table
 from adjoint.onnx.exporting.writer import NoForm, Writer, emits
 from adjoint.onnx.types import ARRAYS

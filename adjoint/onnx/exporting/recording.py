@@ -13,9 +13,9 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.engine.core.tree import flatten, unflatten
-from adjoint.engine.graph.extents import Extent, SizeScope
 from adjoint.engine.graph.ir import DataflowGraph as Nodes
 from adjoint.engine.graph.ir import Value
+from adjoint.engine.graph.sizes.extents import Extent, SizeScope
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.onnx.types import OnnxError, array_of

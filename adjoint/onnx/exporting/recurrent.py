@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.onnx.exporting.writer import Writer
 from adjoint.onnx.types import ARRAYS
 

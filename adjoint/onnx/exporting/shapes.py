@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.onnx.exporting.writer import EMITTERS, NoForm, Writer, emits
 from adjoint.onnx.types import ARRAYS, NUMBERS
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.libraries import need
-from adjoint.engine.graph.extents import Extent, Poly
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.sizes.extents import Extent, Poly
 from adjoint.onnx.types import ARRAYS, NUMBERS
 
 Emitter = Callable[["Writer", Node], "Sequence[str] | str"]

@@ -8,8 +8,8 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.data.readers.images import PILLOW, in_strips, opened
-from adjoint.engine.core.budget import Budget
-from adjoint.engine.core.libraries import need
+from adjoint.engine.core.availability.libraries import need
+from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import OnnxError
 from adjoint.onnx.table import operator

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.tensor.item import known
+from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import OnnxError
 from adjoint.onnx.table import Call, operator

@@ -17,9 +17,9 @@ from adjoint.data.transforms import (
 )
 from adjoint.data.transforms.basic import like, to_channels_first
 from adjoint.data.transforms.pillow import grey_picture, is_picture, picture
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import float32, int32
 from adjoint.engine.core.errors import DTypeError
-from adjoint.engine.core.libraries import need
 from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor

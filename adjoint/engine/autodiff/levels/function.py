@@ -15,8 +15,8 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros
-from adjoint.engine.tensor.mutation import alias_on_tape, rebase
 from adjoint.engine.tensor.tensor import Tensor, alias
+from adjoint.engine.tensor.writing.mutation import alias_on_tape, rebase
 
 
 class FunctionCtx:

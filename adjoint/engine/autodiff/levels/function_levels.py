@@ -27,8 +27,8 @@ from adjoint.engine.autodiff.tape.node import edge_of
 from adjoint.engine.core.operations.dispatch import highest_level
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.mutation import make_level_tensor, payload
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 Needs = tuple[bool, ...]
 

@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.levels import Level
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import map_tree
-from adjoint.engine.tensor.mutation import payload
+from adjoint.engine.tensor.writing.mutation import payload
 
 L = TypeVar("L", bound=Level)
 

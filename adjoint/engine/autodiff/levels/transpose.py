@@ -13,7 +13,7 @@ from adjoint.engine.autodiff.tape.node import edge_of
 from adjoint.engine.core.operations.call import Call
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.mutation import make_level_tensor
+from adjoint.engine.tensor.writing.mutation import make_level_tensor
 
 
 def push_by_transposing(call: Call, tangents: list[Any]) -> tuple[Any, ...]:

@@ -13,8 +13,8 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.views import VIEW_SCATTER
-from adjoint.engine.tensor.mutation import make_level_tensor, payload
 from adjoint.engine.tensor.tensor import Tensor, symbolic_view
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 
 class VmapLevel(Level):

@@ -10,8 +10,8 @@ from typing import Any
 from adjoint.engine.autodiff.tape.saved import Packed, freed, stale
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.mutation import payload
 from adjoint.engine.tensor.tensor import Tensor, alias, meta_of
+from adjoint.engine.tensor.writing.mutation import payload
 
 SEQUENCE = itertools.count(1)
 Edge = tuple[Any, int]  # (a Node, which of its results) or (a leaf Tensor, 0)

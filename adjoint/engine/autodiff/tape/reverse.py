@@ -25,8 +25,8 @@ from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.mutation import payload
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import payload
 
 HOOKS.attach = attach
 HOOKS.attach_constant = attach_constant

@@ -12,7 +12,7 @@ from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import LEAF, TreeDef, flatten, unflatten
 from adjoint.engine.ops.shape.join import cat
-from adjoint.engine.tensor.mutation import payload
+from adjoint.engine.tensor.writing.mutation import payload
 
 
 def broadcast_dims(dims: Any, structure: TreeDef) -> list[Any] | None:

@@ -10,8 +10,8 @@ from adjoint.engine.autodiff.levels.stack import next_depth
 from adjoint.engine.core.errors import DTypeValueError, ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.mutation import make_level_tensor, payload
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 
 class _Open(threading.local):

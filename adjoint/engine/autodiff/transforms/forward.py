@@ -12,7 +12,7 @@ from adjoint.engine.autodiff.transforms.gradient import grad, split_aux, vjp, vj
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import flatten, map_tree, unflatten
-from adjoint.engine.tensor.mutation import make_level_tensor, payload
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 
 def _check(flat: list[Any], ts: list[Any]) -> None:

@@ -14,8 +14,8 @@ from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
-from adjoint.engine.tensor.mutation import make_level_tensor, payload
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 Argnums = int | tuple[int, ...]
 

@@ -10,12 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from adjoint.engine.backends.array.device_memory import POOLS
 from adjoint.engine.backends.array.devices import full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.gpu.device_memory import POOLS
+from adjoint.engine.backends.array.gpu.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
-from adjoint.engine.backends.array.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.operations.public import PUBLIC
@@ -24,8 +24,8 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.meta import META, blank
-from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
+from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
 

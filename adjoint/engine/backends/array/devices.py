@@ -17,11 +17,11 @@ from typing import Any
 import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
 import numpy as np
 
-from adjoint.engine.backends.array.device_memory import install
-from adjoint.engine.core import switches
+from adjoint.engine.backends.array.gpu.device_memory import install
 from adjoint.engine.core.device import CPU, CURRENT_INDEX, KNOWN_TYPES, Device
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.state import switches
 from adjoint.engine.tensor.tensor import DEVICE_OF
 
 Array = Any

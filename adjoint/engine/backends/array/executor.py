@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from adjoint.engine.backends.array import faults
 from adjoint.engine.backends.array.devices import active, cupy, full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.engine.backends.array.gpu import faults
+from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.libraries.eager import prepared_call
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
-from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
@@ -34,9 +34,9 @@ from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor import holders
 from adjoint.engine.tensor.holders import largest_storages, told
 from adjoint.engine.tensor.meta import asked_for_meta, infer_only
-from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import DTYPE_OF, mark_view, window, wrap
+from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
 

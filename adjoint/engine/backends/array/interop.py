@@ -12,8 +12,8 @@ import numpy as np
 from adjoint.engine.backends.array.buffers import Buffers, to_host
 from adjoint.engine.backends.array.devices import cupy, full_device
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.quiet import quietly
-from adjoint.engine.backends.array.transfers import transfer
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
@@ -31,9 +31,9 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state.context import CONTEXT, concrete
 from adjoint.engine.core.state.placement import chosen
-from adjoint.engine.tensor.item import known, unknown
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.meta import META, blank
+from adjoint.engine.tensor.reading.item import known, unknown
 from adjoint.engine.tensor.storage import FOREIGN, Window
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
 

@@ -99,7 +99,7 @@ class Store:
     """A folder of checksummed entries, bounded in size.
 
     >>> from tempfile import TemporaryDirectory
-    >>> from adjoint.engine.core.keys import key_of
+    >>> from adjoint.engine.core.identity.keys import key_of
     >>> with TemporaryDirectory() as folder:
     ...     store = Store(Path(folder), 2**20)
     ...     store.put(key_of("a kernel"), b"its code")

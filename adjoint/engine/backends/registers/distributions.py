@@ -1,4 +1,4 @@
-"""From random words to samples, bit for bit as `backends.array.random.distributions` makes them.
+"""From random words to samples, bit for bit as `array.kernels.random.distributions` makes them.
 
 Both use integer operations and + - * / sqrt alone, rounded one at a time in the same order: no
 multiply-add is fused here. Where that picks elements (the tail of a normal), this computes both
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.random import portable
+from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.registers.elementwise import kind_of, round_to
 from adjoint.engine.backends.registers.vector import V, select, when_any
 from adjoint.engine.core.dtype import DType

@@ -1,4 +1,4 @@
-"""Philox 4x32-10 in vector code: the words of `backends.array.random.philox`, bit for bit.
+"""Philox 4x32-10 in vector code: the words of `array.kernels.random.philox`, bit for bit.
 
 Block k of a stream is the cipher of the counter offset + k under the seed. Its four 32-bit words
 c0 c1 c2 c3 make the 64-bit words c0 << 32 | c1 and c2 << 32 | c3; 32-bit words are the low, then
@@ -7,7 +7,7 @@ the high half of each: c1 c0 c3 c2.
 
 from __future__ import annotations
 
-from adjoint.engine.backends.array.random.philox import M0, M1, ROUNDS, W0, W1
+from adjoint.engine.backends.array.kernels.random.philox import M0, M1, ROUNDS, W0, W1
 from adjoint.engine.backends.registers.vector import V, select, type_text
 
 Block = tuple[V, V, V, V]

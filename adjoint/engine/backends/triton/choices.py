@@ -18,7 +18,7 @@ from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
-from adjoint.engine.graph.passes.recompute import repeatable
+from adjoint.engine.graph.passes.recomputation.recompute import repeatable
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 PARTS = 4  # that are chosen from at most

@@ -25,7 +25,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
-from adjoint.engine.ops.nn.classification import ROW_STATISTICS
+from adjoint.engine.ops.nn.losses.classification import ROW_STATISTICS
 from adjoint.engine.ops.nn.normalization import MOMENTS
 
 STATISTICS = {ROW_STATISTICS.name, MOMENTS.name}  # that are found in float32 whatever they read

@@ -20,7 +20,7 @@ from typing import Any
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
-from adjoint.engine.graph.passes.recompute import Costs, repeatable, work
+from adjoint.engine.graph.passes.recomputation.recompute import Costs, repeatable, work
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 LARGE = 1 << 16  # elements: smaller values are read as often as one likes

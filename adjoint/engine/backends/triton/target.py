@@ -40,7 +40,7 @@ from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.loop_casts import loop_casts
-from adjoint.engine.graph.passes.recompute import Costs
+from adjoint.engine.graph.passes.recomputation.recompute import Costs
 
 SUMMED_ALONE = 1 << 20  # elements that are worth a launch of their own
 

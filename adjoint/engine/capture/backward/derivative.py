@@ -35,7 +35,7 @@ from adjoint.engine.graph.execution import Executable
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.sources import Source
 from adjoint.engine.graph.record.trace import StorageCell, Trace
-from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
 
 

@@ -26,9 +26,9 @@ from adjoint.engine.capture.python.errors import PlainCall, Raised
 from adjoint.engine.core.errors import ShapeIndexError, warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec, contiguous_strides
-from adjoint.engine.graph.extents import Extent, Sizes, SizeScope
-from adjoint.engine.graph.resizing import resized
-from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope
+from adjoint.engine.graph.sizes.resizing import resized
+from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
 
 _KEPT = 16  # families of one function

@@ -7,8 +7,8 @@ from typing import Any
 
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import OutsideTensor
-from adjoint.engine.graph.extents import Sizes
-from adjoint.engine.graph.resizing import Describe, Rebuild, differ
+from adjoint.engine.graph.sizes.extents import Sizes
+from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, differ
 
 _LEFT_OUT = frozenset(
     "dependence python executable plan guards structure counters states numbers sizing restore "

@@ -9,7 +9,7 @@ from adjoint.engine.autodiff.tape.node import ErrorNode
 from adjoint.engine.capture.program.hosts import checked_reader, reader
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.recipes import Made
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable

@@ -40,10 +40,9 @@ from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.streams import Moves
 from adjoint.engine.graph.record.trace import Trace
-from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.graph.text import to_text
 from adjoint.engine.graph.verify import verify, verifying
-from adjoint.engine.tensor.mutation import take_window
 from adjoint.engine.tensor.storage import FOREIGN, Storage
 from adjoint.engine.tensor.tensor import (
     Tensor,
@@ -52,6 +51,7 @@ from adjoint.engine.tensor.tensor import (
     meta_of,
     wrap,
 )
+from adjoint.engine.tensor.writing.mutation import take_window
 
 _ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
 

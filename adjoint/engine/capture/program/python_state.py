@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.arrays import array_recipe
-from adjoint.engine.capture.following import TensorEngine
 from adjoint.engine.capture.given import Path, containers, follow, holds_one
-from adjoint.engine.capture.late_values import is_late_value
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
 from adjoint.engine.capture.python.plain import ObjectIdentity
 from adjoint.engine.capture.python.rebuilding import CallObjects, Frozen, ReadNumber, Same
 from adjoint.engine.capture.python.recorder import Effect, keep
+from adjoint.engine.capture.tensors.arrays import array_recipe
+from adjoint.engine.capture.tensors.following import TensorEngine
+from adjoint.engine.capture.tensors.late_values import is_late_value
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.rng import Generator

@@ -45,7 +45,7 @@ def is_iterator(value: Any) -> bool:
 
 def has_python_methods(recorder: Recorder, cls: type, names: str = _BEHIND) -> bool:
     """Whether a class has special methods in Python that C would call."""
-    from .attributes import class_lookup
+    from adjoint.engine.capture.python.language.attributes import class_lookup
 
     if not can_change(cls) or cls in _QUIET:
         return False

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.engine.capture.python import instructions as instructions  # what frames execute
+from adjoint.engine.capture.python.language.calls import call
 from adjoint.engine.core.errors import CaptureError
 
-from . import instructions as instructions  # what frames execute
-from .calls import call
 from .decoding import INSTRUCTIONS
 from .engine import Engine, NoEngine
 from .frames import check_closed

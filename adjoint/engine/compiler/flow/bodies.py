@@ -31,7 +31,7 @@ from adjoint.engine.compiler.target import LayoutOf, Setting
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
-from adjoint.engine.graph.sizing import Example
+from adjoint.engine.graph.sizes.sizing import Example
 
 
 def body_plan(setting: Setting, body: DataflowGraph) -> Any:

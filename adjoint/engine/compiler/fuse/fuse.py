@@ -21,7 +21,7 @@ Note [updates]
 Note [reach]
     A backward pass reads what the forward pass computed. A node of it that joined the kernel of its
     producer would be computed early and its result be kept, often beside the operand that was to be
-    kept instead of it (`graph.passes.remat`). With a `reach`, nodes join only kernels that were
+    kept instead of it (`passes.recomputation`). With a `reach`, nodes join only kernels that were
     started at most so many templates and calls before.
 """
 

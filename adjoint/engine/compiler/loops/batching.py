@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from adjoint.engine.compiler.loops.ir import Kernel
 from adjoint.engine.compiler.memory.places import ARENA, Buffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step, Touches, by_buffer, overlap
-from adjoint.engine.graph.extents import typical
+from adjoint.engine.graph.sizes.extents import typical
 
 ADJACENT = 4  # steps that a kernel may be put off whatever it reads
 

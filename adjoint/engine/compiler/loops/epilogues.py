@@ -28,10 +28,10 @@ from adjoint.engine.compiler.loops.schedule import is_costly
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.keys import key_of
-from adjoint.engine.core.number_key import number_key
-from adjoint.engine.graph.extents import is_extent
+from adjoint.engine.core.identity.keys import key_of
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.graph.ir import DataflowGraph, Value
+from adjoint.engine.graph.sizes.extents import is_extent
 
 # Bytes of a result from which on it is worth another function of machine code, which takes 0.1 s
 # the first time. Smaller results stay in a cache, where reading them again costs nothing.

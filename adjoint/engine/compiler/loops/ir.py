@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import REGISTRY
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"

@@ -29,12 +29,12 @@ from adjoint.engine.compiler.loops.ir import (
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
 from adjoint.engine.compiler.memory.places import INPUT, Buffer, Place, expand_to, show
 from adjoint.engine.core.dtype import DType, bool_, int64
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import Spec, contiguous_strides
-from adjoint.engine.graph.extents import Extent, ExtentFloat, is_extent
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, is_extent
 
 PlaceOf = Callable[[Value], Place]
 PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for

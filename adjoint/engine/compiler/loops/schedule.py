@@ -17,7 +17,7 @@ from adjoint.engine.compiler.loops.ir import AffineReference, Form, Kernel, Loop
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.core.operations.record import REGISTRY
-from adjoint.engine.graph.extents import typical
+from adjoint.engine.graph.sizes.extents import typical
 
 
 def is_costly(name: str) -> bool:

@@ -27,9 +27,9 @@ from adjoint.engine.core.dtype import DType, float32, int64
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.promotion import promote
 from adjoint.engine.core.spec import Spec, broadcast_shapes
-from adjoint.engine.graph.extents import content, typical
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
+from adjoint.engine.graph.sizes.extents import content, typical
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.strided import span
 

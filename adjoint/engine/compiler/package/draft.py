@@ -35,7 +35,7 @@ from adjoint.engine.compiler.schedule.steps import (
     launches_of,
     told,
 )
-from adjoint.engine.graph.extents import Extent, ExtentFloat, evaluate
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, evaluate
 
 # Rough operations, of which a processor does one or two a nanosecond.
 SERIAL = 10_000.0  # a launch of less is done by one worker: others would come too late

@@ -17,7 +17,7 @@ import numpy as np
 
 from adjoint.engine.compiler.memory.footprint import without_places
 from adjoint.engine.compiler.package.status import read_status
-from adjoint.engine.core.budget import Budget, FileRefusal, read_json
+from adjoint.engine.core.files.budget import Budget, FileRefusal, read_json
 from adjoint.engine.ops.common.checks import failure
 
 Patches = dict[str, list[tuple[int, int]]]  # "input 3" -> words to fill in: (position, shift)

@@ -11,7 +11,7 @@ from adjoint.engine.compiler.loops.ir import Form
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.ownership import is_own
 from adjoint.engine.graph.execution import Task

@@ -27,8 +27,8 @@ from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.passes.pipeline import keeping, run_passes
-from adjoint.engine.graph.passes.recompute import NEAR
-from adjoint.engine.graph.passes.remat import rematerialise
+from adjoint.engine.graph.passes.recomputation.recompute import NEAR
+from adjoint.engine.graph.passes.recomputation.remat import rematerialise
 from adjoint.engine.ops.shape.convert import CLONE
 
 

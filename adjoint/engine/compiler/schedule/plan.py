@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from adjoint.engine.compiler.memory.places import Buffer, Place
 from adjoint.engine.compiler.schedule.steps import Step, moments
 from adjoint.engine.graph.ir import DataflowGraph, Value
-from adjoint.engine.graph.passes.recompute import Recomputed
+from adjoint.engine.graph.passes.recomputation.recompute import Recomputed
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Process-wide settings that are neither per-thread nor per-tensor.
 
-Those that programs set under PyTorch's names are in `core.switches`.
+Those that programs set under PyTorch's names are in `core.state.switches`.
 """
 
 from __future__ import annotations

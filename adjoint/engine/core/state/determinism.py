@@ -8,7 +8,7 @@ order instead, on the host.
 
 from __future__ import annotations
 
-from adjoint.engine.core import switches
+from adjoint.engine.core.state import switches
 
 _NAME = "use_deterministic_algorithms"
 _MODES = {"default": 0, "warn": 1, "error": 2}

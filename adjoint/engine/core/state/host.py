@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.state.context import CONTEXT
 
 Number = bool | int | float | complex

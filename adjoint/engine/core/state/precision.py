@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.core import switches
+from adjoint.engine.core.state import switches
 
 LEVELS = ("highest", "high", "medium")
 _NAME = "set_float32_matmul_precision"

@@ -8,27 +8,27 @@ from adjoint.engine.core.state.loading import brought
 
 
 class FragmentsLater:
-    """Stands for `graph.fragments` until the first large operation."""
+    """Stands for `graph.eager.fragments` until the first large operation."""
 
     def forward(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward(*args)
+        return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.forward(*args)
 
     def forward_on_device(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.forward_on_device(*args)
+        return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.forward_on_device(*args)
 
     def run_on_device(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run_on_device(*args)
+        return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.run_on_device(*args)
 
     def run(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.fragments").FRAGMENTS.run(*args)
+        return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.run(*args)
 
 
 class StraightLater:
-    """Stands for `graph.straight` until there were some small composites."""
+    """Stands for `graph.eager.straight` until there were some small composites."""
 
     COMPOSITES = 64  # run as they are first: loading takes as long as hundreds of them
 
@@ -53,12 +53,12 @@ class StraightLater:
     def loaded() -> Any:
         """The programs, and what they are made with."""
         brought("adjoint.engine.backends.array.straight")
-        return brought("adjoint.engine.graph.straight").STRAIGHT
+        return brought("adjoint.engine.graph.eager.straight").STRAIGHT
 
 
 class UpdatesLater:
-    """Stands for `graph.updates` until the first update of something large."""
+    """Stands for `graph.eager.updates` until the first update of something large."""
 
     def run(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.updates").UPDATES.run(*args)
+        return brought("adjoint.engine.graph.eager.updates").UPDATES.run(*args)

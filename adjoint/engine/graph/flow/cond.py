@@ -19,7 +19,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.body import BodyTrace
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.condition import where
-from adjoint.engine.tensor.item import known
+from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import alias
 
 # -- the record ---------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from adjoint.engine.graph.ir import DataflowGraph, Value, extract
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
 from adjoint.engine.graph.verify import as_operand
 from adjoint.engine.ops.create.creation import zeros
-from adjoint.engine.tensor.mutation import make_level_tensor, payload
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 # How operations with subgraphs are performed so that their own residuals are kept.
 BIND: dict[Record, Callable[[Sequence[Any], dict[str, Any]], Any]] = {}

@@ -21,7 +21,7 @@ from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.body import BodyTrace
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.elementwise.condition import where
-from adjoint.engine.tensor.item import known
+from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import alias
 
 # -- the record ---------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def _loop(test: Any, body: Any, carry: list[Any], limit: int | None) -> list[Any
 
 def _any(flag: Any) -> bool:
     """Whether a flag holds for any element of the batches it stands for."""
-    from adjoint.engine.tensor.mutation import payload
+    from adjoint.engine.tensor.writing.mutation import payload
 
     while flag._storage.level is not None:
         value = payload(flag)

@@ -11,10 +11,10 @@ from typing import Any
 
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.extents import is_extent
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.passes.algebra import made_by
 from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
+from adjoint.engine.graph.passes.rules.algebra import made_by
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.create.creation import FULL
 
 _VIEWS = frozenset({"reshape", "permute", "expand", "slice", "clone", "diagonal", "unfold"})

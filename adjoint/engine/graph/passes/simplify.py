@@ -11,9 +11,9 @@ from typing import Any
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.passes import algebra, choice_rules, index_rules, view_rules
-from adjoint.engine.graph.passes.algebra import Inputs, Params, Rule
 from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
+from adjoint.engine.graph.passes.rules import algebra, choice_rules, index_rules, view_rules
+from adjoint.engine.graph.passes.rules.algebra import Inputs, Params, Rule
 from adjoint.engine.graph.verify import as_operand
 
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.passes.algebra import never_negative_zero
 from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
+from adjoint.engine.graph.passes.rules.algebra import never_negative_zero
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.arithmetic import ADD
 from adjoint.engine.ops.shape.join import CAT

@@ -28,9 +28,9 @@ from adjoint.engine.core.tree import map_tree
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.ops.common.stop import CUSTOM, STOP
-from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, alias
+from adjoint.engine.tensor.writing.mutation import leak_message
 
 
 @dataclass(slots=True)

@@ -42,7 +42,6 @@ from adjoint.engine.graph.record.streams import Streams
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.ops.shape.views import VIEW_SCATTER, apply_chain
-from adjoint.engine.tensor.mutation import leak_message
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.strides import result_strides
 from adjoint.engine.tensor.tensor import (
@@ -53,6 +52,7 @@ from adjoint.engine.tensor.tensor import (
     symbolic,
     symbolic_view,
 )
+from adjoint.engine.tensor.writing.mutation import leak_message
 
 # A trace changes fields of tensors for its duration: one at a time, and nobody looks meanwhile.
 TRACING = forks.reentrant(forks.LockOrder.TRACING)

@@ -7,8 +7,8 @@ from keyword import iskeyword
 from typing import Any
 
 from adjoint.engine.core.spec import Size
-from adjoint.engine.graph.extents import Extent, ExtentFloat, SizeScope, is_extent
-from adjoint.engine.graph.unknown_sizes import UnknownSizes
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, SizeScope, is_extent
+from adjoint.engine.graph.sizes.unknown_sizes import UnknownSizes
 
 
 class Dimension:

@@ -28,8 +28,8 @@ from adjoint.engine.graph.record.building import Building, Fed, Update
 from adjoint.engine.graph.session.dimension import Dimension, size_of
 from adjoint.engine.graph.session.session import Session, cut
 from adjoint.engine.graph.session.watching import Watching
+from adjoint.engine.graph.sizes.unknown_sizes import UnknownSizes
 from adjoint.engine.graph.text import to_text
-from adjoint.engine.graph.unknown_sizes import UnknownSizes
 from adjoint.engine.tensor.tensor import Tensor
 
 _AUTOMATIC = re.compile(r"[vxh]\d+")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adjoint.engine.core.errors import CaptureError
-from adjoint.engine.core.number_key import number_key
+from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
@@ -17,12 +17,12 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph import ir
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
-from adjoint.engine.graph.extents import Sizes, SizeScope
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Building, Fed, Update
 from adjoint.engine.graph.record.sources import Argument, Source
-from adjoint.engine.graph.resizing import Rebuild, resized
-from adjoint.engine.graph.sizing import Sizing
+from adjoint.engine.graph.sizes.extents import Sizes, SizeScope
+from adjoint.engine.graph.sizes.resizing import Rebuild, resized
+from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import wrap
 

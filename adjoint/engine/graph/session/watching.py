@@ -11,13 +11,13 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten
-from adjoint.engine.graph.extents import Extent, ExtentFloat, Sizes, SizeScope, is_extent
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.record.sources import Host, State
 from adjoint.engine.graph.record.trace import Trace
-from adjoint.engine.graph.resizing import Describe, Rebuild, differ, resized
 from adjoint.engine.graph.session.dimension import Dimension, plain, shown
-from adjoint.engine.graph.unknown_sizes import UnknownSizes
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Sizes, SizeScope, is_extent
+from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, differ, resized
+from adjoint.engine.graph.sizes.unknown_sizes import UnknownSizes
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.ops.shape.views import apply_chain
 from adjoint.engine.tensor.overriding import enter_mode

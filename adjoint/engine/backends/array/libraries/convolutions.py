@@ -14,8 +14,8 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.array.libraries.cudnn import DTYPES, Operation
-from adjoint.engine.core import switches
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.core.state.precision import get_float32_matmul_precision
 from adjoint.engine.ops.image.convolution import is_even

@@ -23,8 +23,8 @@ import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.disk import store
-from adjoint.engine.core import switches
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
+from adjoint.engine.core.state import switches
 
 CANDIDATES = 6  # plans that are timed
 TRIALS = 4  # runs that a plan is timed by

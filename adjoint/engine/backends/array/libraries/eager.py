@@ -21,10 +21,10 @@ from adjoint.engine.backends.array.libraries.convolutions import (
     operation,
 )
 from adjoint.engine.backends.array.libraries.cudnn import Planned, cudnn_of, is_used
-from adjoint.engine.core import switches
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state import switches
 
 Array = Any
 KEPT = 1024  # kinds of operands

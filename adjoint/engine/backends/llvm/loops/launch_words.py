@@ -10,8 +10,8 @@ from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 from adjoint.engine.backends.llvm.loops.pieces import lanes_of, words_of
 from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Kernel
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
-from adjoint.engine.graph.extents import computed, is_extent
 from adjoint.engine.graph.ir import Value
+from adjoint.engine.graph.sizes.extents import computed, is_extent
 
 
 def fill_words(step: Launch) -> None:

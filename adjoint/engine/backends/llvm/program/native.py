@@ -40,13 +40,13 @@ from adjoint.engine.compiler.package.naming import Unnameable, task_key
 from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.code_digest import package_digest
 from adjoint.engine.core.state.timeline import LISTENERS, Ran, stage
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task
-from adjoint.engine.graph.extents import Sizes
 from adjoint.engine.graph.record.sources import State
+from adjoint.engine.graph.sizes.extents import Sizes
 
 
 class Native:

@@ -22,7 +22,7 @@ from adjoint.engine.compiler.package.image import Image, from_bytes, to_bytes
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Executable, Task
-from adjoint.engine.graph.extents import Sizes
+from adjoint.engine.graph.sizes.extents import Sizes
 
 
 def compile_new(

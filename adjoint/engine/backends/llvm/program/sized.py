@@ -30,10 +30,10 @@ from adjoint.engine.compiler.package.image import Image
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
-from adjoint.engine.graph.extents import Sizes, SizeScope, is_extent
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.resizing import again
-from adjoint.engine.graph.sizing import Example, Sizing
+from adjoint.engine.graph.sizes.extents import Sizes, SizeScope, is_extent
+from adjoint.engine.graph.sizes.resizing import again
+from adjoint.engine.graph.sizes.sizing import Example, Sizing
 
 Made = tuple[Image, dict[str, library.NativeFunction]]
 # What is done with the functions of a plan, by default to have them as code in this process.

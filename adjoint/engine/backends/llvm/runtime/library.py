@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.runtime import jit
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.code_digest import package_digest
 

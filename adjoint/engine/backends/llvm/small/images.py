@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.image.convolution import (
+from adjoint.engine.backends.array.kernels.image.convolution import (
     BLOCK_CPU,
     channels_first,
     fitting,
@@ -16,8 +16,8 @@ from adjoint.engine.backends.array.image.convolution import (
     tap_slices,
     windows,
 )
-from adjoint.engine.backends.array.image.pooling import geometry
-from adjoint.engine.backends.array.image.resample import FEW, SMALL, layers
+from adjoint.engine.backends.array.kernels.image.pooling import geometry
+from adjoint.engine.backends.array.kernels.image.resample import FEW, SMALL, layers
 from adjoint.engine.backends.llvm.small.operations import pick, product, select, without
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, RowWriter, Spot, writes
 from adjoint.engine.backends.llvm.small.rows import written as written

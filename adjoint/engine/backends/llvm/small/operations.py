@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.shape.views import follow
+from adjoint.engine.backends.array.kernels.shape.views import follow
 from adjoint.engine.backends.llvm.small.rows import (
     Array,
     NoRow,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from adjoint.engine.backends.array.random import portable
+from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.registers.math import tables
 from adjoint.engine.backends.registers.math.common import polynomial, two_product, widened
 from adjoint.engine.backends.registers.math.exponential import exp, exp_inside

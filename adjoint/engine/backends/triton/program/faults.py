@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.faults import BLOCKING as BLOCKING
+from adjoint.engine.backends.array.gpu.faults import BLOCKING as BLOCKING
 from adjoint.engine.compiler.package.status import CODE_BITS, read_status
 from adjoint.engine.core.errors import users_place
 from adjoint.engine.core.state.late_faults import KEEPERS, LOOKS, Undo

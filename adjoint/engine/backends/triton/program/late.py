@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from adjoint.engine.backends.array.faults import VARIABLES
+from adjoint.engine.backends.array.gpu.faults import VARIABLES
 from adjoint.engine.core.state.late_faults import LOOKS
 
 if TYPE_CHECKING:

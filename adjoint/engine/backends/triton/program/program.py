@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.faults import BLOCKING
+from adjoint.engine.backends.array.gpu.faults import BLOCKING
 from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment

@@ -20,7 +20,7 @@ from typing import Any
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.core.errors import DeviceError
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 
 # float32 stays what eager execution computes: unless a kernel allows them, no fused multiply-adds
 # and no flushed subnormals (an exponential that keeps them takes four instructions, not one).

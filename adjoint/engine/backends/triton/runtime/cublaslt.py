@@ -25,7 +25,7 @@ from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.errors import DeviceError
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.core.state.precision import get_float32_matmul_precision
 

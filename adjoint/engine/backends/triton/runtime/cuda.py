@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array import faults
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.libraries.convolutions import Convolution
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
@@ -26,7 +26,7 @@ from adjoint.engine.backends.triton.runtime.compile import (
 from adjoint.engine.backends.triton.runtime.cublaslt import CublasProducts
 from adjoint.engine.backends.triton.runtime.cudnn import CudnnConvolver
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 SHARED = 48 << 10  # bytes that need not be asked for

@@ -30,7 +30,7 @@ from adjoint.engine.backends.triton.runtime.cuda import (
 )
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.errors import AcceleratorError, DeviceError, OutOfMemoryError
-from adjoint.engine.core.keys import key_of
+from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 Launcher = Callable[[int], None]  # on a stream

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.array.reduce.reduction import LONG
+from adjoint.engine.backends.array.kernels.reduce.reduction import LONG
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.code import TYPES, memory_type
 from adjoint.engine.backends.triton.schedule import PROCESSORS, power_of_two

@@ -19,7 +19,7 @@ from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.ops.nn.classification import ROW_STATISTICS
+from adjoint.engine.ops.nn.losses.classification import ROW_STATISTICS
 
 DTYPES = {"float16", "bfloat16", "float32"}
 # A tile of a row: what one instruction loads for each thread, several times.

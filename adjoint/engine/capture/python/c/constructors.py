@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, entered, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.language import attributes, items, iteration, operators
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has, is_a
 from adjoint.engine.capture.python.recorder import Recorder, cell_value
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, unknown
 from adjoint.engine.capture.python.exposing import has_python_methods
+from adjoint.engine.capture.python.language import attributes, items, iteration, operators
 from adjoint.engine.capture.python.locations import Index, Length
 from adjoint.engine.capture.python.plain import MISSING, can_change, is_a
 from adjoint.engine.capture.python.recorder import Recorder

@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.language import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import MISSING, PLAIN, ObjectIdentity, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder

@@ -11,9 +11,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.capture.python import iteration, operators
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.language import iteration, operators
 from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import MISSING, is_plain
 from adjoint.engine.capture.python.recorder import Recorder

@@ -18,11 +18,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, classes, items, iteration, operators
 from adjoint.engine.capture.python.calling import call, entered, unknown
 from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
+from adjoint.engine.capture.python.language import attributes, classes, items, iteration, operators
+from adjoint.engine.capture.python.language.operators import made, pure
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.operators import made, pure
 from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 

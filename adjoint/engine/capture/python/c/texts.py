@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.capture.python import operators
 from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.language import operators
 from adjoint.engine.capture.python.plain import PLAIN, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 

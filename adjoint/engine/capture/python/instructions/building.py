@@ -7,8 +7,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, calls, items, iteration, operators
 from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.language import attributes, calls, items, iteration, operators
 from adjoint.engine.capture.python.plain import MISSING, has
 
 from .variables import NULL, load_fast

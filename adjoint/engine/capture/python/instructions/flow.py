@@ -5,8 +5,6 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from adjoint.engine.capture.python import attributes, iteration, operators
-from adjoint.engine.capture.python.calls import call
 from adjoint.engine.capture.python.frames import (
     GENERATOR,
     RETURNED,
@@ -15,6 +13,8 @@ from adjoint.engine.capture.python.frames import (
     current_exception,
     raise_new,
 )
+from adjoint.engine.capture.python.language import attributes, iteration, operators
+from adjoint.engine.capture.python.language.calls import call
 from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.core.errors import CaptureError
 

@@ -6,9 +6,9 @@ import sys
 import types
 from typing import Any
 
-from adjoint.engine.capture.python import attributes
 from adjoint.engine.capture.python.calling import call
 from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.language import attributes
 from adjoint.engine.capture.python.plain import MISSING
 
 _AROUND = (enumerate, zip, map, filter)  # iterators that hold others, perhaps generators

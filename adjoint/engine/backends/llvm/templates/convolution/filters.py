@@ -31,8 +31,8 @@ from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, til
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import Setting
-from adjoint.engine.graph.extents import computed, is_extent
 from adjoint.engine.graph.ir import Node
+from adjoint.engine.graph.sizes.extents import computed, is_extent
 
 COLUMNS = 576  # taps times channels in a piece
 

@@ -22,7 +22,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 from adjoint.engine.backends.llvm.templates.product.tiles import tiled
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
-from adjoint.engine.graph.extents import computed
+from adjoint.engine.graph.sizes.extents import computed
 
 NARROW = 4  # output channels in a group from which on panels pay
 DEEPEST = 1024  # taps times channels without panels, at most

@@ -35,8 +35,8 @@ from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.graph.extents import computed
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import computed
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:

@@ -11,8 +11,8 @@ from adjoint.engine.backends.llvm.templates.groups.kernel import LANES, GroupedF
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
-from adjoint.engine.graph.extents import computed, typical
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import computed, typical
 
 FEW = 4  # rows up to which reading the weight takes the time
 PIECES = 16

@@ -16,8 +16,8 @@ from adjoint.engine.backends.llvm.templates.product.template import (
 from adjoint.engine.compiler.memory.places import Dims, Place, common_batches
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
-from adjoint.engine.graph.extents import computed, typical
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import computed, typical
 
 NEAR = 24 * 1024  # bytes of rows of A that a piece goes through for all of its columns
 PIECES = 16  # a large product is dealt out in at least so many pieces

@@ -18,7 +18,7 @@ from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Buffer, Dims, Place
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
-from adjoint.engine.graph.extents import computed, is_extent, typical
+from adjoint.engine.graph.sizes.extents import computed, is_extent, typical
 
 PIECES = 16  # a large product is dealt out in at least so many pieces
 WORTH = 32 * 1024  # multiply-adds that a piece has at least, if there are several

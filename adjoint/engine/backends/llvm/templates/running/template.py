@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.array.reduce.reduction import LONG
+from adjoint.engine.backends.array.kernels.reduce.reduction import LONG
 from adjoint.engine.backends.llvm.templates.running import kernel as running
 from adjoint.engine.backends.llvm.templates.running.kernel import Running
 from adjoint.engine.backends.registers.elementwise import kind_of

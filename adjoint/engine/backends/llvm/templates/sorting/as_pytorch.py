@@ -1,4 +1,4 @@
-"""Kernels that leave equal elements in PyTorch's order: the steps of `backends.array.order.ties`.
+"""Kernels that leave equal elements in PyTorch's order: the steps of `order.ties`.
 
 They permute a line's items in place as the C++ standard library and PyTorch's own selection do.
 Only keys are compared here, never places.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.backends.array.order.ties import SHORT
+from adjoint.engine.backends.array.kernels.order.ties import SHORT
 from adjoint.engine.backends.llvm.templates.sorting.items import Item, Items
 from adjoint.engine.backends.llvm.templates.sorting.kernel import COUNT, WHICH, LineKernel
 from adjoint.engine.backends.registers.vector import V, select

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.array.order import ties
+from adjoint.engine.backends.array.kernels.order import ties
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.sorting import kernel as sorting
 from adjoint.engine.backends.llvm.templates.sorting.as_pytorch import (
@@ -25,8 +25,8 @@ from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
-from adjoint.engine.graph.extents import computed
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import computed
 
 PIECES = 32  # lines are dealt out in so many pieces, at most, each with scratch memory
 BEST = 32  # of a line are found without sorting it, if they are a quarter of it at most

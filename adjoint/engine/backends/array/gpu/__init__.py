@@ -1,0 +1,1 @@
+"""GPUs through CuPy: devices, memory, streams, transfers, faults."""

@@ -1,0 +1,1 @@
+"""Kernels on arrays, by the subjects of ops."""

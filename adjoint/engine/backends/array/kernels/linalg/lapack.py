@@ -1,0 +1,147 @@
+"""Kernels that call LAPACK through SciPy, matrix by matrix; on CUDA they go through the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
+from adjoint.engine.core.errors import LinAlgError
+from adjoint.engine.ops.linalg import ldl, lstsq, lu
+
+Array = Any
+
+
+_SINGULAR = {
+    "solve": "The solver failed because the input matrix is singular.",
+    "inv": "The diagonal element {info} is zero, the inversion could not be completed because the "
+    "input matrix is singular.",
+    "cholesky": "The factorization could not be completed because the input is not "
+    "positive-definite (the leading minor of order {info} is not positive-definite).",
+    "lu_factor": "U[{info},{info}] is zero and using it on lu_solve would result in a division by "
+    "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+    "linalg.lu_factor_ex(A, pivot)",
+    "ldl_factor": "The factorization could not be completed: D[{info},{info}] is zero.",
+}
+
+
+def refuse(name: str, kind: str, info: Array) -> None:
+    """Raise for the first matrix whose `info` says that it failed."""
+    failed = np.flatnonzero(info)
+    if not failed.size:
+        return
+    first = int(failed[0])
+    which = f"(Batch element {first}): " if info.ndim else ""
+    code = int(info.reshape(-1)[first])
+    raise LinAlgError(f"{name}: {which}{_SINGULAR[kind].format(info=code)}")
+
+
+def lapack(name: str, *arrays: Array) -> Any:
+    """The LAPACK function of that name for the arrays' dtype."""
+    from scipy.linalg import get_lapack_funcs
+
+    return get_lapack_funcs((name,), arrays)[0]
+
+
+def host(xp: Any, *arrays: Array) -> tuple[Array, ...]:
+    """Arrays in the host's memory."""
+    return arrays if xp is np else tuple(xp.asnumpy(a) for a in arrays)
+
+
+def device(xp: Any, *arrays: Array) -> tuple[Array, ...]:
+    """Arrays where the operands were."""
+    return tuple(xp.asarray(a) for a in arrays)
+
+
+def each_matrix(fn: Callable[..., tuple[Any, ...]], x: Array, count: int) -> tuple[Array, ...]:
+    """fn's results for each matrix of a batch that is not empty, stacked."""
+    batch = x.shape[:-2]
+    rows = [fn(x[i])[:count] for i in np.ndindex(batch)]
+    columns = (np.stack([np.asarray(r[c]) for r in rows]) for c in range(count))
+    return tuple(c.reshape((*batch, *c.shape[1:])) for c in columns)
+
+
+@lowers(lu.LU_FACTOR)
+def lu_factor(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array, Array]:
+    k = min(x.shape[-2:])
+    batch = x.shape[:-2]
+    if 0 in x.shape:
+        return x.copy(), xp.zeros((*batch, k), np.int32), xp.zeros(batch, np.int32)
+    (x,) = host(xp, x)
+    getrf = lapack("getrf", x)
+    factors, pivots, info = each_matrix(getrf, x, 3)
+    info = info.astype(np.int32)
+    if check:
+        refuse(f"torch.{name}" if name == "linalg.lu_factor" else name, "lu_factor", info)
+    return device(xp, np.ascontiguousarray(factors), (pivots + 1).astype(np.int32), info)
+
+
+@lowers(lu.PERMUTATION)
+def permutation(xp: Any, pivots: Array, size: int, inverse: bool) -> Array:
+    (pivots,) = host(xp, pivots)
+    out = np.broadcast_to(np.arange(size), (*pivots.shape[:-1], size)).copy()
+    lanes = tuple(np.indices(pivots.shape[:-1], sparse=True)) if pivots.ndim > 1 else ()
+    for i in range(pivots.shape[-1]):
+        j = (*lanes, pivots[..., i] - 1)
+        kept = out[..., i].copy()
+        out[..., i] = out[j]
+        out[j] = kept
+    if inverse:
+        out = np.argsort(out, axis=-1)
+    return xp.asarray(out)
+
+
+@lowers(ldl.LDL_FACTOR)
+def ldl_factor(
+    xp: Any, x: Array, name: str, check: bool, hermitian: bool
+) -> tuple[Array, Array, Array]:
+    batch = x.shape[:-2]
+    if 0 in x.shape:
+        return x.copy(), xp.zeros(x.shape[:-1], np.int32), xp.zeros(batch, np.int32)
+    (x,) = host(xp, x)
+    factor = lapack(_kind("trf", x, hermitian), x)
+    factors, pivots, info = each_matrix(lambda a: factor(a, lower=1), x, 3)
+    info = info.astype(np.int32)
+    if check:
+        refuse(name, "ldl_factor", info)
+    return device(xp, np.tril(factors), pivots.astype(np.int32), info)
+
+
+def _kind(stem: str, x: Array, hermitian: bool) -> str:
+    """Hermitian matrices have routines of their own where complex."""
+    return ("he" if hermitian and x.dtype.kind == "c" else "sy") + stem
+
+
+@lowers(ldl.LDL_SOLVE)
+def ldl_solve(xp: Any, x: Array, pivots: Array, y: Array, hermitian: bool) -> Array:
+    if 0 in y.shape:
+        return xp.zeros(y.shape, y.dtype)
+    x, pivots, y = host(xp, x, pivots, y)
+    solve = lapack(_kind("trs", x, hermitian), x)
+    out = np.empty(y.shape, y.dtype)
+    for i in np.ndindex(x.shape[:-2]):
+        out[i] = solve(x[i], pivots[i], y[i], lower=1)[0]
+    return xp.asarray(out)
+
+
+@lowers(lstsq.LSTSQ)
+def lstsq_(xp: Any, x: Array, y: Array, rcond: float, driver: str) -> tuple[Array, Array, Array]:
+    from scipy.linalg import lstsq as solve
+
+    m, n = x.shape[-2:]
+    batch, k = x.shape[:-2], y.shape[-1]
+    real = np.zeros(0, x.dtype).real.dtype
+    x, y = host(xp, x, y)
+    solution = np.zeros((*batch, n, k), x.dtype)
+    rank = np.zeros(batch, np.int64)
+    values = np.zeros((*batch, min(m, n)), real)
+    used = "gelsy" if driver == "gels" else driver
+    if m and n:
+        for i in np.ndindex(batch):
+            found = solve(x[i], y[i], cond=rcond, lapack_driver=used, check_finite=False)
+            solution[i], rank[i] = found[0], found[2]
+            if found[3] is not None:
+                values[i] = found[3]
+    return device(xp, solution, rank, values)

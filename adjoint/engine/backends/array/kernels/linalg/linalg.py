@@ -1,0 +1,308 @@
+"""Kernels of factorisations and solvers the array libraries have, on batches of matrices.
+
+NumPy refuses a whole batch for one singular matrix; `info` is then found matrix by matrix.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.devices import beside_cupy
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.kernels.linalg.lapack import (
+    each_matrix,
+    lapack,
+    lu_factor,
+    refuse,
+)
+from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
+from adjoint.engine.core.errors import LinAlgError
+from adjoint.engine.ops.linalg import cholesky, det, eigen, powers, qr, solve, svd
+from adjoint.engine.tensor.tensor import DTYPE_OF
+
+Array = Any
+
+
+def _strict(xp: Any) -> Any:
+    """A context in which CuPy, like NumPy, raises where a factorisation fails."""
+    if xp is np:
+        return nullcontext()
+    return beside_cupy(xp, "cupyx").errstate(linalg="raise")
+
+
+def _no_info(xp: Any, x: Array) -> Array:
+    return xp.zeros(x.shape[:-2], np.int32)
+
+
+def _finite(xp: Any, x: Array) -> bool:
+    return bool(xp.isfinite(x).all())
+
+
+# -- inverses and systems -----------------------------------------------------------------------
+
+
+def _pivots_of(x: Array) -> Array:
+    """LAPACK's info per matrix: 0, or the place of the first zero pivot."""
+    return lu_factor(np, x, name="", check=False)[2]
+
+
+def _host(xp: Any, x: Array) -> Array:
+    return x if xp is np else xp.asnumpy(x)
+
+
+def _of_regular(
+    xp: Any, kind: str, arrays: tuple[Array, ...], like: Array, name: str, check: bool
+) -> tuple[Array, Array]:
+    """xp.linalg's function of matrices, and info; infinite where a matrix is singular."""
+    fn = getattr(xp.linalg, kind)
+    try:
+        with _strict(xp):
+            return fn(*arrays), _no_info(xp, arrays[0])
+    except np.linalg.LinAlgError:
+        info = _pivots_of(_host(xp, arrays[0]))
+    if check:
+        refuse(name, kind, info)
+    out = xp.full(like.shape, np.inf, like.dtype)
+    for place in map(tuple, np.argwhere(info == 0)):
+        out[place] = fn(*(a[place] for a in arrays))
+    return out, xp.asarray(info)
+
+
+@lowers(solve.INV)
+def inv(xp: Any, x: Array, name: str, check: bool) -> tuple[Array, Array]:
+    if 0 in x.shape:
+        return x.copy(), _no_info(xp, x)
+    return _of_regular(xp, "inv", (x,), x, name, check)
+
+
+@lowers(solve.SOLVE)
+def solve_(xp: Any, x: Array, y: Array, name: str, check: bool) -> tuple[Array, Array]:
+    if 0 in x.shape or 0 in y.shape:
+        return xp.zeros(y.shape, y.dtype), _no_info(xp, x)
+    return _of_regular(xp, "solve", (x, y), y, name, check)
+
+
+@lowers(solve.TRIANGULAR_SOLVE)
+def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
+    if 0 in y.shape:
+        return xp.zeros(y.shape, y.dtype)
+    if xp is not np:
+        return _triangular_on_device(xp, x, y, upper, unit)
+    from scipy.linalg import get_blas_funcs
+
+    (trsm,) = get_blas_funcs(("trsm",), (x, y))
+    out = np.empty(y.shape, y.dtype)
+    for i in np.ndindex(x.shape[:-2]):
+        out[i] = trsm(1.0, x[i], y[i], lower=not upper, diag=unit)
+    return out
+
+
+def _triangular_on_device(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
+    solve_triangular = beside_cupy(xp, "cupyx.scipy.linalg").solve_triangular
+    out = xp.empty(y.shape, y.dtype)
+    for i in np.ndindex(x.shape[:-2]):
+        out[i] = solve_triangular(x[i], y[i], lower=not upper, unit_diagonal=unit)
+    return out
+
+
+@lowers(cholesky.CHOLESKY)
+def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[Array, Array]:
+    if upper:
+        out, info = cholesky_(xp, _adjoint(xp, x), upper=False, name=name, check=check)
+        return xp.ascontiguousarray(_adjoint(xp, out)), info
+    if 0 in x.shape:
+        return x.copy(), _no_info(xp, x)
+    try:
+        with _strict(xp):
+            return xp.linalg.cholesky(x if xp is np else xp.tril(x)), _no_info(xp, x)
+    except np.linalg.LinAlgError:
+        here = _host(xp, x)
+    potrf = lapack("potrf", here)
+    out, info = each_matrix(lambda a: potrf(a, lower=1, clean=1), here, 2)
+    info = info.astype(np.int32)
+    if check:
+        refuse(name, "cholesky", info)
+    return xp.asarray(out), xp.asarray(info)
+
+
+def _adjoint(xp: Any, x: Array) -> Array:
+    return xp.conj(x.swapaxes(-1, -2))
+
+
+@lowers(cholesky.CHOLESKY_SOLVE)
+def cholesky_solve(xp: Any, x: Array, y: Array, upper: bool) -> Array:
+    other = _adjoint(xp, y)
+    first, second = (other, y) if upper else (y, other)
+    half = triangular_solve(xp, first, x, upper=False, unit=False)
+    return triangular_solve(xp, second, half, upper=True, unit=False)
+
+
+# -- determinants -------------------------------------------------------------------------------
+
+
+@lowers(det.DET)
+def det_(xp: Any, x: Array) -> Array:
+    return xp.asarray(xp.linalg.det(x)).astype(x.dtype)
+
+
+@lowers(det.SLOGDET)
+def slogdet(xp: Any, x: Array) -> tuple[Array, Array]:
+    sign, logabs = xp.linalg.slogdet(x)
+    return xp.asarray(sign).astype(x.dtype), xp.asarray(logabs)
+
+
+@lowers(det.COFACTOR)
+def cofactor(xp: Any, x: Array) -> Array:
+    """conj(det) x^-H; through singular values where x is (nearly) singular, which is exact."""
+    if 0 in x.shape:
+        return x.copy()
+    U, S, Vh = xp.linalg.svd(x)
+    turn = xp.linalg.det(U) * xp.linalg.det(Vh)
+    n = x.shape[-1]
+    others = xp.where(xp.eye(n, dtype=bool), 1, S[..., None, :])  # without its own value
+    products = xp.prod(others, axis=-1).astype(S.dtype)
+    return xp.conj(turn)[..., None, None] * xp.matmul(U * products[..., None, :], Vh)
+
+
+# -- orthogonal factors -------------------------------------------------------------------------
+
+
+def _identity(xp: Any, like: Array, rows: int, columns: int) -> Array:
+    """Identity matrices in the batch of `like`: the orthogonal factors of empty matrices."""
+    eye = xp.eye(rows, columns, dtype=like.dtype)
+    return xp.broadcast_to(eye, (*like.shape[:-2], rows, columns)).copy()
+
+
+@lowers(qr.QR)
+def qr_(xp: Any, x: Array, mode: str) -> tuple[Array, Array]:
+    m, n = x.shape[-2:]
+    if 0 in x.shape:
+        return _empty_qr(xp, x, m, n, mode)
+    if mode == "r":
+        return xp.empty((0,), x.dtype), xp.linalg.qr(x, mode="r")
+    q, r = xp.linalg.qr(x, mode=mode)
+    return q, r
+
+
+def _empty_qr(xp: Any, x: Array, m: int, n: int, mode: str) -> tuple[Array, Array]:
+    k = m if mode == "complete" else min(m, n)
+    batch = x.shape[:-2]
+    q = xp.empty((0,), x.dtype)
+    if mode != "r":
+        q = _identity(xp, x, m, k)
+    return q, xp.zeros((*batch, k, n), x.dtype)
+
+
+@lowers(qr.GEQRF)
+def geqrf(xp: Any, x: Array) -> tuple[Array, Array]:
+    if 0 in x.shape:
+        return x.copy(), xp.zeros((*x.shape[:-2], min(x.shape[-2:])), x.dtype)
+    h, tau = np.linalg.qr(_host(xp, x), mode="raw")
+    h, tau = h.swapaxes(-1, -2).astype(x.dtype), tau.astype(x.dtype)
+    return xp.ascontiguousarray(xp.asarray(h)), xp.asarray(tau)
+
+
+@lowers(svd.SVD)
+def svd_(xp: Any, x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
+    m, n = x.shape[-2:]
+    if 0 in x.shape:
+        k = min(m, n)
+        rows, columns = (m, n) if full_matrices else (k, k)
+        values = xp.zeros((*x.shape[:-2], k), np.zeros(0, x.dtype).real.dtype)
+        return _identity(xp, x, m, rows), values, _identity(xp, x, columns, n)
+    _need_finite(xp, x, "linalg.svd")
+    u, s, vh = xp.linalg.svd(x, full_matrices=full_matrices)
+    return u, s, vh
+
+
+def _need_finite(xp: Any, x: Array, name: str) -> None:
+    if not _finite(xp, x):
+        which = ""
+        if x.ndim > 2:
+            bad = ~xp.isfinite(x).all(axis=(-2, -1)).reshape(-1)
+            which = f"(Batch element {int(xp.argmax(bad))}): "
+        raise LinAlgError(
+            f"{name}: {which}The algorithm failed to converge because the input matrix contained "
+            "non-finite values."
+        )
+
+
+@lowers(svd.PINV)
+def pinv(xp: Any, x: Array, atol: Any, rtol: Any, hermitian: bool) -> Array:
+    m, n = x.shape[-2:]
+    if 0 in x.shape:
+        return xp.zeros((*x.shape[:-2], n, m), x.dtype)
+    if hermitian:
+        s, u = xp.linalg.eigh(x)
+        vh = _adjoint(xp, u)
+    else:
+        u, s, vh = xp.linalg.svd(x, full_matrices=False)
+    size = abs(s)
+    limit = _threshold(xp, size, atol, rtol)
+    inverse = xp.where(size > limit, 1 / xp.where(size > limit, s, 1), 0).astype(s.dtype)
+    out = xp.matmul(_adjoint(xp, vh) * inverse[..., None, :], _adjoint(xp, u))
+    return out.astype(x.dtype)
+
+
+def _threshold(xp: Any, size: Array, atol: Any, rtol: Any) -> Array:
+    per_matrix = (t[..., None] if hasattr(t, "shape") else t for t in (atol, rtol))
+    absolute, relative = per_matrix
+    return xp.maximum(absolute, relative * size.max(axis=-1, keepdims=True))
+
+
+# -- eigenvalues --------------------------------------------------------------------------------
+
+
+# NumPy computes eigenvectors of single precision in double. Their signs then differ from those
+# LAPACK's own routine finds, which PyTorch's users see; so single precision goes through SciPy.
+
+
+def _is_single(x: Array) -> bool:
+    return bool(x.dtype.itemsize == (8 if x.dtype.kind == "c" else 4))
+
+
+@lowers(eigen.EIGH)
+def eigh(xp: Any, x: Array, upper: bool) -> tuple[Array, Array]:
+    real = np.zeros(0, x.dtype).real.dtype
+    if 0 in x.shape:
+        return xp.zeros(x.shape[:-1], real), x.copy()
+    _need_finite(xp, x, "linalg.eigh")
+    if xp is np and _is_single(x):
+        from scipy.linalg import eigh as solve
+
+        return each_matrix(lambda a: solve(a, lower=not upper, driver="evd"), x, 2)
+    values, vectors = xp.linalg.eigh(x, UPLO="U" if upper else "L")
+    return values, vectors
+
+
+@lowers(eigen.EIG)
+def eig(xp: Any, x: Array) -> tuple[Array, Array]:
+    kind = NUMPY_OF[DTYPE_OF[x.dtype].to_complex()]
+    if 0 in x.shape:
+        return xp.zeros(x.shape[:-1], kind), xp.zeros(x.shape, kind)
+    if not _finite(xp, x):
+        raise RuntimeError("linalg.eig: input tensor should not contain infs or NaNs.")
+    here = _host(xp, x)
+    if _is_single(here):
+        from scipy.linalg import eig as solve
+
+        values, vectors = each_matrix(solve, here, 2)
+    else:
+        values, vectors = np.linalg.eig(here)
+    return xp.asarray(values.astype(kind)), xp.asarray(vectors.astype(kind))
+
+
+@lowers(powers.MATRIX_EXP)
+def matrix_exp(xp: Any, x: Array) -> Array:
+    if 0 in x.shape:
+        return x.copy()
+    from scipy.linalg import expm
+
+    # In double: SciPy's single precision loses more digits than PyTorch's does.
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
+    flat = _host(xp, x).astype(wide).reshape((prod(x.shape[:-2]), *x.shape[-2:]))
+    return xp.asarray(expm(flat).reshape(x.shape).astype(x.dtype))

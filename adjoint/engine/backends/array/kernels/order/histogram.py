@@ -1,0 +1,65 @@
+"""Array kernels of histograms."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.kernels.reduce.reduction import widen
+from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.state import determinism
+from adjoint.engine.ops.order import histogram
+
+Array = Any
+
+
+@lowers(histogram.BINCOUNT)
+def bincount(xp: Any, x: Array, weights: Array | None = None, *, minlength: int) -> Array:
+    if x.size == 0:
+        return xp.zeros(minlength, dtype=np.int64 if weights is None else weights.dtype)
+    if x.dtype.kind == "i" and int(x.min()) < 0:
+        raise RuntimeError("bincount: only supports 1-d non-negative integral inputs")
+    out = counted(xp, x.astype(np.int64), weights, minlength)
+    return out.astype(np.int64 if weights is None else weights.dtype, copy=False)
+
+
+def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Array:
+    """`bincount`; on a GPU its weights are summed in no particular order unless asked otherwise."""
+    in_order = weights is not None and determinism.are_deterministic_algorithms_enabled()
+    if xp is np or not in_order:
+        return xp.bincount(places, weights=weights, minlength=minlength)
+    return xp.asarray(
+        np.bincount(xp.asnumpy(places), weights=xp.asnumpy(weights), minlength=minlength)
+    )
+
+
+@lowers(histogram.HISTC)
+def histc(xp: Any, x: Array, low: Array, high: Array, bins: int) -> Array:
+    if not bool(xp.isfinite(low) & xp.isfinite(high)):
+        raise RuntimeError(f"histc: range of [{float(low)}, {float(high)}] is not finite")
+    x = x[(x >= low) & (x <= high)]
+    # Each step in the dtype of x, halves included: this is what decides between two bins.
+    at = ((x - low) * x.dtype.type(bins) / (high - low)).astype(np.int64)
+    return xp.bincount(xp.minimum(at, bins - 1), minlength=bins).astype(x.dtype)
+
+
+@lowers(histogram.HISTOGRAMDD)
+def histogramdd(xp: Any, points: Array, *rest: Array, weighted: bool) -> Array:
+    weights = widen(rest[0]) if weighted else None
+    edges = [widen(e) for e in rest[weighted:]]
+    shape = tuple(e.shape[0] - 1 for e in edges)
+    inside = xp.ones(points.shape[0], dtype=bool)
+    flat = xp.zeros(points.shape[0], dtype=np.int64)
+    for i, e in enumerate(edges):
+        x = widen(points[:, i])
+        if not bool(xp.isfinite(e[0]) & xp.isfinite(e[-1])):
+            raise RuntimeError(f"histogram: range of [{float(e[0])}, {float(e[-1])}] is not finite")
+        at = xp.searchsorted(e, x, side="right") - 1
+        at = xp.where(x == e[-1], shape[i] - 1, at)  # the last bin holds its upper edge
+        inside &= (x >= e[0]) & (x <= e[-1])
+        flat = flat * shape[i] + at
+    chosen = None if weights is None else weights[inside]
+    out = counted(xp, flat[inside], chosen, prod(shape))
+    return out.reshape(shape).astype(points.dtype)

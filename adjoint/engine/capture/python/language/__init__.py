@@ -1,0 +1,1 @@
+"""What Python's constructs do: attributes, subscripts, iteration, operators, calls, classes."""

@@ -1,0 +1,178 @@
+"""Iteration: what is iterated is guarded, Python's own `__iter__` and `__next__` are followed."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from adjoint.engine.capture.python.c import upcoming
+from adjoint.engine.capture.python.calling import call, is_python
+from adjoint.engine.capture.python.exposing import _VIEWS, expose, from_outside, is_iterator
+from adjoint.engine.capture.python.language import attributes
+from adjoint.engine.capture.python.locations import Answer
+from adjoint.engine.capture.python.plain import MISSING, can_change, is_a, is_plain
+from adjoint.engine.capture.python.recorder import Recorder
+
+_KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
+
+
+def _guarded(recorder: Recorder, given: Any) -> bool:
+    """Whether a value is a container of Python's that is iterated by C; its contents guarded."""
+    cls = type(given)
+    if is_a(given, (*_KNOWN, dict)):
+        if can_change(cls) and is_python(
+            recorder, attributes.class_lookup(recorder, cls, "__iter__")
+        ):
+            return False
+        if is_a(given, dict):
+            recorder.keys(given)
+        elif not is_a(given, (tuple, frozenset, str, bytes, range)):
+            recorder.contents(given)
+        return True
+    if is_a(given, _VIEWS):
+        held = recorder.views.get(id(given))
+        if held is not None:
+            if is_a(given, _VIEWS[0]):
+                recorder.keys(held[1])
+            else:
+                recorder.contents(held[1])
+            return True
+        if recorder.is_fresh(given):
+            return True
+    return False
+
+
+def iterator(recorder: Recorder, given: Any) -> Any:
+    """`iter(given)`."""
+    if type(given) in attributes.PROXIES:
+        given = attributes.referent(recorder, given)
+    if recorder.engine.owns(given):
+        found = attributes.class_lookup(recorder, type(given), "__iter__")
+        if not is_python(recorder, found):
+            return recorder.new(recorder.engine.call(iter, (given,), {}))
+    if is_iterator(given):
+        return given
+    if _guarded(recorder, given):
+        return recorder.new(iter(given))
+    cls = attributes.kind_of(recorder, given)
+    found = attributes.class_lookup(recorder, cls, "__iter__")
+    if found is None:
+        raise TypeError(f"'{cls.__name__}' object is not iterable")
+    if found is MISSING:
+        if attributes.class_lookup(recorder, cls, "__getitem__") is MISSING:
+            return iter(given)  # raises
+        return recorder.new(_by_index(recorder, given))
+    if is_python(recorder, found):
+        made = call(recorder, found, (given,), {})
+        if attributes.class_lookup(recorder, type(made), "__next__") is MISSING:
+            raise TypeError(f"iter() returned non-iterator of type '{type(made).__name__}'")
+        return made
+    return recorder.new(iter(listed(recorder, given)))
+
+
+def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
+    """The elements of a C object that can only be iterated; guarded by looking again."""
+    found = tuple(given)
+    if recorder.engine.elements(given) is not None:
+        expose(recorder, given)
+        return found
+    if not recorder.is_fresh(given) and not is_plain(given):
+        again = tuple(given)
+        alike = all(
+            a is b or (is_plain(a) and type(a) is type(b))
+            for a, b in zip(found, again, strict=False)
+        )
+        if is_a(given, Iterator) or len(again) != len(found) or not alike:
+            raise from_outside(recorder, given)
+        recorder.guard(Answer(tuple, (given,)), found)
+    return found
+
+
+def _by_index(recorder: Recorder, given: Any) -> Iterator[Any]:
+    """The old protocol: indices until IndexError."""
+    index = 0
+    while True:
+        try:
+            value = call(recorder, operator.getitem, (given, index), {})
+        except (IndexError, StopIteration):
+            return
+        yield value
+        index += 1
+
+
+def step(recorder: Recorder, asked: Any) -> Any:
+    """`next(asked)`; raises StopIteration at the end."""
+    if is_iterator(asked):
+        if not recorder.is_fresh(asked):
+            if type(asked) in (map, filter):
+                return _through(recorder, asked)
+            value = upcoming.take(recorder, asked)
+            if value is MISSING:
+                raise StopIteration
+            return value
+        value = next(asked)
+        if type(asked) is itertools.groupby:
+            recorder.new(value[1])
+        return value
+    found = attributes.class_lookup(recorder, attributes.kind_of(recorder, asked), "__next__")
+    if found is MISSING:
+        return next(asked)  # raises
+    if is_python(recorder, found):
+        return call(recorder, found, (asked,), {})
+    if recorder.is_fresh(asked):
+        return next(asked)
+    raise from_outside(recorder, asked)
+
+
+def _through(recorder: Recorder, asked: Any) -> Any:
+    """The next value of a map or filter from outside: its function is followed.
+
+    What it goes through is advanced, and that is all that such an iterator knows of its place.
+    """
+    _, (fn, *sources) = asked.__reduce__()[:2]
+    while True:
+        taken = [step(recorder, source) for source in sources]
+        if type(asked) is map:
+            return call(recorder, fn, tuple(taken), {})
+        kept = taken[0] if fn is None or fn is bool else call(recorder, fn, (taken[0],), {})
+        if call(recorder, bool, (kept,), {}):
+            return taken[0]
+
+
+def advance(recorder: Recorder, asked: Any) -> Any:
+    """The next value of an iterator, MISSING at its end."""
+    try:
+        return step(recorder, asked)
+    except StopIteration:
+        return MISSING
+
+
+def native(recorder: Recorder, given: Any) -> Any:
+    """Something that C can iterate while the recorder sees what is read."""
+    if type(given) is tuple or _guarded(recorder, given):
+        return given
+    made = iterator(recorder, given)
+    return made if is_iterator(made) and recorder.is_fresh(made) else _steps(recorder, made)
+
+
+def _steps(recorder: Recorder, asked: Any) -> Iterator[Any]:
+    while True:
+        value = advance(recorder, asked)
+        if value is MISSING:
+            return
+        yield value
+
+
+def mapping(recorder: Recorder, given: Any) -> dict[Any, Any]:
+    """The items of a mapping, guarded."""
+    if is_a(given, dict) and not is_python(
+        recorder, attributes.class_lookup(recorder, type(given), "keys")
+    ):
+        recorder.contents(given)
+        return given
+    keys = call(recorder, attributes.get(recorder, given, "keys"), (), {})
+    taken = operator.getitem
+    return {key: call(recorder, taken, (given, key), {}) for key in native(recorder, keys)}

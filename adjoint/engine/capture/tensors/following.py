@@ -1,0 +1,600 @@
+"""What the recorder of Python is told about tensors: which code runs as it is, and what it reads.
+
+User code and the layers of `nn` are followed; operations, optimizers and the rest of the framework
+run natively and record into the trace. Objects of the framework that keep state of their own say
+what a recording depends on (`capture_children`, `capture_watch`).
+
+Note [callbacks]
+    Functions handed to the framework's own (transforms, checkpoints, hooks) are replaced by ones
+    that have them followed; so are those in the closures of the framework's functions. A function
+    of the framework that is given a module is followed itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.autodiff.levels.function import Function
+from adjoint.engine.autodiff.tape.node import Node
+from adjoint.engine.capture.given import Path
+from adjoint.engine.capture.python.calling import entered
+from adjoint.engine.capture.python.engine import NoEngine, elements_of
+from adjoint.engine.capture.python.errors import PlainCall
+from adjoint.engine.capture.python.exposing import expose
+from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.language.calls import follow
+from adjoint.engine.capture.python.language.operators import new_parts
+from adjoint.engine.capture.python.plain import MISSING, ObjectIdentity, has, is_plain, same
+from adjoint.engine.capture.python.recorder import DrawnNumber
+from adjoint.engine.capture.tensors import arrays as arrays  # fills the tables of functions
+from adjoint.engine.capture.tensors import late_arrays
+from adjoint.engine.capture.tensors.array_memory import ArrayMemory
+from adjoint.engine.capture.tensors.call_numbers import CallNumbers, is_drawn
+from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
+from adjoint.engine.capture.tensors.late_values import (
+    LATE,
+    is_late_value,
+    late_text,
+    late_value,
+    text_of,
+    with_elements,
+)
+from adjoint.engine.capture.tensors.looks import LOOKS, Has
+from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
+from adjoint.engine.core.errors import CaptureError, is_ours
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.places import (
+    MODULE_CALLS,
+    Where,
+    executed_modules,
+    executing,
+    module_path,
+    place_now,
+)
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.rng import Generator
+from adjoint.engine.core.state.structure_version import StructureVersion, TrackedDict
+from adjoint.engine.core.value import TensorBase
+
+_ENGINE = __name__.partition(".")[0]
+_FOLLOWED = tuple(
+    f"{_ENGINE}.{name}"
+    for name in (
+        "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
+        "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils",
+        "engine.compiler.modules", "engine.autodiff.transforms.modules",
+        "engine.core.state.structure_version",
+    )
+)  # fmt: skip
+_OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
+_PULLS = frozenset({"backward", "backward_method", "grad"})  # what may call hooks of tensors
+_WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
+_PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
+_TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
+
+
+@functools.lru_cache(maxsize=4096)
+def is_native(module: str) -> bool:
+    """Whether code of a module is the framework's and not followed."""
+    if module.partition(".")[0] != _ENGINE:
+        return False
+    return not module.startswith(_FOLLOWED)
+
+
+def is_module(value: Any) -> bool:
+    """Whether this is an nn.Module (a layer above this one)."""
+    return has(type(value), "_call_impl")
+
+
+def is_captured(value: Any) -> bool:
+    """Whether this is a compiled function."""
+    return has(type(value), "capture_children") and has(type(value), "recordings")
+
+
+class TensorEngine(CallNumbers):
+    """One recording's dealings with tensors."""
+
+    def __init__(self, trace: Any, symbols: bool = False) -> None:
+        self.trace = trace
+        self.recorder: Any = None  # set when it begins, as is the next
+        self.memory: ArrayMemory
+        self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
+        self.restores: list[Callable[[], None]] = []  # take back state they made
+        self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
+        self.numbers = []
+        self.functions: dict[Any, Any] = {}  # a user's autograd functions, followed
+        self.tests_draws = False  # whether what is done depends on numbers that are drawn
+        self.sized = False
+        # For `locate`: names of modules within modules, paths and places by frame, those frames.
+        self.names: dict[tuple[int, int], str] = {}
+        self.paths: dict[int, str] = {}
+        self.wheres: dict[tuple[int, int, int], Where] = {}
+        self.placed: list[Frame | None] = []
+        self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
+        self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
+        self.tagged: dict[int, Any] = {}  # tensors made inside that were given attributes
+        self.late = []
+        self.given_arrays: list[late_arrays.LateArray] = []  # arrays among the arguments
+
+    def begin(self, recorder: Any) -> None:
+        """An observation begins."""
+        self.recorder = recorder
+        self.memory = ArrayMemory(recorder, self.trace)
+        recorder.draws += [late.draw for late in self.given_arrays]
+        self.trace.observed = True
+        self.trace.assign = recorder.put
+        self.trace.before_host_guard = self._note_drawn
+        self.trace.locate = self._locate
+
+    def given_array(self, place: int, tensor: Any) -> late_arrays.LateArray:
+        """What stands for an array among the arguments; `tensor` is on its memory."""
+        slot = late_arrays.ArraySlot(place, tensor)
+        late = slot.scalar = late_arrays.LateArray(
+            self, DrawnNumber(slot.now, slot.now(), None), tensor, slot
+        )
+        self.given_arrays.append(late)
+        return late
+
+    def _locate(self) -> Where | None:
+        """The user's line that is executed, and the module at work there."""
+        frames: list[Frame] = self.recorder.frames
+        line = module = None
+        for frame in reversed(frames):
+            code = frame.code
+            if id(code) in MODULE_CALLS:
+                module = frame
+                break
+            if line is None and not is_ours(code):
+                line = frame
+        if line is None:
+            line = next((f for f in reversed(frames) if not is_ours(f.code)), None)
+            if line is None:
+                return None
+        key = (id(line), line.pc, id(module))
+        found = self.wheres.get(key)
+        if found is None:
+            path = "" if module is None else self._path(module)
+            found = Where(line.code.co_filename, line.line_number(), path)
+            self.wheres[key] = found
+            self.placed += (line, module)  # kept, so that their identities stay theirs
+        return found
+
+    def _path(self, call: Frame) -> str:
+        """The dotted path of the module that a frame is the call of."""
+        path = self.paths.get(id(call))
+        if path is None:
+            calls = [(f.code, f.fast[0] if f.fast else None) for f in self.recorder.frames]
+            stack = executed_modules(calls)
+            self.roots.setdefault(id(stack[0]), weakref.ref(stack[0]))
+            path = self.paths[id(call)] = module_path(stack, self.names)
+        return path
+
+    def _note_drawn(self, test: HostScalar) -> None:
+        """A test of a number that is drawn: whether a recording fits shows only after drawing."""
+        self.tests_draws = self.tests_draws or is_drawn(test)
+
+    # -- what runs natively -------------------------------------------------------------------
+
+    def runs(self, fn: Any) -> bool:
+        """Whether a callable is the framework's own."""
+        if isinstance(fn, types.FunctionType):
+            module = fn.__globals__.get("__name__") or ""
+            return is_native(module) and fn.__name__ not in _WRAPPERS and not _wraps_users(fn)
+        if isinstance(fn, type):
+            return is_native(fn.__module__) and not issubclass(fn, BaseException)
+        if is_captured(fn):
+            return True
+        return isinstance(fn, types.BuiltinFunctionType) and is_native(fn.__module__ or "")
+
+    def call(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call one; what it reads of Python's state is guarded, callbacks are followed."""
+        recorder = self.recorder
+        if is_captured(fn):
+            return entered(recorder, fn.fn)(*args, **kwargs)
+        if may_be_overridden(fn):
+            check_overrides(recorder, fn, args, kwargs)
+        given = (*args, *kwargs.values())
+        if args and _calls_hooks(fn, args[0]):
+            return follow(recorder, fn, args, kwargs)
+        if isinstance(fn, type) and (has(fn, "capture_children") or any(map(is_module, given))):
+            raise self._is_made(fn)
+        if any(map(is_late_value, given)):
+            args, kwargs = with_elements(fn, args, kwargs)
+            given = args
+        if isinstance(fn, types.FunctionType) and holds_late(given) and not _is_of_late(fn):
+            return self._call_with_tensors(fn, args, kwargs)
+        if (
+            isinstance(fn, types.FunctionType)
+            and any(map(is_module, given))
+            and not (fn.__name__.startswith("__") and is_module(args[0]))
+        ):
+            return follow(recorder, fn, args, kwargs)
+        for value in given:
+            self.declare(value)
+        if args and is_tensor(args[0]) and getattr(fn, "__name__", "") in LOOKS:
+            found = self._look(args[0], fn.__name__)
+            if found is not MISSING:
+                return found
+        if getattr(fn, "__name__", "") in _PULLS:
+            self._follow_hooks()
+        args = tuple([self._ready(x) for x in args])
+        kwargs = {name: self._ready(x) for name, x in kwargs.items()}
+        try:
+            result = self._closed(fn)(*args, **kwargs)
+        except CaptureError as error:
+            found = self._later(fn, args, kwargs, error)
+            if found is None:
+                raise
+            return self._new_lists(found)
+        for value in given:
+            if type(value) is np.ndarray:
+                self._array_given(value, result)
+        if isinstance(result, (list, dict, set, tuple)) and (
+            sys.getrefcount(result) <= 2 or self._holds_new(result)
+        ):
+            recorder.new(result)
+            new_parts(recorder, result)
+        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or has(
+            type(result), "__next__"
+        ):
+            recorder.new(result)
+        return result
+
+    def _new_lists(self, value: Any) -> Any:
+        """A value, nested lists in which are the function's own."""
+        if type(value) is list:
+            self.recorder.new(value)
+            for part in value:
+                self._new_lists(part)
+        return value
+
+    def _later(
+        self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: CaptureError
+    ) -> Any:
+        """What stands for a tensor's value that was asked for and is known at a call's end."""
+        if kwargs or not args or not is_tensor(args[0]) or CONTEXT.capture is not self.trace:
+            return None
+        text = text_of(fn)
+        if text is not None:
+            return late_text(text, args, error)
+        name = getattr(fn, "__name__", "")
+        return late_value(name, args[0], error) if name in LATE and len(args) == 1 else None
+
+    def _holds_new(self, container: Any) -> bool:
+        """Whether a container of the framework's holds a tensor of this recording: it is new."""
+        if id(container) in self.recorder.journal.copies:
+            return False
+        held = container.values() if isinstance(container, dict) else container
+        return any(is_tensor(x) and self.is_new(x) for x in held)
+
+    def _call_with_tensors(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function of the framework with arrays of each call as tensors."""
+        if fn.__name__ in _TAKES_ARRAYS:
+            made = tensor_of(args[0])
+            if fn.__name__ != "tensor":
+                args = (made, *args[1:])
+                return made if fn.__name__ == "from_numpy" else self.call(fn, args, kwargs)
+            flag = kwargs.pop("requires_grad", False)
+            made = made.to(kwargs.get("dtype") or made.dtype, copy=True)
+            return made.requires_grad_() if flag else made
+        args = tuple(tensor_of(x) if is_late(x) else x for x in args)
+        kwargs = {key: tensor_of(x) if is_late(x) else x for key, x in kwargs.items()}
+        if holds_late((*args, *kwargs.values())):
+            raise self.recorder.refuse(
+                "a list of NumPy arrays of the call", f"{fn.__name__} is given it",
+                "Make a tensor of each.",
+            )  # fmt: skip
+        return self.call(fn, args, kwargs)
+
+    def _ready(self, value: Any) -> Any:
+        """An argument for the framework: callbacks are followed, containers guarded."""
+        kind = type(value)
+        if kind in (int, float, str, bool) or value is None or is_tensor(value):
+            return value
+        if kind in _PLAIN_CALLS or (
+            callable(value) and not isinstance(value, type) and not self.owns(value)
+            and not isinstance(value, types.BuiltinFunctionType)
+        ):  # fmt: skip
+            if self.runs(value) and not _has_user_cells(value):
+                return value
+            return _entry(self.recorder, value)
+        if kind in (list, dict, set, tuple, deque):
+            self._guard_contents(value)
+        elif isinstance(value, type) and issubclass(value, Function):
+            return self._function_class(value)
+        return value
+
+    def _guard_contents(self, value: Any) -> None:
+        """Have what is in containers guarded; numbers that move stay what they are."""
+        kind = type(value)
+        if kind in (list, dict, set, deque):
+            self.recorder.contents(value)
+        if kind in (list, dict, set, deque, tuple):
+            for part in value.values() if kind is dict else value:
+                self._guard_contents(part)
+        elif kind is np.ndarray and not self.recorder.is_fresh(value):
+            expose(self.recorder, value)
+        elif is_late_value(value):
+            value.pin()
+
+    def compared(self, left: Any, right: Any) -> None:
+        """It was asked whether two objects are one: a gradient may be another one at each call."""
+        if not (is_tensor(left) and is_tensor(right)):
+            return
+        trace = self.trace
+        for holder, grad in trace.grads_seen.items():
+            if grad is None or (grad is not left and grad is not right):
+                continue
+            if id(holder) in trace.positions:
+                raise self.recorder.refuse(
+                    "whether an argument's gradient is a certain tensor",
+                    "it may be another one at each call",
+                    "Compare outside, or keep the gradient in a variable of the function.",
+                )
+            trace.guard(
+                lambda h=holder, g=grad: h._grad_meta.grad is g, "a gradient is the same one"
+            )
+
+    def length(self, value: Any) -> Any:
+        """`len` of one of the framework's: of a tensor a size, which may be a symbol."""
+        if is_tensor(value) and value.shape:
+            return value.shape[0]
+        return len(value)
+
+    def _function_class(self, cls: Any) -> Any:
+        """A class of the same name whose rules, if a user wrote them, are followed."""
+        known = self.functions.get(cls)
+        if known is None:
+            rules = {
+                name: staticmethod(_entry(self.recorder, getattr(cls, name)))
+                for name in ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
+                if isinstance(rule := getattr(cls, name, None), types.FunctionType)
+                and not is_native(rule.__globals__.get("__name__") or "")
+            }
+            body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **rules}
+            known = self.functions[cls] = type(cls)(cls.__name__, (cls,), body) if rules else cls
+        return known
+
+    def _follow_hooks(self) -> None:
+        """Have the hooks of tensors from outside followed while the recording lasts."""
+        met = [guard.value for guard in self.recorder.guards.values()]
+        for tensor in [*filter(is_tensor, met), *self.trace.arguments.values()]:
+            meta = tensor._grad_meta
+            extra = None if meta is None else meta.leaf_extra
+            tables = () if meta is None else (meta.hooks, meta.accumulate_hooks)
+            for hooks in (*tables, *(() if extra is None else (extra.node_prehooks, extra.hooks))):
+                for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
+                    if not self.runs(hook) and not hasattr(hook, "followed"):
+                        hooks[key] = _entry(self.recorder, hook)
+                        self.restores_always.append(partial(hooks.__setitem__, key, hook))
+
+    def _array_given(self, array: Any, result: Any) -> None:
+        """A NumPy array: read at each call if it became a tensor, else a constant."""
+        backed = is_tensor(result) and isinstance(result._array, np.ndarray)
+        if backed and np.shares_memory(result._array, array):
+            return
+        if not self.recorder.is_fresh(array):
+            expose(self.recorder, array)
+
+    def _closed(self, fn: Any) -> Any:
+        """A function whose callbacks are followed (Note [callbacks])."""
+        if not isinstance(fn, types.FunctionType) or not _has_user_cells(fn):
+            return fn
+        cells = tuple(
+            types.CellType(_entry(self.recorder, cell.cell_contents)) if _is_users(cell) else cell
+            for cell in fn.__closure__ or ()
+        )
+        made = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
+        made.__kwdefaults__ = fn.__kwdefaults__
+        return made
+
+    def declare(self, value: Any) -> None:
+        """Have what an object says of itself be part of what the recording depends on."""
+        if not has(type(value), "capture_children") or id(value) in self.holders:
+            return
+        if is_captured(value):
+            return
+        if self.recorder.is_fresh(value):
+            raise self._is_made(type(value))
+        self.holders[id(value)] = value
+        if has(type(value), "capture_keep"):
+            self.restores.append(value.capture_keep())
+
+    def _is_made(self, cls: type) -> PlainCall:
+        """What is said where the function makes an object that says what depends on it."""
+        refusal = self.recorder.refusal = PlainCall(
+            f"{cls.__name__}: it is made in the function, at {self.recorder.line()}, and its state "
+            "is no part of a recording. Make it outside."
+        )
+        return refusal
+
+    # -- what objects are ---------------------------------------------------------------------
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value is the framework's: tensors, dtypes, the context."""
+        return issubclass(type(value), TensorBase) or self.owns_class(type(value))
+
+    def owns_class(self, cls: type) -> bool:
+        """Whether a class is the framework's and not followed."""
+        if cls is StructureVersion:
+            return True
+        return (
+            is_native(cls.__module__)
+            and cls not in (HostScalar, ObjectIdentity)
+            and not issubclass(cls, (dict, list, set))
+        )
+
+    def is_new(self, value: Any) -> bool:
+        """Whether a tensor or generator was made in this recording."""
+        if issubclass(type(value), TensorBase):
+            made = value._storage.trace is not None
+            return made and id(value) not in self.trace.rebound_ids
+        if is_late(value):
+            return value.tensor is None
+        return type(value) is Generator and value in self.trace.own
+
+    def keeps(self, cls: type) -> bool:
+        """Whether a class is the framework's: nobody changes these, but for layers."""
+        return is_native(cls.__module__) or cls is TrackedDict
+
+    def keeps_function(self, fn: Any) -> bool:
+        """Whether a function is the framework's."""
+        return str(fn.__globals__.get("__name__", "")).partition(".")[0] == _ENGINE
+
+    def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
+        """An attribute of one of the framework's objects."""
+        if is_tensor(obj):
+            if name in LOOKS:
+                self._look(obj, name)
+        elif isinstance(obj, Node) and name not in _OF_NODES and obj.sequence <= self.trace.start:
+            raise recorder.refuse(
+                f"{obj.name()}.{name}", "another call's operations may be others",
+                "Look at the tape outside.",
+            )  # fmt: skip
+        return getattr(obj, name)
+
+    def _look(self, tensor: Any, name: str) -> Any:
+        """Have the recording depend on what a tensor answers; an address, which is one."""
+        self.trace.look(tensor, LOOKS[name])
+        if name == "data_ptr" and self.trace.was_there(tensor):
+            return LOOKS[name](tensor)
+        return MISSING
+
+    def lets_in(self, obj: Any) -> bool:
+        """Whether an object may have attributes of the user's: tensors do."""
+        return is_tensor(obj)
+
+    def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
+        """Set an attribute of one of the framework's objects, if it is no ordinary one."""
+        users = name in getattr(obj, "__dict__", {}) or not has(type(obj), name)
+        if is_tensor(obj) and users:
+            if not self.trace.was_there(obj):
+                self.tagged[id(obj)] = obj
+            return False
+        setattr(obj, name, value)
+        return True
+
+    def elements(self, value: Any) -> Any:
+        """The elements of an array."""
+        return elements_of(value)
+
+    def same_answer(self, value: Any, again: Any) -> bool:
+        """Whether an answer of C is the same when asked for again."""
+        return value is again or (is_plain(value) and same(value, again))
+
+    def change(self, recorder: Any, owner: Any, do: Any, args: tuple[Any, ...]) -> Any:
+        """A change to something of C's: arrays are put back and changed again."""
+        return self.memory.change(owner, do, args)
+
+    def guard_elements(self, recorder: Any, value: Any) -> None:
+        """Have what is in an array guarded."""
+        self.memory.guard_elements(value)
+
+    def is_changed(self, value: Any) -> bool:
+        """Whether the function wrote to the elements of an array."""
+        return self.memory.is_changed(value)
+
+    def shares(self, value: Any) -> bool:
+        """Whether a result of NumPy's shows the memory of an array from outside."""
+        return self.memory.shares(value)
+
+    # -- arguments, and the end ---------------------------------------------------------------
+
+    def is_given(self, value: Any) -> bool:
+        """Whether a tensor is an argument of the call."""
+        return is_tensor(value) and id(value) in self.trace.positions
+
+    def identified(self, recorder: Any, value: Any) -> None:
+        """Something depends on which object an argument is: that becomes a guard."""
+        if not self.is_given(value):
+            NoEngine.identified(NoEngine(), recorder, value)
+        self.trace.look(value, id)
+
+    def lacks(self, value: Any, name: str) -> None:
+        """An argument was found to have no such attribute of the user's: that becomes a guard."""
+        self.trace.look(value, Has(name))
+
+    def moves(self, value: Any) -> bool:
+        """Whether a place that holds this may be read at each call: a tensor's."""
+        return is_tensor(value) and id(value) in self.trace.arguments
+
+    def forget(self) -> None:
+        """Let go of the objects that were met; nobody shall have to look for them as garbage."""
+        trace = self.trace
+        trace.before_host_guard, trace.assign, trace.locate = None, None, place_now
+        for met in (self.placed, self.wheres, self.paths, self.names, self.given_arrays):
+            met.clear()
+
+    def over(self) -> None:
+        """The function has run: hooks are the user's again."""
+        for restore in self.restores_always:
+            restore()
+        self.restores_always.clear()
+
+
+def _calls_hooks(fn: Any, optimizer: Any) -> bool:
+    """Whether a function is the step of an optimizer that calls hooks before or after it."""
+    if not isinstance(fn, types.FunctionType) or fn.__code__.co_name != "hooked":
+        return False
+    return has(type(optimizer), "has_step_hooks") and bool(optimizer.has_step_hooks())
+
+
+def _is_of_late(fn: Any) -> bool:
+    """Whether a function is a method of arrays of each call."""
+    return fn.__globals__.get("__name__") == late_arrays.__name__
+
+
+def _entry(recorder: Any, fn: Any) -> Any:
+    """A function that has `fn` followed, and looks like it."""
+    made = entered(recorder, fn)
+    if isinstance(fn, _PLAIN_CALLS):
+        functools.update_wrapper(made, fn, updated=())
+    return made
+
+
+def _is_users(cell: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a variable holds a user's function, one that holds such, or a module."""
+    try:
+        held = cell.cell_contents
+    except ValueError:  # not there yet
+        return False
+    if isinstance(held, types.MethodType):
+        held = held.__func__
+    if isinstance(held, types.FunctionType):
+        return not is_native(held.__globals__.get("__name__") or "") or _has_user_cells(held, seen)
+    return is_module(held) and not isinstance(held, type)
+
+
+def _has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function's variables from outside are a user's; a function may hold itself."""
+    if not isinstance(fn, types.FunctionType) or id(fn) in seen:
+        return False
+    inside = seen | {id(fn)}
+    return any(_is_users(cell, inside) for cell in fn.__closure__ or ())
+
+
+def _wraps_users(fn: Any) -> bool:
+    """Whether a function of the framework only surrounds a user's, as decorators do."""
+    inner = fn.__dict__.get("__wrapped__")
+    return isinstance(inner, types.FunctionType) and not is_native(
+        inner.__globals__.get("__name__") or ""
+    )
+
+
+def _executing(frame: types.FrameType) -> tuple[types.CodeType, Any, int]:
+    """What a frame of the recorder executes: the user's code, its first local, the line."""
+    own: Frame = frame.f_locals["self"]
+    return own.code, own.fast[0] if own.fast else None, own.line_number()
+
+
+executing(Frame.run.__code__, _executing)

@@ -1,0 +1,1 @@
+"""What is there and what is not: optional libraries, and devices that only PyTorch knows."""

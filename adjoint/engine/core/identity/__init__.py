@@ -1,0 +1,1 @@
+"""Keys: equal ones mean the same thing."""

@@ -1,0 +1,1 @@
+"""Eager operations that run as programs: large ones compiled, small composites straight."""

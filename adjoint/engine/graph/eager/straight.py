@@ -1,0 +1,237 @@
+"""Straight programs: small operations made of many, run as the kernels they come to.
+
+Note [straight programs]
+    A composite on few elements spends its time between its parts: each is bound, promoted, wrapped
+    and asked for the tape, for a kernel that takes a microsecond. So a composition, or a rule of
+    the tape, that is met `AFTER` times with operands of one kind (Note [fragments]: the operation,
+    its parameters, and of each tensor dtype, shape and strides) is recorded once and kept as one
+    function that calls the eager table's kernels on arrays, one after another.
+
+    They are the same kernels in the same order, so results are the same to the bit, and nobody can
+    tell which way a call went. That is not left to faith: a program is kept only if, on the call
+    it is made at, its results equal those of the operation as it is in every byte and stride.
+    Whatever fails in a program is done again as it is, which says what is wrong in its own words.
+
+    A program that is called `OFTEN` has its kernels' inner loops called by native code instead
+    (Note [small rows]), once there were `LOADED` calls of any: loading that code takes as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.graph.eager.fragments import OperationTrace, Unfit, root
+from adjoint.engine.graph.ir import DataflowGraph, frozen
+from adjoint.engine.graph.passes.cse import cse
+from adjoint.engine.graph.passes.dce import dce
+from adjoint.engine.graph.passes.inline import inline
+from adjoint.engine.graph.passes.unmark import unmark
+from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
+
+AFTER = 8  # calls of a kind: recording one takes as long as some dozens
+MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
+KEPT = 2048  # kinds
+OFTEN = 64  # calls of a program: writing its rows takes as long as these
+LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
+LISTED = 32  # programs of one record or rule that native code compares
+Arrays = Sequence[Any]
+Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
+
+
+@dataclass(slots=True)
+class Straight:
+    """The kernels of an operation for operands of one kind."""
+
+    run: Callable[..., Arrays | None]  # of the arrays of all tensors it is given
+    structure: Any  # of the results; None: the first alone; tuple or list: one of all of them
+    gaps: tuple[bool, ...]  # which of the results are there
+    kernels: Callable[..., Arrays]  # where `run` gives nothing
+    rows: Callable[[Arrays], Any] | None  # writes it as native rows, once
+    calls: int = 0
+
+    def __call__(self, arrays: Arrays) -> Any:
+        found = self.run(*arrays)
+        if found is None:
+            found = self.kernels(*arrays)
+        if self.structure is None:
+            return wrap(found[0])
+        made = iter(wrap_all(found))
+        leaves = [next(made) if x else None for x in self.gaps]
+        if self.structure is list:
+            return leaves
+        return tuple(leaves) if self.structure is tuple else unflatten(self.structure, leaves)
+
+    def walked(self, arrays: Arrays) -> Any:
+        """Written as native rows when called often; None where that is not, or not yet, so."""
+        self.calls += 1
+        STRAIGHT.calls += 1
+        if self.calls < OFTEN or (STRAIGHT.calls < LOADED and HOOKS.guard is None):
+            return None
+        make, self.rows = self.rows, None
+        try:
+            found = make(arrays)  # type: ignore[misc]
+            got = found.run(*arrays)
+        except Exception:  # whatever it is, calls go on as before
+            return None
+        if got is None or not HOOKS.same_arrays(got, self.kernels(*arrays)):
+            return None
+        self.run = found.run
+        return found
+
+
+class StraightPrograms:
+    """The straight programs of this process, by kind; None for kinds that run as they are."""
+
+    def __init__(self) -> None:
+        self.held: dict[Any, Straight | int | None] = {}  # an int: calls so far
+        self.calls = 0  # of all programs
+        self.owners: set[Any] = set()  # records and rules with programs that native code finds
+
+    def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The results of a composite, without the tape; None where it runs as it is."""
+        tensors: list[Tensor] = []
+        kind: list[Any] = [record]
+        for x in operands:
+            if isinstance(x, Tensor):
+                tensors.append(x)
+                kind.append(Tensor)
+            else:
+                kind.append((frozen(x),))
+        for name, value in params.items():
+            kind.append(name)
+            kind.append(value if value.__class__ is int else frozen(value))
+        work: Callable[..., Any] = record.compose or record
+        owned = (record, operands, params, None)
+        return self.find(kind, tensors, lambda: work(*operands, **params), owned)
+
+    def run(
+        self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], owned: Owned
+    ) -> Any:
+        """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
+        return self.find([frozen(key)], tensors, rule, owned)
+
+    def find(
+        self,
+        kind: list[Any],
+        tensors: Sequence[Tensor],
+        fn: Callable[[], Any],
+        owned: Owned,
+    ) -> Any:
+        """What `fn()` gives, decided by `kind` and the tensors; None: do it as it is."""
+        arrays = [t._array for t in tensors]
+        for a in arrays:
+            if a.__class__ is not ndarray or a.size > MOST:
+                return None
+            kind.append(a.dtype)
+            kind.append(a.shape)
+            kind.append(a.strides)
+        if len(tensors) > 1:
+            names = [*map(id, tensors)]
+            kind += map(names.index, names)
+        key = tuple(kind)
+        try:
+            found = self.held.get(key, 0)
+        except TypeError:  # something in it has no hash
+            return None
+        if found.__class__ is int:
+            if len(self.held) > KEPT:
+                self.held.clear()  # at once: other threads may be looking
+            found = self.held[key] = found + 1 if found < AFTER else made(tensors, fn)
+        if found.__class__ is not Straight:
+            return None
+        if found.rows is not None:
+            walked = found.walked(arrays)
+            if walked is not None:
+                self.enlist(owned, walked, found)
+        try:
+            return found(arrays)
+        except Exception:
+            return None  # as it is, it succeeds or says what is wrong
+
+    def enlist(self, owned: Owned, walked: Any, program: Straight) -> None:
+        """Have native code find a program for its record or rules."""
+        owner, operands, params, rest = owned
+        single = program.structure is None or program.structure in (tuple, list)
+        entry = walked.entry(operands, params, rest, program.gaps) if single else None
+        if entry is not None:
+            owner.small = (entry, *owner.small)[:LISTED]
+            self.owners.add(owner)
+
+    def forget(self) -> None:
+        """Make every program anew."""
+        self.held.clear()
+        for owner in self.owners:
+            owner.small = ()
+        self.owners.clear()
+
+
+def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
+    """The program of what a function does with tensors, if it can be one and does the same."""
+    try:
+        with CONTEXT.having(grad_enabled=False, reference=True):
+            want, _ = flatten(fn())
+        program = recorded(tensors, fn)
+        got = program.kernels(*[t._array for t in tensors])
+    except Exception:  # whatever it is, calls go on as before
+        return None
+    arrays = [x._array for x in want if x is not None]
+    if tuple([x is not None for x in want]) != program.gaps:
+        return None
+    return program if HOOKS.same_arrays(got, arrays) else None
+
+
+def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+    """Record what a function does, as kernels."""
+    body = OperationTrace(None, "a small operation")
+    try:
+        return recorded_in(body, tensors, fn)
+    finally:
+        body.lifted.clear()  # operands would be held until the collector comes
+
+
+def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
+    """The same, in a recording."""
+    given = {id(t): k for k, t in enumerate(tensors)}
+    with CONTEXT.having(grad_enabled=False):
+        out = body.run(fn)
+    structure: Any
+    leaves, structure = flatten(out)
+    for x in leaves:
+        if x is not None and (not is_tensor(x) or id(x) in given):
+            raise Unfit
+    lifted = {id(held.value): held.source for held in body.lifted.values()}
+    graph = body.finish([x for x in leaves if x is not None])
+    for simplify in (inline, unmark, cse, dce):  # none of which changes a bit
+        graph = simplify(graph)
+    sources = [lifted.get(id(value)) for value in graph.inputs]
+    if not apart(graph) or not all(id(source) in given for source in sources):
+        raise Unfit
+    gaps = tuple([x is not None for x in leaves])
+    places = [given[id(source)] for source in sources]
+    run = HOOKS.straighten(graph, places, [t._array for t in tensors])
+    kind = out.__class__
+    if is_tensor(out):
+        structure = None
+    elif (kind is tuple or kind is list) and all(x is None or is_tensor(x) for x in out):
+        structure = kind
+    return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places))
+
+
+def apart(graph: DataflowGraph) -> bool:
+    """Whether results are in memory of their own, each in another."""
+    roots = [root(value) for value in graph.outputs]
+    return len({id(r) for r in roots}) == len(roots) and all(r.node is not None for r in roots)
+
+
+STRAIGHT = StraightPrograms()
+DEFAULT_LISTENERS.append(STRAIGHT.forget)  # recordings depend on the default dtype
+HOOKS.straight = STRAIGHT

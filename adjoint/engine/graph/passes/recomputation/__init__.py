@@ -1,0 +1,1 @@
+"""Rematerialisation: what is computed again, so that memory holds less."""

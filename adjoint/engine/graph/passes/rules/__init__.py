@@ -1,0 +1,1 @@
+"""The rules that simplify applies, by subject."""

@@ -1,0 +1,1 @@
+"""Sizes that stand for any size: symbols, graphs put at given sizes, sizes a run says."""

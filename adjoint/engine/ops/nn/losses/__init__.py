@@ -1,0 +1,1 @@
+"""Losses, by what they are losses of."""

@@ -1,0 +1,143 @@
+"""Losses of events that happen or not: binary cross entropy, of probabilities and of logits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.errors import DTypeError, ShapeValueError
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.common.checks import require
+from adjoint.engine.ops.nn.activations import LOG_SIGMOID
+from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating
+from adjoint.engine.ops.nn.losses.loss_dtypes import require_result_in
+from adjoint.engine.ops.nn.losses.loss_reduction import reduced, reduction_of
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+LOWEST = math.exp(-100)  # logarithms are cut off at -100, as in PyTorch, and have no slope there
+
+
+def _log(x: Tensor) -> Tensor:
+    cut = x < LOWEST
+    return x.masked_fill(cut, 1).log().masked_fill(cut, -100)
+
+
+def _log_rest(x: Tensor) -> Tensor:
+    cut = x >= 1
+    return (-x.masked_fill(cut, 0)).log1p().masked_fill(cut, -100)
+
+
+def _bce(x: Tensor, y: Tensor) -> Tensor:
+    return (y - 1) * _log_rest(x) - y * _log(x)
+
+
+BINARY_CROSS_ENTROPY = composite(
+    "binary_cross_entropy",
+    in_float32(_bce),
+    in_float32(lambda g, x, y: g * (x - y) / ((1 - x) * x).clamp_min(1e-12)),
+    in_float32(lambda g, x: g * (_log_rest(x) - _log(x))),
+    operands=("x", "y"),
+)
+
+
+@public(namespaces=FUNCTIONAL)
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Cross entropy of events given their probabilities: $-y \log x - (1 - y) \log(1 - x)$.
+
+    Logarithms are cut off at -100.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.binary_cross_entropy(ad.tensor([0.5]), ad.tensor([1.0]))
+        tensor(0.6931)
+    """
+    how = reduction_of("binary_cross_entropy", reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ShapeValueError(
+            f"binary_cross_entropy: Using a target size ({target.shape}) that is different to the "
+            f"input size ({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    if input.dtype is not target.dtype:
+        raise DTypeError(
+            f"binary_cross_entropy: Found dtype {target.dtype.name} but expected "
+            f"{input.dtype.name}. Convert the target to the input's dtype."
+        )
+    message = "binary_cross_entropy: all elements of {} should be between 0 and 1"
+    x = require(input, (input >= 0) & (input <= 1), message.format("input"))
+    y = require(target, (target >= 0) & (target <= 1), message.format("target"))
+    loss = BINARY_CROSS_ENTROPY(x, y)
+    return reduced(loss if weight is None else loss * weight, how)
+
+
+def _with_logits(x: Tensor, y: Tensor, *pos_weight: Any) -> Tensor:
+    log_p = LOG_SIGMOID(x)
+    scale = ((pos_weight[0] - 1) * y + 1) if pos_weight else 1
+    return (1 - y) * x - scale * log_p
+
+
+BCE_WITH_LOGITS = composite(
+    "binary_cross_entropy_with_logits",
+    in_float32(_with_logits),
+    operands=("x", "y", "*pos_weight"),
+)
+
+
+@public(namespaces=FUNCTIONAL)
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    r"""Cross entropy of events given their logits, without overflow.
+
+    $-p y \log \sigma(x) - (1 - y) \log(1 - \sigma(x))$
+
+    Args:
+        weight: a factor of each loss.
+        pos_weight: $p$, a factor of the loss of events that happened.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.nn.functional.binary_cross_entropy_with_logits(ad.zeros(2), ad.ones(2))
+        tensor(0.6931)
+    """
+    how = reduction_of("binary_cross_entropy_with_logits", reduction, size_average, reduce)
+    if target.shape != input.shape:
+        raise ShapeValueError(
+            f"binary_cross_entropy_with_logits: Target size ({target.shape}) must be the same as "
+            f"input size ({input.shape})"
+        )
+    require_floating("binary_cross_entropy_with_logits", input)
+    require_result_in("binary_cross_entropy_with_logits", target.dtype, input, target)
+    more = () if pos_weight is None else (pos_weight,)
+    loss = BCE_WITH_LOGITS(input, target, *more).to(target.dtype)
+    return reduced(loss if weight is None else loss * weight, how)
+
+
+@public(name="binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits_function(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = 1,
+) -> Tensor:
+    """Cross entropy of events given their logits (see nn.functional)."""
+    how = reduction_of("binary_cross_entropy_with_logits", reduction)
+    return binary_cross_entropy_with_logits(
+        input, target, weight, reduction=how, pos_weight=pos_weight
+    )

@@ -1,0 +1,1 @@
+"""Subscripts of tensors, read and written."""

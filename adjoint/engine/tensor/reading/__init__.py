@@ -1,0 +1,1 @@
+"""What a tensor tells: its fields, its elements as Python values, its text."""

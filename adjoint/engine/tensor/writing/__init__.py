@@ -1,0 +1,1 @@
+"""How elements change: the one way, and what is written with it."""

@@ -1,0 +1,172 @@
+"""Overwriting all or chosen elements in place: copy_, fill_, zero_, fill_diagonal_, apply_."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.ops.common.arguments import checked_scalar
+from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.elementwise.records import WHERE
+from adjoint.engine.ops.index.index import INDEX_PUT
+from adjoint.engine.tensor.reading.item import elements, plain_number, scalar_tensor
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
+
+
+@method
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """Overwrite with the elements of `other`, broadcast and converted."""
+    if isinstance(other, Tensor) and constants(other, self):
+        array, source = direct_array(self), other._array
+        if array is not None and source.shape == array.shape and source.dtype == array.dtype:
+            HOOKS.array.copy_into(array, source)
+            self._storage.version += 1
+            return self
+    if not is_tensor(other):
+        other = scalar_tensor(_number("copy_", other), self, "copy_")
+    if _copied_across(self, other, non_blocking):
+        return self
+    source = other.to(device=self.device, dtype=self.dtype)
+    if source.shape != self.shape:
+        try:
+            source = source.expand(self.shape)
+        except RuntimeError:
+            raise ShapeError(
+                f"copy_: source of shape {list(other.shape)} cannot be broadcast to the target's "
+                f"shape {list(self.shape)}: sizes must match or be 1"
+            ) from None
+    if source._storage is self._storage:  # reading and writing may overlap
+        source = source.clone()
+    return write(self, source)
+
+
+def _copied_across(self: Tensor, other: Tensor, non_blocking: bool) -> bool:
+    """Copy between a GPU and pinned memory as it lies; whether that was done."""
+    if other.device.type == self.device.type or not (constants(other) and constants(self)):
+        return False
+    array, source = direct_array(self), other._array
+    alike = array is not None and source.shape == array.shape and source.dtype == array.dtype
+    if not alike or not HOOKS.array.copy_across(array, source, non_blocking):
+        return False
+    self._storage.version += 1
+    return True
+
+
+def _number(name: str, value: Any) -> Any:
+    number = plain_number(value)
+    if number is None:
+        raise TypeError(f"{name}: expected a Tensor or a number, received {type(value).__name__}")
+    return number
+
+
+@public()
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor of the shape and dtype of `input`, every element `value`."""
+    if is_tensor(value):
+        if value.ndim:
+            raise ShapeError(
+                "fill_ only supports 0-dimension value tensor but got tensor with "
+                f"{value.ndim} dimensions."
+            )
+        return value.to(device=input.device, dtype=input.dtype).expand(input.shape).clone()
+    number = checked_scalar("fill", _number("fill", value), input.dtype)
+    if input.requires_grad:  # the result stays on the tape, with a gradient of zero
+        everywhere = FULL(True, shape=(), dtype=bool_, device=input.device)
+        return WHERE(everywhere, scalar_tensor(number, input, "fill"), input)
+    return FULL(number, shape=tuple(input.shape), dtype=input.dtype, device=input.device)
+
+
+@public(method=True, name="fill_")
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Overwrite every element with `value`, a number or a 0-d tensor."""
+    if type(value) is float and -65504 <= value <= 65504 and input.dtype.is_inexact:
+        array = direct_array(input)
+        if array is not None:
+            HOOKS.array.copy_into(array, value)
+            input._storage.version += 1
+            return input
+    return update("fill_", input, fill, value)
+
+
+@public(method=True, name="zero_")
+def zero_(input: Tensor) -> Tensor:
+    """Overwrite with zeros."""
+    array = direct_array(input)
+    if array is not None:
+        HOOKS.array.copy_into(array, 0)
+        input._storage.version += 1
+        return input
+    return write(input, input.new_zeros(input.shape))
+
+
+@method
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Overwrite the main diagonal; with `wrap` it starts again below the end of a tall matrix.
+
+    >>> import adjoint as ad
+    >>> ad.zeros(2, 2).fill_diagonal_(3)
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
+    shape = tuple(self.shape)
+    if len(shape) < 2:
+        raise ShapeError("fill_diagonal_: dimensions must be larger than 1")
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise ShapeError(
+            f"fill_diagonal_: all dimensions of input must be of equal length, received {shape}"
+        )
+    count = min(shape)
+    indices = [self.new_arange(count)] * len(shape)
+    if wrap and len(shape) == 2 and shape[0] > shape[1] + 1 and shape[1]:
+        # The flat diagonal, every (columns + 1)th element, runs on past the square part.
+        tall, wide = shape
+        spots = [divmod(p, wide) for p in range(0, tall * wide, wide + 1)]
+        indices = [HOOKS.array.index_tensor([s[i] for s in spots], self.device) for i in (0, 1)]
+    values = scalar_tensor(_number("fill_diagonal_", fill_value), self, "fill_diagonal_")
+    values = values.expand(indices[0].shape)
+    put = INDEX_PUT(self, values, *indices, dims=tuple(range(len(shape))), accumulate=False)
+    return assign("fill_diagonal_", self, put)
+
+
+# -- Python functions on elements ---------------------------------------------------------------
+
+
+def _mapped(name: str, self: Tensor, fn: Callable[..., Any], *others: Tensor) -> Tensor:
+    if self.requires_grad:
+        raise RuntimeError(
+            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() "
+            "instead."
+        )
+    remedy = "Write it with tensor operations."
+    columns = [elements(x, name, remedy).ravel().tolist() for x in (self, *others)]
+    results = [fn(*row) for row in zip(*columns, strict=True)]
+    value = HOOKS.array.from_list(results, self)
+    return write(self, value)
+
+
+@method
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replace each element by `callable(element)`, one by one in Python."""
+    return _mapped("apply_", self, callable)
+
+
+@method
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace each element by `callable(element, element of tensor)`."""
+    return _mapped("map_", self, callable, tensor.expand(self.shape))
+
+
+@method
+def map2_(
+    self: Tensor,
+    x: Tensor,
+    y: Tensor,
+    callable: Callable[[Any, Any, Any], Any],
+) -> Tensor:
+    """Replace each element by `callable(element, element of x, element of y)`."""
+    return _mapped("map2_", self, callable, x.expand(self.shape), y.expand(self.shape))
