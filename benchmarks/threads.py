@@ -19,7 +19,7 @@ import numpy as np
 
 from adjoint.engine.backends import threads
 from adjoint.engine.backends.llvm.runtime import shared_words
-from adjoint.engine.backends.llvm.runtime.pool import Pool, the_pool
+from adjoint.engine.backends.llvm.runtime.pool import WorkerThreads, the_pool
 from tests.llvm_kernels import Call, Program, library
 
 
@@ -46,7 +46,7 @@ def calls(rounds: int) -> None:
     show("one more step, one worker", f"{per_step * 1000:.1f} ns")
 
 
-def barriers(workers: int, rounds: int, pool: Pool, label: str) -> None:
+def barriers(workers: int, rounds: int, pool: WorkerThreads, label: str) -> None:
     few, many = Program(Call("nothing")), Program(*[Call("nothing")] * 401)
     short = least(lambda: few.run(workers, pool), rounds)
     long = least(lambda: many.run(workers, pool), rounds, 10)
@@ -54,7 +54,7 @@ def barriers(workers: int, rounds: int, pool: Pool, label: str) -> None:
     show(f"barrier, {workers} workers{label}", f"{(long - short) / 400:.3f} us")
 
 
-def waking(workers: int, rounds: int, pool: Pool, label: str) -> None:
+def waking(workers: int, rounds: int, pool: WorkerThreads, label: str) -> None:
     """Five steps after a millisecond of other work: the workers sleep by then."""
     program = Program(*[Call("nothing")] * 5)
     program.run(workers, pool)
@@ -116,7 +116,7 @@ def main() -> None:
     for workers in range(2, chosen.workers + 1):
         barriers(workers, chosen.rounds, the_pool(), "")
     waking(chosen.workers, chosen.rounds, the_pool(), "")
-    conditions = Pool(replace(shared_words.host_platform(), futex=False))
+    conditions = WorkerThreads(replace(shared_words.host_platform(), futex=False))
     barriers(2, chosen.rounds, conditions, ", conditions")
     waking(2, chosen.rounds, conditions, ", conditions")
     conditions.stop()

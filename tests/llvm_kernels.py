@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import jit
-from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, Pool, the_pool
+from adjoint.engine.backends.llvm.runtime.pool import (
+    DriverStep,
+    DriverTable,
+    WorkerThreads,
+    the_pool,
+)
 
 TEXT = """
 define void @nothing(ptr %args, i64 %w, i64 %n) {
@@ -202,5 +207,5 @@ class Program:
             return self.table.status_address
         return int(value.ctypes.data) if isinstance(value, np.ndarray) else int(value)
 
-    def run(self, workers: int, pool: Pool | None = None) -> int:
+    def run(self, workers: int, pool: WorkerThreads | None = None) -> int:
         return (pool or the_pool()).run(self.table.address, self.table.count, workers)

@@ -27,7 +27,7 @@ from adjoint.engine.compiler.loops.ir import (
 from adjoint.engine.compiler.loops.schedule import schedule
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.lower.indexed import Fault
-from adjoint.engine.compiler.memory.places import ARENA, INPUT, RESULT, Buffer
+from adjoint.engine.compiler.memory.places import ARENA, INPUT, RESULT, PlannedBuffer
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.schedule.build import plan_for
@@ -95,7 +95,9 @@ class SmallProgram:
                 HostCall(step, self.plan, self.arena, origin)(inputs, results)  # type: ignore[arg-type]
         return results
 
-    def memory(self, buffer: Buffer, inputs: list[Any], targets: list[Any], results: Any) -> Any:
+    def memory(
+        self, buffer: PlannedBuffer, inputs: list[Any], targets: list[Any], results: Any
+    ) -> Any:
         """The array whose first element is a buffer's."""
         if buffer.kind == ARENA:
             stop = buffer.start + buffer.nbytes

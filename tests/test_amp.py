@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint.amp.autocast_mode import Casting, Setting, Settings
+from adjoint.amp.autocast_mode import ActiveAutocast, AutocastSettings, DeviceAutocast
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
@@ -63,7 +63,7 @@ def test_policies_on_gpus_are_the_documented_ones(policy: str) -> None:
 def test_policies_of_operators_are_those_of_their_functions() -> None:
     for name, policies in OPERATORS.items():
         assert REGISTRY[name].policies == policies
-    casting = Casting(Settings(cuda=Setting(True, ad.float16)))
+    casting = ActiveAutocast(AutocastSettings(cuda=DeviceAutocast(True, ad.float16)))
     half, wide = ad.ones(2, dtype=ad.float16), ad.ones(2)
     for policy, want in (("lower", ad.float16), ("fp32", ad.float32), ("keep", ad.float32)):
         assert casting.cast(policy, "cpu", (wide,))[0].dtype is (

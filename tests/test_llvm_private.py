@@ -15,7 +15,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.backends.disk import private, store
-from adjoint.engine.backends.disk.store import Store
+from adjoint.engine.backends.disk.store import DiskStore
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.core.identity.keys import key_of
 
@@ -31,15 +31,15 @@ class Place:
     def __init__(self, top: Path) -> None:
         self.top = top / "top"
         self.parent = self.top / "parent"
-        self.cache = Store(self.parent, 2**20)
+        self.cache = DiskStore(self.parent, 2**20)
         self.cache.put(KEY, b"code")
         assert self.cache.folder is not None
         self.folder = self.cache.folder
         self.part = self.folder / KEY[:2]
         self.entry = self.part / KEY
 
-    def again(self) -> Store:
-        return Store(self.parent, 2**20)
+    def again(self) -> DiskStore:
+        return DiskStore(self.parent, 2**20)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def in_child(work: Callable[[], Any], user: int | None = None) -> Any:
     return json.loads(told)
 
 
-def used(cache: Store) -> list[Any]:
+def used(cache: DiskStore) -> list[Any]:
     """What a cache gives, keeps and says."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -240,7 +240,7 @@ def test_links_of_ours_are_followed(place: Place, tmp_path: Path, target: str) -
     (tmp_path / "two").symlink_to(place.top)
     link = tmp_path / "link"
     link.symlink_to(target.format(top=place.top, name=tmp_path.name))
-    assert used(Store(link / "parent", 2**20)) == ["code", "more", []]
+    assert used(DiskStore(link / "parent", 2**20)) == ["code", "more", []]
 
 
 def test_links_are_checked_where_they_lead_and_themselves(
@@ -248,18 +248,21 @@ def test_links_are_checked_where_they_lead_and_themselves(
 ) -> None:
     link = tmp_path / "link"
     link.symlink_to(place.top)
-    cache = Store(link / "parent", 2**20)
+    cache = DiskStore(link / "parent", 2**20)
     place.top.chmod(0o777)
     assert f"{place.top} can be written" in used(cache)[2][0]
     place.top.chmod(0o700)
     give(link)
-    assert f"{link} is a symbolic link of another user" in used(Store(link / "parent", 2**20))[2][0]
+    assert (
+        f"{link} is a symbolic link of another user"
+        in used(DiskStore(link / "parent", 2**20))[2][0]
+    )
 
 
 def test_links_without_end_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert "too many symbolic links" in used(Store(tmp_path / "a", 2**20))[2][0]
+    assert "too many symbolic links" in used(DiskStore(tmp_path / "a", 2**20))[2][0]
 
 
 def test_a_swap_after_the_first_use_is_not_followed(place: Place, tmp_path: Path) -> None:
@@ -322,7 +325,7 @@ def test_what_a_user_trusts_is_roots_and_his_own(tmp_path: Path, owner: int) -> 
 @as_root
 def test_a_parent_that_cannot_be_written(tmp_path: Path) -> None:
     open_up(tmp_path)
-    found, kept, said = in_child(lambda: used(Store(tmp_path / "new", 2**20)), STRANGER)
+    found, kept, said = in_child(lambda: used(DiskStore(tmp_path / "new", 2**20)), STRANGER)
     assert (found, kept, len(said)) == (None, None, 1)
     assert "cannot use" in said[0]
     assert "Permission denied" in said[0]
@@ -357,13 +360,13 @@ def test_without_a_home_nothing_prepared_is_used(
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    prepared = Store(tmp_path / f"adjoint-{os.geteuid()}", 2**20)
+    prepared = DiskStore(tmp_path / f"adjoint-{os.geteuid()}", 2**20)
     prepared.put(KEY, b"code")
     assert store.place() is None
-    (message,) = used(Store(store.place(), 2**20))[2]
+    (message,) = used(DiskStore(store.place(), 2**20))[2]
     assert "this user has no home folder" in message
-    assert used(Store(None, 2**20))[:2] == [None, None]
-    assert Store(None, 2**20).usage().entries == Store(None, 2**20).clear() == 0
+    assert used(DiskStore(None, 2**20))[:2] == [None, None]
+    assert DiskStore(None, 2**20).usage().entries == DiskStore(None, 2**20).clear() == 0
 
 
 @pytest.mark.parametrize("home", ["", "relative"])

@@ -18,7 +18,12 @@ import pytest
 from adjoint.engine.backends import threads
 from adjoint.engine.backends.llvm.runtime import fastcall, jit, shared_words
 from adjoint.engine.backends.llvm.runtime.driver import TURNS
-from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, Pool, the_pool
+from adjoint.engine.backends.llvm.runtime.pool import (
+    DriverStep,
+    DriverTable,
+    WorkerThreads,
+    the_pool,
+)
 from tests.llvm_kernels import STATUS, Call, Program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the pool needs POSIX threads")
@@ -488,7 +493,7 @@ def test_threads_that_cannot_be_had_are_done_without() -> None:
 
 def test_conditions_do_where_there_is_no_futex() -> None:
     host = shared_words.host_platform()
-    pool = Pool(shared_words.Platform(host.machine, host.linux, futex=False))
+    pool = WorkerThreads(shared_words.Platform(host.machine, host.linux, futex=False))
     try:
         for workers in WORKERS:
             program, result, expected = turning(100, 41)

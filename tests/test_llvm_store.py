@@ -13,7 +13,7 @@ import pytest
 
 from adjoint.cli import main
 from adjoint.engine.backends.disk import store
-from adjoint.engine.backends.disk.store import HEAD, Store
+from adjoint.engine.backends.disk.store import HEAD, DiskStore
 from adjoint.engine.core.identity.keys import key_of
 
 KEY = key_of("a kernel")
@@ -21,33 +21,33 @@ VERSIONED = f"v{store.VERSION}"
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Store:
-    return Store(tmp_path, 2**20)
+def cache(tmp_path: Path) -> DiskStore:
+    return DiskStore(tmp_path, 2**20)
 
 
-def folder_of(cache: Store) -> Path:
+def folder_of(cache: DiskStore) -> Path:
     assert cache.folder is not None
     return cache.folder
 
 
-def path_of(cache: Store, key: str) -> Path:
+def path_of(cache: DiskStore, key: str) -> Path:
     return folder_of(cache) / key[:2] / key
 
 
-def only_file(cache: Store) -> Path:
+def only_file(cache: DiskStore) -> Path:
     (path,) = [p for p in folder_of(cache).rglob("*") if p.is_file()]
     return path
 
 
-def test_what_is_put_is_got(cache: Store) -> None:
+def test_what_is_put_is_got(cache: DiskStore) -> None:
     assert cache.get(KEY) is None
     for payload in (b"code", b"", bytes(100_000), b"other code"):
         cache.put(KEY, payload)
         assert cache.get(KEY) == payload
-    assert Store(folder_of(cache).parent, 2**20).get(KEY) == b"other code"
+    assert DiskStore(folder_of(cache).parent, 2**20).get(KEY) == b"other code"
 
 
-def test_an_entry_under_another_key_is_missing(cache: Store) -> None:
+def test_an_entry_under_another_key_is_missing(cache: DiskStore) -> None:
     other = KEY[:2] + key_of("another")[2:]
     cache.put(KEY, b"code")
     path_of(cache, KEY).rename(path_of(cache, other))
@@ -59,11 +59,11 @@ def test_keys_hold_all_parts_apart() -> None:
     keys = {key_of("ab", "c"), key_of("a", "bc"), key_of("abc"), key_of("abc", ""), key_of(b"ab")}
     assert len(keys) == 5
     with pytest.raises(ValueError, match="hexadecimal digest"):
-        Store(Path("x"), 1).get("../../etc/passwd")
+        DiskStore(Path("x"), 1).get("../../etc/passwd")
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "head", "foreign", "longer"])
-def test_a_damaged_entry_is_missing_and_rebuilt(cache: Store, damage: str) -> None:
+def test_a_damaged_entry_is_missing_and_rebuilt(cache: DiskStore, damage: str) -> None:
     cache.put(KEY, b"the code of a kernel")
     path = only_file(cache)
     data = path.read_bytes()
@@ -82,17 +82,19 @@ def test_a_damaged_entry_is_missing_and_rebuilt(cache: Store, damage: str) -> No
     assert cache.get(KEY) == b"made anew"
 
 
-def test_another_version_has_another_folder(cache: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_has_another_folder(
+    cache: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache.put(KEY, b"code")
     monkeypatch.setattr(store, "VERSION", "999")
-    assert Store(folder_of(cache).parent, 2**20).get(KEY) is None
+    assert DiskStore(folder_of(cache).parent, 2**20).get(KEY) is None
 
 
 # -- bounds ---------------------------------------------------------------------------------------
 
 
 def test_the_longest_unused_go_first(tmp_path: Path) -> None:
-    cache = Store(tmp_path, 20_000)
+    cache = DiskStore(tmp_path, 20_000)
     keys = [key_of(str(i)) for i in range(10)]
     for i, key in enumerate(keys):
         cache.put(key, bytes(1900))
@@ -108,20 +110,20 @@ def test_the_longest_unused_go_first(tmp_path: Path) -> None:
 
 
 def test_the_size_never_stays_above_the_limit(tmp_path: Path) -> None:
-    cache = Store(tmp_path, 10_000)
+    cache = DiskStore(tmp_path, 10_000)
     for i in range(60):
         cache.put(key_of(str(i)), bytes(700))
         assert cache.usage().size <= 10_000
 
 
 def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
-    cache = Store(tmp_path, 1000)
+    cache = DiskStore(tmp_path, 1000)
     cache.put(KEY, bytes(2000))
     assert cache.get(KEY) is None
     assert cache.usage().entries == 0
 
 
-def test_half_written_files_of_the_dead_are_removed(cache: Store) -> None:
+def test_half_written_files_of_the_dead_are_removed(cache: DiskStore) -> None:
     cache.put(KEY, b"code")
     old, new = path_of(cache, KEY).with_name("old.part"), path_of(cache, KEY).with_name("new.part")
     old.write_bytes(b"half")
@@ -144,7 +146,7 @@ def test_sizes() -> None:
 
 def test_a_folder_that_cannot_be_made_is_done_without_and_said_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    cache = Store(tmp_path / "file" / "sub", 2**20)
+    cache = DiskStore(tmp_path / "file" / "sub", 2**20)
     with pytest.warns(UserWarning, match="without its disk cache.*Set ADJOINT_CACHE_DIR"):
         cache.put(KEY, b"code")
     assert cache.get(KEY) is None
@@ -153,7 +155,7 @@ def test_a_folder_that_cannot_be_made_is_done_without_and_said_once(tmp_path: Pa
         assert cache.get(KEY) is None
 
 
-def test_a_folder_that_stops_being_writable(cache: Store) -> None:
+def test_a_folder_that_stops_being_writable(cache: DiskStore) -> None:
     cache.put(KEY, b"code")
     other = next(k for k in map(key_of, map(str, range(99))) if k[:2] != KEY[:2])
     (folder_of(cache) / other[:2]).write_text("in the way")
@@ -165,7 +167,7 @@ def test_a_folder_that_stops_being_writable(cache: Store) -> None:
 
 
 def test_no_cache_at_all(tmp_path: Path) -> None:
-    cache = Store(tmp_path, 0)
+    cache = DiskStore(tmp_path, 0)
     cache.put(KEY, b"code")
     assert cache.get(KEY) is None
     assert not list(tmp_path.iterdir())
@@ -209,7 +211,7 @@ def hammer(folder: str, seed: int) -> int:
     import random
 
     draw = random.Random(seed)
-    cache, wrong = Store(Path(folder), 12_000), 0
+    cache, wrong = DiskStore(Path(folder), 12_000), 0
     for _ in range(400):
         key = draw.choice(list(PAYLOADS))
         got = cache.get(key)
@@ -233,7 +235,7 @@ def test_processes_at_once(tmp_path: Path) -> None:
     with context.Pool(4) as processes:
         wrong = processes.starmap(hammer, [(str(tmp_path), seed) for seed in range(4)])
     assert wrong == [0] * 4
-    cache = Store(tmp_path, 12_000)
+    cache = DiskStore(tmp_path, 12_000)
     assert not list(folder_of(cache).rglob("*.part"))
     assert cache.usage().size <= 12_000 + 4 * 4000  # what each had put before it looked
 

@@ -37,7 +37,7 @@ def task_of(fn: Function, *args: Any) -> Task:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Store:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.DiskStore:
     monkeypatch.setenv("ADJOINT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(library, "_loaded", {})
     return store.default()
@@ -48,7 +48,7 @@ def wide(x: ad.Tensor) -> tuple[ad.Tensor, ...]:
     return x.softmax(0), x.cumsum(0), x.argmax(), (x * 2).sum(), x.to(ad.int64).prod()
 
 
-def entries(cache: store.Store, kind: str) -> list[Path]:
+def entries(cache: store.DiskStore, kind: str) -> list[Path]:
     """The entries that hold code, or those that say which code holds a function."""
     assert cache.folder is not None
     code = {p for p in cache.folder.rglob("*") if p.is_file() and b"ADJCODE" in p.read_bytes()}
@@ -70,7 +70,7 @@ def test_a_kept_program_needs_its_modules_only(
     lost: str,
     there: bool,
     change: Callable[[Path], None],
-    cache: store.Store,
+    cache: store.DiskStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task = task_of(wide, ad.arange(5.0))
@@ -106,7 +106,7 @@ UNFITTING: dict[str, bytes] = {
 @pytest.mark.parametrize("payload", UNFITTING.values(), ids=UNFITTING)
 @pytest.mark.parametrize("kind", ["images", "modules", "names"])
 def test_entries_that_are_whole_but_unfitting_are_made_again(
-    kind: str, payload: bytes, cache: store.Store, monkeypatch: pytest.MonkeyPatch
+    kind: str, payload: bytes, cache: store.DiskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = task_of(wide, ad.arange(5.0))
     key = disk_key(task, Options())
@@ -129,7 +129,7 @@ def test_entries_that_are_whole_but_unfitting_are_made_again(
     assert isinstance(from_disk(task, key), Native)
 
 
-def test_code_of_the_compilers_own_that_is_unfitting_is_made_again(cache: store.Store) -> None:
+def test_code_of_the_compilers_own_that_is_unfitting_is_made_again(cache: store.DiskStore) -> None:
     text = "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }"
     library.linked("a test", text)
     (path,) = entries(cache, "modules")
@@ -140,20 +140,20 @@ def test_code_of_the_compilers_own_that_is_unfitting_is_made_again(cache: store.
 
 
 def test_a_kept_program_reads_few_files(
-    cache: store.Store, monkeypatch: pytest.MonkeyPatch
+    cache: store.DiskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = task_of(wide, ad.arange(5.0))
     key = disk_key(task, Options())
     assert key is not None
     made = compile_task(task)
     read: list[str] = []
-    get = store.Store.get
+    get = store.DiskStore.get
 
-    def noted(self: store.Store, key: str) -> bytes | None:
+    def noted(self: store.DiskStore, key: str) -> bytes | None:
         read.append(key)
         return get(self, key)
 
-    monkeypatch.setattr(store.Store, "get", noted)
+    monkeypatch.setattr(store.DiskStore, "get", noted)
     monkeypatch.setattr(library, "_loaded", {})
     kept = from_disk(task, key)
     assert isinstance(kept, Native)
@@ -164,7 +164,7 @@ def test_a_kept_program_reads_few_files(
 
 
 def test_another_program_finds_the_functions_by_name(
-    cache: store.Store, monkeypatch: pytest.MonkeyPatch
+    cache: store.DiskStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_of(wide, ad.arange(5.0))
     before = entries(cache, "modules")

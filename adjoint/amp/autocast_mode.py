@@ -22,7 +22,7 @@ SUPPORTED = (bfloat16, float16)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DeviceAutocast:
     """Autocast for one kind of device."""
 
     enabled: bool
@@ -30,31 +30,33 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AutocastSettings:
     """Autocast for every kind of device."""
 
-    cpu: Setting = Setting(False, bfloat16)
-    cuda: Setting = Setting(False, float16)
+    cpu: DeviceAutocast = DeviceAutocast(False, bfloat16)
+    cuda: DeviceAutocast = DeviceAutocast(False, float16)
     cache: bool = True
 
-    def of(self, device_type: str) -> Setting:
+    def of(self, device_type: str) -> DeviceAutocast:
         """The setting for a kind of device; others are never cast."""
-        return getattr(self, device_type) if device_type in DEVICES else Setting(False, float32)
+        return (
+            getattr(self, device_type) if device_type in DEVICES else DeviceAutocast(False, float32)
+        )
 
 
-DEFAULT = Settings()
+DEFAULT = AutocastSettings()
 
 
-def current() -> Settings:
+def current() -> AutocastSettings:
     """This thread's settings."""
     return CONTEXT.autocast_settings or DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
-class Casting:
+class ActiveAutocast:
     """What stands in `CONTEXT.autocast`: equal, and so one capture, for equal settings."""
 
-    settings: Settings
+    settings: AutocastSettings
     cache: dict[Any, Any] = field(default_factory=dict, compare=False, hash=False, repr=False)
 
     def __call__(self, record: Record, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -188,13 +190,13 @@ def _widest(values: Any, device: str, lower: DType) -> DType:
     return dtypes.pop() if dtypes else lower
 
 
-def _enter(settings: Settings) -> dict[str, Any]:
+def _enter(settings: AutocastSettings) -> dict[str, Any]:
     """Make settings this thread's; returns what to put back."""
     held = CONTEXT.autocast
     cache = {} if held is None else held.cache
     on = settings.cpu.enabled or settings.cuda.enabled
     return CONTEXT.set(
-        autocast=Casting(settings, cache) if on else None, autocast_settings=settings
+        autocast=ActiveAutocast(settings, cache) if on else None, autocast_settings=settings
     )
 
 
@@ -260,7 +262,7 @@ class autocast:
         settings = replace(
             current(),
             cache=self._cache_enabled,
-            **{self.device: Setting(self._enabled, self.fast_dtype)},
+            **{self.device: DeviceAutocast(self._enabled, self.fast_dtype)},
         )
         self._before.append(_enter(settings))
         return self

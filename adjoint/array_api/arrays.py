@@ -27,12 +27,12 @@ WIDE_UNSIGNED = (uint16, uint32, uint64)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Count(int):
+class ElementCount(int):
     """The number of elements, which also answers PyTorch's `x.size()` and `x.size(0)`."""
 
     _shape: tuple[int, ...]
 
-    def __new__(cls, shape: tuple[int, ...]) -> Count:
+    def __new__(cls, shape: tuple[int, ...]) -> ElementCount:
         made = super().__new__(cls, int(np.prod(shape, dtype=np.int64)))
         made._shape = shape
         return made
@@ -57,7 +57,7 @@ class Array(Tensor):
     @property
     def size(self) -> Any:
         """The number of elements."""
-        return Count(tuple(self._array.shape))
+        return ElementCount(tuple(self._array.shape))
 
     @property
     def T(self) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.cuda import nvtx
-from adjoint.profiler.events import Averages, Event
+from adjoint.profiler.events import Averages, TimedEvent
 from adjoint.profiler.profiler import profile as _profile
 from adjoint.profiler.profiler import record_function as record_function
-from adjoint.profiler.recorder import Recorder, Wanted
+from adjoint.profiler.recorder import EventRecorder, Wanted
 
 __all__ = ["emit_nvtx", "profile", "record_function"]
 
@@ -76,15 +76,15 @@ class profile(_profile):
 EventList = Averages
 
 
-class Marker(Recorder):
+class Marker(EventRecorder):
     """Puts NVTX ranges around operations, for Nsight; keeps nothing."""
 
-    def open(self, name: str, kind: str = "cpu_op") -> Event:
+    def open(self, name: str, kind: str = "cpu_op") -> TimedEvent:
         """A range begins."""
         nvtx.range_push(name)
-        return Event(name, 0.0, kind=kind)
+        return TimedEvent(name, 0.0, kind=kind)
 
-    def close(self, event: Event) -> None:
+    def close(self, event: TimedEvent) -> None:
         """It ends."""
         nvtx.range_pop()
 

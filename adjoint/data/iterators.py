@@ -10,10 +10,10 @@ from typing import Any
 from adjoint.data.dataset import is_stream
 from adjoint.data.fetch import Fetcher
 from adjoint.data.pin import pin
-from adjoint.data.pool import Broken, Pool, Worker
+from adjoint.data.pool import Broken, Worker, WorkerProcesses
 from adjoint.data.position import Position
 from adjoint.data.sampler import random_seed
-from adjoint.data.worker import Exhausted, Failure, Resumed, WorkerSetup
+from adjoint.data.worker import Exhausted, Resumed, WorkerFailure, WorkerSetup
 from adjoint.engine.backends.array.gpu.cuda import is_available
 
 
@@ -126,7 +126,7 @@ class MultiProcess(LoaderIterator):
         ]
         self._ahead = max(1, loader.prefetch_factor) * len(plans)
         self._dead: Broken | None = None
-        self._pool = Pool(loader._context(), plans)
+        self._pool = WorkerProcesses(loader._context(), plans)
         self._start()
 
     def _start(self) -> None:
@@ -208,7 +208,7 @@ class MultiProcess(LoaderIterator):
             self._asked = {n: w for n, w in self._asked.items() if n != number}
             self._ask()
             return None
-        if self._pin and not isinstance(result, Failure):
+        if self._pin and not isinstance(result, WorkerFailure):
             result = pin(result)
         self._arrived[number] = result
         return number
@@ -219,7 +219,7 @@ class MultiProcess(LoaderIterator):
         if number == self._given:
             self._given += 1
         self._ask()
-        if isinstance(result, Failure):
+        if isinstance(result, WorkerFailure):
             result.raise_again()
         return result
 

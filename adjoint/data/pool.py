@@ -44,7 +44,7 @@ class WorkerDied(Broken):
     """A worker process ended while batches were still expected of it."""
 
 
-class Pool:
+class WorkerProcesses:
     """The workers of one iterator. They end with it, whichever way it ends."""
 
     def __init__(self, context: Any, plans: list[WorkerSetup]) -> None:

@@ -82,7 +82,7 @@ class SharedSegment:
             self.fd = -1
 
 
-class Arena:
+class SharedSegments:
     """A worker's segments: lent to collation, sent, and used again when they come back."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Arena:
 class _Sender(pickle.Pickler):
     """Pickles a batch with large CPU tensors replaced by places in shared memory."""
 
-    def __init__(self, file: Any, arena: Arena) -> None:
+    def __init__(self, file: Any, arena: SharedSegments) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.arena = arena
         self.sent: dict[int, SharedSegment] = {}  # by id of the array, so that shared stays shared
@@ -214,7 +214,7 @@ def descriptor_limit() -> str:
     )
 
 
-def send(connection: Any, message: Any, arena: Arena) -> None:
+def send(connection: Any, message: Any, arena: SharedSegments) -> None:
     """Send a message over a connection, with large arrays in shared memory."""
     arena.announce = []
     file = BytesIO()

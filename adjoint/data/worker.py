@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.data.fetch import Fetcher
-from adjoint.data.shared import Arena, send
+from adjoint.data.shared import SharedSegments, send
 from adjoint.data.worker_info import WORKER, WorkerInfo
 from adjoint.engine.core.state.rng import seed_all
 
@@ -38,7 +38,7 @@ class WorkerSetup:
 
 
 @dataclass(slots=True, frozen=True)
-class Failure:
+class WorkerFailure:
     """An exception in a worker, with its traceback as text."""
 
     kind: type[BaseException]
@@ -81,10 +81,10 @@ class Resumed:
     worker_id: int
 
 
-def failure(where: str) -> Failure:
+def failure(where: str) -> WorkerFailure:
     """The exception being handled, ready to be sent."""
     kind, _, _ = sys.exc_info()
-    return Failure(kind or RuntimeError, traceback.format_exc(), where)
+    return WorkerFailure(kind or RuntimeError, traceback.format_exc(), where)
 
 
 def seed_everything(seed: int) -> None:
@@ -129,7 +129,7 @@ def work(connection: Any, others: list[Any], plan: WorkerSetup) -> None:
         other.close()
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, tasks), daemon=True).start()
-    arena = WORKER.arena = Arena()
+    arena = WORKER.arena = SharedSegments()
     seed = plan.base_seed + plan.worker_id
     seed_everything(seed)
     WORKER.info = WorkerInfo(plan.worker_id, plan.num_workers, seed, plan.dataset)
@@ -178,7 +178,9 @@ def _fetch(fetcher: Fetcher, indices: Any, where: str, worker_id: int) -> Any:
         return failure(where)
 
 
-def _reply(connection: Any, number: int | None, result: Any, arena: Arena, where: str) -> None:
+def _reply(
+    connection: Any, number: int | None, result: Any, arena: SharedSegments, where: str
+) -> None:
     try:
         send(connection, (number, result), arena)
     except (BrokenPipeError, ConnectionResetError):
@@ -188,5 +190,5 @@ def _reply(connection: Any, number: int | None, result: Any, arena: Arena, where
         try:
             send(connection, (number, problem), arena)
         except Exception:
-            plain = Failure(RuntimeError, problem.text, where)
+            plain = WorkerFailure(RuntimeError, problem.text, where)
             send(connection, (number, plain), arena)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adjoint.data.shared import Arena
+    from adjoint.data.shared import SharedSegments
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class WorkerState:
 
     def __init__(self) -> None:
         self.info: WorkerInfo | None = None
-        self.arena: Arena | None = None  # shared memory that batches are collated into
+        self.arena: SharedSegments | None = None  # shared memory that batches are collated into
 
 
 WORKER = WorkerState()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.debug.operations import Watching, operation
+from adjoint.debug.operations import OperationWatch, operation
 from adjoint.engine.core.errors import AdjointError
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.tensor.storage import Window
@@ -31,7 +31,7 @@ def bad_elements(x: Any) -> Any:
     return wrong if wrong.any() else None
 
 
-class break_on_nonfinite(Watching):
+class break_on_nonfinite(OperationWatch):
     """In the block, the first operation that gives NaN or infinity stops the program.
 
     The error names the operation, the element, the module and the line; in backward, those of the

@@ -60,7 +60,7 @@ def operation(
     )
 
 
-class Watching:
+class OperationWatch:
     """A block in which every operation of this thread is looked at; compiled functions are Python.
 
     Anomaly mode is on, so that operations of backward know their forward's line.
@@ -86,7 +86,7 @@ class Watching:
         raise NotImplementedError
 
 
-class trace_ops(Watching):
+class trace_ops(OperationWatch):
     """Print, or keep, every operation in a block: name, shapes, module, line.
 
     Args:

@@ -21,12 +21,12 @@ from adjoint.export.calls.numbers import add_numbers, fixed_options, leaves_of
 from adjoint.export.calls.parts import ProgramText
 from adjoint.export.dynamic import MOST, dynamic_sizes, shapes_at
 from adjoint.export.errors import ExportError
-from adjoint.export.interface import C_TYPES, Buffer, Interface, Size, c_name
+from adjoint.export.interface import C_TYPES, DynamicSize, HandedBuffer, Interface, c_name
 from adjoint.export.names import state_names
 from adjoint.export.output.header import header_text
 from adjoint.export.output.machines import NATIVE, Destination, destination, object_code
 from adjoint.export.output.writing import files_of, put_all
-from adjoint.export.recording import Call, CallForExport, Recorder, call_of, evaluating
+from adjoint.export.recording import CallForExport, ExampleCall, SizesRecorder, call_of, evaluating
 from adjoint.export.running import InProcess
 from adjoint.export.state import ProgramState, StateBuilder
 
@@ -142,7 +142,7 @@ def aot(
     call = call_of(fn, args, kwargs, input_names)
     sizes, dims = dynamic_sizes(dynamic, call)
     planner = Planner(chosen("default", {"validate": False, **(options or {})}))
-    recorder = Recorder(call)
+    recorder = SizesRecorder(call)
     with evaluating(fn, training=training), writing_for(where.machine):
         try:
             recordings = [
@@ -184,7 +184,7 @@ def aot(
     return Exported(interface, state, header, text, where, checks.codes.messages)
 
 
-def points_of(sizes: Sequence[Size]) -> list[tuple[int, ...]]:
+def points_of(sizes: Sequence[DynamicSize]) -> list[tuple[int, ...]]:
     """Every combination of sizes, the last fastest."""
     total = 1
     for size in sizes:
@@ -217,11 +217,11 @@ def _program_name(name: str) -> str:
 
 
 def _buffers(
-    call: Call,
+    call: ExampleCall,
     recordings: Sequence[CallForExport],
     output_names: Sequence[str] | None,
     taken: set[str],
-) -> tuple[Buffer, ...]:
+) -> tuple[HandedBuffer, ...]:
     """The tensors that a caller hands over: arguments, then results."""
     found = []
     for leaf in call.tensors:
@@ -238,7 +238,13 @@ def _buffers(
         dtype = call.leaves[leaf].dtype
         name = c_name(call.names[leaf], taken)
         found.append(
-            Buffer(name, "both" if written else "input", dtype, tuple(shapes), ("argument", leaf))  # type: ignore[arg-type]
+            HandedBuffer(
+                name,
+                "both" if written else "input",
+                dtype,
+                tuple(shapes),  # type: ignore[arg-type]
+                ("argument", leaf),
+            )
         )
     count = len(recordings[0].results)
     for k in range(count):
@@ -246,7 +252,7 @@ def _buffers(
         name = c_name(given or ("output" if count == 1 else f"output_{k}"), taken)
         dtype = recordings[0].results[k][1]
         shapes_of_result = tuple(each.results[k][0] for each in recordings)
-        found.append(Buffer(name, "output", dtype, shapes_of_result, ("result", k)))
+        found.append(HandedBuffer(name, "output", dtype, shapes_of_result, ("result", k)))
     odd = [b.dtype.name for b in found if b.dtype.name not in C_TYPES]
     if odd:
         raise ExportError(f"export.aot: C has no {odd[0]}. Pass real and imaginary parts.")
@@ -254,7 +260,7 @@ def _buffers(
 
 
 def _numbers(
-    call: Call, recording: CallForExport, fixed: set[Any], taken: set[str]
+    call: ExampleCall, recording: CallForExport, fixed: set[Any], taken: set[str]
 ) -> tuple[tuple[str, int], ...]:
     """The float arguments that are numbers of each call."""
     read = {

@@ -7,14 +7,14 @@ from typing import Any
 
 from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.export.errors import ExportError
-from adjoint.export.interface import Size, c_name
-from adjoint.export.recording import Call
+from adjoint.export.interface import DynamicSize, c_name
+from adjoint.export.recording import ExampleCall
 
 MOST = 4096  # combinations of sizes
 Dims = dict[int, dict[int, str]]  # leaf -> dimension -> name
 
 
-def dynamic_sizes(dynamic: Any, call: Call) -> tuple[list[Size], Dims]:
+def dynamic_sizes(dynamic: Any, call: ExampleCall) -> tuple[list[DynamicSize], Dims]:
     """The sizes that may change, and where they are."""
     if not dynamic:
         return [], {}
@@ -24,7 +24,7 @@ def dynamic_sizes(dynamic: Any, call: Call) -> tuple[list[Size], Dims]:
         if isinstance(dynamic, Mapping)
         else zip([call.names[k] for k in call.tensors], dynamic, strict=False)
     )
-    sizes: dict[str, Size] = {}
+    sizes: dict[str, DynamicSize] = {}
     found: Dims = {}
     for name, dims in entries:
         if name not in tensors:
@@ -46,7 +46,7 @@ def dynamic_sizes(dynamic: Any, call: Call) -> tuple[list[Size], Dims]:
     return list(sizes.values()), found
 
 
-def _size(said: Any) -> Size:
+def _size(said: Any) -> DynamicSize:
     """A name and a range, from a triple or from an object that has them."""
     if isinstance(said, (tuple, list)) and len(said) == 3:
         name, low, high = said
@@ -60,11 +60,11 @@ def _size(said: Any) -> Size:
     low = 1 if low is None else int(low)
     if not 1 <= low <= high:
         raise ValueError(f"export.aot: the size {name!r} has no range from {low} to {high}.")
-    return Size(c_name(name, set()), low, high)
+    return DynamicSize(c_name(name, set()), low, high)
 
 
 def shapes_at(
-    call: Call, sizes: Sequence[Size], dims: Dims, point: Sequence[int]
+    call: ExampleCall, sizes: Sequence[DynamicSize], dims: Dims, point: Sequence[int]
 ) -> dict[int, tuple[int, ...]]:
     """The shapes of the tensors with dynamic sizes, at a point."""
     known = {size.name: n for size, n in zip(sizes, point, strict=True)}

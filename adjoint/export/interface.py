@@ -19,7 +19,7 @@ C_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class DynamicSize:
     """A dynamic size and its range."""
 
     name: str
@@ -33,7 +33,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class HandedBuffer:
     """A tensor that a caller hands over: an address and a number of elements."""
 
     name: str
@@ -53,8 +53,8 @@ class Interface:
     """All that a header tells."""
 
     name: str
-    sizes: tuple[Size, ...]
-    buffers: tuple[Buffer, ...]
+    sizes: tuple[DynamicSize, ...]
+    buffers: tuple[HandedBuffer, ...]
     numbers: tuple[tuple[str, int], ...]  # floats of each call: name and leaf
     state_bytes: int
     state_written: bool
@@ -67,7 +67,7 @@ class Interface:
         """Whether a call is given the state."""
         return bool(self.state_bytes) and (self.state_written or not self.embedded)
 
-    def dimension(self, buffer: Buffer, d: int) -> str:
+    def dimension(self, buffer: HandedBuffer, d: int) -> str:
         """A dimension of a buffer, as a number, a size's name or a range."""
         seen = [shape[d] for shape in buffer.shapes]
         if len(set(seen)) == 1:

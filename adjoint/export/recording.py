@@ -51,7 +51,7 @@ class CallForExport:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ExampleCall:
     """The example of a call, taken apart."""
 
     fn: Callable[..., Any]
@@ -82,7 +82,7 @@ class Call:
 
 def call_of(
     fn: Any, args: Any, kwargs: Mapping[str, Any] | None, names: Sequence[str] | None
-) -> Call:
+) -> ExampleCall:
     """Take a call apart and name its arguments."""
     if not callable(fn):
         raise TypeError(f"export.aot: expected a function or module, received {type(fn).__name__}.")
@@ -91,7 +91,7 @@ def call_of(
     bad = [type(x).__name__ for x in leaves if isinstance(x, np.ndarray)]
     if bad:
         raise TypeError("export.aot: arguments are tensors; received a NumPy array. Wrap it.")
-    return Call(fn, leaves, structure, _names(fn, given, dict(kwargs or {}), leaves, names))
+    return ExampleCall(fn, leaves, structure, _names(fn, given, dict(kwargs or {}), leaves, names))
 
 
 def _names(
@@ -132,10 +132,10 @@ def evaluating(fn: Any, *, training: bool) -> Iterator[None]:
             module.training = mode
 
 
-class Recorder:
+class SizesRecorder:
     """Records a function at one size after another."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ExampleCall) -> None:
         self.call = call
         self.tasks: list[Task] = []
         self.programs: list[Program] = []

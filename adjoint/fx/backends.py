@@ -10,7 +10,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
-from adjoint.fx.captured import CannotWrite, Writer
+from adjoint.fx.captured import CannotWrite, GraphWriter
 from adjoint.fx.graph import Graph
 from adjoint.fx.graph_module import GraphModule
 from adjoint.nn.modules.module import Module
@@ -18,7 +18,7 @@ from adjoint.nn.modules.module import Module
 Backend = Callable[..., Callable[..., Any]]
 
 
-class _Fixed(Writer):
+class _Fixed(GraphWriter):
     """Writes a graph whose numbers and sizes are all known."""
 
     def _argument(self, x: Any) -> Any:

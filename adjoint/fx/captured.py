@@ -42,7 +42,7 @@ class NodesOfRecording:
     writes: list[tuple[Source, Node]]  # what takes which value when all is done
 
 
-class Writer:
+class GraphWriter:
     """Writes a recording into a graph.
 
     Args:

@@ -21,7 +21,7 @@ class PythonCode(NamedTuple):
     globals: dict[str, Any]
 
 
-class _Names:
+class _UniqueNames:
     """Names that differ from each other and from Python's."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Graph:
         self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: Any = None
     ) -> None:
         self._nodes: list[Node] = []
-        self._names = _Names()
+        self._names = _UniqueNames()
         self._insert: int | None = None  # None: at the end
         self.owning_module = owning_module
         self._tracer_cls = tracer_cls
@@ -320,7 +320,7 @@ class _Writer:
         self.graph = graph
         self.root = root
         self.globals: dict[str, Any] = {}
-        self.names = _Names()
+        self.names = _UniqueNames()
         for node in graph.nodes:
             self.names._used.add(node.name)
 

@@ -169,7 +169,7 @@ class GraphModule(Module):
         return f"{super().__str__()}\n\n\n\n{self._code}"
 
 
-class Reference(NamedTuple):
+class NodeReference(NamedTuple):
     """Stands for a node, by its place, in the arguments of another that are written."""
 
     place: int
@@ -180,7 +180,7 @@ def written(graph: Graph) -> list[tuple[Any, ...]]:
     places = {node: place for place, node in enumerate(graph.nodes)}
 
     def refer(argument: Any) -> Any:
-        return map_arg(argument, lambda node: Reference(places[node]))
+        return map_arg(argument, lambda node: NodeReference(places[node]))
 
     return [
         (node.op, node.name, node.target, refer(node.args), refer(node.kwargs))
@@ -192,7 +192,7 @@ def _rebuild(state: dict[str, Any], rows: list[tuple[Any, ...]], name: str) -> G
     graph, made = Graph(), list[Node]()
 
     def found(argument: Any) -> Any:
-        if isinstance(argument, Reference):
+        if isinstance(argument, NodeReference):
             return made[argument.place]
         if isinstance(argument, (tuple, list)):
             inner = [found(each) for each in argument]

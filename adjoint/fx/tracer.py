@@ -254,11 +254,11 @@ def _functions_kept(tracer: Tracer, function: Any) -> Iterator[None]:
 
 
 def _listed(functions: tuple[Any, ...]) -> Any:
-    class Identity:
+    class SameFunctions:
         def __contains__(self, value: Any) -> bool:
             return any(value is each for each in functions)
 
-    return Identity()
+    return SameFunctions()
 
 
 def _kept(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ ALIGNMENT = 64
 ROOT = "archive"
 
 
-class Writer:
+class StorageCollector:
     """Collects the storages of the tensors in a value while it is pickled."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Writer:
 
 def write(value: Any, file: IO[bytes], pickles: bool = False) -> None:
     """Write a value to a binary file; with `pickles`, objects that are no plain values too."""
-    writer, pickled = Writer(), BytesIO()
+    writer, pickled = StorageCollector(), BytesIO()
     Pickler(pickled.write, writer.reduce, pickles).dump(value)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _record(archive, "data.pkl", np.frombuffer(pickled.getvalue(), np.uint8))

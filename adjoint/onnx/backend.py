@@ -9,7 +9,7 @@ from adjoint.onnx.module import OnnxModule, load
 from adjoint.onnx.types import array_of, value_of
 
 
-class Prepared:
+class PreparedModel:
     """A model that is ready to run on arrays."""
 
     def __init__(self, module: OnnxModule) -> None:
@@ -33,11 +33,11 @@ def is_compatible(model: Any, device: str = "CPU", **options: Any) -> bool:
     return True
 
 
-def prepare(model: Any, device: str = "CPU", **options: Any) -> Prepared:
+def prepare(model: Any, device: str = "CPU", **options: Any) -> PreparedModel:
     """A model made ready to run."""
     if not supports_device(device):
         raise ValueError(f"onnx.backend: device {device!r} is not supported; 'CPU' is.")
-    return Prepared(load(model))
+    return PreparedModel(load(model))
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import LIMIT, OnnxError, constant
-from adjoint.onnx.table import FITS, OPERATORS, Body, Call, Operator
+from adjoint.onnx.table import FITS, OPERATORS, Body, NodeCall, Operator
 from adjoint.onnx.types import Value, value_of
 
 Known = set[str]  # names whose values do not depend on inputs or weights
@@ -153,7 +153,9 @@ def apply(
                 )
             return lambda *arguments: run_graph(graph, arguments, environment, scope.inside())
 
-        options["call"] = Call(node.op_type, scope.opsets.get(domain, 1), len(wanted), wanted, body)
+        options["call"] = NodeCall(
+            node.op_type, scope.opsets.get(domain, 1), len(wanted), wanted, body
+        )
     if made.moves and any(isinstance(v, np.ndarray) for v in inputs):
         result = moved(made, inputs, options)
     else:

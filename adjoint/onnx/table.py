@@ -29,7 +29,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NodeCall:
     """What an operator may ask about the node that it computes."""
 
     name: str

@@ -11,7 +11,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.ops.shape.reinterpret import view_as_real
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.optim.line_search import Point, StrongWolfe
+from adjoint.optim.line_search import LinePoint, StrongWolfe
 from adjoint.optim.optimizer import Closure, Optimizer, ParamsT
 from adjoint.optim.options import checked
 from adjoint.optim.scalars import scalar
@@ -97,7 +97,7 @@ class LBFGS(Optimizer):
             p.add_(direction[offset : offset + p.numel()].view_as(p), alpha=t)
             offset += p.numel()
 
-    def _search(self, closure: Closure, start: Point, t: Any, d: Tensor, limit: int) -> Any:
+    def _search(self, closure: Closure, start: LinePoint, t: Any, d: Tensor, limit: int) -> Any:
         """A strong Wolfe search; the parameters stay where they are."""
         before = [p.clone() for p in self._params]
 
@@ -157,7 +157,7 @@ class LBFGS(Optimizer):
             used = 0
             last = iteration == group["max_iter"]
             if group["line_search_fn"] is not None:
-                start = Point(0, loss, grad, slope.item())
+                start = LinePoint(0, loss, grad, slope.item())
                 limit = group["max_eval"] - evaluations
                 found, used = self._search(evaluate, start, t, d, limit)
                 t, loss, grad = found.t, found.value, found.gradient

@@ -12,7 +12,7 @@ DESCENT, FLATNESS = 1e-4, 0.9  # the constants c1 and c2 of Nocedal and Wright
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LinePoint:
     """A place on the line: step, value, gradient, slope along the line."""
 
     t: Any
@@ -21,7 +21,7 @@ class Point:
     slope: Any
 
 
-def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
+def cubic_minimum(a: LinePoint, b: LinePoint, bounds: tuple[Any, Any] | None = None) -> Any:
     """Where the cubic through two points with their slopes is least, kept within bounds."""
     if a.t > b.t:
         a, b = b, a
@@ -42,7 +42,7 @@ class StrongWolfe:
         self,
         evaluate: Callable[[Any], tuple[float, Tensor]],
         direction: Tensor,
-        start: Point,
+        start: LinePoint,
         *,
         tolerance: float = 1e-9,
         limit: int = 25,
@@ -55,26 +55,26 @@ class StrongWolfe:
         self.evaluations = 0
         self.rounds = 0
 
-    def at(self, t: Any) -> Point:
+    def at(self, t: Any) -> LinePoint:
         """Evaluate a step."""
         self.evaluations += 1
         value, gradient = self.evaluate(t)
-        return Point(t, value, gradient, gradient.dot(self.direction).item())
+        return LinePoint(t, value, gradient, gradient.dot(self.direction).item())
 
-    def too_high(self, p: Point) -> bool:
+    def too_high(self, p: LinePoint) -> bool:
         """Whether a point has not come down enough."""
         return bool(p.value > self.start.value + DESCENT * p.t * self.start.slope)
 
-    def flat(self, p: Point) -> bool:
+    def flat(self, p: LinePoint) -> bool:
         """Whether the slope at a point is small enough."""
         return bool(abs(p.slope) <= -FLATNESS * self.start.slope)
 
-    def run(self, t: Any) -> Point:
+    def run(self, t: Any) -> LinePoint:
         """The point found from a first guess."""
         low, high = self.bracket(t)
         return low if high is None else self.zoom(low, high)
 
-    def bracket(self, t: Any) -> tuple[Point, Point | None]:
+    def bracket(self, t: Any) -> tuple[LinePoint, LinePoint | None]:
         """Two points around an acceptable one, or that one itself."""
         before, here = self.start, self.at(t)
         while self.rounds < self.limit:
@@ -89,7 +89,7 @@ class StrongWolfe:
             self.rounds += 1
         return self.start, here
 
-    def zoom(self, a: Point, b: Point) -> Point:
+    def zoom(self, a: LinePoint, b: LinePoint) -> LinePoint:
         """Narrow a bracket to an acceptable point."""
         ends = [a, b]
         low, high = (0, 1) if a.value <= b.value else (1, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from adjoint.profiler.events import Event
+from adjoint.profiler.events import TimedEvent
 
 
 class DeviceClock:
@@ -27,10 +27,10 @@ class DeviceClock:
         """The second mark."""
         marks[1].record()
 
-    def read(self, events: Iterable[Event]) -> None:
+    def read(self, events: Iterable[TimedEvent]) -> None:
         """Wait for the GPU, and give every event its time there."""
         self.cupy.cuda.runtime.deviceSynchronize()
-        open_at: list[Event] = []
+        open_at: list[TimedEvent] = []
         for event in sorted(events, key=lambda e: (e.start, -e.end)):
             if event.marks is not None:
                 milliseconds = self.cupy.cuda.get_elapsed_time(*event.marks)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.core.places import Where, below_root
-from adjoint.profiler.table import Column, duration, quantity, text_table
+from adjoint.profiler.table import TextColumn, duration, quantity, text_table
 
 OUTSIDE = "(Python outside operations)"
 
 
 @dataclass(slots=True)
-class Event:
+class TimedEvent:
     """One operation, kernel, stage of the compiler or named range; times in microseconds."""
 
     name: str
@@ -102,7 +102,7 @@ class Average:
     cuda_time_total = property(lambda self: self.device_time_total)
     self_cuda_time_total = property(lambda self: self.self_device_time_total)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: TimedEvent) -> None:
         """Count one more."""
         self.count += event.count
         self.cpu_time_total += event.cpu_time_total
@@ -120,7 +120,7 @@ class Average:
             self.lines = tuple(dict.fromkeys((*self.lines, *lines)))
 
 
-def averages(events: Iterable[Event], by_shape: bool = False, by_stack: int = 0) -> Averages:
+def averages(events: Iterable[TimedEvent], by_shape: bool = False, by_stack: int = 0) -> Averages:
     """Events counted by name, and by shapes and innermost lines where that is asked for."""
     found: dict[Any, Average] = {}
     for event in events:
@@ -212,41 +212,41 @@ class Averages(list[Average]):
 
 def _columns(
     rows: list[Average], total: float, unit: str | None, names: int, shapes: int, sources: int
-) -> list[Column]:
+) -> list[TextColumn]:
     """The columns of a table: those that some row has something to say in."""
 
     def wanted(attribute: str) -> bool:
         return any(getattr(row, attribute) for row in rows)
 
     columns = [
-        Column("Name", lambda r: cut(r.key, names), left=True),
-        Column("Self CPU %", lambda r: f"{100 * r.self_cpu_time_total / total:.2f}%"),
-        Column("Self CPU", lambda r: duration(r.self_cpu_time_total, unit)),
-        Column("CPU total %", lambda r: f"{100 * r.cpu_time_total / total:.2f}%"),
-        Column("CPU total", lambda r: duration(r.cpu_time_total, unit)),
-        Column("CPU time avg", lambda r: duration(r.cpu_time, unit)),
+        TextColumn("Name", lambda r: cut(r.key, names), left=True),
+        TextColumn("Self CPU %", lambda r: f"{100 * r.self_cpu_time_total / total:.2f}%"),
+        TextColumn("Self CPU", lambda r: duration(r.self_cpu_time_total, unit)),
+        TextColumn("CPU total %", lambda r: f"{100 * r.cpu_time_total / total:.2f}%"),
+        TextColumn("CPU total", lambda r: duration(r.cpu_time_total, unit)),
+        TextColumn("CPU time avg", lambda r: duration(r.cpu_time, unit)),
     ]
     if wanted("device_time_total"):
-        columns.append(Column("Self CUDA", lambda r: duration(r.self_device_time_total, unit)))
-        columns.append(Column("CUDA total", lambda r: duration(r.device_time_total, unit)))
+        columns.append(TextColumn("Self CUDA", lambda r: duration(r.self_device_time_total, unit)))
+        columns.append(TextColumn("CUDA total", lambda r: duration(r.device_time_total, unit)))
     if wanted("cpu_memory_usage"):
-        columns.append(Column("CPU Mem", lambda r: quantity(r.cpu_memory_usage, "B")))
-        columns.append(Column("Self CPU Mem", lambda r: quantity(r.self_cpu_memory_usage, "B")))
-    columns.append(Column("# of Calls", lambda r: str(r.count)))
+        columns.append(TextColumn("CPU Mem", lambda r: quantity(r.cpu_memory_usage, "B")))
+        columns.append(TextColumn("Self CPU Mem", lambda r: quantity(r.self_cpu_memory_usage, "B")))
+    columns.append(TextColumn("# of Calls", lambda r: str(r.count)))
     if wanted("flops"):
-        columns.append(Column("FLOPs", lambda r: quantity(r.flops, "") if r.flops else "--"))
+        columns.append(TextColumn("FLOPs", lambda r: quantity(r.flops, "") if r.flops else "--"))
     if any(row.roofline is not None for row in rows):
-        columns.append(Column("Roofline", lambda r: _percent(r.roofline)))
+        columns.append(TextColumn("Roofline", lambda r: _percent(r.roofline)))
     if wanted("moved"):
-        columns.append(Column("Moved", lambda r: quantity(r.moved, "B") if r.moved else "--"))
+        columns.append(TextColumn("Moved", lambda r: quantity(r.moved, "B") if r.moved else "--"))
     if wanted("input_shapes"):
-        columns.append(Column("Input Shapes", lambda r: cut(_shapes(r), shapes), left=True))
+        columns.append(TextColumn("Input Shapes", lambda r: cut(_shapes(r), shapes), left=True))
     if wanted("modules"):
-        columns.append(Column("Modules", lambda r: cut(_some(r.modules), 40), left=True))
+        columns.append(TextColumn("Modules", lambda r: cut(_some(r.modules), 40), left=True))
     if wanted("stack"):
-        columns.append(Column("Source", lambda r: cut(_some(r.stack[:1]), sources), left=True))
+        columns.append(TextColumn("Source", lambda r: cut(_some(r.stack[:1]), sources), left=True))
     elif wanted("lines"):
-        columns.append(Column("Source", lambda r: cut(_some(_short(r)), sources), left=True))
+        columns.append(TextColumn("Source", lambda r: cut(_some(_short(r)), sources), left=True))
     return columns
 
 

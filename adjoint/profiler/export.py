@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adjoint.profiler.events import Event
+from adjoint.profiler.events import TimedEvent
 
 
-def trace_entry(event: Event) -> dict[str, Any]:
+def trace_entry(event: TimedEvent) -> dict[str, Any]:
     """An event as trace viewers want it. Names and numbers only: no data of tensors."""
     args: dict[str, Any] = {}
     if event.shapes:
@@ -42,7 +42,9 @@ def trace_entry(event: Event) -> dict[str, Any]:
     }
 
 
-def write_chrome_trace(path: str | Path, events: Iterable[Event], metadata: dict[str, Any]) -> None:
+def write_chrome_trace(
+    path: str | Path, events: Iterable[TimedEvent], metadata: dict[str, Any]
+) -> None:
     """Write events as a file that trace viewers read; gzipped where the name says so."""
     content = {
         "schemaVersion": 1,
@@ -54,7 +56,7 @@ def write_chrome_trace(path: str | Path, events: Iterable[Event], metadata: dict
     Path(path).write_bytes(gzip.compress(data) if str(path).endswith(".gz") else data)
 
 
-def write_stacks(path: str | Path, events: Iterable[Event], metric: str) -> None:
+def write_stacks(path: str | Path, events: Iterable[TimedEvent], metric: str) -> None:
     """Write stacks with the time spent in them, as flame graph tools read them."""
     metrics = {"self_cpu_time_total": "self_cpu_time_total", "self_cuda_time_total": "device_time"}
     if metric not in metrics:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from adjoint.engine.core.state.timeline import Ran
-from adjoint.profiler.events import Event
+from adjoint.profiler.events import TimedEvent
 
 
-def kernel_events(runs: Iterable[tuple[Event | None, Ran]]) -> Iterator[Event]:
+def kernel_events(runs: Iterable[tuple[TimedEvent | None, Ran]]) -> Iterator[TimedEvent]:
     """An event per entry of each run; their time is taken from the event they ran in.
 
     Programs are asked what their entries do only here, after the profile: to tell may take as
@@ -31,7 +31,7 @@ def kernel_events(runs: Iterable[tuple[Event | None, Ran]]) -> Iterator[Event]:
             yield event
 
 
-def _entries(run: Ran, told: list[Any]) -> Iterator[Event]:
+def _entries(run: Ran, told: list[Any]) -> Iterator[TimedEvent]:
     if not len(run.times):  # a call of the eager table
         name = told[0].name if told else "eager table"
         yield _event(name, run.start / 1000, run.end / 1000, 1, told[0] if told else None)
@@ -51,8 +51,8 @@ def _entries(run: Ran, told: list[Any]) -> Iterator[Event]:
         yield event
 
 
-def _event(name: str, start: float, end: float, count: int, account: Any) -> Event:
-    event = Event(name, start, end, kind="kernel", count=count)
+def _event(name: str, start: float, end: float, count: int, account: Any) -> TimedEvent:
+    event = TimedEvent(name, start, end, kind="kernel", count=count)
     if account is not None:
         event.operations = account.operations
         event.places = account.places

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.array.gpu.cuda import is_available
-from adjoint.profiler.events import OUTSIDE, Average, Averages, Event, averages
+from adjoint.profiler.events import OUTSIDE, Average, Averages, TimedEvent, averages
 from adjoint.profiler.export import write_chrome_trace, write_stacks
 from adjoint.profiler.memory import Allocation, MemoryTimeline
-from adjoint.profiler.recorder import RECORDERS, Recorder, Wanted, now
+from adjoint.profiler.recorder import RECORDERS, EventRecorder, Wanted, now
 from adjoint.profiler.roofline import measured
 
 
@@ -177,9 +177,9 @@ class profile:
         self.custom_trace_id_callback = custom_trace_id_callback
         self.step_num = 0
         self.current_action = self.schedule(0)
-        self._recorder: Recorder | None = None
-        self._step: Event | None = None
-        self._seen: list[Recorder] = []  # finished ones
+        self._recorder: EventRecorder | None = None
+        self._step: TimedEvent | None = None
+        self._seen: list[EventRecorder] = []  # finished ones
         self._metadata: dict[str, Any] = {}
 
     def __enter__(self) -> profile:
@@ -216,7 +216,7 @@ class profile:
         if record and self._recorder is None:
             if not self.acc_events:
                 self._seen = []
-            self._recorder = Recorder(self._wanted())
+            self._recorder = EventRecorder(self._wanted())
             self._recorder.start()
         elif not record:
             self._end_recording()
@@ -239,7 +239,7 @@ class profile:
             self._seen.append(self._recorder)
             self._recorder = self._step = None
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[TimedEvent]:
         """What was seen, in the order it ended; kernels of compiled programs after all else."""
         return [event for recorder in self._seen for event in recorder.everything()]
 
@@ -322,7 +322,7 @@ class record_function(contextlib.ContextDecorator):
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
         self.args = args
-        self._events: list[tuple[Recorder, Event]] = []
+        self._events: list[tuple[EventRecorder, TimedEvent]] = []
 
     def __enter__(self) -> record_function:
         self._events = [(each, each.open(self.name, "user_annotation")) for each in RECORDERS]

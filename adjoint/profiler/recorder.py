@@ -15,7 +15,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, Ran
 from adjoint.engine.graph.flops import flops_of
 from adjoint.profiler.device import DeviceClock
-from adjoint.profiler.events import Event
+from adjoint.profiler.events import TimedEvent
 from adjoint.profiler.kernels import kernel_events
 from adjoint.profiler.memory import Allocations
 
@@ -52,17 +52,17 @@ def program_stack() -> tuple[str, ...]:
     return tuple(found)
 
 
-class Recorder:
+class EventRecorder:
     """Collects the events of the thread that started it, and what the engine tells of itself."""
 
     def __init__(self, wanted: Wanted) -> None:
-        self.events: list[Event] = []
-        self.runs: list[tuple[Event | None, Ran]] = []  # kernels, and the event they ran in
+        self.events: list[TimedEvent] = []
+        self.runs: list[tuple[TimedEvent | None, Ran]] = []  # kernels, and the event they ran in
         self.wanted = wanted
         self.began = self.ended = 0.0
         self.allocations = Allocations() if wanted.memory else None
         self.clock = DeviceClock() if wanted.device else None
-        self._open: list[Event] = []
+        self._open: list[TimedEvent] = []
         self._bind: Any = None
         self._thread = 0
 
@@ -118,7 +118,7 @@ class Recorder:
             self._count(event, outs)
         return out
 
-    def _count(self, event: Event, outs: tuple[Any, ...]) -> None:
+    def _count(self, event: TimedEvent, outs: tuple[Any, ...]) -> None:
         """Memory that an operation's results take, if they are not views."""
         assert self.allocations is not None
         place: Where | None = event.places[0] if event.places else None
@@ -129,16 +129,16 @@ class Recorder:
                 outer.memory += made
             self._open[-1].inside_memory += event.memory
 
-    def open(self, name: str, kind: str = "cpu_op") -> Event:
+    def open(self, name: str, kind: str = "cpu_op") -> TimedEvent:
         """An event begins."""
-        event = Event(name, 0.0, kind=kind, depth=len(self._open))
+        event = TimedEvent(name, 0.0, kind=kind, depth=len(self._open))
         self._open.append(event)
         if self.clock is not None:
             event.marks = self.clock.begin()
         event.start = now()
         return event
 
-    def close(self, event: Event) -> None:
+    def close(self, event: TimedEvent) -> None:
         """An event ends, and those within it that were left open."""
         end = now()
         if self.clock is not None and event.marks is not None:
@@ -154,7 +154,7 @@ class Recorder:
             if last is event:
                 return
 
-    def everything(self) -> list[Event]:
+    def everything(self) -> list[TimedEvent]:
         """All events, those of kernels last; what kernels do is found out when first asked."""
         self.events += kernel_events(self.runs)
         self.runs = []
@@ -167,4 +167,4 @@ class Recorder:
         self.runs.append((self._open[-1] if self._open else None, run))
 
 
-RECORDERS: list[Recorder] = []  # those at work
+RECORDERS: list[EventRecorder] = []  # those at work

@@ -10,7 +10,7 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}  # in microseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TextColumn:
     """A column of a table: its title and what it says of a row."""
 
     title: str
@@ -44,7 +44,7 @@ def quantity(n: float, unit: str) -> str:
     return f"{n:.3g} T{unit}"
 
 
-def text_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
+def text_table(columns: Sequence[TextColumn], rows: Sequence[Any]) -> str:
     """Rows under titles, between rules."""
     lines = [[c.title for c in columns], *([c.cell(row) for c in columns] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]

@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.quantization.ranges import EPSILON, Steps, choose_scale
+from adjoint.quantization.ranges import EPSILON, IntegerRange, choose_scale
 from adjoint.quantization.schemes import (
     HELD,
     RANGES,
@@ -113,9 +113,9 @@ class UniformQuantizationObserverBase(ObserverBase):
     max_val: Tensor
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> IntegerRange:
         """The whole numbers it proposes scales for."""
-        return Steps(self.quant_min, self.quant_max, HELD[self.dtype])
+        return IntegerRange(self.quant_min, self.quant_max, HELD[self.dtype])
 
     def propose(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """The scale and the zero point of a range; only tensors, so that it can be compiled."""

@@ -18,7 +18,7 @@ EPSILON = 2.0**-23  # of float32
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class IntegerRange:
     """The whole numbers that real ones become: a range, and the dtype that holds them."""
 
     low: int
@@ -31,13 +31,13 @@ class Steps:
         return (self.low + self.high + 1) // 2
 
 
-INT8 = Steps(-128, 127, int8)
-UINT8 = Steps(0, 255, uint8)
-INT4 = Steps(0, 15, uint8)
+INT8 = IntegerRange(-128, 127, int8)
+UINT8 = IntegerRange(0, 255, uint8)
+INT4 = IntegerRange(0, 15, uint8)
 
 
 def choose_scale(
-    low: Tensor, high: Tensor, steps: Steps, symmetric: bool, epsilon: float = EPSILON
+    low: Tensor, high: Tensor, steps: IntegerRange, symmetric: bool, epsilon: float = EPSILON
 ) -> tuple[Tensor, Tensor]:
     """The scale and the zero point (int32) of ranges.
 

@@ -15,7 +15,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.overrides import OVERRIDES
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import dequantize_affine, quantize_affine
-from adjoint.quantization.ranges import Steps, choose_scale
+from adjoint.quantization.ranges import IntegerRange, choose_scale
 from adjoint.quantization.schemes import (
     QUANTIZED,
     RANGES,
@@ -311,7 +311,9 @@ def quantize_per_tensor_dynamic(
     low, high = RANGES[whole]
     if reduce_range:
         low, high = low // 2, high // 2
-    scale, zero = choose_scale(input.amin(), input.amax(), Steps(low, high, whole), symmetric=False)
+    scale, zero = choose_scale(
+        input.amin(), input.amax(), IntegerRange(low, high, whole), symmetric=False
+    )
     return QuantizedTensor(quantize_affine(input, scale, zero, low, high, whole), scale, zero)
 
 

@@ -8,7 +8,7 @@ import adjoint as ad
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import dequantize_groups
-from adjoint.quantization.ranges import INT4, INT8, Steps, choose_scale
+from adjoint.quantization.ranges import INT4, INT8, IntegerRange, choose_scale
 
 SHRUNK = 20  # ranges that are tried for a group: whole, then each a little smaller
 
@@ -65,14 +65,14 @@ def group_weight(
     return GroupedWeight(packed, scale, zero.to(steps.dtype) if needs_zero else None, bits, group)
 
 
-def _rounded(parts: Tensor, scale: Tensor, zero: Tensor, steps: Steps) -> Tensor:
+def _rounded(parts: Tensor, scale: Tensor, zero: Tensor, steps: IntegerRange) -> Tensor:
     inverse = 1 / scale
     moved = (parts * inverse.unsqueeze(-1)).round() + zero.unsqueeze(-1)
     return moved.clamp(steps.low, steps.high)
 
 
 def _searched(
-    parts: Tensor, low: Tensor, high: Tensor, steps: Steps, symmetric: bool
+    parts: Tensor, low: Tensor, high: Tensor, steps: IntegerRange, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
     best = None
     for tried in range(SHRUNK):

@@ -58,7 +58,7 @@ def png_parts(data: bytes) -> list[Part]:
 
 def legacy(value: Any) -> bytes:
     """The layout before PyTorch 1.6."""
-    writer, out = archive.Writer(), io.BytesIO()
+    writer, out = archive.StorageCollector(), io.BytesIO()
     Pickler(out.write, writer.reduce).dump(value)
     info = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {}}
     heads = b"".join(pickle.dumps(x, 2) for x in (MAGIC, PROTOCOL, info))
@@ -115,7 +115,7 @@ def tokenizer_json() -> bytes:
 
 
 def kept_program() -> bytes:
-    image = images.Image(
+    image = images.ProgramImage(
         words=np.arange(20), arena=4096, inside=np.array([1, 2]),
         patches={"input 0": [(3, 0), (4, 8)], "output 1": [(5, 0)]}, numbers={2: [(6, 1)]},
         status=[(7, 0)], faults=[("RuntimeError", "a message")],
@@ -138,7 +138,7 @@ KEY = "ab" * 32
 
 def read_entry(path: Path) -> Any:
     """What lies in the cache's folder under a key."""
-    cache_ = store.Store(path.parent, 1 << 20)
+    cache_ = store.DiskStore(path.parent, 1 << 20)
     cache_.put(KEY, b"")
     assert cache_.folder is not None
     (place,) = cache_.folder.rglob(f"{KEY[2:]}*")

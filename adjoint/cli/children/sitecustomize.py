@@ -13,12 +13,12 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Waiting:
+class TorchLater:
     """Answers nothing itself: the first question about torch brings the finder that does."""
 
     @staticmethod
     def _ready() -> Any:
-        sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, Waiting)]
+        sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, TorchLater)]
         from adjoint.cli import torch_alias
 
         torch_alias.install()
@@ -37,7 +37,7 @@ class Waiting:
 
 
 if os.environ.get("ADJOINT_RUNS_TORCH"):
-    sys.meta_path.insert(0, Waiting())
+    sys.meta_path.insert(0, TorchLater())
 hidden = PathFinder.find_spec(
     "sitecustomize", [p for p in sys.path if os.path.abspath(p or ".") != HERE]
 )

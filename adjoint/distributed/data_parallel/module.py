@@ -14,7 +14,7 @@ from adjoint.distributed.group import resolve
 from adjoint.distributed.objects import gathered
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.autodiff.tape.node import Node
+from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
@@ -279,7 +279,7 @@ def leaves_of(tensors: list[Tensor]) -> set[int]:
         for edge in node.edges:
             if edge is None:
                 continue
-            if isinstance(edge[0], Node):
+            if isinstance(edge[0], BackwardNode):
                 stack.append(edge[0])
             else:
                 found.add(id(edge[0]))

@@ -134,7 +134,7 @@ def save(graph: Graph, path: str | os.PathLike[str]) -> None:
 # -- reading -------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _GraphReader:
     """Fills an empty graph from a file's data."""
 
     def __init__(self, graph: Graph, archive: Archive, decoder: Decoder) -> None:
@@ -243,7 +243,7 @@ def load(graph: Graph, path: str | os.PathLike[str], device: Any = None) -> Grap
             data = read_json(bytes(archive.read("graph.json")), budget)
             check_version(data)
             decoder = Decoder(budget) if place is None else Decoder(budget, lambda _: place)
-            _Reader(graph, archive, decoder).fill(data)
+            _GraphReader(graph, archive, decoder).fill(data)
     except OSError:
         raise
     except BadZip as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from adjoint.export.calls.layout import Variant
-from adjoint.export.interface import Buffer, Interface
+from adjoint.export.interface import HandedBuffer, Interface
 from adjoint.export.state import ALIGNED
 
 
@@ -60,7 +60,7 @@ def checks_of(interface: Interface, variants: list[Variant]) -> Checks:
     return Checks(codes, sizes, null, aligned, counts, faults)
 
 
-def _elements(interface: Interface, buffer: Buffer) -> str:
+def _elements(interface: Interface, buffer: HandedBuffer) -> str:
     dims = [interface.dimension(buffer, d) for d in range(len(buffer.shapes[0]))]
     if len(set(buffer.counts)) == 1:
         return f"{buffer.counts[0]} elements, the shape is ({', '.join(dims)})"

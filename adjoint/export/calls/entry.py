@@ -15,7 +15,7 @@ from adjoint.engine.backends.registers.vector import Code
 from adjoint.engine.compiler.package.status import CODE_BITS
 from adjoint.export.calls.around import around, pool
 from adjoint.export.calls.layout import ARENA, STATE, Variant
-from adjoint.export.calls.numbers import Numbers
+from adjoint.export.calls.numbers import NumberCode
 from adjoint.export.calls.parts import ProgramText, bases_of, constants
 from adjoint.export.errors import ExportError
 from adjoint.export.output.machines import Destination
@@ -313,7 +313,7 @@ class Run:
     def _number_values(self) -> dict[int, Any]:
         program = self.program
         arguments = {leaf: given(name) for name, leaf in self.interface.numbers}
-        writer = Numbers(self.code, program.recording, program.state, program.fixed, arguments)
+        writer = NumberCode(self.code, program.recording, program.state, program.fixed, arguments)
         wanted = {i for v in program.variants for _, i, _ in v.first.numbers}
         return {i: writer.value(program.recording.hosts[i]) for i in sorted(wanted)}
 

@@ -10,7 +10,7 @@ from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
-from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall, Text
@@ -28,7 +28,7 @@ class Planner:
         self.writers: dict[str, Writer] = {}
         self.families: dict[int, SizedPlans] = {}  # by the graph they are instances of
 
-    def image(self, task: Task) -> Image:
+    def image(self, task: Task) -> ProgramImage:
         """The image of a task."""
         if task.sizing is not None:
             family = self.families.setdefault(id(task.sizing.kept), SizedPlans())

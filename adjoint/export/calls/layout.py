@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import shared_words as table
-from adjoint.engine.compiler.package.image import TEST, Image
+from adjoint.engine.compiler.package.image import TEST, ProgramImage
 from adjoint.export.errors import ExportError
 from adjoint.export.recording import CallForExport
 from adjoint.export.state import ProgramState
@@ -34,7 +34,7 @@ STATE: Base = ("state", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SizePoint:
     """The words of a program at some sizes."""
 
     words: Any  # header, entries and words of kernels
@@ -50,7 +50,7 @@ class Point:
 class Variant:
     """Points whose words differ in value only (Note [points])."""
 
-    first: Point
+    first: SizePoint
     points: tuple[int, ...]
     columns: Any  # position of each word that differs
     which: Any  # the column of the table that it is
@@ -58,7 +58,7 @@ class Variant:
     faults: tuple[str, ...]
 
 
-def point(image: Image, recording: CallForExport, state: ProgramState) -> Point:
+def point(image: ProgramImage, recording: CallForExport, state: ProgramState) -> SizePoint:
     """An image as words that lie in an arena."""
     (entries,) = image.segments if image.segments else ([],)
     assert entries is not None
@@ -87,7 +87,7 @@ def point(image: Image, recording: CallForExport, state: ProgramState) -> Point:
     numbers = [
         (start + at, i, int(plus)) for i, places in image.numbers.items() for at, plus in places
     ]
-    return Point(
+    return SizePoint(
         words=words,
         additions=tuple(sorted(additions, key=lambda each: (each[0], str(each[1])))),
         numbers=tuple(sorted(numbers)),
@@ -113,7 +113,7 @@ def _base(key: str, recording: CallForExport, state: ProgramState) -> tuple[Base
     return STATE, state.offset(id(recording.states[k]))
 
 
-def variants(points: list[Point]) -> list[Variant]:
+def variants(points: list[SizePoint]) -> list[Variant]:
     """Points put together (Note [points])."""
     groups: dict[Any, list[int]] = {}
     for k, each in enumerate(points):
@@ -122,7 +122,7 @@ def variants(points: list[Point]) -> list[Variant]:
     return [_variant(points, members) for members in groups.values()]
 
 
-def _variant(points: list[Point], members: list[int]) -> Variant:
+def _variant(points: list[SizePoint], members: list[int]) -> Variant:
     rows = np.stack([points[k].words for k in members])
     differ = np.nonzero((rows != rows[0]).any(axis=0))[0]
     columns, which = np.unique(rows[:, differ], axis=1, return_inverse=True)

@@ -91,7 +91,7 @@ def add_numbers(recording: CallForExport, fixed: set[Any], state: StateBuilder) 
         state.add_generator(generator)
 
 
-class Numbers:
+class NumberCode:
     """Writes the code of numbers: doubles, and 64-bit integers that wrap around."""
 
     def __init__(

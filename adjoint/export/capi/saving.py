@@ -17,7 +17,7 @@ from adjoint.engine.graph.passes.pipeline import run_passes
 from adjoint.export.capi.kernels import BINARY, DTYPES, UNARY
 from adjoint.export.errors import ExportError
 from adjoint.export.output.writing import put_all
-from adjoint.export.recording import Recorder, call_of, evaluating
+from adjoint.export.recording import SizesRecorder, call_of, evaluating
 
 MAGIC, NAME, OPERANDS, NUMBERS = b"ADJPROG1", 32, 64, 64
 CODES = {dtype: k for k, dtype in enumerate(DTYPES)}
@@ -79,7 +79,7 @@ def save_program(
         b'ADJPROG1'
     """
     call = call_of(fn, args, kwargs, None)
-    recorder = Recorder(call)
+    recorder = SizesRecorder(call)
     with evaluating(fn, training=False):
         try:
             recording = recorder.at({}, {})

@@ -32,7 +32,7 @@ from adjoint.export.graphs.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from adjoint.fx.captured import CannotWrite, Writer, fresh, meta_tensor
+from adjoint.fx.captured import CannotWrite, GraphWriter, fresh, meta_tensor
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
 from adjoint.nn.modules.module import Module
@@ -318,7 +318,7 @@ class _Exporter:
             {(places.index(k), d): s for (k, d), s in self.sizes.dims.items()} if self.sizes else {}
         )
         scope = self.sizes.scope if self.sizes else None
-        writer = Writer(self.graph, arguments, lambda held: self.nodes[id(held)], dims, scope)
+        writer = GraphWriter(self.graph, arguments, lambda held: self.nodes[id(held)], dims, scope)
         written = writer.write(self.recorded)
         outputs = [self._write(source, node, arguments) for source, node in written.writes]
         values: list[Any] = [node for _, node in written.writes]

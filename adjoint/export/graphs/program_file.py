@@ -104,7 +104,7 @@ def load(
     text = str(data["program"]).encode()
     budget = Budget(len(text), "export.load")
     try:
-        return _Reader(read_json(text, budget), budget, data).program()
+        return _ProgramReader(read_json(text, budget), budget, data).program()
     except (Unreadable, KeyError, TypeError, IndexError) as error:
         raise FileError(f"export.load: the file is damaged: {error}.") from error
 
@@ -210,7 +210,7 @@ def _sizes(sizes: Sizes) -> Any:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _ProgramReader:
     """Makes a program of a file's data."""
 
     def __init__(self, data: Any, budget: Budget, file: dict[str, Any]) -> None:

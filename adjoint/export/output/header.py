@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from adjoint.engine.backends.llvm.runtime import shared_words as table
-from adjoint.export.interface import C_TYPES, Buffer, Interface
+from adjoint.export.interface import C_TYPES, HandedBuffer, Interface
 from adjoint.export.state import ALIGNED, ProgramState
 
 
@@ -89,7 +89,7 @@ def _state_macros(interface: Interface, state: ProgramState) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pointer(buffer: Buffer) -> str:
+def _pointer(buffer: HandedBuffer) -> str:
     const = "const " if buffer.role == "input" else ""
     return f"{const}{C_TYPES[buffer.dtype.name]} *ADJOINT_RESTRICT {buffer.name}"
 

@@ -12,7 +12,7 @@ from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.record.sources import State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.fx.captured import CannotWrite, Writer, fresh, write_
+from adjoint.fx.captured import CannotWrite, GraphWriter, fresh, write_
 from adjoint.fx.graph import Graph
 from adjoint.fx.graph_module import GraphModule
 from adjoint.fx.node import Node
@@ -68,7 +68,7 @@ def make_fx(
         names = {k: graph.placeholder(f"arg{k}") for k in range(len(leaves))}
         arguments = {n: names[k] for n, k in enumerate(places)}
         own = {id(p._storage): p for p in f.parameters()} if isinstance(f, Module) else {}
-        writer = Writer(graph, arguments, lambda held: _attribute(graph, root, held, own))
+        writer = GraphWriter(graph, arguments, lambda held: _attribute(graph, root, held, own))
         try:
             written = writer.write(program)
         except CannotWrite as error:

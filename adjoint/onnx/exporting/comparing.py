@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint.engine.core.availability.libraries import find
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.onnx.exporting.recording import Arguments, CallForOnnx, Dims
+from adjoint.onnx.exporting.recording import CallForOnnx, Dims, ExampleArguments
 from adjoint.onnx.module import load
 from adjoint.onnx.types import OnnxError, array_of, value_of
 
@@ -46,7 +46,7 @@ def runner(message: Any) -> tuple[str, Run]:
     )
 
 
-def trials(given: Arguments, dims: Dims) -> list[dict[str, int]]:
+def trials(given: ExampleArguments, dims: Dims) -> list[dict[str, int]]:
     """Sizes to compare at: the example's, and others of each dynamic dimension by itself."""
     usual = {
         label: int(given.examples[position].shape[dim])
@@ -71,7 +71,9 @@ def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Te
     return value_of(np.ascontiguousarray(array))
 
 
-def compare(model: Any, given: Arguments, dims: Dims, recording: CallForOnnx, message: Any) -> None:
+def compare(
+    model: Any, given: ExampleArguments, dims: Dims, recording: CallForOnnx, message: Any
+) -> None:
     """Raise unless the exported model gives what its source gives."""
     name, run = runner(message)
     rounds = any(node.record.name in ROUNDING for node in recording.nodes.nodes)

@@ -10,7 +10,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.onnx.exporting.writer import EMITTERS, NoForm, Writer, emits
+from adjoint.onnx.exporting.writer import EMITTERS, NodeWriter, NoForm, emits
 
 # record -> operator, where operands have the result's dtype
 _PLAIN = {
@@ -69,7 +69,7 @@ def _shaped(*values: Any) -> bool:
 
 def _enter_plain(name: str, op: str) -> None:
     @emits(name)
-    def emit(w: Writer, node: Node) -> str:
+    def emit(w: NodeWriter, node: Node) -> str:
         dtype = ad.bool if name in _LOGIC else node.outputs[0].spec.dtype
         chosen = _OF_BOOLS.get(name, op) if dtype is ad.bool else op
         return w.emit(chosen, *[w.operand(x, dtype) for x in node.inputs])
@@ -77,7 +77,7 @@ def _enter_plain(name: str, op: str) -> None:
 
 def _enter_compare(name: str, op: str) -> None:
     @emits(name)
-    def emit(w: Writer, node: Node) -> str:
+    def emit(w: NodeWriter, node: Node) -> str:
         dtype = common(node)
         dtype = ad.int32 if dtype is ad.bool and op != "Equal" else dtype
         return w.emit(op, *[w.operand(x, dtype) for x in node.inputs])
@@ -89,24 +89,24 @@ for _name, _op in _COMPARE.items():
     _enter_compare(_name, _op)
 
 
-def _floats(w: Writer, node: Node) -> tuple[DType, list[str]]:
+def _floats(w: NodeWriter, node: Node) -> tuple[DType, list[str]]:
     dtype = node.outputs[0].spec.dtype
     return dtype, [w.operand(x, dtype) for x in node.inputs]
 
 
 @emits("ne")
-def ne(w: Writer, node: Node) -> str:
+def ne(w: NodeWriter, node: Node) -> str:
     return w.emit("Not", str(EMITTERS["eq"](w, node)))
 
 
 @emits("rsqrt")
-def rsqrt(w: Writer, node: Node) -> str:
+def rsqrt(w: NodeWriter, node: Node) -> str:
     _, (x,) = _floats(w, node)
     return w.emit("Reciprocal", w.emit("Sqrt", x))
 
 
 @emits("log2", "log10", "log1p", "expm1", "exp2", "square")
-def logarithms(w: Writer, node: Node) -> str:
+def logarithms(w: NodeWriter, node: Node) -> str:
     dtype, (x,) = _floats(w, node)
     one = w.number(1, dtype)
     match node.record.name:
@@ -128,12 +128,12 @@ def logarithms(w: Writer, node: Node) -> str:
 
 
 @emits("pow")
-def power(w: Writer, node: Node) -> str:
+def power(w: NodeWriter, node: Node) -> str:
     return w.emit("Pow", *_floats(w, node)[1])
 
 
 @emits("maximum", "minimum")
-def extremes(w: Writer, node: Node) -> str:
+def extremes(w: NodeWriter, node: Node) -> str:
     op = "Max" if node.record.name == "maximum" else "Min"
     if node.outputs[0].spec.dtype is ad.bool:
         op = "Or" if op == "Max" else "And"
@@ -141,23 +141,23 @@ def extremes(w: Writer, node: Node) -> str:
 
 
 @emits("clamp")
-def clamp(w: Writer, node: Node) -> str:
+def clamp(w: NodeWriter, node: Node) -> str:
     _, (x, low, high) = _floats(w, node)
     return w.emit("Min", w.emit("Max", x, low), high)
 
 
 @emits("clamp_min")
-def clamp_min(w: Writer, node: Node) -> str:
+def clamp_min(w: NodeWriter, node: Node) -> str:
     return w.emit("Max", *_floats(w, node)[1])
 
 
 @emits("clamp_max")
-def clamp_max(w: Writer, node: Node) -> str:
+def clamp_max(w: NodeWriter, node: Node) -> str:
     return w.emit("Min", *_floats(w, node)[1])
 
 
 @emits("remainder", "fmod")
-def remainder(w: Writer, node: Node) -> str:
+def remainder(w: NodeWriter, node: Node) -> str:
     dtype, (x, y) = _floats(w, node)
     if node.record.name == "fmod":
         return w.emit("Mod", x, y, fmod=1)
@@ -167,7 +167,7 @@ def remainder(w: Writer, node: Node) -> str:
 
 
 @emits("floor_divide")
-def floor_divide(w: Writer, node: Node) -> str:
+def floor_divide(w: NodeWriter, node: Node) -> str:
     dtype, (x, y) = _floats(w, node)
     if dtype.is_floating_point:
         return w.emit("Floor", w.emit("Div", x, y))
@@ -175,7 +175,7 @@ def floor_divide(w: Writer, node: Node) -> str:
 
 
 @emits("trunc_divide")
-def trunc_divide(w: Writer, node: Node) -> str:
+def trunc_divide(w: NodeWriter, node: Node) -> str:
     dtype, (x, y) = _floats(w, node)
     if dtype.is_floating_point:
         raise NoForm("a quotient of floats, truncated")
@@ -183,35 +183,35 @@ def trunc_divide(w: Writer, node: Node) -> str:
 
 
 @emits("trunc")
-def trunc(w: Writer, node: Node) -> str:
+def trunc(w: NodeWriter, node: Node) -> str:
     _, (x,) = _floats(w, node)
     return w.emit("Mul", w.emit("Sign", x), w.emit("Floor", w.emit("Abs", x)))
 
 
 @emits("where")
-def where(w: Writer, node: Node) -> str:
+def where(w: NodeWriter, node: Node) -> str:
     condition, a, b = node.inputs
     dtype = node.outputs[0].spec.dtype
     return w.emit("Where", w.operand(condition, ad.bool), w.operand(a, dtype), w.operand(b, dtype))
 
 
 @emits("isnan")
-def isnan(w: Writer, node: Node) -> str:
+def isnan(w: NodeWriter, node: Node) -> str:
     return w.emit("IsNaN", w.operand(node.inputs[0]))
 
 
 @emits("isinf")
-def isinf(w: Writer, node: Node) -> str:
+def isinf(w: NodeWriter, node: Node) -> str:
     return w.emit("IsInf", w.operand(node.inputs[0]))
 
 
 @emits("cast")
-def cast(w: Writer, node: Node) -> str:
+def cast(w: NodeWriter, node: Node) -> str:
     return w.cast_name(w.operand(node.inputs[0], node.inputs[0].spec.dtype), node.params["dtype"])
 
 
 @emits("clone", "stop_gradient", "to_device")
-def same(w: Writer, node: Node) -> str:
+def same(w: NodeWriter, node: Node) -> str:
     return w.operand(node.inputs[0])
 
 
@@ -219,27 +219,27 @@ def same(w: Writer, node: Node) -> str:
 
 
 @emits("silu")
-def silu(w: Writer, node: Node) -> str:
+def silu(w: NodeWriter, node: Node) -> str:
     x = w.operand(node.inputs[0])
     return w.emit("Mul", x, w.emit("Sigmoid", x))
 
 
 @emits("gelu")
-def gelu(w: Writer, node: Node) -> str:
+def gelu(w: NodeWriter, node: Node) -> str:
     if w.opset < 20:
         raise NoForm("Gelu is of opset 20")
     return w.emit("Gelu", w.operand(node.inputs[0]), approximate=node.params["approximate"])
 
 
 @emits("hardtanh")
-def hardtanh(w: Writer, node: Node) -> str:
+def hardtanh(w: NodeWriter, node: Node) -> str:
     dtype = node.outputs[0].spec.dtype
     low, high = (w.number(node.params[k], dtype) for k in ("low", "high"))
     return w.emit("Clip", w.operand(node.inputs[0], dtype), low, high)
 
 
 @emits("softmax", "log_softmax")
-def softmax(w: Writer, node: Node) -> str:
+def softmax(w: NodeWriter, node: Node) -> str:
     op = "Softmax" if node.record.name == "softmax" else "LogSoftmax"
     dtype = node.outputs[0].spec.dtype
     return w.emit(op, w.operand(node.inputs[0], dtype), axis=int(node.params["dim"]))
@@ -251,7 +251,7 @@ _REDUCE = {"sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin", "prod":
 
 
 @emits(*_REDUCE)
-def reduce(w: Writer, node: Node) -> str:
+def reduce(w: NodeWriter, node: Node) -> str:
     dtype = node.outputs[0].spec.dtype
     dims = node.params["dims"]
     x = w.operand(node.inputs[0], dtype)
@@ -261,7 +261,7 @@ def reduce(w: Writer, node: Node) -> str:
 
 
 @emits("any", "all")
-def any_all(w: Writer, node: Node) -> str:
+def any_all(w: NodeWriter, node: Node) -> str:
     op = "ReduceMax" if node.record.name == "any" else "ReduceMin"
     x = w.cast_name(w.operand(node.inputs[0], ad.bool), ad.int32)
     found = w.emit(op, x, w.ints(node.params["dims"]), keepdims=int(node.params["keepdim"]))
@@ -269,7 +269,7 @@ def any_all(w: Writer, node: Node) -> str:
 
 
 @emits("argmax", "argmin")
-def argmax(w: Writer, node: Node) -> str:
+def argmax(w: NodeWriter, node: Node) -> str:
     op = "ArgMax" if node.record.name == "argmax" else "ArgMin"
     x, dim = w.operand(node.inputs[0]), node.params["dim"]
     if dim is None:
@@ -280,7 +280,7 @@ def argmax(w: Writer, node: Node) -> str:
 
 
 @emits("cumsum")
-def cumsum(w: Writer, node: Node) -> str:
+def cumsum(w: NodeWriter, node: Node) -> str:
     params = list(node.params.values())
     if len(params) != 1 and any(v for v in params[1:]):
         raise NoForm(f"cumsum with {node.params}")
@@ -292,12 +292,12 @@ def cumsum(w: Writer, node: Node) -> str:
 
 
 @emits("topk")
-def topk(w: Writer, node: Node) -> list[str]:
+def topk(w: NodeWriter, node: Node) -> list[str]:
     raise NoForm(f"topk with {node.params}")
 
 
 @emits("random")
-def random(w: Writer, node: Node) -> str:
+def random(w: NodeWriter, node: Node) -> str:
     """Draws: of the same law, of the runtime's own bits."""
     law, args = node.params["law"], node.params["args"]
     spec = node.outputs[0].spec

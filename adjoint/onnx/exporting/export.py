@@ -20,15 +20,15 @@ from adjoint.onnx.exporting import quantized as quantized
 from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare
 from adjoint.onnx.exporting.recording import (
-    Arguments,
     CallForOnnx,
     Dims,
+    ExampleArguments,
     arguments,
     dynamic_dims,
     evaluating,
     record,
 )
-from adjoint.onnx.exporting.writer import Shared, Writer
+from adjoint.onnx.exporting.writer import NodeWriter, Shared
 from adjoint.onnx.module import load
 from adjoint.onnx.types import ARRAYS, NUMBERS, OnnxError
 
@@ -123,7 +123,7 @@ def export(
 
 
 def recorded(
-    model: Any, given: Arguments, dims: Dims, output_names: Sequence[str] | None
+    model: Any, given: ExampleArguments, dims: Dims, output_names: Sequence[str] | None
 ) -> CallForOnnx:
     """A recording in which no dynamic dimension is bound to one size."""
     for step in (0, 3, 7):
@@ -147,7 +147,7 @@ def translated(
     """The model's message, and whether it draws at random."""
     onnx = need("onnx", "onnx.export")
     shared = Shared(opset, recording.symbols)
-    w = Writer(shared)
+    w = NodeWriter(shared)
     taken = {name for name, _ in recording.inputs}
     for name, value in recording.inputs:
         w.names[value] = name

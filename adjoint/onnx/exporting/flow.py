@@ -7,22 +7,22 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.onnx.exporting.recurrent import emit_layer, layer_of
-from adjoint.onnx.exporting.writer import NoForm, Writer, emits
+from adjoint.onnx.exporting.writer import NodeWriter, NoForm, emits
 
 
-def _outer(w: Writer, inner: Writer, formals: list[Value], actuals: list[object]) -> None:
+def _outer(w: NodeWriter, inner: NodeWriter, formals: list[Value], actuals: list[object]) -> None:
     """What a body only reads is the outer graph's value itself."""
     for formal, actual in zip(formals, actuals, strict=True):
         inner.names[formal] = w.operand(actual, formal.spec.dtype)
 
 
 @emits("cond")
-def cond(w: Writer, node: Node) -> list[str]:
+def cond(w: NodeWriter, node: Node) -> list[str]:
     condition, *operands = node.inputs
     graphs = {}
     for key, side in (("then_branch", "true"), ("else_branch", "false")):
         graph: DataflowGraph = node.params[side]
-        inner = Writer(w.shared, w)
+        inner = NodeWriter(w.shared, w)
         _outer(w, inner, graph.inputs, operands)
         inner.write(graph)
         graphs[key] = inner.closed([(inner.names[v], v) for v in graph.outputs], [], side)
@@ -31,7 +31,7 @@ def cond(w: Writer, node: Node) -> list[str]:
 
 
 @emits("scan")
-def scan(w: Writer, node: Node) -> list[str]:
+def scan(w: NodeWriter, node: Node) -> list[str]:
     body, carries, xs = (node.params[k] for k in ("body", "carries", "xs"))
     if any(node.params["advance"]):
         raise NoForm("a scan whose constants advance")
@@ -64,10 +64,10 @@ def scan(w: Writer, node: Node) -> list[str]:
 
 
 @emits("while_loop")
-def while_loop(w: Writer, node: Node) -> list[str]:
+def while_loop(w: NodeWriter, node: Node) -> list[str]:
     test, body, carries = (node.params[k] for k in ("test", "body", "carries"))
     names = [w.operand(x, f.spec.dtype) for x, f in zip(node.inputs, body.inputs, strict=True)]
-    first = Writer(w.shared, w)  # the test before the first time, in this graph
+    first = NodeWriter(w.shared, w)  # the test before the first time, in this graph
     first.nodes = w.nodes
     first.names.update(zip(test.inputs, names, strict=True))
     first.write(test)

@@ -8,18 +8,18 @@ import adjoint as ad
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.image.resample import table
-from adjoint.onnx.exporting.writer import NoForm, Writer, emits
+from adjoint.onnx.exporting.writer import NodeWriter, NoForm, emits
 from adjoint.onnx.types import ARRAYS
 
 
 @emits("matmul")
-def matmul(w: Writer, node: Node) -> str:
+def matmul(w: NodeWriter, node: Node) -> str:
     dtype = node.outputs[0].spec.dtype
     return w.emit("MatMul", *[w.operand(x, dtype) for x in node.inputs])
 
 
 @emits("linear")
-def linear(w: Writer, node: Node) -> str:
+def linear(w: NodeWriter, node: Node) -> str:
     x, weight, *bias = node.inputs
     dtype = node.outputs[0].spec.dtype
     names = [w.operand(v, dtype) for v in node.inputs]
@@ -35,7 +35,7 @@ def _pads(padding: tuple[tuple[int, int], ...]) -> list[int]:
 
 
 @emits("convolution", "convolution_transpose")
-def convolution(w: Writer, node: Node) -> str:
+def convolution(w: NodeWriter, node: Node) -> str:
     params, kernel = node.params, node.inputs[1].spec.shape
     dtype = node.outputs[0].spec.dtype
     transposed = node.record.name == "convolution_transpose"
@@ -66,7 +66,7 @@ def convolution(w: Writer, node: Node) -> str:
 
 
 @emits("max_pool")
-def max_pool(w: Writer, node: Node) -> str:
+def max_pool(w: NodeWriter, node: Node) -> str:
     kernel, strides, dilations, before, after = [], [], [], [], []
     for window in node.params["windows"]:
         if window[0] != "window":
@@ -98,7 +98,7 @@ def max_pool(w: Writer, node: Node) -> str:
 
 
 @emits("resample")
-def resample(w: Writer, node: Node) -> str:
+def resample(w: NodeWriter, node: Node) -> str:
     """Weighted sums along a dimension, as a product with the table of weights."""
     rule, dim = node.params["rule"], int(node.params["dim"])
     if any(isinstance(n, Extent) for n in rule):
@@ -126,7 +126,7 @@ def resample(w: Writer, node: Node) -> str:
 
 
 @emits("layer_norm")
-def layer_norm(w: Writer, node: Node) -> str:
+def layer_norm(w: NodeWriter, node: Node) -> str:
     x, *rest = node.inputs
     rank, dtype = int(node.params["rank"]), node.outputs[0].spec.dtype
     own = x.spec.shape[len(x.spec.shape) - rank :]
@@ -142,7 +142,7 @@ def layer_norm(w: Writer, node: Node) -> str:
 
 
 @emits("batch_norm_inference")
-def batch_norm(w: Writer, node: Node) -> str:
+def batch_norm(w: NodeWriter, node: Node) -> str:
     """In the order of the record: x, then what ONNX calls scale, bias, mean and variance."""
     x, *rest = node.inputs
     if len(rest) != 4 or not all(
@@ -162,7 +162,7 @@ def batch_norm(w: Writer, node: Node) -> str:
 
 
 @emits("rms_norm")
-def rms_norm(w: Writer, node: Node) -> str:
+def rms_norm(w: NodeWriter, node: Node) -> str:
     if w.opset < 23 or node.params.get("eps") is None or len(node.inputs) < 2:
         raise NoForm("RMSNormalization is of opset 23")
     dtype = node.outputs[0].spec.dtype
@@ -176,7 +176,7 @@ def rms_norm(w: Writer, node: Node) -> str:
 
 
 @emits("group_norm")
-def group_norm(w: Writer, node: Node) -> str:
+def group_norm(w: NodeWriter, node: Node) -> str:
     if w.opset < 21 or len(node.inputs) != 3:
         raise NoForm("GroupNormalization with a scale to each channel is of opset 21")
     dtype = node.outputs[0].spec.dtype
@@ -190,7 +190,7 @@ def group_norm(w: Writer, node: Node) -> str:
 
 
 @emits("scaled_dot_product_attention")
-def attention(w: Writer, node: Node) -> str:
+def attention(w: NodeWriter, node: Node) -> str:
     query, key, value, *extras = node.inputs
     params = node.params
     ranks = {len(x.spec.shape) for x in (query, key, value)}

@@ -13,7 +13,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.onnx.exporting.writer import NoForm, Writer, emits
+from adjoint.onnx.exporting.writer import NodeWriter, NoForm, emits
 
 RANGES = {ad.int8: (-128, 127), ad.uint8: (0, 255)}
 
@@ -22,12 +22,12 @@ def _rank(x: Any) -> int:
     return len(x.spec.shape) if isinstance(x, Value) else 0
 
 
-def _zero(w: Writer, zero: Any, dtype: DType) -> str:
+def _zero(w: NodeWriter, zero: Any, dtype: DType) -> str:
     """A zero point in the dtype of the numbers it belongs to."""
     return w.operand(zero, dtype)
 
 
-def _per(w: Writer, scale: Any, zero: Any, dtype: DType) -> tuple[str, str]:
+def _per(w: NodeWriter, scale: Any, zero: Any, dtype: DType) -> tuple[str, str]:
     if _rank(scale) > 1 or _rank(zero) > 1:
         raise NoForm("scales of more than one dimension")
     return w.operand(scale, ad.float32), _zero(w, zero, dtype)
@@ -39,7 +39,7 @@ def _flat(x: Any, axis: int | None) -> bool:
 
 
 @emits("quantize_affine")
-def quantize(w: Writer, node: Node) -> str:
+def quantize(w: NodeWriter, node: Node) -> str:
     x, scale, zero = node.inputs
     params = node.params
     axis, dtype = params["axis"], params["dtype"]
@@ -51,7 +51,7 @@ def quantize(w: Writer, node: Node) -> str:
 
 
 @emits("dequantize_affine")
-def dequantize(w: Writer, node: Node) -> str:
+def dequantize(w: NodeWriter, node: Node) -> str:
     x, scale, zero = node.inputs
     axis = node.params["axis"]
     if x.spec.dtype not in RANGES or not _flat(scale, axis) or not _flat(zero, axis):
@@ -62,7 +62,7 @@ def dequantize(w: Writer, node: Node) -> str:
 
 
 @emits("fake_quantize")
-def fake_quantize(w: Writer, node: Node) -> str:
+def fake_quantize(w: NodeWriter, node: Node) -> str:
     x, scale, zero = node.inputs
     axis, limits = node.params["axis"], (node.params["low"], node.params["high"])
     dtype = next((d for d, r in RANGES.items() if r == limits), None)
@@ -75,12 +75,12 @@ def fake_quantize(w: Writer, node: Node) -> str:
     return out if made is ad.float32 else w.cast_name(out, made)
 
 
-def _dequantized(w: Writer, x: Value, scale: Any, zero: Any, axis: int | None) -> str:
+def _dequantized(w: NodeWriter, x: Value, scale: Any, zero: Any, axis: int | None) -> str:
     names = _per(w, scale, zero, x.spec.dtype)
     return w.emit("DequantizeLinear", w.operand(x), *names, axis=axis)
 
 
-def _operands(w: Writer, node: Node) -> tuple[str, str, list[str]]:
+def _operands(w: NodeWriter, node: Node) -> tuple[str, str, list[str]]:
     """The real input, the real weight and the bias of a layer of whole numbers."""
     x, x_scale, x_zero, weight, scale, _, *rest = node.inputs
     if _rank(x_scale) or _rank(x_zero):
@@ -97,7 +97,7 @@ def _operands(w: Writer, node: Node) -> tuple[str, str, list[str]]:
 
 
 @emits("quantized_linear")
-def quantized_linear(w: Writer, node: Node) -> str:
+def quantized_linear(w: NodeWriter, node: Node) -> str:
     real, matrix, bias = _operands(w, node)
     if _rank(node.inputs[0]) == 2:
         return w.emit("Gemm", real, matrix, *bias, transB=1)
@@ -106,7 +106,7 @@ def quantized_linear(w: Writer, node: Node) -> str:
 
 
 @emits("quantized_convolution")
-def quantized_convolution(w: Writer, node: Node) -> str:
+def quantized_convolution(w: NodeWriter, node: Node) -> str:
     real, matrix, bias = _operands(w, node)
     params, kernel = node.params, node.inputs[3].spec.shape[2:]
     padding = [int(p) for p in params["padding"]]
@@ -124,14 +124,14 @@ def quantized_convolution(w: Writer, node: Node) -> str:
 
 
 @emits("integer_matmul")
-def integer_matmul(w: Writer, node: Node) -> str:
+def integer_matmul(w: NodeWriter, node: Node) -> str:
     x, y = node.inputs
     order = [*range(_rank(y) - 2), _rank(y) - 1, _rank(y) - 2]
     return w.emit("MatMulInteger", w.operand(x), w.emit("Transpose", w.operand(y), perm=order))
 
 
 @emits("dequantize_groups")
-def dequantize_groups(w: Writer, node: Node) -> str:
+def dequantize_groups(w: NodeWriter, node: Node) -> str:
     """Blocks along the last dimension, from opset 21 on; before, what they are made of."""
     weight, scale, *zero = node.inputs
     bits, group = int(node.params["bits"]), int(node.params["group"])
@@ -152,7 +152,7 @@ def dequantize_groups(w: Writer, node: Node) -> str:
 
 
 @emits("bitwise_right_shift")
-def right_shift(w: Writer, node: Node) -> str:
+def right_shift(w: NodeWriter, node: Node) -> str:
     dtype = node.outputs[0].spec.dtype
     if dtype.is_signed:
         raise NoForm("BitShift takes unsigned numbers")

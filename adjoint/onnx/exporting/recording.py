@@ -37,7 +37,7 @@ class CallForOnnx:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class ExampleArguments:
     """The arguments of a call taken apart: tensors, each with a name, and the rest."""
 
     leaves: list[Any]
@@ -60,7 +60,7 @@ class Arguments:
 
 def arguments(
     model: Any, args: Any, kwargs: Mapping[str, Any] | None, input_names: Sequence[str] | None
-) -> Arguments:
+) -> ExampleArguments:
     """Take a call's arguments apart and name its tensors."""
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     if args and isinstance(args[-1], dict) and kwargs is None and isinstance(model, Module):
@@ -78,7 +78,7 @@ def arguments(
         while name in named:
             name += "_"
         named.append(name)
-    return Arguments(leaves, structure, tensors, named)
+    return ExampleArguments(leaves, structure, tensors, named)
 
 
 def _usual_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
@@ -99,7 +99,7 @@ def _usual_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
     return found
 
 
-def dynamic_dims(dynamic: Any, given: Arguments) -> Dims:
+def dynamic_dims(dynamic: Any, given: ExampleArguments) -> Dims:
     """Which dimensions may change, from any of the ways to say so."""
     if not dynamic:
         return {}
@@ -166,7 +166,7 @@ def evaluating(model: Any, training: bool) -> Iterator[None]:
 
 
 def record(
-    model: Any, given: Arguments, dims: Dims, step: int, output_names: Sequence[str] | None
+    model: Any, given: ExampleArguments, dims: Dims, step: int, output_names: Sequence[str] | None
 ) -> CallForOnnx:
     """Record the call; open sizes are the example's, or further off by `step`."""
     scope = SizeScope()

@@ -13,7 +13,7 @@ import numpy as np
 
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import Extent
-from adjoint.onnx.exporting.writer import Writer
+from adjoint.onnx.exporting.writer import NodeWriter
 from adjoint.onnx.types import ARRAYS
 
 # What the last node of a cell's body is: the operator, which of our gates are ONNX's first, second,
@@ -27,7 +27,7 @@ CELLS: dict[str, tuple[str, tuple[int, ...], list[str] | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ExportedDirection:
     """One direction of one layer."""
 
     cell: str
@@ -43,7 +43,7 @@ class Layer:
         return int(self.weights[1].spec.shape[1])
 
 
-def layer_of(node: Node) -> Layer | None:
+def layer_of(node: Node) -> ExportedDirection | None:
     """The layer that a scan is, if it is one."""
     body, carries, xs = (node.params[k] for k in ("body", "carries", "xs"))
     nodes = list(body)
@@ -77,7 +77,7 @@ def layer_of(node: Node) -> Layer | None:
     sizes = [n for w in (outer, constants[weight]) for n in w.spec.shape]
     if any(isinstance(n, Extent) for n in sizes) or sizes[0] != sizes[2]:
         return None
-    return Layer(
+    return ExportedDirection(
         cell,
         x,
         (outer, constants[weight]),
@@ -87,7 +87,7 @@ def layer_of(node: Node) -> Layer | None:
     )
 
 
-def emit_layer(w: Writer, layer: Layer) -> list[str]:
+def emit_layer(w: NodeWriter, layer: ExportedDirection) -> list[str]:
     """The final states, then the outputs of all steps."""
     operator, order, activations = CELLS[layer.cell]
     hidden, dtype = layer.hidden, layer.x.spec.dtype

@@ -9,35 +9,35 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import Extent
-from adjoint.onnx.exporting.writer import EMITTERS, NoForm, Writer, emits
+from adjoint.onnx.exporting.writer import EMITTERS, NodeWriter, NoForm, emits
 from adjoint.onnx.types import ARRAYS, NUMBERS
 
 
-def reshaped(w: Writer, x: str, shape: Any) -> str:
+def reshaped(w: NodeWriter, x: str, shape: Any) -> str:
     """A tensor in another shape."""
     empty = any(not isinstance(n, Extent) and n == 0 for n in shape)
     return w.emit("Reshape", x, w.shape(shape), allowzero=1 if empty else None)
 
 
 @emits("reshape")
-def reshape(w: Writer, node: Node) -> str:
+def reshape(w: NodeWriter, node: Node) -> str:
     return reshaped(w, w.operand(node.inputs[0]), node.params["shape"])
 
 
 @emits("expand")
-def expand(w: Writer, node: Node) -> str:
+def expand(w: NodeWriter, node: Node) -> str:
     return w.emit("Expand", w.operand(node.inputs[0]), w.shape(node.params["shape"]))
 
 
 @emits("permute")
-def permute(w: Writer, node: Node) -> str:
+def permute(w: NodeWriter, node: Node) -> str:
     return w.emit(
         "Transpose", w.operand(node.inputs[0]), perm=[int(d) for d in node.params["dims"]]
     )
 
 
 @emits("cat")
-def cat(w: Writer, node: Node) -> str:
+def cat(w: NodeWriter, node: Node) -> str:
     dtype = node.outputs[0].spec.dtype
     return w.emit(
         "Concat", *[w.operand(x, dtype) for x in node.inputs], axis=int(node.params["dim"])
@@ -45,7 +45,7 @@ def cat(w: Writer, node: Node) -> str:
 
 
 @emits("stack")
-def stack(w: Writer, node: Node) -> str:
+def stack(w: NodeWriter, node: Node) -> str:
     dim, dtype = int(node.params["dim"]), node.outputs[0].spec.dtype
     rows = [w.emit("Unsqueeze", w.operand(x, dtype), w.ints([dim])) for x in node.inputs]
     return w.emit("Concat", *rows, axis=dim)
@@ -59,7 +59,7 @@ def _same(a: int, b: int) -> bool:
 
 
 @emits("slice")
-def slice_(w: Writer, node: Node) -> str:
+def slice_(w: NodeWriter, node: Node) -> str:
     (x,) = node.inputs
     starts: list[int] = []
     stops: list[int] = []
@@ -90,7 +90,7 @@ def slice_(w: Writer, node: Node) -> str:
 
 
 @emits("flip")
-def flip(w: Writer, node: Node) -> str:
+def flip(w: NodeWriter, node: Node) -> str:
     (dims,) = node.params.values()
     dims = [int(d) for d in ((dims,) if isinstance(dims, int) else dims)]
     count = len(dims)
@@ -106,7 +106,7 @@ def flip(w: Writer, node: Node) -> str:
 
 
 @emits("tril", "triu")
-def triangle(w: Writer, node: Node) -> str:
+def triangle(w: NodeWriter, node: Node) -> str:
     offset = w.constant(int(node.params["diagonal"]), np.int64)
     x = node.inputs[0]
     upper = int(node.record.name == "triu")
@@ -117,7 +117,7 @@ def triangle(w: Writer, node: Node) -> str:
 
 
 @emits("arange")
-def arange(w: Writer, node: Node) -> str:
+def arange(w: NodeWriter, node: Node) -> str:
     start, step, length = (node.params[k] for k in ("start", "step", "length"))
     dtype = node.params["dtype"]
     if not isinstance(length, Extent) and not isinstance(start, Extent):
@@ -130,14 +130,14 @@ def arange(w: Writer, node: Node) -> str:
 
 
 @emits("full", "empty")
-def full(w: Writer, node: Node) -> str:
+def full(w: NodeWriter, node: Node) -> str:
     dtype, shape = node.params["dtype"], node.params["shape"]
     value = w.operand(node.inputs[0], dtype) if node.inputs else w.number(0, dtype)
     return w.emit("Expand", value, w.shape(shape))
 
 
 @emits("eye")
-def eye(w: Writer, node: Node) -> str:
+def eye(w: NodeWriter, node: Node) -> str:
     spec = node.outputs[0].spec
     zero = w.emit("ConstantOfShape", w.shape(spec.shape))
     return w.emit("EyeLike", zero, dtype=NUMBERS[ARRAYS[spec.dtype]])
@@ -147,19 +147,19 @@ def eye(w: Writer, node: Node) -> str:
 
 
 @emits("embedding")
-def embedding(w: Writer, node: Node) -> str:
+def embedding(w: NodeWriter, node: Node) -> str:
     table, index = node.inputs
     return w.emit("Gather", w.operand(table), w.operand(index), axis=0)
 
 
 @emits("gather")
-def gather(w: Writer, node: Node) -> str:
+def gather(w: NodeWriter, node: Node) -> str:
     x, index = node.inputs
     return w.emit("GatherElements", w.operand(x), w.operand(index), axis=int(node.params["dim"]))
 
 
 @emits("scatter")
-def scatter(w: Writer, node: Node) -> str:
+def scatter(w: NodeWriter, node: Node) -> str:
     x, y, index = node.inputs
     dtype = node.outputs[0].spec.dtype
     reduction = "add" if node.params["accumulate"] else None
@@ -168,7 +168,7 @@ def scatter(w: Writer, node: Node) -> str:
 
 
 @emits("index")
-def index(w: Writer, node: Node) -> str:
+def index(w: NodeWriter, node: Node) -> str:
     x, *indices = node.inputs
     dims = [int(d) for d in node.params["dims"]]
     if len(indices) == 1:
@@ -200,7 +200,7 @@ def index(w: Writer, node: Node) -> str:
 
 
 @emits("view_scatter")
-def view_scatter(w: Writer, node: Node) -> str:
+def view_scatter(w: NodeWriter, node: Node) -> str:
     """Put what a chain of views would see: the same views of the places say where."""
     x, y = node.inputs
     spec = x.spec

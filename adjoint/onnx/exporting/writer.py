@@ -15,7 +15,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.sizes.extents import Extent, Poly
 from adjoint.onnx.types import ARRAYS, NUMBERS
 
-Emitter = Callable[["Writer", Node], "Sequence[str] | str"]
+Emitter = Callable[["NodeWriter", Node], "Sequence[str] | str"]
 EMITTERS: dict[str, Emitter] = {}
 _QUOTIENTS = (arithmetic.floordiv,)
 
@@ -50,10 +50,10 @@ class Shared:
     halves: dict[str, str] = field(default_factory=dict)  # weights of 4 bits -> bytes that hold two
 
 
-class Writer:
+class NodeWriter:
     """Nodes under way, and the names of values."""
 
-    def __init__(self, shared: Shared, outer: Writer | None = None) -> None:
+    def __init__(self, shared: Shared, outer: NodeWriter | None = None) -> None:
         self.onnx = need("onnx", "onnx.export")
         self.shared = shared
         self.nodes: list[Any] = []
@@ -203,9 +203,9 @@ class Writer:
 
     def body(
         self, graph: DataflowGraph, inputs: Sequence[Value], name: str, before: Sequence[Any] = ()
-    ) -> tuple[Writer, list[Any]]:
+    ) -> tuple[NodeWriter, list[Any]]:
         """A writer for a graph inside this one, and what its inputs look like."""
-        inner = Writer(self.shared, self)
+        inner = NodeWriter(self.shared, self)
         formals = [*before]
         for value in inputs:
             inner.names[value] = self.fresh("in")

@@ -8,7 +8,7 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import OnnxError
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import TENSORS, Value, element
 
 
@@ -84,7 +84,7 @@ def attention(
     softmax_precision: int | None = None,
     left_window_size: int = -1,
     right_window_size: int = -1,
-    call: Call,
+    call: NodeCall,
 ) -> tuple[Tensor, ...]:
     """Attention with masks, windows, a cache, shared heads, a cap; no key to see gives zero."""
     flat = q.ndim == 3
@@ -141,7 +141,7 @@ def flex_attention(
     prob_mod: Any = None,
     scale: float | None = None,
     softmax_precision: int | None = None,
-    call: Call,
+    call: NodeCall,
 ) -> Tensor:
     """Attention whose scores and probabilities graphs of the model change."""
     precision = ad.float64 if q.dtype is ad.float64 else ad.float32

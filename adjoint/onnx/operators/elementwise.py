@@ -11,7 +11,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, array_of, number, value_of
 
 # name -> of tensors, of arrays whose dtype no tensor has (wide unsigned integers, strings)
@@ -250,7 +250,7 @@ def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 
 @operator("PRelu")
-def prelu(x: Tensor, slope: Tensor, *, consumed_inputs: Any = None, call: Call) -> Tensor:
+def prelu(x: Tensor, slope: Tensor, *, consumed_inputs: Any = None, call: NodeCall) -> Tensor:
     """x, or slope x below zero; before opset 7 a slope of one dimension was one to each channel."""
     if call.opset < 7 and slope.ndim == 1 and x.ndim > 1:
         slope = slope.reshape([-1, *[1] * (x.ndim - 2)])

@@ -14,7 +14,7 @@ import adjoint as ad
 from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import OnnxError
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, element, number, value_of
 
 
@@ -23,7 +23,9 @@ def _is_known(value: Value) -> bool:
 
 
 @operator("If")
-def if_(condition: Tensor, *, then_branch: Any, else_branch: Any, call: Call) -> tuple[Value, ...]:
+def if_(
+    condition: Tensor, *, then_branch: Any, else_branch: Any, call: NodeCall
+) -> tuple[Value, ...]:
     """One graph or another."""
     yes, no = call.body(then_branch), call.body(else_branch)
     if _is_known(condition):
@@ -33,7 +35,7 @@ def if_(condition: Tensor, *, then_branch: Any, else_branch: Any, call: Call) ->
 
 @operator("Loop")
 def loop(
-    trips: Value, condition: Value, *initial: Value, body: Any, call: Call
+    trips: Value, condition: Value, *initial: Value, body: Any, call: NodeCall
 ) -> tuple[Value, ...]:
     """A graph repeated so many times, or while a condition holds; some outputs are stacked."""
     run = call.body(body)
@@ -121,7 +123,7 @@ def scan(
     scan_output_axes: list[int] | None = None,
     scan_output_directions: list[int] | None = None,
     directions: list[int] | None = None,
-    call: Call,
+    call: NodeCall,
 ) -> tuple[Value, ...]:
     """A graph applied along an axis, with a state; some outputs are stacked."""
     run = call.body(body)

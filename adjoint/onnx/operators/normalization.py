@@ -5,7 +5,7 @@ from __future__ import annotations
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import TENSORS, Value, element, number
 
 
@@ -24,7 +24,7 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
     stash_type: int = 1,
-    call: Call,
+    call: NodeCall,
 ) -> tuple[Tensor, ...]:
     """Over the last dimensions from an axis on; also the mean and the inverse deviation."""
     dims = list(range(axis % x.ndim, x.ndim))
@@ -143,7 +143,7 @@ def dropout(
     *,
     seed: int | None = None,
     is_test: int = 1,
-    call: Call,
+    call: NodeCall,
 ) -> tuple[Tensor, ...]:
     """Elements zeroed at random in training mode, the others scaled; and which were kept."""
     training = training_mode is not None and bool(number(training_mode))

@@ -10,7 +10,7 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.onnx.operators.convolution import paddings
 from adjoint.onnx.operators.shapes import pad
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, integers
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
@@ -87,7 +87,7 @@ def max_pool(
     pads: list[int] | None = None,
     storage_order: int = 0,
     strides: list[int] | None = None,
-    call: Call,
+    call: NodeCall,
 ) -> tuple[Tensor, ...]:
     """The largest of each window, and where it lies in the whole tensor."""
     at = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)

@@ -65,7 +65,7 @@ def _activations(
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class Direction:
     """The weights of one direction and what its step needs."""
 
     w: Tensor
@@ -85,12 +85,12 @@ class Layer:
 State = tuple[Tensor, ...]
 
 
-def _rnn_step(x: Tensor, state: State, at: Layer) -> State:
+def _rnn_step(x: Tensor, state: State, at: Direction) -> State:
     (h,) = state
     return (at.activations[0](at.bounded(x @ at.w.T + h @ at.r.T + at.wb + at.rb)),)
 
 
-def _gru_step(x: Tensor, state: State, at: Layer) -> State:
+def _gru_step(x: Tensor, state: State, at: Direction) -> State:
     (h,) = state
     f, g = at.activations[:2]
     n = at.hidden
@@ -111,7 +111,7 @@ def _gru_step(x: Tensor, state: State, at: Layer) -> State:
     return ((1 - z) * candidate + z * h,)
 
 
-def _lstm_step(x: Tensor, state: State, at: Layer) -> State:
+def _lstm_step(x: Tensor, state: State, at: Direction) -> State:
     h, c = state
     f, g, last = at.activations[:3]
     n = at.hidden
@@ -135,8 +135,8 @@ def _run(
     lengths: Value,
     state: State,
     backwards: bool,
-    step: Callable[[Tensor, State, Layer], State],
-    at: Layer,
+    step: Callable[[Tensor, State, Direction], State],
+    at: Direction,
 ) -> tuple[Tensor, State]:
     """One direction over (T, B, I): outputs (T, B, H), and the last state."""
     steps = int(x.shape[0])
@@ -160,7 +160,7 @@ def _recurrent(
     lengths: Value,
     initial: list[Value],
     peepholes: Value,
-    step: Callable[[Tensor, State, Layer], State],
+    step: Callable[[Tensor, State, Direction], State],
     defaults: list[str],
     activations: list[str] | None,
     alphas: list[float] | None,
@@ -181,7 +181,7 @@ def _recurrent(
         own = made[k * len(defaults) : (k + 1) * len(defaults)]
         half = int(w.shape[1])
         wb, rb = (0.0, 0.0) if b is None else (b[k, :half], b[k, half:])
-        at = Layer(
+        at = Direction(
             w[k],
             r[k],
             wb,

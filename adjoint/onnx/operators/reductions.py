@@ -8,7 +8,7 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, integers, number
 
 Reduction = Callable[[Tensor, list[int], bool], Tensor]
@@ -135,7 +135,7 @@ def top_k(
 
 @operator("Unique")
 def unique(
-    x: Tensor, *, axis: int | None = None, sorted: int = 1, call: Call
+    x: Tensor, *, axis: int | None = None, sorted: int = 1, call: NodeCall
 ) -> tuple[Tensor, ...]:
     """The values that differ, where each is first, which each element is, how often it occurs."""
     array = x.detach().numpy()
@@ -164,7 +164,7 @@ def non_zero(x: Tensor) -> Tensor:
 
 
 @operator("Hardmax")
-def hardmax(x: Tensor, *, axis: int | None = None, call: Call) -> Tensor:
+def hardmax(x: Tensor, *, axis: int | None = None, call: NodeCall) -> Tensor:
     """One at the first largest element, zero elsewhere."""
     if call.opset < 13:
         return coerced(x, 1 if axis is None else axis, lambda v: _hardmax(v, 1))
@@ -184,7 +184,7 @@ def coerced(x: Tensor, axis: int, function: Callable[[Tensor], Tensor]) -> Tenso
 
 
 def _softmax(of: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
-    def apply(x: Tensor, *, axis: int | None = None, call: Call) -> Tensor:
+    def apply(x: Tensor, *, axis: int | None = None, call: NodeCall) -> Tensor:
         if call.opset < 13:
             return coerced(x, 1 if axis is None else axis, lambda v: of(v, 1))
         return of(x, -1 if axis is None else axis)

@@ -12,7 +12,7 @@ import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.onnx.operators.shapes import bounded
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, integers, numbers
 
 Array = np.ndarray[Any, Any]
@@ -155,7 +155,7 @@ def resize(
     keep_aspect_ratio_policy: str = "stretch",
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
-    call: Call,
+    call: NodeCall,
 ) -> Tensor:
     """Resized by scales or to sizes."""
     if call.opset < 11:  # the second input was the scales

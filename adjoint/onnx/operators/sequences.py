@@ -9,7 +9,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import OnnxError
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, integers, number
 
 
@@ -91,7 +91,7 @@ def split_to_sequence(
 
 @operator("SequenceMap")
 def sequence_map(
-    sequence: list[Value], *others: Value, body: Any, call: Call
+    sequence: list[Value], *others: Value, body: Any, call: NodeCall
 ) -> tuple[list[Value], ...]:
     """A graph applied to each value."""
     run = call.body(body)

@@ -9,7 +9,7 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import LARGEST, OnnxError
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, integers, number
 
 
@@ -93,7 +93,12 @@ def concat(*values: Tensor, axis: int = 1) -> Tensor:
 
 @operator("Split", moves=True)
 def split(
-    x: Tensor, split: Value = None, *, axis: int = 0, num_outputs: int | None = None, call: Call
+    x: Tensor,
+    split: Value = None,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+    call: NodeCall,
 ) -> tuple[Tensor, ...]:
     """Parts along an axis; equal ones, the last perhaps smaller, if sizes are not given."""
     length = int(x.shape[axis])

@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint.engine.ops.signal.fft import fft, ifft, irfft
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.operators.shapes import bounded
-from adjoint.onnx.table import Call, operator
+from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, element, number, value_of
 
 
@@ -32,7 +32,7 @@ def dft(
     *,
     inverse: int = 0,
     onesided: int = 0,
-    call: Call,
+    call: NodeCall,
 ) -> Tensor:
     """The discrete Fourier transform along an axis."""
     default = 1 if call.opset < 20 else -2

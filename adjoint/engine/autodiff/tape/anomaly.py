@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.autodiff.tape.modes import ImmediateMode, Mode
-from adjoint.engine.autodiff.tape.node import Node
+from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Window
 
@@ -25,14 +25,14 @@ def call_site() -> str:
 class NodeUnderWay(threading.local):
     """The node whose derivative this thread computes, in anomaly mode."""
 
-    node: Node | None = None
+    node: BackwardNode | None = None
 
 
 RUNNING = NodeUnderWay()
 
 
 def guarded(
-    node: Node, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
+    node: BackwardNode, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
 ) -> Sequence[Any]:
     """Run a node's vjp, naming its forward line if it fails or makes a NaN."""
     trace = node.extra.trace if node.extra is not None else None

@@ -10,27 +10,27 @@ from operator import attrgetter
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_owned, claim
-from adjoint.engine.autodiff.tape.node import Edge, ErrorNode, Node
+from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import Tensor
 
 
-def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Node]:
+def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[BackwardNode]:
     """The nodes through which some target is reached; `nodes` are those targets belong to."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack = [r[0] for r in roots if isinstance(r[0], Node)]
+    order: list[BackwardNode] = []
+    seen: set[BackwardNode] = set()
+    stack = [r[0] for r in roots if isinstance(r[0], BackwardNode)]
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
         order.append(node)
-        stack += [e[0] for e in node.edges if e is not None and isinstance(e[0], Node)]
+        stack += [e[0] for e in node.edges if e is not None and isinstance(e[0], BackwardNode)]
     order.sort(key=attrgetter("sequence"))  # operands before results
-    keep: set[Node] = set()
+    keep: set[BackwardNode] = set()
     for node in order:
         if isinstance(node, ErrorNode) and not node.edges:
             keep.add(node)  # nobody knows where it led: asked for anything, it refuses
@@ -58,8 +58,8 @@ def running_for_targets() -> bool:
 def edges_to_early_leaves(roots: Sequence[tuple[Edge, Any]]) -> dict[int, int]:
     """By id of each leaf that wants its gradient early: how many edges lead there."""
     counts: dict[int, int] = {}
-    seen: set[Node] = set()
-    stack = [e[0] for e, _ in roots if isinstance(e[0], Node)]
+    seen: set[BackwardNode] = set()
+    stack = [e[0] for e, _ in roots if isinstance(e[0], BackwardNode)]
     while stack:
         node = stack.pop()
         if node in seen:
@@ -68,7 +68,7 @@ def edges_to_early_leaves(roots: Sequence[tuple[Edge, Any]]) -> dict[int, int]:
         for edge in node.edges:
             if edge is None:
                 continue
-            if isinstance(edge[0], Node):
+            if isinstance(edge[0], BackwardNode):
                 stack.append(edge[0])
             elif id(edge[0]) in EARLY_LEAVES:
                 counts[id(edge[0])] = counts.get(id(edge[0]), 0) + 1
@@ -95,13 +95,13 @@ class Backward:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.targets = None if targets is None else set(targets)  # None: every leaf reached
-        self.nodes = {e[0] for e in targets or () if isinstance(e[0], Node)}
+        self.nodes = {e[0] for e in targets or () if isinstance(e[0], BackwardNode)}
         self.accumulate = accumulate
         self.level = level
         self.found: dict[Edge, Any] = {}
-        self.buffers: dict[Node, list[Any]] = {}
-        self.queue: list[tuple[int, Node]] = []
-        self.keep: set[Node] = set()
+        self.buffers: dict[BackwardNode, list[Any]] = {}
+        self.queue: list[tuple[int, BackwardNode]] = []
+        self.keep: set[BackwardNode] = set()
         # By id: the leaf, its gradient so far, whether that is a sum made here.
         self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
 
@@ -182,7 +182,7 @@ class Backward:
         else:
             self.leaves[id(leaf)] = (leaf, add(held[1], grad), not CONTEXT.grad_enabled)
 
-    def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+    def step(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
         """Run a node that has hooks, or of which only some results are wanted."""
         extra = node.extra
         needed = None
@@ -213,7 +213,7 @@ class Backward:
             node.release()
         return results
 
-    def capture(self, node: Node, grads: list[Any]) -> None:
+    def capture(self, node: BackwardNode, grads: list[Any]) -> None:
         """Keep the cotangents that were asked for."""
         for nr, grad in enumerate(grads):
             if grad is not None and (node, nr) in self.targets:  # type: ignore[operator]
@@ -223,7 +223,9 @@ class Backward:
         """Whether some target is reached along an edge."""
         return edge[0] in self.keep or edge[0] in self.nodes or edge in self.targets  # type: ignore[operator]
 
-    def apply(self, node: Node, grads: list[Any], needed: list[bool] | None) -> Sequence[Any]:
+    def apply(
+        self, node: BackwardNode, grads: list[Any], needed: list[bool] | None
+    ) -> Sequence[Any]:
         """The node's vjp; in anomaly mode, errors and NaNs name the forward line."""
         if not CONTEXT.anomaly:
             return node.apply(grads, needed, self.level)

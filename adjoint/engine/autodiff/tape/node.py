@@ -14,7 +14,7 @@ from adjoint.engine.tensor.tensor import Tensor, alias, meta_of
 from adjoint.engine.tensor.writing.mutation import payload
 
 SEQUENCE = itertools.count(1)
-Edge = tuple[Any, int]  # (a Node, which of its results) or (a leaf Tensor, 0)
+Edge = tuple[Any, int]  # (a BackwardNode, which of its results) or (a leaf Tensor, 0)
 
 
 class Extra:
@@ -31,7 +31,7 @@ class Extra:
         self.metadata: dict[Any, Any] = {}
 
 
-class Node:
+class BackwardNode:
     """One recorded operation. Subclasses say how cotangents of results become operands'."""
 
     __slots__ = ("__weakref__", "edges", "extra", "outputs", "sequence")
@@ -112,7 +112,7 @@ class Node:
         return f"<{type(self).__name__} object at {id(self):#x}>"
 
 
-class AccumulateGrad(Node):
+class AccumulateGrad(BackwardNode):
     """Stands for a leaf in `next_functions`; its hooks run when the leaf's gradient arrives."""
 
     __slots__ = ("variable",)
@@ -136,7 +136,7 @@ def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     return found
 
 
-class TapeNode(Node):
+class TapeNode(BackwardNode):
     """A node that keeps tensors, each with the version it had."""
 
     __slots__ = ("saved", "versions")
@@ -183,7 +183,7 @@ class TapeNode(Node):
         self.saved = kept
 
 
-class ConstantNode(Node):
+class ConstantNode(BackwardNode):
     """A tracked tensor overwritten by a constant: gradients end here."""
 
     __slots__ = ()
@@ -201,7 +201,7 @@ class ConstantNode(Node):
         return ()
 
 
-class IdentityNode(Node):
+class IdentityNode(BackwardNode):
     """Passes a cotangent on as it is."""
 
     __slots__ = ()
@@ -219,7 +219,7 @@ class IdentityNode(Node):
         return (grads[0],)
 
 
-class ErrorNode(Node):
+class ErrorNode(BackwardNode):
     """Refuses to be differentiated, with the reason; `called` as the node it stands for was."""
 
     __slots__ = ("called", "message")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from adjoint.engine.autodiff.tape import tape_plan as kinds
-from adjoint.engine.autodiff.tape.node import SEQUENCE, Edge, Node, TapeNode, edge_of
+from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, TapeNode, edge_of
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
@@ -350,7 +350,7 @@ def decorate(node: RecordNode, plan: TapePlan, operands: Any, outs: tuple[Tensor
                 saved[k] = Packed(saved[k], edge)
 
 
-def attach_node(node: Node, results: Sequence[Any]) -> None:
+def attach_node(node: BackwardNode, results: Sequence[Any]) -> None:
     """Make `results` the node's outputs, those that can carry a gradient."""
     for i, out in enumerate(results):
         if DTYPE_OF[out._array.dtype].category >= FLOAT:

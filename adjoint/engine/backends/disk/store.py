@@ -95,7 +95,7 @@ class Usage:
     limit: int
 
 
-class Store:
+class DiskStore:
     """A folder of checksummed entries, bounded in size.
 
     >>> from tempfile import TemporaryDirectory
@@ -255,11 +255,11 @@ def _head(key: str, payload: bytes) -> bytes:
 
 
 @cache
-def _store(folder: Path | None, limit: int) -> Store:
-    return Store(folder, limit)
+def _store(folder: Path | None, limit: int) -> DiskStore:
+    return DiskStore(folder, limit)
 
 
-def default() -> Store:
+def default() -> DiskStore:
     """The cache that the environment names now."""
     return _store(place(), limit())
 

@@ -105,7 +105,7 @@ SPECIAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reducer:
+class ReductionStep:
     """One step of a reduction, and what it starts from in a kind of register."""
 
     combine: Callable[[V, V], V]
@@ -113,7 +113,7 @@ class Reducer:
     categories: str = "bif"  # of dtype: b(ool), i(nt), f(loat)
 
 
-REDUCERS: dict[str, Reducer] = {}
+REDUCERS: dict[str, ReductionStep] = {}
 
 
 def reduces(
@@ -122,7 +122,7 @@ def reduces(
     """Put the step of a reduction into the table: its row, as `lowers` is an operation's."""
 
     def put(step: Callable[[V, V], V]) -> Callable[[V, V], V]:
-        REDUCERS[record.name] = Reducer(step, identity, categories)
+        REDUCERS[record.name] = ReductionStep(step, identity, categories)
         return step
 
     return put

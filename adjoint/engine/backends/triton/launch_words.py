@@ -10,7 +10,7 @@ from adjoint.engine.backends.triton.emit import TileEmitter
 from adjoint.engine.backends.triton.loose import rounds_to_halves
 from adjoint.engine.backends.triton.schedule import PROCESSORS
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
-from adjoint.engine.compiler.memory.places import OWN, Buffer, Place
+from adjoint.engine.compiler.memory.places import OWN, Place, PlannedBuffer
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.ir import Value
@@ -46,7 +46,7 @@ class Written:
 class Aligning(Protocol):
     """Whoever knows what the addresses of buffers are multiples of."""
 
-    def alignment(self, buffer: Buffer) -> int: ...
+    def alignment(self, buffer: PlannedBuffer) -> int: ...
 
 
 def fill_words(step: Launch, target: Aligning, sized: bool = True) -> None:

@@ -34,7 +34,7 @@ from adjoint.engine.backends.triton.templates.convolution import Convolver
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.memory.packing import ALIGN as ROOM
-from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, Buffer
+from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
@@ -94,7 +94,7 @@ class TritonTarget(Target):
         """The same target for a loop's body."""
         return type(self)(self.unaligned, alignment, self.convolver)
 
-    def alignment(self, buffer: Buffer) -> int:
+    def alignment(self, buffer: PlannedBuffer) -> int:
         """What the address of a buffer is a multiple of, in bytes."""
         if self.rows and buffer.kind != ARENA:
             return self.rows

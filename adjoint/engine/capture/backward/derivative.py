@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.engine.autodiff.tape.engine import Backward
-from adjoint.engine.autodiff.tape.node import Edge, Node
+from adjoint.engine.autodiff.tape.node import BackwardNode, Edge
 from adjoint.engine.autodiff.tape.saved import FreedError
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.recipes import OutsideTensor
@@ -273,9 +273,9 @@ def outward(
 
 def nodes_behind(
     edge: Edge, start: int, stops: Collection[Edge] = ()
-) -> tuple[set[Node], frozenset[Edge]]:
+) -> tuple[set[BackwardNode], frozenset[Edge]]:
     """The nodes of a trace that an edge leads to, and the edges at which it leaves the trace."""
-    nodes: set[Node] = set()
+    nodes: set[BackwardNode] = set()
     ends: set[Edge] = set()
     pending = [edge]
     while pending:
@@ -288,7 +288,7 @@ def nodes_behind(
     return nodes, frozenset(ends)
 
 
-def _spoils(behind: list[set[Node]]) -> list[frozenset[int]]:
+def _spoils(behind: list[set[BackwardNode]]) -> list[frozenset[int]]:
     """For each set of nodes, which of them share a saved value with it (itself included)."""
     saving = [{x for x in held if getattr(x, "saved", None)} for held in behind]
     return [

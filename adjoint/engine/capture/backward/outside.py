@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adjoint.engine.autodiff.tape.node import Node
+from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -45,7 +45,7 @@ def tape_outside_holds(trace: Trace, reached: Sequence[Tensor]) -> bool:
     return True
 
 
-def _first(nodes: set[Node]) -> set[Node]:
+def _first(nodes: set[BackwardNode]) -> set[BackwardNode]:
     """The nodes that no other of them leads to."""
     later = {edge[0] for node in nodes for edge in node.edges if edge is not None}
     return nodes - later

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
-from adjoint.engine.autodiff.tape.node import Node
+from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.engine import NoEngine, elements_of
@@ -437,8 +437,7 @@ class TensorEngine(CallNumbers):
     def is_new(self, value: Any) -> bool:
         """Whether a tensor or generator was made in this recording."""
         if issubclass(type(value), TensorBase):
-            made = value._storage.trace is not None
-            return made and id(value) not in self.trace.rebound_ids
+            return value._storage.trace is not None and id(value) not in self.trace.rebound_ids
         if is_late(value):
             return value.tensor is None
         return type(value) is Generator and value in self.trace.own
@@ -453,10 +452,10 @@ class TensorEngine(CallNumbers):
 
     def attribute(self, recorder: Any, obj: Any, name: str) -> Any:
         """An attribute of one of the framework's objects."""
-        if is_tensor(obj):
-            if name in LOOKS:
-                self._look(obj, name)
-        elif isinstance(obj, Node) and name not in _OF_NODES and obj.sequence <= self.trace.start:
+        if is_tensor(obj) and name in LOOKS:
+            self._look(obj, name)
+        earlier = isinstance(obj, BackwardNode) and obj.sequence <= self.trace.start
+        if earlier and name not in _OF_NODES:
             raise recorder.refuse(
                 f"{obj.name()}.{name}", "another call's operations may be others",
                 "Look at the tape outside.",

@@ -10,7 +10,7 @@ from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.compiler.loops.batching import batch
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import Fault
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.package.work import Substitution
 from adjoint.engine.compiler.schedule.steps import (
@@ -140,7 +140,7 @@ class PlannedBody:
             substitutions=(*entry.substitutions, given),
         )
 
-    def word(self, word: Any, inputs: Sequence[Any], moved: dict[Buffer, Place]) -> Any:
+    def word(self, word: Any, inputs: Sequence[Any], moved: dict[PlannedBuffer, Place]) -> Any:
         if isinstance(word, Address):
             place = moved.get(word.buffer)
             return word if place is None else address(place, word.shift)
@@ -183,7 +183,9 @@ def copies(setting: Setting, sources: Iterable[Place], targets: Iterable[Place])
 
 def like(place: Place, name: str) -> Place:
     """Memory for what a place holds."""
-    return row_major(Buffer(ARENA, place.buffer.dtype, prod(place.shape), name=name), place.shape)
+    return row_major(
+        PlannedBuffer(ARENA, place.buffer.dtype, prod(place.shape), name=name), place.shape
+    )
 
 
 def touched(places: Iterable[Any]) -> tuple[Touch, ...]:

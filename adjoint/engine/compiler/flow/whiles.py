@@ -19,7 +19,7 @@ from adjoint.engine.compiler.flow.bodies import (
     then,
     touched,
 )
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Entry, Flow, Test
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import bool_
@@ -46,7 +46,7 @@ class WhileSteps:
         self.first, self.consts = operands[:carries], list(map(host, operands[carries:]))
         self.results = results
         self.carry = [[like(p, "carry") for p in results] for _ in range(2)]
-        self.goes_on = row_major(Buffer(ARENA, bool_, 1, name="goes_on"), ())
+        self.goes_on = row_major(PlannedBuffer(ARENA, bool_, 1, name="goes_on"), ())
 
     def turn(self, k: int) -> tuple[list[Entry], list[Entry]]:
         """The test of carries in one of the buffers, and the body that fills the other."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adjoint.engine.compiler.loops.ir import Kernel
-from adjoint.engine.compiler.memory.places import ARENA, Buffer
+from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Launch, Step, Touches, by_buffer, overlap
 from adjoint.engine.graph.sizes.extents import typical
 
@@ -32,7 +32,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
     operands do not notice. At the end `fill_words` writes down what each launch tells its kernels.
     """
     result: list[Step] = []
-    ends: dict[Buffer, int] = {}  # the last step to touch each buffer, counted from the end
+    ends: dict[PlannedBuffer, int] = {}  # the last step to touch each buffer, counted from the end
     held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
         kernel = isinstance(step, Launch) and step.form is not None
@@ -64,7 +64,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
     return result
 
 
-def holds(reads: Touches, ends: dict[Buffer, int], at: int) -> int:
+def holds(reads: Touches, ends: dict[PlannedBuffer, int], at: int) -> int:
     """Bytes that would be kept longer if what reads them were put off."""
     return sum(typical(b.nbytes) for b in reads if b.kind == ARENA and ends.get(b, at + 1) > at)
 

@@ -7,7 +7,7 @@ from adjoint.engine.compiler.fuse.spaces import flatten, fresh
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel, LoopKernel
 from adjoint.engine.compiler.loops.nest import Nest
 from adjoint.engine.compiler.memory.places import Place
-from adjoint.engine.compiler.package.work import Work
+from adjoint.engine.compiler.package.work import PlannedWork
 from adjoint.engine.compiler.schedule.steps import Launch, Touch, whole
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.spec import Spec
@@ -50,7 +50,9 @@ def copy_step(target: Target, source: Place, place: Place, label: str = "copy") 
     one = _One(unit.nodes[0])
     step = kernel_step(target.schedule(copy_kernel(unit, one, source, place)))
     step.label = label
-    step.works = [Work(unit.nodes, [(unit.nodes[0].outputs[0], place)], one, lambda _: source)]
+    step.works = [
+        PlannedWork(unit.nodes, [(unit.nodes[0].outputs[0], place)], one, lambda _: source)
+    ]
     return step
 
 

@@ -25,7 +25,7 @@ from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.loops.ir import LOAD, POINT, AffineReference, LoopKernel, Op, can_fail
 from adjoint.engine.compiler.loops.nest import PLACED, Nest
 from adjoint.engine.compiler.loops.schedule import is_costly
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.identity.keys import key_of
@@ -43,7 +43,7 @@ LONGEST = 12  # operations: they are written out for every vector of a tile
 class MatrixReference:
     """Elements by row and column: so many apart from row to row; columns are neighbours or one."""
 
-    buffer: Buffer
+    buffer: PlannedBuffer
     dtype: DType
     offset: int
     row: int
@@ -75,7 +75,7 @@ class Epilogue:
         return [r for r in self.refs if r is not None] + [r for _, r in self.stores]
 
 
-def epilogue_of(kernel: LoopKernel, matrix: Buffer, columns: int) -> Epilogue | None:
+def epilogue_of(kernel: LoopKernel, matrix: PlannedBuffer, columns: int) -> Epilogue | None:
     """A kernel as an epilogue of a row-major matrix with so many columns, if it can be one."""
     if kernel.reduced or kernel.hosts or kernel.extents or kernel.faults or not kernel.stores:
         return None
@@ -205,7 +205,7 @@ def _fits(
         nest.visit(node)
     for node in other.nodes:
         made = node.outputs[0]
-        buffer = Buffer(ARENA, made.spec.dtype, prod(made.spec.shape))
+        buffer = PlannedBuffer(ARENA, made.spec.dtype, prod(made.spec.shape))
         nest.store(made, row_major(buffer, made.spec.shape))
     return epilogue_of(nest.finish(), matrix, value.spec.shape[-1]) is not None
 

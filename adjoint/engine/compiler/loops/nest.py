@@ -27,7 +27,7 @@ from adjoint.engine.compiler.loops.ir import (
     can_fail,
 )
 from adjoint.engine.compiler.lower.indexed import Fault, aligned, bounds_fault, fault_of, pick_place
-from adjoint.engine.compiler.memory.places import INPUT, Buffer, Place, expand_to, show
+from adjoint.engine.compiler.memory.places import INPUT, Place, PlannedBuffer, expand_to, show
 from adjoint.engine.core.dtype import DType, bool_, int64
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import Record
@@ -40,7 +40,7 @@ PlaceOf = Callable[[Value], Place]
 PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for
 PLACED = {"triu", "tril", "random", "arange", "scatter"}  # depend on coordinates
 Applied = tuple[str, tuple[Any, ...], Any, str]  # name, arguments, parameters, dtype computed in
-NOWHERE = Buffer(INPUT, int64, 0)  # of coordinates, which are places without memory
+NOWHERE = PlannedBuffer(INPUT, int64, 0)  # of coordinates, which are places without memory
 
 
 def strides_over(place_strides: tuple[int, ...], where: Map) -> dict[Any, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.compiler.memory.packing import ArenaBlock, alive, rounded
-from adjoint.engine.compiler.memory.places import Buffer
+from adjoint.engine.compiler.memory.places import PlannedBuffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Step, told
 from adjoint.engine.core.errors import OutOfMemoryError
@@ -32,7 +32,7 @@ def footprint(plan: Plan, found: list[ArenaBlock], arena: int, at_sizes: AtSizes
     at = sizes.index(most) if sizes else 0
     there = [(b, n) for b, n in zip(found, room, strict=True) if b.first <= at <= b.last]
     there.sort(key=lambda pair: -pair[1])
-    values: dict[Buffer, Value] = {}
+    values: dict[PlannedBuffer, Value] = {}
     for value, place in plan.places.items():
         values.setdefault(place.buffer, value)  # views of it come later
     inputs = {id(b): b for b in (*plan.inputs, *plan.targets) if b is not None}
@@ -52,7 +52,11 @@ def footprint(plan: Plan, found: list[ArenaBlock], arena: int, at_sizes: AtSizes
 
 
 def _line(
-    moments: Moments, block: ArenaBlock, at: int, values: dict[Buffer, Value], at_sizes: AtSizes
+    moments: Moments,
+    block: ArenaBlock,
+    at: int,
+    values: dict[PlannedBuffer, Value],
+    at_sizes: AtSizes,
 ) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
     buffer = next((b for b in reversed(block.buffers) if _made(moments, b) <= at), block.buffers[0])
@@ -74,11 +78,11 @@ def without_places(memory: dict[str, Any]) -> dict[str, Any]:
     return {**memory, "largest": [{**b, "where": None} for b in memory["largest"]]}
 
 
-def _made(moments: Moments, buffer: Buffer) -> int:
+def _made(moments: Moments, buffer: PlannedBuffer) -> int:
     return next((k for k, (_, step) in enumerate(moments) if _writes(step, buffer)), 0)
 
 
-def _writes(step: Step, buffer: Buffer) -> bool:
+def _writes(step: Step, buffer: PlannedBuffer) -> bool:
     return any(touch.buffer is buffer for touch in step.writes)
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from adjoint.engine.compiler.loops.ir import AffineReference, Kernel
-from adjoint.engine.compiler.memory.places import ARENA, Buffer
+from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, inside
 
 ALIGN = 64
-Spans = dict[Buffer, tuple[int, int]]
+Spans = dict[PlannedBuffer, tuple[int, int]]
 
 
 @dataclass(eq=False, slots=True)
@@ -29,7 +29,7 @@ class ArenaBlock:
     nbytes: int
     first: int
     last: int
-    buffers: list[Buffer]
+    buffers: list[PlannedBuffer]
 
 
 def lifetimes(plan: Plan) -> Spans:
@@ -103,7 +103,7 @@ def alive(found: list[ArenaBlock], sizes: list[int], moments: int) -> list[int]:
 
 def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     """Buffers to be placed, those together of which one takes the place of another."""
-    found: dict[Buffer, ArenaBlock] = {}
+    found: dict[PlannedBuffer, ArenaBlock] = {}
     moments = plan.moments
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
         _, step = moments[first]
@@ -118,7 +118,9 @@ def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     return list({id(b): b for b in found.values()}.values())
 
 
-def dying_operand(step: Launch, k: int, buffer: Buffer, spans: Spans) -> Buffer | None:
+def dying_operand(
+    step: Launch, k: int, buffer: PlannedBuffer, spans: Spans
+) -> PlannedBuffer | None:
     """A buffer that ends at a step and whose memory another, made there, can take."""
     kernel = only_user(step, buffer)
     if kernel is None or kernel.form.inner:
@@ -140,13 +142,13 @@ def dying_operand(step: Launch, k: int, buffer: Buffer, spans: Spans) -> Buffer 
     return None
 
 
-def only_user(step: Launch, buffer: Buffer) -> Kernel | None:
+def only_user(step: Launch, buffer: PlannedBuffer) -> Kernel | None:
     """The one kernel of a launch that touches a buffer."""
     users = [k for k in step.kernels if any(r.buffer is buffer for r in k.refs)]
     return users[0] if len(users) == 1 else None
 
 
-def in_step(kernel: Kernel, source: Buffer, target: AffineReference) -> bool:
+def in_step(kernel: Kernel, source: PlannedBuffer, target: AffineReference) -> bool:
     """Whether a kernel reads a buffer only at the element it writes."""
     sizes = (*kernel.outer, *kernel.inner)
     if target.picks or any(n > 1 and not target.strides[d] for d, n in enumerate(sizes)):

@@ -22,7 +22,7 @@ OWN = (RESULT, ARENA)  # memory that nothing outside the call sees before its en
 
 
 @dataclass(eq=False, slots=True)
-class Buffer:
+class PlannedBuffer:
     """A piece of memory; `number` says which input or result, `start` where in the arena."""
 
     kind: str
@@ -44,7 +44,7 @@ class Buffer:
 class Place:
     """A window on a buffer. It answers what `Record.window` asks of a tensor."""
 
-    buffer: Buffer
+    buffer: PlannedBuffer
     shape: Shape
     strides: Shape
     offset: int = 0
@@ -68,12 +68,12 @@ class Place:
         )
 
 
-def row_major(buffer: Buffer, shape: Shape) -> Place:
+def row_major(buffer: PlannedBuffer, shape: Shape) -> Place:
     """The whole of a buffer in the given shape."""
     return Place(buffer, shape, contiguous_strides(shape))
 
 
-def in_order(buffer: Buffer, shape: Shape, order: Shape) -> Place:
+def in_order(buffer: PlannedBuffer, shape: Shape, order: Shape) -> Place:
     """The whole of a buffer with its dimensions in another order, outermost first."""
     strides, step = [0] * len(shape), 1
     for d in reversed(order):
@@ -85,7 +85,7 @@ def in_order(buffer: Buffer, shape: Shape, order: Shape) -> Place:
 def virtual(value: Value) -> Place:
     """Where a value would lie: in row-major order in memory of its own."""
     size = prod(value.spec.shape)
-    return row_major(Buffer(INPUT, value.spec.dtype, size), value.spec.shape)
+    return row_major(PlannedBuffer(INPUT, value.spec.dtype, size), value.spec.shape)
 
 
 # Views that show elements of the same type through other strides.

@@ -17,8 +17,8 @@ from adjoint.engine.compiler.memory.places import (
     INPUT,
     OWN,
     RESULT,
-    Buffer,
     Place,
+    PlannedBuffer,
     expand_to,
     reshaped,
     row_major,
@@ -44,7 +44,7 @@ class Placing:
         self,
         task: Task,
         graph: DataflowGraph,
-        inputs: list[Buffer | None],
+        inputs: list[PlannedBuffer | None],
         given: dict[Value, Place],
         fusion: Fusion,
         units: list[Unit],
@@ -57,8 +57,8 @@ class Placing:
         self.position = {unit.index: k for k, unit in enumerate(units)}
         self.readers: dict[Value, set[int]] = {}  # base value -> positions of units
         self.skipped: set[int] = set()  # units whose work others do
-        self.targets: list[Buffer] = []
-        self.results: dict[int, Buffer] = {}
+        self.targets: list[PlannedBuffer] = []
+        self.results: dict[int, PlannedBuffer] = {}
         self.last: list[tuple[Any, Place]] = []  # copies at the end: of values, or `Taken`
         self.realise()
         self.place_outputs()
@@ -197,7 +197,7 @@ class Placing:
     def realise_value(self, value: Value) -> None:
         if value not in self.places:
             size = prod(value.spec.shape)
-            buffer = Buffer(ARENA, value.spec.dtype, size, name=value.name)
+            buffer = PlannedBuffer(ARENA, value.spec.dtype, size, name=value.name)
             place = row_major(buffer, value.spec.shape)
             unit = self.fusion.unit_of[value]
             ordered = self.setting.is_laid_out(unit.kind, unit.nodes[0])
@@ -224,7 +224,7 @@ class Placing:
                 assert buffer is not None
                 place = self.given[self.graph.inputs[same]]
             else:
-                buffer = Buffer(
+                buffer = PlannedBuffer(
                     "target", outputs[k].spec.dtype, prod(target.shape), len(self.targets)
                 )
                 place = array_place(buffer, target)
@@ -232,7 +232,7 @@ class Placing:
             self.last.append((outputs[k], place))
         for k in sorted(task.returned):
             value = outputs[k]
-            buffer = Buffer(RESULT, value.spec.dtype, prod(value.spec.shape), k)
+            buffer = PlannedBuffer(RESULT, value.spec.dtype, prod(value.spec.shape), k)
             self.results[k] = buffer
             place = row_major(buffer, value.spec.shape)
             base, views = self.fusion.rooted(value)
@@ -283,7 +283,7 @@ class Placing:
             base, _ = self.fusion.rooted(value)
             source = self.places.get(base)
             if place.buffer.kind != RESULT and source is not None and source.buffer in written:
-                own = Buffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
+                own = PlannedBuffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
                 held = row_major(own, value.spec.shape)
                 self.last.insert(0, (value, held))
                 self.last.append((Taken(value.spec, held), place))
@@ -340,15 +340,15 @@ def may_fail(setting: Setting, unit: Unit) -> bool:
 
 def input_places(
     graph: DataflowGraph, examples: Any
-) -> tuple[list[Buffer | None], dict[Value, Place]]:
+) -> tuple[list[PlannedBuffer | None], dict[Value, Place]]:
     """Buffers and places of the graph's inputs."""
-    buffers: list[Buffer | None] = []
+    buffers: list[PlannedBuffer | None] = []
     places: dict[Value, Place] = {}
     for i, (value, array) in enumerate(zip(graph.inputs, examples, strict=True)):
         if value.host:
             buffers.append(None)
             continue
-        buffer = Buffer(INPUT, value.spec.dtype, prod(value.spec.shape), i)
+        buffer = PlannedBuffer(INPUT, value.spec.dtype, prod(value.spec.shape), i)
         buffers.append(buffer)
         places[value] = array_place(buffer, array)
     return buffers, places
@@ -365,7 +365,7 @@ def unpermuted(place: Place, dims: Sequence[int]) -> Place:
     )
 
 
-def array_place(buffer: Buffer, array: Any) -> Place:
+def array_place(buffer: PlannedBuffer, array: Any) -> Place:
     """Where the elements of an array lie."""
     item = array.dtype.itemsize
     return Place(buffer, tuple(array.shape), tuple(s // item for s in array.strides))

@@ -16,8 +16,8 @@ import numpy as np
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.footprint import AtSizes, footprint
 from adjoint.engine.compiler.memory.packing import blocks, lifetimes, pack, rounded, together
-from adjoint.engine.compiler.memory.places import ARENA, Buffer
-from adjoint.engine.compiler.package.image import TEST, Image, Patches
+from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
+from adjoint.engine.compiler.package.image import TEST, Patches, ProgramImage
 from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import (
@@ -49,7 +49,7 @@ class Draft:
         self.plan = plan
         self.blocks = blocks(plan, lifetimes(plan))
         self.together = together(self.blocks)
-        self.block_of: dict[Buffer, int] = {
+        self.block_of: dict[PlannedBuffer, int] = {
             buffer: k for k, block in enumerate(self.blocks) for buffer in block.buffers
         }
         self.hosts = {v: i for i, v in enumerate(plan.graph.inputs)}
@@ -119,7 +119,7 @@ class Draft:
 
     # -- images ---------------------------------------------------------------------------------
 
-    def at(self, sizes: Mapping[str, int]) -> Image:
+    def at(self, sizes: Mapping[str, int]) -> ProgramImage:
         """The image for given sizes, those of computed symbols included."""
         at_sizes = concrete(sizes)
         starts, arena = self.packed(at_sizes)
@@ -133,7 +133,7 @@ class Draft:
             key: [(at, at_sizes(shift)) for at, shift in places]
             for key, places in self.patches.items()
         }
-        return Image(
+        return ProgramImage(
             words=words,
             arena=arena,
             inside=self.at_words,

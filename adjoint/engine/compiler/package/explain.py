@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from adjoint.engine.compiler.memory.footprint import section, size
-from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.compiler.package.image import ProgramImage
 
 FLOWS = ("loop", "branch")
 SHOWN = {"call": "Python"}  # the other kinds by their names
 
 
-def explain(image: Image) -> str:
+def explain(image: ProgramImage) -> str:
     """One line per step: what it does, how much, and why it is not part of the one before.
 
     The steps of a loop or branch, which the first line does not count, follow it indented.

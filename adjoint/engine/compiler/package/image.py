@@ -27,7 +27,7 @@ Entry = tuple[str, int, bool, int]
 
 
 @dataclass(slots=True)
-class Image:
+class ProgramImage:
     """A program in plain data."""
 
     words: Any  # 64-bit words of all launches, one after the other
@@ -65,7 +65,7 @@ class Image:
         kind, message = self.faults[number - 1]
         return failure(message, kind, value)
 
-    def same(self, other: Image) -> bool:
+    def same(self, other: ProgramImage) -> bool:
         """Whether another image is of the same program."""
         return np.array_equal(self.words, other.words) and self._rest() == other._rest()
 
@@ -82,7 +82,7 @@ FORMAT = "image 2"  # for the names of images
 _HEAD = 8  # bytes that say how long the description is
 
 
-def to_bytes(image: Image, modules: list[str]) -> bytes:
+def to_bytes(image: ProgramImage, modules: list[str]) -> bytes:
     """An image as it is kept on disk, and the modules that hold its functions.
 
     A description in JSON, then all numbers in one block, then the details, which are read when
@@ -120,7 +120,7 @@ class Unfitting(ValueError):
 
 
 # What each part is on disk.
-def from_bytes(data: bytes) -> tuple[Image, list[str]]:
+def from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
     """An image from disk, and the modules that hold its functions."""
     try:
         return _from_bytes(data)
@@ -128,7 +128,7 @@ def from_bytes(data: bytes) -> tuple[Image, list[str]]:
         raise Unfitting(f"an image cannot be read: {error}") from error
 
 
-def _from_bytes(data: bytes) -> tuple[Image, list[str]]:
+def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
     start = _HEAD + int.from_bytes(data[:_HEAD], "little")
     about = read_json(data[_HEAD:start], Budget(len(data), "a kept program"))
     lengths = [int(n) for n in about["lengths"]]
@@ -143,7 +143,7 @@ def _from_bytes(data: bytes) -> tuple[Image, list[str]]:
     taken = _Taken(list(map(tuple, pairs.tolist())))
     names, listed = about["functions"], entries.tolist()
     called = _Taken([(names[f], first, bool(shared), skip) for f, first, shared, skip in listed])
-    image = Image(
+    image = ProgramImage(
         words=words,
         arena=int(about["arena"]),
         inside=inside,

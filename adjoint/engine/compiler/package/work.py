@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from adjoint.engine.compiler.lower.indexed import ASKED
-from adjoint.engine.compiler.memory.places import Buffer, Place
+from adjoint.engine.compiler.memory.places import Place, PlannedBuffer
 from adjoint.engine.graph.ir import Node, Value
 
 
@@ -29,7 +29,7 @@ class Views(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Work:
+class PlannedWork:
     """Nodes, and where their results are left."""
 
     nodes: list[Node]
@@ -80,7 +80,7 @@ def parameters(node: Node) -> dict[str, Any]:
 class Substitution:
     """What stands for a body's buffers and for the host's numbers that it is given."""
 
-    moved: dict[Buffer, Place]
+    moved: dict[PlannedBuffer, Place]
     numbers: dict[Value, Any]
 
 

@@ -19,7 +19,7 @@ from adjoint.engine.compiler.lower.legalise import Legal
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
 from adjoint.engine.compiler.options import Options
-from adjoint.engine.compiler.package.work import Work
+from adjoint.engine.compiler.package.work import PlannedWork
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
@@ -126,7 +126,7 @@ class PlanBuilder:
                 nest.store(value, self.places[value])
         return nest.finish() if nest.stores else None
 
-    def loop_step(self, unit: Unit, kernel: LoopKernel, work: Work) -> Launch:
+    def loop_step(self, unit: Unit, kernel: LoopKernel, work: PlannedWork) -> Launch:
         """A launch of generated code."""
         step = kernel_step(self.setting.target.schedule(kernel))
         step.reason = unit.reason
@@ -134,7 +134,7 @@ class PlanBuilder:
         return step
 
     def template_steps(
-        self, unit: Unit, operands: list[Any], results: list[Place], work: Work
+        self, unit: Unit, operands: list[Any], results: list[Place], work: PlannedWork
     ) -> list[Any]:
         """A template's launches, its epilogue in the last of them or after it."""
         node, setting = unit.nodes[0], self.setting
@@ -152,11 +152,11 @@ class PlanBuilder:
         steps = template.steps(setting, node, operands, results)
         return [*steps, self.loop_step(unit.epilogue, kernel, work)]
 
-    def work(self, unit: Unit) -> Work:
+    def work(self, unit: Unit) -> PlannedWork:
         """What a unit's steps do (Note [works])."""
         made = [value for node in unit.nodes for value in node.outputs if value is not unit.hidden]
         stores = [(value, self.places[value]) for value in made if value in self.places]
-        return Work(unit.nodes, stores, self.fusion, self.place_of)
+        return PlannedWork(unit.nodes, stores, self.fusion, self.place_of)
 
     def operand(self, x: Any) -> Any:
         """A template's operand: a place, a number, or None for what needs no memory."""

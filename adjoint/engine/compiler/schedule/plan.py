@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.compiler.memory.places import Buffer, Place
+from adjoint.engine.compiler.memory.places import Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Step, moments
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.recomputation.recompute import Recomputed
@@ -16,9 +16,9 @@ class Plan:
 
     graph: DataflowGraph
     steps: list[Step]
-    inputs: list[Buffer | None]  # by graph input; None for the host's numbers
-    targets: list[Buffer]  # by write
-    results: dict[int, Buffer]  # by output
+    inputs: list[PlannedBuffer | None]  # by graph input; None for the host's numbers
+    targets: list[PlannedBuffer]  # by write
+    results: dict[int, PlannedBuffer]  # by output
     places: dict[Value, Place]
     remat: Recomputed
 

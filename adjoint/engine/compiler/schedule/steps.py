@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from adjoint.engine.compiler.memory.places import Buffer
+from adjoint.engine.compiler.memory.places import PlannedBuffer
 from adjoint.engine.graph.ir import Node, Value
 
 
@@ -26,7 +26,7 @@ from adjoint.engine.graph.ir import Node, Value
 class Address:
     """A word that is an address: so many bytes into a buffer."""
 
-    buffer: Buffer
+    buffer: PlannedBuffer
     shift: int = 0
 
 
@@ -71,15 +71,15 @@ Text = tuple[str, set[str]]  # a function's definition, and the declarations it 
 class Touch(NamedTuple):
     """Memory a step reads or writes: elements `low` to `high` of a buffer."""
 
-    buffer: Buffer
+    buffer: PlannedBuffer
     low: int
     high: int
 
 
-Touches = dict[Buffer, list[Touch]]
+Touches = dict[PlannedBuffer, list[Touch]]
 
 
-def whole(buffer: Buffer) -> Touch:
+def whole(buffer: PlannedBuffer) -> Touch:
     """All of a buffer."""
     return Touch(buffer, 0, max(buffer.size, 1))
 

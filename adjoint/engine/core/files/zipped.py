@@ -29,7 +29,7 @@ class BadZip(ValueError):
 
 
 @dataclass(slots=True)
-class Entry:
+class ZipEntry:
     """A file in an archive."""
 
     name: str
@@ -52,7 +52,7 @@ class Archive:
     def __init__(self, file: Any, budget: Budget) -> None:
         self.file = file
         self.budget = budget
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, ZipEntry] = {}
         start, data, count = self._directory()
         for entry in _parse(data, count):
             budget.spend(512, "the archive's directory")
@@ -115,7 +115,7 @@ class Archive:
                     f"overlaps with {'the directory' if after is None else repr(after.name)}"
                 )
 
-    def start(self, entry: Entry) -> int:
+    def start(self, entry: ZipEntry) -> int:
         """Where an entry's bytes begin; they are all there."""
         what = f"the header of {entry.name!r}"
         mark, name, extra = _LOCAL.unpack(self._read(entry.header, _LOCAL.size, what))
@@ -124,7 +124,7 @@ class Archive:
             raise BadZip(f"{what} is damaged")
         return start
 
-    def read_into(self, entry: Entry, out: Any) -> None:
+    def read_into(self, entry: ZipEntry, out: Any) -> None:
         """Fill a writable buffer of the entry's size with its bytes, checked by their sum."""
         view = memoryview(out)
         self.file.seek(self.start(entry))
@@ -151,13 +151,13 @@ class Archive:
         self.read_into(entry, out)
         return out
 
-    def spend(self, entry: Entry) -> None:
+    def spend(self, entry: ZipEntry) -> None:
         """Take from the budget what reading an entry takes."""
         copies = 2 if entry.method == DEFLATED else 1
         self.budget.spend(copies * entry.size, f"the entry {entry.name!r}")
 
 
-def _parse(data: bytes, count: int) -> Iterator[Entry]:
+def _parse(data: bytes, count: int) -> Iterator[ZipEntry]:
     position = 0
     for _ in range(count):
         if position + _DIRECTORY.size > len(data):
@@ -178,7 +178,7 @@ def _parse(data: bytes, count: int) -> Iterator[Entry]:
         if method == STORED and packed != size:
             raise BadZip(f"{name!r} is stored, but {packed} bytes are to become {size}")
         position = stop
-        yield Entry(name, method, crc, packed, size, header, 0)
+        yield ZipEntry(name, method, crc, packed, size, header, 0)
     if position != len(data):
         raise BadZip("its directory has more bytes than entries")
 

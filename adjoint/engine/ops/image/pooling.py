@@ -95,7 +95,7 @@ def pooled_size(
     return size
 
 
-class Windows:
+class PoolingArguments:
     """Checked arguments of a pooling function."""
 
     def __init__(
@@ -152,11 +152,11 @@ class Windows:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _windows(*arguments: Any) -> Windows:
-    return Windows(*arguments)
+def _windows(*arguments: Any) -> PoolingArguments:
+    return PoolingArguments(*arguments)
 
 
-def windows_of(name: str, rank: int, input: Tensor, *arguments: Any) -> Windows:
+def windows_of(name: str, rank: int, input: Tensor, *arguments: Any) -> PoolingArguments:
     """The checked windows of a call, remembered."""
     return _windows(name, rank, tuple(input.shape), *map(fixed, arguments))
 
@@ -319,7 +319,7 @@ def avg_pool(
 
 @lru_cache(maxsize=1024, typed=True)
 def _mean_rules(
-    w: Windows, lead: int, count_include_pad: bool, divisor_override: int | None
+    w: PoolingArguments, lead: int, count_include_pad: bool, divisor_override: int | None
 ) -> tuple[dict[int, Rule], int | None]:
     """How each dimension is resampled, and what the sums are divided by, if all by one number."""
     parts = list(zip(w.source, w.size, w.kernel, w.step, w.pad, strict=True))

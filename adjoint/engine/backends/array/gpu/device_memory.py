@@ -30,7 +30,7 @@ FULL = 2  # the runtime's number for an allocation that failed
 
 
 @dataclass(slots=True)
-class Count:
+class MemoryCount:
     """How much of something there is and was."""
 
     current: int = 0
@@ -67,17 +67,17 @@ Piece = tuple[int, int, Where | None]
 class DeviceCounts:
     """What one GPU's pools hold."""
 
-    used: Count = field(default_factory=Count)  # bytes of blocks
-    blocks: Count = field(default_factory=Count)
-    held: Count = field(default_factory=Count)  # bytes taken from the driver
-    segments: Count = field(default_factory=Count)
+    used: MemoryCount = field(default_factory=MemoryCount)  # bytes of blocks
+    blocks: MemoryCount = field(default_factory=MemoryCount)
+    held: MemoryCount = field(default_factory=MemoryCount)  # bytes taken from the driver
+    segments: MemoryCount = field(default_factory=MemoryCount)
     retries: int = 0
     failures: int = 0
     limit: int = 0  # bytes that may be taken from the driver; 0: all there is
     live: dict[int, Piece] = field(default_factory=dict)  # blocks, by address
     kept: dict[int, int] = field(default_factory=dict)  # sizes of segments, by address
 
-    def counts(self) -> dict[str, Count]:
+    def counts(self) -> dict[str, MemoryCount]:
         """All counts, by PyTorch's names."""
         return {
             "active": self.blocks, "active_bytes": self.used, "allocated_bytes": self.used,
@@ -246,7 +246,7 @@ class Pools:
 def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
     """The classes of blocks and of segments, which are CuPy's kinds of memory."""
 
-    class Block(memory.BaseMemory):  # type: ignore[misc]
+    class MemoryBlock(memory.BaseMemory):  # type: ignore[misc]
         """A piece of a pool's memory that somebody has."""
 
         __slots__ = ("counts", "held")
@@ -261,7 +261,7 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
             if tracking.history is not None:
                 tracking.note("free_completed", address, piece)
 
-    class Segment(memory.Memory):  # type: ignore[misc]
+    class MemorySegment(memory.Memory):  # type: ignore[misc]
         """Memory of the driver's that a pool keeps."""
 
         __slots__ = ("counts",)
@@ -273,7 +273,7 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
                 counts.held.current -= self.size
                 counts.segments.current -= 1
 
-    return Block, Segment
+    return MemoryBlock, MemorySegment
 
 
 def _wait_for(held: Any, streams: list[Any]) -> None:

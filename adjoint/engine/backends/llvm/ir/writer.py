@@ -15,7 +15,7 @@ from adjoint.engine.backends.registers.vector import Code, Operand, V, select, t
 LINE = 64  # bytes of a line of the cache, at least
 
 
-class Writer:
+class CodeWriter:
     """Writes one function."""
 
     def __init__(self) -> None:
@@ -251,12 +251,12 @@ class Writer:
             for a, b in zip(*made, strict=True)
         ]
 
-    def routine(self, name: str, count: int, body: Callable[[Writer, list[V]], None]) -> None:
+    def routine(self, name: str, count: int, body: Callable[[CodeWriter, list[V]], None]) -> None:
         """A function of so many numbers, beside this one, that `call` calls.
 
         Modules hold it once, however many of their functions call it.
         """
-        inner = Writer()
+        inner = CodeWriter()
         body(inner, [inner.code.value(f"%n{k}", "i64", 1) for k in range(count)])
         parameters = ", ".join(f"i64 %n{k}" for k in range(count))
         self.code.declarations |= inner.code.declarations

@@ -23,7 +23,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, address_of, looks, slow_address
-from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.core.dtype import named
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
@@ -37,7 +37,7 @@ class Bank:
 
     __slots__ = ("arrays", "at", "kinds", "places", "results", "shares", "shifts", "values")
 
-    def __init__(self, image: Image, outputs: int) -> None:
+    def __init__(self, image: ProgramImage, outputs: int) -> None:
         kept = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
         kept = [(k, shape, dtype) for k, shape, dtype in kept if keeps(shape, dtype)]
         self.places = [k for k, _, _ in kept]
@@ -70,7 +70,7 @@ class Banks:
 
     __slots__ = ("both", "unheld")
 
-    def __init__(self, image: Image, outputs: int) -> None:
+    def __init__(self, image: ProgramImage, outputs: int) -> None:
         self.both = [Bank(image, outputs), Bank(image, outputs)]
         self.unheld = UNHELD * len(self.both[0].arrays)
 
@@ -95,7 +95,7 @@ def _numpy(dtype: str) -> Any:
 
 
 def make_fill(
-    image: Image,
+    image: ProgramImage,
     moving: dict[int, bool],
     floats: set[int],
     words: Any,
@@ -127,7 +127,7 @@ def make_fill(
     return fill
 
 
-def _put(image: Image, key: str, scope: dict[str, Any]) -> Iterator[str]:
+def _put(image: ProgramImage, key: str, scope: dict[str, Any]) -> Iterator[str]:
     """Put the address `a` of an array where it is needed."""
     patches = image.patches.get(key, ())
     if len(patches) > MANY:  # the turns of a loop
@@ -140,7 +140,7 @@ def _put(image: Image, key: str, scope: dict[str, Any]) -> Iterator[str]:
         yield f" q[{at}] = a + {shift}" if shift else f" q[{at}] = a"
 
 
-def _arrays(image: Image, moving: dict[int, bool], scope: dict[str, Any]) -> Iterator[str]:
+def _arrays(image: ProgramImage, moving: dict[int, bool], scope: dict[str, Any]) -> Iterator[str]:
     arrays = [(f"inputs[{i}]", f"input {i}", written) for i, written in moving.items()]
     targets = [key.split()[1] for key in image.patches if key.startswith("target")]
     arrays += [(f"targets[{n}]", f"target {n}", True) for n in targets]
@@ -152,7 +152,7 @@ def _arrays(image: Image, moving: dict[int, bool], scope: dict[str, Any]) -> Ite
         yield from _put(image, key, scope)
 
 
-def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
+def _numbers(image: ProgramImage, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
     """Put the host's numbers where they are needed; floats in a row are written together."""
     for i, places in image.numbers.items():
         yield f" x{i} = inputs[{i}]"
@@ -170,7 +170,7 @@ def _numbers(image: Image, floats: set[int], scope: dict[str, Any]) -> Iterator[
         yield f" for at in {tuple(starts)}: pack{count}(bytes, at, {values})"
 
 
-def _results(image: Image, scope: dict[str, Any], banks: bool) -> Iterator[str]:
+def _results(image: ProgramImage, scope: dict[str, Any], banks: bool) -> Iterator[str]:
     """Fresh arrays for results that are too large to be kept."""
     for k, shape, dtype in image.results:
         if not (banks and keeps(shape, _numpy(dtype))):

@@ -32,7 +32,7 @@ from adjoint.engine.compiler.package.explain import explain
 from adjoint.engine.compiler.package.image import (
     FORMAT,
     TEST,
-    Image,
+    ProgramImage,
     Unfitting,
     from_bytes,
 )
@@ -60,7 +60,7 @@ class Native:
     def __init__(
         self,
         task: Task,
-        image: Image,
+        image: ProgramImage,
         functions: dict[str, library.NativeFunction],
         plan: Plan | None = None,
         arena: Arena | None = None,  # shared with programs of other sizes
@@ -202,7 +202,7 @@ class Native:
         return texts
 
 
-def allocate(arena: Arena, image: Image) -> None:
+def allocate(arena: Arena, image: ProgramImage) -> None:
     """Memory for a program's own values."""
     check(image.arena, lambda: image.memory)
     try:

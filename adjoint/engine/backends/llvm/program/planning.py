@@ -18,7 +18,7 @@ from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.accounts import Account, accounts
 from adjoint.engine.compiler.package.draft import Draft, concrete, functions_of
-from adjoint.engine.compiler.package.image import Image, from_bytes, to_bytes
+from adjoint.engine.compiler.package.image import ProgramImage, from_bytes, to_bytes
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.graph.execution import Executable, Task
@@ -45,7 +45,7 @@ def compile_new(
 
 
 def keep(
-    task: Task, key: str | None, image: Image, functions: dict[str, library.NativeFunction]
+    task: Task, key: str | None, image: ProgramImage, functions: dict[str, library.NativeFunction]
 ) -> bytes | None:
     """Have a program on disk for other processes; the image as it is kept, if it can be."""
     if None in image.segments or (key is None and task.shared is None):

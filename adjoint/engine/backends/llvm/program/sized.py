@@ -26,7 +26,7 @@ from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft, functions_of
-from adjoint.engine.compiler.package.image import Image
+from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
@@ -35,7 +35,7 @@ from adjoint.engine.graph.sizes.extents import Sizes, SizeScope, is_extent
 from adjoint.engine.graph.sizes.resizing import again
 from adjoint.engine.graph.sizes.sizing import Example, Sizing
 
-Made = tuple[Image, dict[str, library.NativeFunction]]
+Made = tuple[ProgramImage, dict[str, library.NativeFunction]]
 # What is done with the functions of a plan, by default to have them as code in this process.
 Load = Callable[[dict[str, Callable[[], library.Text]]], dict[str, library.NativeFunction]]
 FAR = 8

@@ -30,7 +30,7 @@ from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, RESULT, Place
 from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.package.tolerance import Noise, differing, is_float, noises, spread_of
-from adjoint.engine.compiler.package.work import Substitution, Work, parameters, settled
+from adjoint.engine.compiler.package.work import PlannedWork, Substitution, parameters, settled
 from adjoint.engine.compiler.schedule.calls import HostCall
 from adjoint.engine.compiler.schedule.steps import Flow, HostNumber, Launch, Test, entries_of, told
 from adjoint.engine.core.operations.record import HOOKS
@@ -213,11 +213,11 @@ class CheckedCall:
                         doing.given[value] = self.array(place, launch.substitutions)
                 self.check(work, doing, launch)
 
-    def check(self, work: Work, doing: Doing, launch: Launch) -> None:
+    def check(self, work: PlannedWork, doing: Doing, launch: Launch) -> None:
         """Compare what a work has left in memory with what the reference makes."""
         quiet = CONTEXT.having(capture=None, grad_enabled=False, autocast=None, reference=True)
         with quiet, np.errstate(all="ignore"):
-            reference = Reference(work, doing.given, self.number_of(launch), self.at_sizes)
+            reference = EagerReference(work, doing.given, self.number_of(launch), self.at_sizes)
             want = reference.run(None)
             assert want is not None
             off = {v: x for v, x in doing.made.items() if not same(x, want[v]._array)}
@@ -249,7 +249,7 @@ class CheckedCall:
         return find
 
     def told(
-        self, work: Work, launch: Launch, value: Value, got: Any, want: Any, wrong: Any
+        self, work: PlannedWork, launch: Launch, value: Value, got: Any, want: Any, wrong: Any
     ) -> str:  # fmt: skip
         """The error: which kernel, of which lines, and the first element that differs."""
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -273,12 +273,12 @@ class NoisyLoop(Exception):
     """A noisy loop that goes on for much longer than without noise."""
 
 
-class Reference:
+class EagerReference:
     """A work done by the eager table."""
 
     def __init__(
         self,
-        work: Work,
+        work: PlannedWork,
         given: dict[Value, Any],
         number: Callable[[Value], Any],
         at_sizes: Callable[[Any], Any],
@@ -373,7 +373,7 @@ def composition(node: Node) -> DataflowGraph | None:
     return None if node.record.compose is None else node.subgraph
 
 
-def key_of(work: Work, substitutions: tuple[Substitution, ...]) -> Key:
+def key_of(work: PlannedWork, substitutions: tuple[Substitution, ...]) -> Key:
     """What tells the works of a walk apart."""
     return (id(work), *map(id, substitutions))
 

@@ -95,7 +95,7 @@ def _bring(
 
 
 def _take(
-    disk: store.Store, module: str, missing: Iterable[str], found: dict[str, NativeFunction]
+    disk: store.DiskStore, module: str, missing: Iterable[str], found: dict[str, NativeFunction]
 ) -> None:
     """Load those of the missing functions that a module on disk has, if it is still there."""
     code = disk.get(module) if store.is_key(module) else None

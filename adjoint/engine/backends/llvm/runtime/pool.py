@@ -82,7 +82,7 @@ def _check_jump(k: int, onward: int, test: bool, count: int) -> None:
         raise ValueError(f"step {k} is a test that ends the table: a call must come after it")
 
 
-class Pool:
+class WorkerThreads:
     """The workers; `run` is all that programs need.
 
     >>> pool = the_pool()
@@ -210,19 +210,19 @@ def _immortal(thing: object) -> None:
 # -- the one pool ---------------------------------------------------------------------------------
 
 _making = threading.Lock()
-_pool: Pool | None = None
+_pool: WorkerThreads | None = None
 
 
-def the_pool() -> Pool:
+def the_pool() -> WorkerThreads:
     """The process's pool, made when first asked for."""
     return _pool or _make()
 
 
-def _make() -> Pool:
+def _make() -> WorkerThreads:
     global _pool
     with _making:
         if _pool is None:
-            pool = Pool()
+            pool = WorkerThreads()
             os.register_at_fork(
                 before=pool.before_fork, after_in_parent=pool.resume, after_in_child=pool.resume
             )

@@ -16,7 +16,7 @@ from adjoint.engine.backends.triton.launch_words import Written, is_aligned
 from adjoint.engine.backends.triton.templates import attention_kernels as kernels
 from adjoint.engine.backends.triton.templates.attention_kernels import AttentionForm, Operand
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -102,7 +102,7 @@ def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], lis
     for out in results:
         place = out
         if out.buffer.kind not in OWN:
-            room = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="attention")
+            room = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="attention")
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, ATTENTION))
         places.append(place)

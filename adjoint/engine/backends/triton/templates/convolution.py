@@ -24,7 +24,7 @@ from adjoint.engine.backends.array.libraries.convolutions import (
 )
 from adjoint.engine.backends.triton.templates import convolution_kernels as kernels
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, in_order
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuffer, in_order
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Target, Template
@@ -107,7 +107,7 @@ class Convolutions:
         """One launch; what is no memory of the program's own is written by a copy."""
         out, order = results[0], self.order(node.outputs[0])
         if out.buffer.kind not in OWN or not lies_dense(out, order):
-            own = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="convolution")
+            own = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="convolution")
             place = in_order(own, out.shape, order)
             made = self.steps(setting, node, operands, [place])
             return [*made, copy_step(self.target, place, out, node.record.name)]
@@ -115,10 +115,12 @@ class Convolutions:
         room = self.room(call)
         if call is None or room is None:
             return [own_launch(node, [*operands, out])]
-        return [launch(call, [*operands, out], Buffer(ARENA, uint8, max(room, 1), name="room"))]
+        return [
+            launch(call, [*operands, out], PlannedBuffer(ARENA, uint8, max(room, 1), name="room"))
+        ]
 
 
-def launch(call: Convolution, places: list[Place], room: Buffer) -> Launch:
+def launch(call: Convolution, places: list[Place], room: PlannedBuffer) -> Launch:
     """The call, with a workspace."""
     *operands, out = places
     addresses = [Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places]

@@ -12,7 +12,7 @@ from typing import Any
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import NAME, Written
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting
@@ -44,13 +44,13 @@ def own(setting: Setting, out: Place, name: str) -> tuple[Place, list[Launch]]:
     """
     if out.buffer.kind in OWN:
         return out, []
-    room = row_major(Buffer(ARENA, out.buffer.dtype, prod(out.shape), name=name), out.shape)
+    room = row_major(PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name=name), out.shape)
     return room, [copy_step(setting.target, room, out, name)]
 
 
 def memory(dtype: DType, count: int, name: str) -> Place:
     """Memory for a while."""
-    return row_major(Buffer(ARENA, dtype, count, name=name), (count,))
+    return row_major(PlannedBuffer(ARENA, dtype, count, name=name), (count,))
 
 
 def address(place: Place) -> Address:

@@ -16,7 +16,7 @@ from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import ALIGN, NAME, Written, is_aligned
 from adjoint.engine.backends.triton.schedule import PROCESSORS, power_of_two
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -176,17 +176,21 @@ def steps(
     for out in results:
         place = out
         if out.buffer.kind not in OWN or not out.contiguous:
-            room = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="moments")
+            room = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="moments")
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, MOMENTS.name))
         outs.append(place)
     if node.params["dims"][0] and not lies_by_channels(x):
-        place = row_major(Buffer(ARENA, x.buffer.dtype, prod(x.shape), name="grouped"), x.shape)
+        place = row_major(
+            PlannedBuffer(ARENA, x.buffer.dtype, prod(x.shape), name="grouped"), x.shape
+        )
         copied = copy_step(setting.target, x, place, MOMENTS.name)
         return [copied, *steps(setting, node, [place], results)]
     cut = ImageParts(x, grouped=node.params["dims"][0] != 0)
     shape = (cut.samples * cut.parts, cut.channels)
-    found = [row_major(Buffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"]
+    found = [
+        row_major(PlannedBuffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"
+    ]
     source = parts_source(x, cut, is_aligned(setting.target, x))
     first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], found)
     first.label = sized(MOMENTS.name, cut.count, cut.channels)

@@ -19,7 +19,7 @@ from typing import Any
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import ALIGN, NAME, Written, is_aligned
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -275,7 +275,7 @@ def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], lis
     for out in results:
         place = out
         if out.buffer.kind not in OWN or span(out) != prod(out.shape) or out.offset:
-            room = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="pooled")
+            room = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="pooled")
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, MAX_POOL.name))
         places.append(place)

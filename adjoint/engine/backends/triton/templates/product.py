@@ -11,8 +11,8 @@ from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import (
     ARENA,
     OWN,
-    Buffer,
     Place,
+    PlannedBuffer,
     common_batches,
     row_major,
 )
@@ -84,7 +84,9 @@ def steps(
     a, b, c = *operands[:2], results[0]
     bias = tuple(operands[2:])
     if c.buffer.kind not in OWN or not in_lines(c):
-        own = row_major(Buffer(ARENA, c.buffer.dtype, prod(c.shape), name="product"), c.shape)
+        own = row_major(
+            PlannedBuffer(ARENA, c.buffer.dtype, prod(c.shape), name="product"), c.shape
+        )
         return [*steps(setting, node, operands, [own]), copy_step(setting.target, own, c)]
     dims = common_batches([a, b, c])
     lines = [line(p) for p in (a, b, c)]

@@ -14,7 +14,7 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, NAME, Written, is
 from adjoint.engine.backends.triton.loose import LOG2E
 from adjoint.engine.backends.triton.schedule import power_of_two
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, OWN, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -74,7 +74,7 @@ def steps(
     for out in results:
         place = out
         if out.buffer.kind not in OWN:
-            room = Buffer(ARENA, out.buffer.dtype, prod(out.shape), name="statistics")
+            room = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="statistics")
             place = row_major(room, out.shape)
             copies.append(copy_step(setting.target, place, out, ROW_STATISTICS.name))
         outs.append(place)

@@ -28,7 +28,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     walk_words,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, tiled
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import Setting
 from adjoint.engine.graph.ir import Node
@@ -52,7 +52,7 @@ def by_weight(
     target = out
     several = is_extent(parts) or parts > 1  # one part may be summed as well
     if several:
-        buffer = Buffer(ARENA, out.buffer.dtype, parts * prod(out.shape), name="parts")
+        buffer = PlannedBuffer(ARENA, out.buffer.dtype, parts * prod(out.shape), name="parts")
         target = row_major(buffer, (parts, *out.shape))
     if few:
         launches.append(narrow_filters(source, gradient, out, target, phase, groups))

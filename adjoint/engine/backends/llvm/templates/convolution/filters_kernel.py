@@ -11,7 +11,7 @@ Note [filters]
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile
@@ -41,7 +41,7 @@ class FiltersKernel:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.tile = inner_tile(kind)
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(F_TAPS)
         self.source, self.gradient, self.target = (
             w.pointer(self.word[k]) for k in (F_FROM, F_GRADIENT, F_TO)
@@ -246,7 +246,7 @@ LANES = 8
 
 def sums_text(name: str, kind: str) -> Text:
     """Results of several parts, added in their order."""
-    w = Writer()
+    w = CodeWriter()
     word = w.words(S_WORDS)
     source, target = w.pointer(word[S_FROM]), w.pointer(word[S_TO])
     low, high = w.share(word[S_PIECES])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
@@ -44,7 +44,7 @@ def weights_text(name: str, kind: str) -> Text:
 
     After the words named above come, for each tap, its offset in the weights and in the input.
     """
-    w = Writer()
+    w = CodeWriter()
     word = w.words(W_TAPS)
     source, target, table = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_TABLE))
     taps = w.at("%args", "i64", w.whole(W_TAPS))
@@ -93,7 +93,7 @@ PAD_LANES = 8
 
 def pad_text(name: str, kind: str) -> Text:
     """The input with zeros around it, in row-major order; parts may also be cut off."""
-    w = Writer()
+    w = CodeWriter()
     word = w.words(P_WORDS)
     source, target = w.pointer(word[P_FROM]), w.pointer(word[P_TO])
     sizes, given, starts = (word[P_SIZES + RANK * i : P_SIZES + RANK * (i + 1)] for i in range(3))
@@ -161,7 +161,7 @@ class ImplicitProductKernel:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.tile = outer_tile(kind)
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(C_WORDS)
         self.source, self.weights, self.taps, self.target = (
             w.pointer(self.word[k]) for k in (C_FROM, C_WEIGHTS, C_TABLE, C_TO)

@@ -30,7 +30,7 @@ GROUP_BLOCK = 16  # groups in a piece, at least
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class TapWeights:
     """The weights of a convolution: groups of rows (output channels) of channels of taps."""
 
     place: Place
@@ -53,7 +53,7 @@ def group_parts(groups: int) -> tuple[int, int]:
     return block, parts_of(groups, block)
 
 
-def narrow_sums(source: Place, weights: Weights, out: Place, phase: Phase) -> Launch:
+def narrow_sums(source: Place, weights: TapWeights, out: Place, phase: Phase) -> Launch:
     """The launch of one phase of a convolution."""
     taps = tap_offsets(phase, weights.place.strides[2:], source.strides[2:])
     pairs = [

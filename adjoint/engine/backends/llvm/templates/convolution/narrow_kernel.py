@@ -7,7 +7,7 @@ groups, so that their table is made once.
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
@@ -31,7 +31,7 @@ class Narrow:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.lanes = outer_tile(kind).lanes
         self.word = w.words(WORDS)
         self.source, self.other, self.target = (w.pointer(self.word[k]) for k in (FROM, OTHER, TO))

@@ -15,7 +15,7 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     transposed_phases,
 )
 from adjoint.engine.backends.llvm.templates.convolution.narrow import (
-    Weights,
+    TapWeights,
     is_narrow,
     narrow_sums,
 )
@@ -31,7 +31,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     walk_words,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
@@ -63,7 +63,7 @@ def forward(
     groups = node.params["groups"]
     phases = forward_phases(node.params, place.shape[2:], results[0].shape[2:])
     rows, (row, channel) = place.shape[0] // groups, place.strides[:2]
-    weights = Weights(place, groups, rows, place.shape[1], row * rows, row, channel)
+    weights = TapWeights(place, groups, rows, place.shape[1], row * rows, row, channel)
     return convolve(x, weights, results[0], phases)
 
 
@@ -75,11 +75,11 @@ def transposed(
     groups = node.params["groups"]
     phases = transposed_phases(node.params, place.shape[2:], results[0].shape[2:])
     channels, (channel, row) = place.shape[0] // groups, place.strides[:2]
-    weights = Weights(place, groups, place.shape[1], channels, channel * channels, row, channel)
+    weights = TapWeights(place, groups, place.shape[1], channels, channel * channels, row, channel)
     return convolve(x, weights, results[0], phases)
 
 
-def convolve(x: Place, weights: Weights, out: Place, phases: list[Phase]) -> list[Launch]:
+def convolve(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> list[Launch]:
     """Launches of all phases."""
     source, launches = padded(x, input_bounds(phases))
     for phase in phases:
@@ -90,14 +90,14 @@ def convolve(x: Place, weights: Weights, out: Place, phases: list[Phase]) -> lis
     return launches
 
 
-def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) -> list[Launch]:
+def implicit_product(source: Place, weights: TapWeights, out: Place, phase: Phase) -> list[Launch]:
     """Weights into rows, then the product."""
     dtype, kind = out.buffer.dtype, kind_of(out)
     taps = tap_offsets(phase, weights.place.strides[2:], source.strides[2:])
     depth = weights.channels * len(taps)
     size = weights.groups * weights.rows * max(depth, 1)
-    packed = Buffer(ARENA, dtype, size, name="weights")
-    table = Buffer(ARENA, int64, max(depth, 1), name="taps")
+    packed = PlannedBuffer(ARENA, dtype, size, name="weights")
+    table = PlannedBuffer(ARENA, int64, max(depth, 1), name="taps")
     words: list[Any] = [
         address(weights.place, weights.place.offset), Address(packed), Address(table),
         weights.rows, weights.channels, len(taps), weights.groups,
@@ -119,8 +119,8 @@ def implicit_product(source: Place, weights: Weights, out: Place, phase: Phase) 
 
 def multiply(
     source: Place,
-    weights: Weights,
-    packed: tuple[Buffer, Buffer],
+    weights: TapWeights,
+    packed: tuple[PlannedBuffer, PlannedBuffer],
     out: Place,
     phase: Phase,
     depth: int,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.registers.vector import V, select
 
 RANK = 3  # coordinates, beside the example
@@ -22,7 +22,7 @@ RANK = 3  # coordinates, beside the example
 class PositionWalk:
     """Positions as elements' offsets in one or more arrays."""
 
-    def __init__(self, w: Writer, sizes: Sequence[V], strides: Sequence[Sequence[V]]) -> None:
+    def __init__(self, w: CodeWriter, sizes: Sequence[V], strides: Sequence[Sequence[V]]) -> None:
         self.w = w
         self.sizes = sizes  # of the coordinates
         self.strides = strides  # for each array: of the example, then of the coordinates

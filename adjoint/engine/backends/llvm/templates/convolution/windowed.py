@@ -12,7 +12,7 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     steps_from,
     steps_to,
 )
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
 
 KINDS = {"float32": "f32", "float64": "f64"}
@@ -46,7 +46,7 @@ def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[La
         return source, []
     extents = tuple(high - low + 1 for low, high in ranges)
     shape = (*source.shape[:2], *extents)
-    buffer = Buffer(ARENA, source.buffer.dtype, prod(shape), name="padded")
+    buffer = PlannedBuffer(ARENA, source.buffer.dtype, prod(shape), name="padded")
     whole_place = row_major(buffer, shape)
     kind = KINDS[buffer.dtype.name]
     words = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import V, mad
 
@@ -47,7 +47,7 @@ class GroupedProduct:
 
     def __init__(self, form: GroupedForm) -> None:
         self.form = form
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(WORDS)
 
     def text(self, name: str) -> Text:

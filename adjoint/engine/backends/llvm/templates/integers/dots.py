@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from adjoint.engine.backends.llvm.ir.machine import machine
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.registers.vector import V
 
 OFFSET = 128  # that makes a signed byte unsigned
@@ -32,27 +32,27 @@ class Dot:
     size: int  # bytes of an operand
     lanes: int  # sums
     rows: int  # of a tile whose columns are four, so that its sums stay in registers
-    add: Callable[[Writer, V, V, V], V]
+    add: Callable[[CodeWriter, V, V, V], V]
     moved: bool = False  # the first operand's bytes have OFFSET added
     feature: str = ""  # that LLVM may not know the processor to have
 
 
-def _intrinsic(w: Writer, name: str, lanes: int, operands: list[tuple[str, str]]) -> V:
+def _intrinsic(w: CodeWriter, name: str, lanes: int, operands: list[tuple[str, str]]) -> V:
     types = ", ".join(kind for kind, _ in operands)
     w.code.declarations.add(f"declare <{lanes} x i32> @{name}({types})")
     given = ", ".join(f"{kind} {ref}" for kind, ref in operands)
     return w.code.value(w.code.let(f"call <{lanes} x i32> @{name}({given})"), "i32", lanes)
 
 
-def _sdot(w: Writer, a: V, b: V, sums: V) -> V:
+def _sdot(w: CodeWriter, a: V, b: V, sums: V) -> V:
     operands = [(x.type, x.ref) for x in (sums, a, b)]
     return _intrinsic(w, "llvm.aarch64.neon.sdot.v4i32.v16i8", 4, operands)
 
 
-def _vnni(bits: int) -> Callable[[Writer, V, V, V], V]:
+def _vnni(bits: int) -> Callable[[CodeWriter, V, V, V], V]:
     lanes = bits // 32
 
-    def add(w: Writer, a: V, b: V, sums: V) -> V:
+    def add(w: CodeWriter, a: V, b: V, sums: V) -> V:
         words = [w.code.let(f"bitcast {x.type} {x.ref} to <{lanes} x i32>") for x in (a, b)]
         operands = [(f"<{lanes} x i32>", ref) for ref in (sums.ref, *words)]
         return _intrinsic(w, f"llvm.x86.avx512.vpdpbusd.{bits}", lanes, operands)
@@ -60,15 +60,15 @@ def _vnni(bits: int) -> Callable[[Writer, V, V, V], V]:
     return add
 
 
-def _pairs(name: str, lanes: int) -> Callable[[Writer, V, V, V], V]:
-    def add(w: Writer, a: V, b: V, sums: V) -> V:
+def _pairs(name: str, lanes: int) -> Callable[[CodeWriter, V, V, V], V]:
+    def add(w: CodeWriter, a: V, b: V, sums: V) -> V:
         wide = [x.convert("i16") for x in (a, b)]
         return sums + _intrinsic(w, name, lanes, [(x.type, x.ref) for x in wide])
 
     return add
 
 
-def _widened(w: Writer, a: V, b: V, sums: V) -> V:
+def _widened(w: CodeWriter, a: V, b: V, sums: V) -> V:
     """Products fit in int16; neighbours are added in int32."""
     products = a.convert("i16") * b.convert("i16")
     for first in (0, 1):
@@ -76,7 +76,7 @@ def _widened(w: Writer, a: V, b: V, sums: V) -> V:
     return sums
 
 
-def _unsigned(w: Writer, a: V, b: V, sums: V) -> V:
+def _unsigned(w: CodeWriter, a: V, b: V, sums: V) -> V:
     """What VNNI does, for processors that have it not: its tests run anywhere."""
     products = a.bitcast("u8").convert("i32") * b.convert("i32")
     for first in range(4):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.integers.dots import DOTS, OFFSET, Dot
 from adjoint.engine.backends.registers.vector import V, select
@@ -39,7 +39,7 @@ class IntegerProduct:
 
     def __init__(self, dot: Dot, rows: int) -> None:
         self.dot, self.tall = dot, rows
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(WORDS)
         self.result = w.reserve("i32", ACROSS)
 

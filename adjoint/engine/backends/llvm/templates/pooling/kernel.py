@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.registers.vector import V, select
@@ -24,7 +24,7 @@ WORDS = DIMS + RANK * DIM_WORDS
 class PoolingWindow:
     """The windows along one dimension."""
 
-    def __init__(self, w: Writer, words: list[V]) -> None:
+    def __init__(self, w: CodeWriter, words: list[V]) -> None:
         self.w = w
         self.source, self.size, self.extent = words[SOURCE], words[SIZE], words[EXTENT]
         self.step, self.offset, self.dilation = words[STEP], words[OFFSET], words[DILATION]
@@ -51,7 +51,7 @@ class MaxPool:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(WORDS)
         self.source, self.target, self.at = (w.pointer(self.word[k]) for k in (FROM, TO, AT))
         self.dims = [PoolingWindow(w, self.word[DIMS + d * DIM_WORDS :]) for d in range(RANK)]
@@ -162,7 +162,7 @@ W_TAPS = W_STEPS + RANK  # then the taps' offsets
 
 def whole_windows_text(name: str, kind: str) -> Text:
     """The largest of windows that all lie inside the input; the words are named above."""
-    w = Writer()
+    w = CodeWriter()
     word = w.words(W_TAPS)
     source, target, places = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_AT))
     taps = w.at("%args", "i64", w.whole(W_TAPS))

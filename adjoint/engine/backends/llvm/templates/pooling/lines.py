@@ -5,7 +5,7 @@ A *line* is all elements that differ along that dimension alone; arrays are in r
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.operations import combine
@@ -29,7 +29,7 @@ def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
     `cleared` lines are zeros to begin with; others are there already. INNER is the number of
     elements from one of a line to the next.
     """
-    w = Writer()
+    w = CodeWriter()
     word = w.words(S_WORDS)
     target, values, index = (w.pointer(word[k]) for k in (S_TO, S_VALUES, S_INDEX))
     inner, count, size = word[S_INNER], word[S_COUNT], word[S_SIZE]
@@ -66,7 +66,7 @@ def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
     return w.finish(name)
 
 
-def clear(w: Writer, kind: str, target: str, to: V, size: V, inner: V) -> None:
+def clear(w: CodeWriter, kind: str, target: str, to: V, size: V, inner: V) -> None:
     """Zeros along a line."""
     near = inner.eq(1)
     whole = size.quotient(w.whole(LANES)) * LANES
@@ -96,7 +96,7 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
     the bits of a double. Vectors run along what lies inside the lines, or (`across`) over several
     lines of neighbouring elements.
     """
-    w = Writer()
+    w = CodeWriter()
     word = w.words(R_TABLE)
     source, target = w.pointer(word[R_FROM]), w.pointer(word[R_TO])
     size, inner = word[R_SIZE], word[R_INNER]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.registers.elementwise import from_memory, round_to, to_memory
 from adjoint.engine.backends.registers.operations import KIND, lower
 from adjoint.engine.backends.registers.vector import V
@@ -16,7 +16,7 @@ from adjoint.engine.core.dtype import named
 class EndingWriter:
     """Writes an epilogue's code; its words are two for each reference, from `first` on."""
 
-    def __init__(self, w: Writer, epilogue: Epilogue, first: int) -> None:
+    def __init__(self, w: CodeWriter, epilogue: Epilogue, first: int) -> None:
         self.w, self.epilogue = w, epilogue
         loads = [k for k, r in enumerate(epilogue.refs) if r is not None]
         words = [w.word(first + k) for k in range(2 * len(epilogue.references))]

@@ -12,7 +12,7 @@ Note [products]
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.ending import EndingWriter
 from adjoint.engine.backends.llvm.templates.product.packing import move
@@ -56,7 +56,7 @@ class ProductKernel:
     def __init__(self, kind: str, tile: Tile, ending: Ending | None = None) -> None:
         self.kind, self.tile = kind, tile
         self.item = width(kind) // 8
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(WORDS)
         self.strip = w.reserve(kind, STRIP_BYTES // self.item)
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
@@ -293,7 +293,7 @@ def order_text(name: str, kind: str, tile: Tile) -> Text:
     there are of one of the two. O_SIZE is how far parts are apart in the result, O_MEMBER members;
     of p there are zeros up to a multiple of O_PAD.
     """
-    w = Writer()
+    w = CodeWriter()
     word = w.words(O_WORDS)
     item = width(kind) // 8
     low, high = w.share(word[O_PIECES])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
+from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.registers.vector import V, select, width
 
 SQUARE = 16  # bytes of the vectors that a square is turned with
@@ -10,7 +10,7 @@ AHEAD = 8  # rows that are asked for before they are copied: they may be far apa
 NUMBERS = 9  # of the routine
 
 
-def move(w: Writer, kind: str, wide: int, *numbers: V) -> None:
+def move(w: CodeWriter, kind: str, wide: int, *numbers: V) -> None:
     """Call `to[p // wide * jump + p % wide + q * step] = from[p * along_p + q * along_q]`.
 
     The numbers: addresses from and to; along_p, along_q, step and jump; how many p there are, up to
@@ -24,7 +24,7 @@ def move(w: Writer, kind: str, wide: int, *numbers: V) -> None:
 class _Move:
     """Writes the routine."""
 
-    def __init__(self, w: Writer, kind: str, wide: int, given: list[V]) -> None:
+    def __init__(self, w: CodeWriter, kind: str, wide: int, given: list[V]) -> None:
         self.w, self.kind, self.wide = w, kind, wide
         self.source, self.target = w.pointer(given[0]), w.pointer(given[1])
         self.along_p, self.along_q, self.step, self.jump = given[2:6]

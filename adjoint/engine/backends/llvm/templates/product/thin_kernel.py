@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
+from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.registers.vector import V, mad, width
@@ -38,7 +38,7 @@ class Dots:
         self.alone, self.tall, self.long = alone, TALL, LONG
         if alone:
             self.tall, self.long = ALONE, max(AHEAD // (self.lanes * self.item), LONG)
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(WORDS)
 
     def text(self, name: str) -> Text:

@@ -16,7 +16,7 @@ from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
 from adjoint.engine.compiler.loops.epilogues import Epilogue
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Dims, Place
+from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Label, Launch, Text, sized, whole
 from adjoint.engine.graph.sizes.extents import computed, is_extent, typical
 
@@ -342,7 +342,7 @@ def order(
     kind = p.kind
     rows, columns = given.shape
     parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
-    buffer = Buffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
+    buffer = PlannedBuffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
     words = [
         given.base, Address(buffer), given.column, given.row, *to, columns, rows, *part, parts,
         size, member, p.batch * parts, p.ranges[1], given.outer, given.inner,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from adjoint.engine.backends.llvm.ir.machine import machine
-from adjoint.engine.backends.llvm.ir.writer import LINE, Writer
+from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.registers.vector import V, mad, select, width
 
 FLAT = 256  # bytes of a tile of one row
@@ -76,7 +76,7 @@ def tiled(kind: str) -> str:
 
 
 def multiply(
-    w: Writer,
+    w: CodeWriter,
     kind: str,
     tile: Tile,
     rows: Sequence[str],
@@ -112,7 +112,7 @@ def multiply(
 class _Turns:
     """Turns of the microkernel's loops: sums with the products of some depth added."""
 
-    w: Writer
+    w: CodeWriter
     kind: str
     tile: Tile
     rows: Sequence[str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.registers.elementwise import stored_kind
 from adjoint.engine.backends.registers.vector import V, is_signed, select, width
 from adjoint.engine.core import dtype as dt
@@ -66,7 +66,7 @@ class Items:
             return key.code.const(0, "i1", key.lanes)
         return key.eq(0 if self.descending else -1)
 
-    def load_key(self, w: Writer, base: str, at: V, lanes: int = 1) -> V:
+    def load_key(self, w: CodeWriter, base: str, at: V, lanes: int = 1) -> V:
         """The keys of neighbouring elements."""
         return self.key(w.load(base, stored_kind(self.dtype), at, lanes))
 
@@ -76,12 +76,12 @@ class Items:
             return key, place.bitcast("u64")
         return ((key.convert("u64") << PLACE_BITS) | place.bitcast("u64"),)
 
-    def load(self, w: Writer, base: str, at: V) -> Item:
+    def load(self, w: CodeWriter, base: str, at: V) -> Item:
         """The item at a place of an array of them."""
         first = at * self.words
         return tuple(w.load(base, "u64", first + k if k else first) for k in range(self.words))
 
-    def store(self, w: Writer, item: Item, base: str, at: V) -> None:
+    def store(self, w: CodeWriter, item: Item, base: str, at: V) -> None:
         """Put an item there."""
         first = at * self.words
         for k, x in enumerate(item):

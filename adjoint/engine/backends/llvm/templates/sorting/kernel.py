@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from adjoint.engine.backends.llvm.ir.writer import Writer
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.sorting.items import Item, Items
 from adjoint.engine.backends.registers.elementwise import stored_kind
@@ -40,7 +40,7 @@ class LineKernel:
 
     def __init__(self, items: Items) -> None:
         self.items = items
-        self.w = w = Writer()
+        self.w = w = CodeWriter()
         self.word = w.words(WORDS)
         self.length, self.after = self.word[LENGTH], self.word[AFTER]
         self.out, self.source = (w.pointer(self.word[k]) for k in (OUT, FROM))

@@ -21,7 +21,7 @@ from adjoint.engine.backends.llvm.templates.sorting.kernel import (
     SortKernel,
 )
 from adjoint.engine.backends.registers.operations import KIND
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import int64
@@ -114,7 +114,7 @@ def steps(
     lines = before * after
     pieces = computed(min, lines, PIECES)
     piece = sorting.scratch_bytes(what.items, length, what.kernel.arrays)
-    scratch = Buffer(ARENA, int64, pieces * (piece // 8), name="items")
+    scratch = PlannedBuffer(ARENA, int64, pieces * (piece // 8), name="items")
     words: list[Any] = [0] * sorting.WORDS
     words[sorting.OUT] = Address(out.buffer, out.offset * out.buffer.dtype.itemsize)
     words[sorting.FROM] = Address(source.buffer, source.offset * source.buffer.dtype.itemsize)
