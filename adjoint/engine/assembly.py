@@ -507,9 +507,9 @@ def find(name: str) -> Any:
     if name in ELSEWHERE:
         return getattr(brought(ELSEWHERE[name]), name)
     if name.startswith("_foreach_"):
-        found = brought("adjoint.engine.backends.array.lists.foreach").find(name)
-        if found is not None:
-            return found
+        function = brought("adjoint.engine.backends.array.lists.foreach").find(name)
+        if function is not None:
+            return function
     if not name.startswith("__"):
         load_lazy()
         if ("", name) in PUBLIC:

@@ -185,13 +185,13 @@ def compile(
             "its forward method."
         )
     if inspect.isgeneratorfunction(model) or inspect.iscoroutinefunction(model):
-        told = (
+        reason = (
             f"compile: {getattr(model, '__qualname__', model)} is a generator or coroutine, which "
             "runs in parts; a recording is whole. Compile the function it calls for each part."
         )
         if settings["fullgraph"]:
-            raise TypeError(told)
-        warnings.warn(f"{told} It runs as Python.", stacklevel=2)
+            raise TypeError(reason)
+        warnings.warn(f"{reason} It runs as Python.", stacklevel=2)
         return model
     if is_module(model):
         return compiled_module(model, settings, captured)

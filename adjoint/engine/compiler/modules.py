@@ -52,7 +52,7 @@ def _compiled_class(cls: Any) -> Any:
     def found(self: Any, name: str) -> Any:
         if name in _PROGRAM_NAMES:
             return getattr(self._program, name)
-        return super(made, self).__getattr__(name)
+        return super(subclass, self).__getattr__(name)
 
     body = {
         "__slots__": ("_made_by", "_orig_mod", "_program"),
@@ -65,5 +65,5 @@ def _compiled_class(cls: Any) -> Any:
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
-    made: Any = type(cls.__name__, (cls,), body)
-    return _CLASSES.setdefault(cls, made)
+    subclass: Any = type(cls.__name__, (cls,), body)
+    return _CLASSES.setdefault(cls, subclass)

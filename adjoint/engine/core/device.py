@@ -73,13 +73,13 @@ _MADE: Final[dict[tuple[str, int | None], Device]] = {}
 
 
 def _make(kind: str, index: int | None) -> Device:
-    found = _MADE.get((kind, index))
-    if found is None:
-        made = object.__new__(Device)
-        made.type = kind
-        made.index = index
-        found = _MADE.setdefault((kind, index), made)  # another thread may have been first
-    return found
+    device = _MADE.get((kind, index))
+    if device is None:
+        fresh = object.__new__(Device)
+        fresh.type = kind
+        fresh.index = index
+        device = _MADE.setdefault((kind, index), fresh)  # another thread may have been first
+    return device
 
 
 CPU: Final = Device("cpu")

@@ -127,10 +127,10 @@ def as_dtype(name: str, given: object) -> DType:
     """
     if isinstance(given, DType):
         return given
-    found = _BY_TYPE.get(given) if isinstance(given, type) else None
-    if found is None:
+    dtype = _BY_TYPE.get(given) if isinstance(given, type) else None
+    if dtype is None:
         raise TypeError(f"{name}: dtype must be a dtype such as float32, received {given!r}")
-    return found
+    return dtype
 
 
 def promote_types(a: DType, b: DType) -> DType:

@@ -33,25 +33,25 @@ EXECUTED: dict[CodeType, Callable[[FrameType], tuple[CodeType, Any]]] = {}
 
 def modules_at_work() -> list[Any]:
     """The modules whose calls are under way in this thread, the outermost first."""
-    found: list[Any] = []
+    modules: list[Any] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if id(code) in MODULE_CALLS:
-            found.append(frame.f_locals["self"])
+            modules.append(frame.f_locals["self"])
         elif code in EXECUTED:
             executed, first = EXECUTED[code](frame)
             if id(executed) in MODULE_CALLS:
-                found.append(first)
+                modules.append(first)
         frame = frame.f_back
-    found.reverse()
-    return found
+    modules.reverse()
+    return modules
 
 
 def children(module: Any) -> dict[str, Any]:
     """A module's own modules by name."""
-    held: dict[str, Any] | None = getattr(module, "_modules", None)
-    return held or {}
+    modules: dict[str, Any] | None = getattr(module, "_modules", None)
+    return modules or {}
 
 
 def name_within(outer: Any, inner: Any) -> str | None:

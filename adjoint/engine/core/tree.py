@@ -81,10 +81,10 @@ def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
         return kind, (), list(tree), None
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         items = list(tuple.__iter__(tree))  # its class may say something else
-        held = getattr(tree, "__dict__", None)
-        if not held:
+        further = getattr(tree, "__dict__", None)
+        if not further:
             return kind, (), items, None
-        return kind, (*range(len(items)), *held), [*items, *held.values()], None
+        return kind, (*range(len(items)), *further), [*items, *further.values()], None
     if kind is deque:
         return kind, (), list(tree), tree.maxlen
     if kind in REGISTERED:
@@ -117,19 +117,19 @@ def attributes(instance: Any) -> dict[str, Any]:
     What a descriptor gives is computed of these; a class may answer otherwise than it holds.
     """
     kind = type(instance)
-    held = getattr(instance, "__dict__", {})
+    namespace = getattr(instance, "__dict__", {})
     named: dict[str, Any] = {}
     slots = [n for c in kind.__mro__ for n, v in vars(c).items() if type(v) is MemberDescriptorType]
     for name in (*(f.name for f in dataclasses.fields(instance)), *slots):
-        if name in held:
-            named[name] = held[name]
+        if name in namespace:
+            named[name] = namespace[name]
             continue
-        found = inspect.getattr_static(kind, name, None)
-        if type(found) is not MemberDescriptorType and hasattr(type(found), "__set__"):
+        descriptor = inspect.getattr_static(kind, name, None)
+        if type(descriptor) is not MemberDescriptorType and hasattr(type(descriptor), "__set__"):
             continue
         with contextlib.suppress(AttributeError):  # not set yet
             named[name] = object.__getattribute__(instance, name)
-    return named | held
+    return named | namespace
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -196,18 +196,18 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
 def _named_tuple(kind: Any, keys: Sequence[Any], children: Sequence[Any]) -> Any:
     """A named tuple as it was, with the attributes it held; its class may make others."""
     count = sum(type(k) is int for k in keys) if keys else len(children)
-    made = tuple.__new__(kind, children[:count])
+    rebuilt = tuple.__new__(kind, children[:count])
     if keys:
-        made.__dict__.update(zip(keys[count:], children[count:], strict=True))
-    return made
+        rebuilt.__dict__.update(zip(keys[count:], children[count:], strict=True))
+    return rebuilt
 
 
-def _instance(kind: Any, held: Iterable[tuple[str, Any]]) -> Any:
+def _instance(kind: Any, items: Iterable[tuple[str, Any]]) -> Any:
     """An instance of a dataclass as it was, frozen or not; `__init__` would make another."""
-    made = kind.__new__(kind)
-    for name, value in held:
-        object.__setattr__(made, name, value)
-    return made
+    instance = kind.__new__(kind)
+    for name, value in items:
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 def matched(
@@ -225,13 +225,13 @@ def matched(
     Traceback (most recent call last):
     ValueError: trees differ at ['b']: tuple of 2 expected, list of 2 received
     """
-    found: list[Any] = []
+    leaves: list[Any] = []
 
     def visit(wanted: TreeDef, node: Any, path: str) -> None:
         stop = (wanted.kind is None and deeper) or (is_leaf is not None and is_leaf(node))
         parts = None if stop else _split(node)
         if wanted.kind is None and parts is None:
-            found.append(node)
+            leaves.append(node)
             return
         kind, keys, children = (None, (), []) if parts is None else parts[:3]
         alike = kind is wanted.kind or (kind in DICTS and wanted.kind in DICTS)
@@ -245,7 +245,7 @@ def matched(
             visit(child, named[step], path + _step(kind, step))
 
     visit(structure, tree, "")
-    return found
+    return leaves
 
 
 def _step(kind: Any, step: Any) -> str:

@@ -204,8 +204,8 @@ class Decoder:
         self.sizes, self.scope = dict(sizes.sample), sizes.scope
         sizes.not_one |= {frozenset(map(str, symbols)) for symbols in data["not one"]}
         for name, a, b in data["quotients"]:
-            found = self.scope.symbol(operator.floordiv, (self.poly(a), self.poly(b)))
-            if found != {(name,): 1}:
+            quotient = self.scope.symbol(operator.floordiv, (self.poly(a), self.poly(b)))
+            if quotient != {(name,): 1}:
                 raise Unreadable(f"is damaged: {str(name)[:80]!r} cannot be the name of a quotient")
             self.sizes = self.scope.complete(sizes.sample)
         for difference, name, outcome in data["decisions"]:
@@ -217,15 +217,15 @@ class Decoder:
 
     def poly(self, x: Any) -> Poly:
         """A polynomial in the unknown sizes there are."""
-        found: Poly = {}
+        terms: Poly = {}
         for mono, c in x:
             known = (
                 isinstance(mono, list) and len(mono) <= RANK and all(s in self.sizes for s in mono)
             )
             if not known or type(c) is not int or not 0 < abs(c) < 1 << 62:
                 raise Unreadable(f"is damaged: {str(x)[:200]} is no size")
-            found[tuple(mono)] = c
-        return found
+            terms[tuple(mono)] = c
+        return terms
 
     def size(self, x: Any) -> int:
         """A size that depends on unknown ones."""
@@ -236,10 +236,10 @@ class Decoder:
         name, a, b = x
         if name not in OF_SIZES:
             raise Unreadable(f"is damaged: no number is {str(name)[:80]!r} of sizes")
-        found = OF_SIZES[name](self.decode(a), self.decode(b))
-        if not isinstance(found, ExtentFloat):
+        number = OF_SIZES[name](self.decode(a), self.decode(b))
+        if not isinstance(number, ExtentFloat):
             raise Unreadable(f"is damaged: {str(x)[:200]} is no number of sizes")
-        return found
+        return number
 
     def graph(self, data: Any) -> DataflowGraph:
         """A graph; its names are checked, because `to_text` writes them into source."""

@@ -90,28 +90,28 @@ class Interpreted:
             x if value.host else wrap(x) for value, x in zip(task.graph.inputs, inputs, strict=True)
         ]
         results = interpret(task.graph, operands)
-        held = {
+        storages = {
             id(x._storage) for x, v in zip(operands, task.graph.inputs, strict=True) if not v.host
         }
         # Take every result first: one may be (a view of) an input about to be overwritten.
         with CONTEXT.having(grad_enabled=False):
             fresh = [
-                self._fresh(k, tensor, held) if k in task.returned else None
+                self._fresh(k, tensor, storages) if k in task.returned else None
                 for k, tensor in enumerate(results)
             ]
             values = [
-                results[k].clone() if id(results[k]._storage) in held else results[k]
+                results[k].clone() if id(results[k]._storage) in storages else results[k]
                 for _, k in task.writes
             ]
         for target, value in zip(targets, values, strict=True):
             HOOKS.array.copy_into(target, value._array)
         return fresh
 
-    def _fresh(self, k: int, tensor: Any, held: set[int]) -> Any:
+    def _fresh(self, k: int, tensor: Any, storages: set[int]) -> Any:
         """A result's array, copied if it shows memory that is not its own."""
-        if id(tensor._storage) in held or tensor._chain:
+        if id(tensor._storage) in storages or tensor._chain:
             return tensor.clone()._array
-        held.add(id(tensor._storage))
+        storages.add(id(tensor._storage))
         return tensor._array
 
 

@@ -172,15 +172,17 @@ class _GraphReader:
             case {"placeholder": str(name)}:
                 return Fed(name)
             case {"variable": name, "array": int(i), "requires_grad": bool(flag)}:
-                made = self.tensor(value, i).requires_grad_(flag)
-                source = State(made._storage)
-                trace.cells[made._storage.identity] = StorageCell(value, source, (), made._storage)
+                variable = self.tensor(value, i).requires_grad_(flag)
+                source = State(variable._storage)
+                trace.cells[variable._storage.identity] = StorageCell(
+                    value, source, (), variable._storage
+                )
                 if name is not None:
-                    self.graph.tensors[name] = made
+                    self.graph.tensors[name] = variable
                 return source
             case {"number": number, "called": str(name)}:
-                held = self.decoder.decode(number)
-                scalar = HostScalar(lambda: held, name)
+                number_then = self.decoder.decode(number)
+                scalar = HostScalar(lambda: number_then, name)
                 trace.host_values[scalar.key] = value
                 return Host(scalar)
             case {"seed": start, "device": str(device)}:

@@ -58,8 +58,8 @@ class Node:
     @property
     def subgraph(self) -> DataflowGraph | None:
         """A composite's composition."""
-        held = self.composition
-        return held() if callable(held) else held
+        graph = self.composition
+        return graph() if callable(graph) else graph
 
 
 class DataflowGraph:
@@ -77,10 +77,10 @@ class DataflowGraph:
 
     def copy(self) -> DataflowGraph:
         """A graph of the same nodes, to add more to."""
-        made = DataflowGraph()
-        made.inputs, made.nodes, made.outputs = [*self.inputs], [*self.nodes], [*self.outputs]
-        made._count = self._count
-        return made
+        graph = DataflowGraph()
+        graph.inputs, graph.nodes, graph.outputs = [*self.inputs], [*self.nodes], [*self.outputs]
+        graph._count = self._count
+        return graph
 
     def add_input(self, spec: Spec, *, host: bool = False) -> Value:
         """A new input."""
@@ -116,12 +116,12 @@ class DataflowGraph:
         for like, looks in zip(nodes, specs, strict=True):
             inputs = tuple(map(get, like.inputs, like.inputs))
             node = Node(like.record, inputs, like.params, like.composition, where)
-            made = []
+            outputs = []
             for old, spec in zip(like.outputs, looks, strict=True):
                 new[old] = value = Value(f"v{count}", spec, node)
-                made.append(value)
+                outputs.append(value)
                 count += 1
-            node.outputs = tuple(made)
+            node.outputs = tuple(outputs)
             mine.append(node)
         self._count = count
 
@@ -149,17 +149,17 @@ def extract(
     for node in reversed(graph.nodes):
         if any(v in needed for v in node.outputs):
             needed.update(x for x in node.inputs if isinstance(x, Value))
-    made = DataflowGraph()
-    new: dict[Value, Value] = {v: made.add_input(v.spec, host=v.host) for v in inputs}
+    extracted = DataflowGraph()
+    new: dict[Value, Value] = {v: extracted.add_input(v.spec, host=v.host) for v in inputs}
     for node in graph.nodes:
         if any(v in needed for v in node.outputs):
             operands = tuple(new[x] if isinstance(x, Value) else x for x in node.inputs)
             specs = tuple(v.spec for v in node.outputs)
-            made.where = node.where
-            outs = made.add_node(node.record, operands, node.params, specs, node.subgraph)
+            extracted.where = node.where
+            outs = extracted.add_node(node.record, operands, node.params, specs, node.subgraph)
             new.update(zip(node.outputs, outs, strict=True))
-    made.outputs = [new[v] for v in outputs]
-    return made
+    extracted.outputs = [new[v] for v in outputs]
+    return extracted
 
 
 def frozen(x: Any) -> Any:

@@ -135,13 +135,13 @@ def _function(graph: DataflowGraph, name: str) -> str:
 
 def _sizes(graph: DataflowGraph) -> list[str]:
     """Lines that say what unknown sizes are, for the functions of subgraphs too."""
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for value in graph.inputs:
         for d, n in enumerate(value.spec.shape):
             if isinstance(n, Extent) and n.scope.labels and repr(n) in n.scope.labels.values():
-                found.setdefault(repr(n), f"{value.name}.shape[{d}]")
-    stated = [f"{name} = {where}" for name, where in found.items()]
-    return [f"global {', '.join(found)}", *stated] if found else []
+                known.setdefault(repr(n), f"{value.name}.shape[{d}]")
+    stated = [f"{name} = {where}" for name, where in known.items()]
+    return [f"global {', '.join(known)}", *stated] if known else []
 
 
 def to_text(graph: DataflowGraph, name: str = "graph") -> str:

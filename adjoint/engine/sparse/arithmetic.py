@@ -86,8 +86,8 @@ def multiply(x: Any, y: Any) -> Tensor:
     return x.with_elements(sparse._elements * other)
 
 
-def _back(made: CooTensor, like: SparseTensor) -> Any:
-    return made.to_sparse_csr() if isinstance(like, CsrTensor) else made
+def _back(result: CooTensor, like: SparseTensor) -> Any:
+    return result.to_sparse_csr() if isinstance(like, CsrTensor) else result
 
 
 def _common(x: CooTensor, y: CooTensor) -> CooTensor:

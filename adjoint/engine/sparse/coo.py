@@ -120,12 +120,12 @@ class CooTensor(SparseTensor):
         starts = sorted_keys.new_ones(sorted_keys.shape, dtype=int64)
         starts[1:] = (sorted_keys[1:] != sorted_keys[:-1]).to(int64)
         place = starts.cumsum(0) - 1
-        kept = sorted_keys[starts.bool()]
+        unique_keys = sorted_keys[starts.bool()]
         elements = self._elements
-        total = elements.new_zeros((kept.shape[0], *elements.shape[1:]))
+        total = elements.new_zeros((unique_keys.shape[0], *elements.shape[1:]))
         picked = INDEX(elements, order, dims=(0,))
         summed = INDEX_PUT(total, picked, place, dims=(0,), accumulate=True)
-        return make(coordinates_of(kept, size[:rank]), summed, size, coalesced=True)
+        return make(coordinates_of(unique_keys, size[:rank]), summed, size, coalesced=True)
 
     # -- conversion ---------------------------------------------------------------------------
 
@@ -197,10 +197,10 @@ class CooTensor(SparseTensor):
 
 def make(coordinates: Tensor, elements: Tensor, size: Shape, coalesced: bool) -> CooTensor:
     """A tensor of parts that are known to fit."""
-    made: CooTensor = bare(CooTensor, elements, tuple(size))
-    made._coordinates = coordinates
-    made._coalesced = coalesced or (elements.shape[0] < 2)
-    return made
+    tensor: CooTensor = bare(CooTensor, elements, tuple(size))
+    tensor._coordinates = coordinates
+    tensor._coalesced = coalesced or (elements.shape[0] < 2)
+    return tensor
 
 
 def refuse_capture(name: str) -> None:

@@ -29,12 +29,12 @@ def _tensor(data: Any, dtype: Any, device: Any) -> Tensor:
 
 def _elements(values: Any, dtype: Any, device: Any, *, requires_grad: bool) -> Tensor:
     """The elements of a new tensor: a leaf if asked for, else with the history of `values`."""
-    made = _tensor(values, dtype, device)
-    if made.ndim == 0:
-        made = made.reshape((1,))
-    if requires_grad or not made.requires_grad:
-        return made.detach().requires_grad_(requires_grad)
-    return made.view_as(made)  # a step of its own, so that the sparse tensor is no leaf
+    elements = _tensor(values, dtype, device)
+    if elements.ndim == 0:
+        elements = elements.reshape((1,))
+    if requires_grad or not elements.requires_grad:
+        return elements.detach().requires_grad_(requires_grad)
+    return elements.view_as(elements)  # a step of its own, so that the sparse tensor is no leaf
 
 
 @public()

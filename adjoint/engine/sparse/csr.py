@@ -99,8 +99,8 @@ class CsrTensor(SparseTensor):
 
     def to_sparse_coo(self) -> CooTensor:
         """The tensor with coordinates."""
-        made: CooTensor = self.to_sparse()
-        return made
+        tensor: CooTensor = self.to_sparse()
+        return tensor
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> CsrTensor:
         """The tensor itself."""
@@ -112,10 +112,10 @@ class CsrTensor(SparseTensor):
 
 def make_csr(starts: Tensor, columns: Tensor, elements: Tensor, size: Shape) -> CsrTensor:
     """A tensor of parts that are known to fit."""
-    made: CsrTensor = bare(CsrTensor, elements, Size(size))
-    made._starts = starts
-    made._columns = columns
-    return made
+    tensor: CsrTensor = bare(CsrTensor, elements, Size(size))
+    tensor._starts = starts
+    tensor._columns = columns
+    return tensor
 
 
 def from_coo(sparse: CooTensor) -> CsrTensor:

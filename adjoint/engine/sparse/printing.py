@@ -28,15 +28,15 @@ def _part(part: Any, indent: int) -> str:
 
 
 def _suffixes(tensor: Any) -> list[str]:
-    found = [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]
+    remarks = [f"size={tuple(tensor.shape)}", f"nnz={tensor._nnz()}"]
     default = dt.get_default_dtype()
     if tensor.device.type != "cpu":
-        found.insert(0, f"device='{tensor.device}'")
+        remarks.insert(0, f"device='{tensor.device}'")
     if tensor.dtype not in (default, dt.int64, dt.bool_, default.to_complex()):
-        found.append(f"dtype={tensor.dtype}")
-    found.append(f"layout={tensor.layout}")
+        remarks.append(f"dtype={tensor.dtype}")
+    remarks.append(f"layout={tensor.layout}")
     if tensor.grad_fn is not None:
-        found.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+        remarks.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
-        found.append("requires_grad=True")
-    return found
+        remarks.append("requires_grad=True")
+    return remarks

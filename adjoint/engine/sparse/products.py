@@ -59,8 +59,8 @@ def matmul(x: Any, y: Any) -> Tensor:
         return _by_dense(y.to_sparse().t(), x.t()).t()
     if not _is_sparse(y):
         return _by_dense(x.to_sparse(), y)
-    made = _by_sparse(x.to_sparse(), y.to_sparse())
-    return made.to_sparse_csr() if isinstance(x, CsrTensor) else made
+    product = _by_sparse(x.to_sparse(), y.to_sparse())
+    return product.to_sparse_csr() if isinstance(x, CsrTensor) else product
 
 
 def _is_sparse(x: Any) -> bool:

@@ -71,8 +71,8 @@ def index_select(x: Any, *indices: Tensor, dims: Dims, wrap: bool = True) -> Coo
     rows = [place if d == dim else r for d, r in enumerate(coordinates.unbind(0))]
     size = (*x.shape[:dim], wanted.shape[0], *x.shape[dim + 1 :])
     elements = INDEX(x._elements, element, dims=(0,))
-    made = make(join.stack(rows), elements, size, coalesced=False)
-    return made.coalesce() if x._coalesced else made
+    selected = make(join.stack(rows), elements, size, coalesced=False)
+    return selected.coalesce() if x._coalesced else selected
 
 
 def cat(*tensors: Any, dim: int) -> CooTensor:

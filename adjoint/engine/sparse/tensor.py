@@ -91,10 +91,10 @@ class SparseTensor(Tensor):
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of the type as PyTorch writes it, or the tensor in another dtype."""
-        made = self._elements.type(dtype)
+        elements = self._elements.type(dtype)
         if dtype is None:
-            return made.replace("torch.", "torch.sparse.", 1)
-        return self.with_elements(made)
+            return elements.replace("torch.", "torch.sparse.", 1)
+        return self.with_elements(elements)
 
     # -- the tape -----------------------------------------------------------------------------
 
@@ -125,8 +125,8 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Any:
         """The accumulated gradient at this tensor's positions, or None."""
-        held = self._elements.grad
-        return None if held is None else self.as_gradient(held)
+        grad = self._elements.grad
+        return None if grad is None else self.as_gradient(grad)
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -185,12 +185,12 @@ class SparseTensor(Tensor):
         """Convert dtype and/or device; the tensor itself where nothing changes."""
         given = _read_to(args, kwargs)
         device, dtype = given.get("device"), given.get("dtype")
-        made = self if device is None else self.moved(device)
-        if dtype is not None and dtype is not made.dtype:
-            made = made.with_elements(made._elements.to(dtype))
-        if made is self and given.get("copy"):
+        converted = self if device is None else self.moved(device)
+        if dtype is not None and dtype is not converted.dtype:
+            converted = converted.with_elements(converted._elements.to(dtype))
+        if converted is self and given.get("copy"):
             return self.clone()
-        return made
+        return converted
 
     def cpu(self, memory_format: Any = None) -> Any:
         """The tensor in main memory."""
@@ -248,8 +248,8 @@ class SparseTensor(Tensor):
                 "cannot pickle a tensor that is part of a graph (it has a grad_fn). "
                 "Pickle tensor.detach() instead."
             )
-        made = self.detach()
-        return (_rebuilt, (type(self), made.tensors(), self.rest(), self.requires_grad))
+        detached = self.detach()
+        return (_rebuilt, (type(self), detached.tensors(), self.rest(), self.requires_grad))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
@@ -283,17 +283,17 @@ class Pattern:
 
 def bare(cls: type[Any], elements: Tensor, size: tuple[int, ...]) -> Any:
     """A tensor of a sparse class with all that Tensor asks for, and its elements."""
-    made = _new(cls)
+    tensor = _new(cls)
     # No strides and no buffer: nothing that reads memory mistakes it for a dense tensor.
     spec = Spec(size, elements.dtype, elements.device)
-    made._array = Window(spec, (0,) * len(size), 0)
-    made._storage = Storage(None)
-    made._chain = ()
-    made._base = made._node = made._grad_meta = None
-    made._requires_grad = False
-    made._nr = 0
-    made._elements = elements
-    return made
+    tensor._array = Window(spec, (0,) * len(size), 0)
+    tensor._storage = Storage(None)
+    tensor._chain = ()
+    tensor._base = tensor._node = tensor._grad_meta = None
+    tensor._requires_grad = False
+    tensor._nr = 0
+    tensor._elements = elements
+    return tensor
 
 
 def refusal(name: str, operand: Any) -> NotImplementedError:

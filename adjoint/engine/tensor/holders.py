@@ -32,24 +32,24 @@ LIMIT_TOLD: Callable[[], str] | None = None
 
 def largest_storages() -> list[HeldStorage]:
     """Every storage that some tensor shows, the largest first."""
-    found: dict[int, list[Any]] = {}
+    tensors_of: dict[int, list[Any]] = {}
     for x in gc.get_objects():
         if issubclass(type(x), Tensor):  # what claims a class of its own is asked nothing
             try:
                 if type(x._array) is not Window:
-                    found.setdefault(x._storage.identity, []).append(x)
+                    tensors_of.setdefault(x._storage.identity, []).append(x)
             except (AttributeError, ValueError):  # one that is being made, or of a lazy module
                 continue
-    held = []
-    for tensors in found.values():
+    storages = []
+    for tensors in tensors_of.values():
         widest = max(tensors, key=lambda x: x.numel())
         buffer = widest._storage.buffer
         nbytes = int(getattr(buffer, "nbytes", widest._array.nbytes))
         grads = any(x._requires_grad for x in tensors)
         address = _address(buffer)
         where, _ = MADE_BY.get(id(buffer), (None, None))
-        held.append(HeldStorage(nbytes, str(widest._spec), len(tensors), grads, address, where))
-    return sorted(held, key=lambda each: -each.nbytes)
+        storages.append(HeldStorage(nbytes, str(widest._spec), len(tensors), grads, address, where))
+    return sorted(storages, key=lambda storage: -storage.nbytes)
 
 
 def _address(buffer: Any) -> int:
@@ -69,15 +69,15 @@ def size(n: float) -> str:
     return f"{n:.3g} TB"
 
 
-def told(held: list[HeldStorage], count: int) -> str:
+def told(storages: list[HeldStorage], count: int) -> str:
     """A few lines about what holds memory."""
-    total = sum(each.nbytes for each in held)
-    lines = [f"{len(held)} storages of tensors take {size(total)}; the largest:"]
+    total = sum(storage.nbytes for storage in storages)
+    lines = [f"{len(storages)} storages of tensors take {size(total)}; the largest:"]
     lines += [
-        f"  {size(each.nbytes):>9}  {each.what}"
-        + (f", shown by {each.tensors} tensors" if each.tensors > 1 else "")
-        + (", requires grad" if each.grad else "")
-        + (f", made at {told_place(each.where)}" if each.where is not None else "")
-        for each in held[:count]
+        f"  {size(storage.nbytes):>9}  {storage.what}"
+        + (f", shown by {storage.tensors} tensors" if storage.tensors > 1 else "")
+        + (", requires grad" if storage.grad else "")
+        + (f", made at {told_place(storage.where)}" if storage.where is not None else "")
+        for storage in storages[:count]
     ]
     return "\n".join(lines)

@@ -307,14 +307,14 @@ def as_subclass(self: Tensor, cls: type[Any]) -> Any:
     """The same tensor as an instance of a subclass of Tensor."""
     if not issubclass(cls, Tensor):
         raise TypeError(f"as_subclass: {cls.__name__} is not a subclass of Tensor")
-    made = _new(cls)
+    converted = _new(cls)
     if self._grad_meta is None and self._requires_grad:
         self._grad_meta = AutogradMeta()  # shared, so that a gradient reaches both
     for slot in CONTENT:
-        setattr(made, slot, getattr(self, slot))
+        setattr(converted, slot, getattr(self, slot))
     if CONTEXT.capture is not None:
-        CONTEXT.capture.derive(made, self)
-    return made
+        CONTEXT.capture.derive(converted, self)
+    return converted
 
 
 def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:

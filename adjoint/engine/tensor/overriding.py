@@ -42,9 +42,9 @@ def convert(result: Any, cls: type[Any]) -> Any:
     if type(result) is Tensor:
         return result.as_subclass(cls)
     if type(result) in (tuple, list):
-        return type(result)(convert(each, cls) for each in result)
+        return type(result)(convert(item, cls) for item in result)
     if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return type(result)(*(convert(each, cls) for each in result))
+        return type(result)(*(convert(item, cls) for item in result))
     return result
 
 
@@ -117,8 +117,8 @@ def _asking_property(raw: property) -> property:
 
 @functools.cache
 def _properties() -> dict[str, tuple[property, property]]:
-    found = {name: vars(Tensor)[name] for name in SHOWN}
-    return {name: (raw, _asking_property(raw)) for name, raw in found.items()}
+    shown = {name: vars(Tensor)[name] for name in SHOWN}
+    return {name: (raw, _asking_property(raw)) for name, raw in shown.items()}
 
 
 def subclassed(cls: type[Any]) -> None:

@@ -52,8 +52,8 @@ class TensorType(type):
     """Tensor's type: finds methods of families that load on first use (`Tensor.det`)."""
 
     def __getattr__(cls, name: str) -> Any:
-        found = HOOKS.find_method(cls, name)
-        return found.__get__(None, cls) if hasattr(found, "__get__") else found
+        member = HOOKS.find_method(cls, name)
+        return member.__get__(None, cls) if hasattr(member, "__get__") else member
 
 
 class Tensor(TensorMethods, metaclass=TensorType):
@@ -83,8 +83,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
     if not TYPE_CHECKING:  # tools read the generated stub, and flag what is not in it
 
         def __getattr__(self, name: str) -> Any:
-            found = HOOKS.find_method(type(self), name)
-            return found.__get__(self, type(self)) if hasattr(found, "__get__") else found
+            member = HOOKS.find_method(type(self), name)
+            return member.__get__(self, type(self)) if hasattr(member, "__get__") else member
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -121,8 +121,8 @@ class Tensor(TensorMethods, metaclass=TensorType):
         array = self._array
         kind = array.__class__
         if kind is Window:
-            found: Spec = array.spec
-            return found
+            spec: Spec = array.spec
+            return spec
         find = DEVICE_OF.get(kind)
         where = CPU if find is None else find(array)
         return _new_tuple(Spec, (tuple(array.shape), DTYPE_OF[array.dtype], where))  # quicker
@@ -282,7 +282,7 @@ def wrap(array: Any) -> Tensor:
 def wrap_all(arrays: Iterable[Any]) -> list[Tensor]:
     """`wrap` of each array, for callers who count microseconds."""
     new, tensor, storage = _new, Tensor, Storage
-    made = []
+    tensors = []
     for array in arrays:
         t = new(tensor)
         t._array = array
@@ -292,8 +292,8 @@ def wrap_all(arrays: Iterable[Any]) -> list[Tensor]:
         s.level = s.payload = s.trace = t._base = t._node = t._grad_meta = None
         t._chain = ()
         t._requires_grad = False
-        made.append(t)
-    return made
+        tensors.append(t)
+    return tensors
 
 
 def wrap_places(arrays: Sequence[Any], places: Iterable[int]) -> list[Tensor]:

@@ -118,11 +118,11 @@ class FunctionNode(TapeNode):
                 self.results[k] = place
             if t._storage.version < 0:
                 raise refuse_inference()
-            kept: Any = alias(t) if place is not None else t
+            saved: Any = alias(t) if place is not None else t
             self.versions.append(t._storage.version)
             if CONTEXT.saved_hooks and not CONTEXT.levels:
-                kept = Packed(t, edge_of(t) if place is None else None)
-            self.saved.append(kept)
+                saved = Packed(t, edge_of(t) if place is None else None)
+            self.saved.append(saved)
 
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
@@ -292,12 +292,12 @@ _node_classes: dict[type, type[FunctionNode]] = {}
 
 def node_class_of(cls: type[Function]) -> type[FunctionNode]:
     """The node class named after a function."""
-    made = _node_classes.get(cls)
-    if made is None:
-        made = _node_classes[cls] = type(
+    node_class = _node_classes.get(cls)
+    if node_class is None:
+        node_class = _node_classes[cls] = type(
             f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": (), "__module__": __name__}
         )
-    return made
+    return node_class
 
 
 def as_tuple(out: Any) -> tuple[Any, ...]:
@@ -389,11 +389,11 @@ def _moved(
     tensors: Sequence[Any], old: Sequence[Any], new: Sequence[Any], args: Sequence[Any]
 ) -> tuple[Any, ...]:
     """Tensors, those among the old results replaced by the new ones."""
-    found = []
+    moved = []
     for t in tensors:
         place = position(old, t) if position(args, t) is None else None
-        found.append(t if place is None else new[place])
-    return tuple(found)
+        moved.append(t if place is None else new[place])
+    return tuple(moved)
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,11 +72,11 @@ def _context(
 
 def _lifted(values: Any, inner: tuple[Any, ...], outer: tuple[Any, ...]) -> tuple[Any, ...]:
     """Values of the level below, those that are inputs or results replaced by this level's."""
-    found = []
+    lifted = []
     for v in values:
         place = position(inner, v)
-        found.append(v if place is None else outer[place])
-    return tuple(found)
+        lifted.append(v if place is None else outer[place])
+    return tuple(lifted)
 
 
 def _call_grad(

@@ -11,18 +11,18 @@ from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, alias_noted, set_grad
 
 
-def add(held: Any, grad: Any) -> Any:
+def add(total: Any, grad: Any) -> Any:
     """The sum of two cotangents; of a sparse and a dense one, the dense one comes first."""
-    if HOOKS.sparse is not None and held.is_sparse:
-        return ADD(grad, held)
-    return ADD(held, grad)
+    if HOOKS.sparse is not None and total.is_sparse:
+        return ADD(grad, total)
+    return ADD(total, grad)
 
 
-def add_owned(held: Any, grad: Any) -> bool:
+def add_owned(total: Any, grad: Any) -> bool:
     """Add in place to a sum nobody else has seen, where that is a matter of arrays alone."""
     if not CONTEXT.plain or CONTEXT.grad_enabled:
         return False
-    into, array = held._array, grad._array
+    into, array = total._array, grad._array
     if type(into) is Window or into.dtype != array.dtype or into.shape != array.shape:
         return False
     HOOKS.array.add_into(into, array)
@@ -31,24 +31,24 @@ def add_owned(held: Any, grad: Any) -> bool:
 
 def accumulate_grad(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> None:
     """Add to `.grad`: in place where the tape does not need the old value."""
-    held = leaf.grad
-    if HOOKS.sparse is not None and (grad.is_sparse or (held is not None and held.is_sparse)):
-        accumulate_sparse(leaf, held, grad, keep_graph=keep_graph)
-    elif held is None:
+    total = leaf.grad
+    if HOOKS.sparse is not None and (grad.is_sparse or (total is not None and total.is_sparse)):
+        accumulate_sparse(leaf, total, grad, keep_graph=keep_graph)
+    elif total is None:
         first = as_first(leaf, grad, keep_graph=keep_graph)
         set_grad(leaf, first if HOOKS.wrappers is None else HOOKS.wrappers.restored(first))
     elif keep_graph:
-        set_grad(leaf, held + grad)
-    elif not held._requires_grad and add_owned(held, grad):
-        held._storage.version += 1
+        set_grad(leaf, total + grad)
+    elif not total._requires_grad and add_owned(total, grad):
+        total._storage.version += 1
     else:
         with CONTEXT.having(grad_enabled=False):
-            held.add_(grad)
+            total.add_(grad)
 
 
-def accumulate_sparse(leaf: Tensor, held: Any, grad: Tensor, *, keep_graph: bool) -> None:
+def accumulate_sparse(leaf: Tensor, total: Any, grad: Tensor, *, keep_graph: bool) -> None:
     """The same where either is sparse: sparse as long as both are, dense from then on."""
-    if held is None:
+    if total is None:
         if not keep_graph:
             elements = grad._values()
             shared = (
@@ -56,11 +56,11 @@ def accumulate_sparse(leaf: Tensor, held: Any, grad: Tensor, *, keep_graph: bool
             )
             grad = grad.with_elements(row_major(elements) if shared else elements)  # type: ignore[attr-defined]
         set_grad(leaf, grad)
-    elif keep_graph or (held.is_sparse and not grad.is_sparse):
-        set_grad(leaf, add(held, grad))
+    elif keep_graph or (total.is_sparse and not grad.is_sparse):
+        set_grad(leaf, add(total, grad))
     else:
         with CONTEXT.having(grad_enabled=False):
-            held.add_(grad)
+            total.add_(grad)
 
 
 def as_first(leaf: Tensor, grad: Tensor, *, keep_graph: bool) -> Tensor:

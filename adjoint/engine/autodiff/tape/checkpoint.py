@@ -68,8 +68,8 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
     >>> get_device_states(ad.ones(1))
     ([], [])
     """
-    found = {x.device for x in flatten(args)[0] if is_tensor(x)}
-    gpus = sorted((d for d in found if d.type == "cuda"), key=lambda d: d.index or 0)
+    devices = {x.device for x in flatten(args)[0] if is_tensor(x)}
+    gpus = sorted((d for d in devices if d.type == "cuda"), key=lambda d: d.index or 0)
     return [d.index or 0 for d in gpus], [default_generator_of(d).get_state() for d in gpus]
 
 

@@ -159,8 +159,8 @@ class Backward:
                     buffers[target] = [grad]
                     continue
                 buffer = buffers[target] = [None] * target.outputs
-            held = buffer[nr]
-            buffer[nr] = grad if held is None else add(held, grad)
+            total = buffer[nr]
+            buffer[nr] = grad if total is None else add(total, grad)
 
     def arrive_early(self, edges: Sequence[Edge | None], left: dict[int, int]) -> None:
         """Count edges that have been gone along; a leaf with none left has its whole gradient."""
@@ -174,13 +174,13 @@ class Backward:
 
     def send_leaf(self, leaf: Any, grad: Any) -> None:
         """Add to a leaf's total. The order of last contributions is the order of arrival."""
-        held = self.leaves.pop(id(leaf), None)
-        if held is None:
+        entry = self.leaves.pop(id(leaf), None)
+        if entry is None:
             self.leaves[id(leaf)] = (leaf, grad, False)
-        elif held[2] and add_owned(held[1], grad):
-            self.leaves[id(leaf)] = held
+        elif entry[2] and add_owned(entry[1], grad):
+            self.leaves[id(leaf)] = entry
         else:
-            self.leaves[id(leaf)] = (leaf, add(held[1], grad), not CONTEXT.grad_enabled)
+            self.leaves[id(leaf)] = (leaf, add(entry[1], grad), not CONTEXT.grad_enabled)
 
     def step(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
         """Run a node that has hooks, or of which only some results are wanted."""

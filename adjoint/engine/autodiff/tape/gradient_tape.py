@@ -73,15 +73,15 @@ class GradientTape:
 
     def watch(self, tensor: Any) -> None:
         """Record operations on a tensor, or on each of a structure of them."""
-        for each in flatten(tensor)[0]:
-            if not is_tensor(each):
+        for leaf in flatten(tensor)[0]:
+            if not is_tensor(leaf):
                 raise ValueError(
-                    f"GradientTape.watch: expected tensors, received {type(each).__name__}"
+                    f"GradientTape.watch: expected tensors, received {type(leaf).__name__}"
                 )
-            self._watched[id(each)] = each
-            if not each.requires_grad and each.dtype.is_inexact:
-                self._restore.append((each, False))
-                each._requires_grad = True
+            self._watched[id(leaf)] = leaf
+            if not leaf.requires_grad and leaf.dtype.is_inexact:
+                self._restore.append((leaf, False))
+                leaf._requires_grad = True
 
     def watched_variables(self) -> tuple[Tensor, ...]:
         """The tensors given to `watch`."""
@@ -143,18 +143,18 @@ class GradientTape:
             if edge_of(t) is not None
         ]
         asked, restored = self._asked(leaves)
-        found: dict[int, Any] = {}
+        gradients: dict[int, Any] = {}
         if roots and asked:
             outer = bool(_RECORDING.tapes)  # a tape still recording sees the gradient's operations
             gs = grad(
                 [t for t, _ in roots], asked, [g for _, g in roots],
                 retain_graph=self._persistent or outer, create_graph=outer, allow_unused=True,
             )  # fmt: skip
-            found = {id(x): g for x, g in zip(asked, gs, strict=True)}
+            gradients = {id(x): g for x, g in zip(asked, gs, strict=True)}
         for tensor, required in restored:
             tensor._requires_grad = required
         return unflatten(
-            structure, [_connected(x, found.get(id(x)), unconnected_gradients) for x in leaves]
+            structure, [_connected(x, gradients.get(id(x)), unconnected_gradients) for x in leaves]
         )
 
     def jacobian(
@@ -168,7 +168,7 @@ class GradientTape:
         """The Jacobian of `target` with respect to each of `sources`, in their structure."""
         leaves, structure = self._begin(sources)
         asked, restored = self._asked(leaves)
-        found: dict[int, Any] = {}
+        jacobians: dict[int, Any] = {}
         if edge_of(target) is not None and asked:
             outer = bool(_RECORDING.tapes)
             rows = rows_at_once if experimental_use_pfor else rows_one_by_one
@@ -179,13 +179,13 @@ class GradientTape:
             connected = [x for x, g in zip(asked, used, strict=True) if g is not None]
             if connected:
                 table = rows(target, tuple(connected), outer, False)
-                found = {id(x): j for x, j in zip(connected, table, strict=True)}
+                jacobians = {id(x): j for x, j in zip(connected, table, strict=True)}
         for tensor, required in restored:
             tensor._requires_grad = required
         shape = tuple(target.shape)
         return unflatten(
             structure,
-            [_connected(x, found.get(id(x)), unconnected_gradients, shape) for x in leaves],
+            [_connected(x, jacobians.get(id(x)), unconnected_gradients, shape) for x in leaves],
         )
 
     def batch_jacobian(self, target: Tensor, source: Tensor) -> Any:

@@ -59,7 +59,7 @@ class allow_mutation_on_saved_tensors:
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
         self._kept: dict[int, list[weakref.ref[CopiedOnWrite]]] = {}
-        hooks = (self._pack, lambda kept: kept.tensor)
+        hooks = (self._pack, lambda saved: saved.tensor)
         self._before = CONTEXT.set(
             saved_hooks=(*CONTEXT.saved_hooks, hooks), before_write=self._copy
         )
@@ -70,16 +70,16 @@ class allow_mutation_on_saved_tensors:
         self._kept.clear()
 
     def _pack(self, tensor: Any) -> CopiedOnWrite:
-        kept = CopiedOnWrite(tensor)
-        self._kept.setdefault(id(tensor._storage), []).append(weakref.ref(kept))
-        return kept
+        saved = CopiedOnWrite(tensor)
+        self._kept.setdefault(id(tensor._storage), []).append(weakref.ref(saved))
+        return saved
 
     def _copy(self, storage: Any) -> None:
         for reference in self._kept.pop(id(storage), ()):
-            kept = reference()
-            if kept is not None and kept.tensor._storage is storage:
+            saved = reference()
+            if saved is not None and saved.tensor._storage is storage:
                 with CONTEXT.having(saved_hooks=(), before_write=None, grad_enabled=False):
-                    kept.tensor = kept.tensor.clone()
+                    saved.tensor = saved.tensor.clone()
 
 
 class MultiHandle:
@@ -123,8 +123,8 @@ def register_multi_grad_hook(
                 return
             state["found"][i] = grad
             if len(state["found"]) == wanted:
-                found, state["found"] = state["found"], {}
-                fn([found.get(k) for k in range(wanted)])
+                grads, state["found"] = state["found"], {}
+                fn([grads.get(k) for k in range(wanted)])
 
         return hook
 

@@ -53,16 +53,16 @@ class Prehook:
             grad = grad if replaced is None else replaced
         tensor = None if self.retain is None else self.retain()
         if tensor is not None:
-            held = tensor.grad
+            total = tensor.grad
             # Its own memory: others may have the cotangent, and the user may write to `.grad`.
-            set_grad(tensor, owned(grad) if held is None else held + grad)
+            set_grad(tensor, owned(grad) if total is None else total + grad)
         return grad
 
 
 def _prehook(tensor: Tensor) -> Prehook:
     tensor.grad_fn.route_through(tensor)
-    found: Prehook = tensor.grad_fn.make_extra().tensor_hooks.setdefault(tensor._nr, Prehook())
-    return found
+    prehook: Prehook = tensor.grad_fn.make_extra().tensor_hooks.setdefault(tensor._nr, Prehook())
+    return prehook
 
 
 @method

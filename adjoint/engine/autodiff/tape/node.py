@@ -68,8 +68,8 @@ class BackwardNode:
         """What a backward may take from the node or change in it."""
         return None
 
-    def put(self, kept: Any) -> None:
-        """Have the node as it was, or came to be, when `kept` was taken."""
+    def put(self, saved: Any) -> None:
+        """Have the node as it was, or came to be, when `saved` was taken."""
 
     def make_extra(self) -> Extra:
         """The node's extras, made on first use."""
@@ -128,12 +128,12 @@ class AccumulateGrad(BackwardNode):
 def accumulator_of(leaf: Tensor) -> AccumulateGrad:
     """The node that stands for a leaf: the same one as long as somebody holds it or its hooks."""
     meta = meta_of(leaf)
-    found = meta.accumulator() if meta.accumulator is not None else None
-    if found is None:
-        found = AccumulateGrad(leaf)
-        found.extra = meta.leaf_extra = meta.leaf_extra or Extra()
-        meta.accumulator = weakref.ref(found)
-    return found
+    node = meta.accumulator() if meta.accumulator is not None else None
+    if node is None:
+        node = AccumulateGrad(leaf)
+        node.extra = meta.leaf_extra = meta.leaf_extra or Extra()
+        meta.accumulator = weakref.ref(node)
+    return node
 
 
 class TapeNode(BackwardNode):
@@ -179,8 +179,8 @@ class TapeNode(BackwardNode):
     def kept(self) -> Any:
         return self.saved
 
-    def put(self, kept: Any) -> None:
-        self.saved = kept
+    def put(self, saved: Any) -> None:
+        self.saved = saved
 
 
 class ConstantNode(BackwardNode):

@@ -68,11 +68,11 @@ def place_of(x: Any) -> Edge | None:
     return edge_of(x)
 
 
-def gradient_of(x: Any, found: Any) -> Any:
+def gradient_of(x: Any, grad: Any) -> Any:
     """What arrived at a tensor's place as its gradient: that of a sparse tensor is sparse."""
-    if found is None or not is_tensor(x) or x.layout is strided:
-        return found
-    return x.as_gradient(found)
+    if grad is None or not is_tensor(x) or x.layout is strided:
+        return grad
+    return x.as_gradient(grad)
 
 
 def level_of(x: Any) -> Any:
@@ -229,20 +229,20 @@ def grad(
         level=None,
     )
     pull = _run_batched if is_grads_batched else _run
-    found = [
+    results = [
         gradient_of(t, g)
         for t, g in zip(chosen, pull(run, roots, grads, edges, create_graph), strict=True)
     ]
     if materialize_grads:
         return tuple(
-            t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, found, strict=True)
+            t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, results, strict=True)
         )
-    if not allow_unused and any(g is None for g in found):
+    if not allow_unused and any(g is None for g in results):
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph. Set "
             "allow_unused=True if this is the desired behavior."
         )
-    return tuple(found)
+    return tuple(results)
 
 
 def _carry_out(run: Backward, roots: list[Any], grads: list[Any], create_graph: bool) -> None:
@@ -278,8 +278,8 @@ def _run_batched(
     with entered(VmapLevel(next_depth(), sizes.pop(), "error"), grad_enabled=create_graph) as level:
         wrapped = [None if g is None else level.wrap_payload(g) for g in grads]
         run.run(_roots(roots, wrapped))
-        found = [run.found.get(e) for e in edges]
+        pulled = [run.found.get(e) for e in edges]
         return [
             g if g is None else payload(g) if g._storage.level is level else level.lift(g)
-            for g in found
+            for g in pulled
         ]

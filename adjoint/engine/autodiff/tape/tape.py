@@ -61,12 +61,12 @@ class RecordNode(TapeNode):
         plan = self.plan
         if (plan.whole or plan.on_device) and level is None and CONTEXT.plain:
             if plan.small and not CONTEXT.grad_enabled:
-                found = self.apply_small(grads, needed)
-                if found is not None:
-                    return found
-            found = self.apply_fragment(grads, needed)
-            if found is not None:
-                return found
+                cotangents = self.apply_small(grads, needed)
+                if cotangents is not None:
+                    return cotangents
+            cotangents = self.apply_fragment(grads, needed)
+            if cotangents is not None:
+                return cotangents
         return self.apply_rules(grads, needed, level)
 
     def apply_fragment(
@@ -75,7 +75,7 @@ class RecordNode(TapeNode):
         """The rules as one program: Note [fragments], or small ones, Note [straight programs]."""
         plan, g = self.plan, grads[0]
         if g is None and len(grads) > 1:
-            g = next((each for each in grads if each is not None), None)
+            g = next((grad for grad in grads if grad is not None), None)
         if g is not None and g._array.__class__ in DEVICE_LAYOUTS:
             return None if CONTEXT.grad_enabled else self.apply_on_device(grads, needed)
         least = plan.record.large
@@ -95,10 +95,10 @@ class RecordNode(TapeNode):
         """The rules by a program for few elements, if there is one (Note [meeting])."""
         values = [*self.intact(), *grads]
         rest = (self.specs, self.out_specs, needed)
-        found = HOOKS.meet(self.plan.small, values, self.params, rest)
-        if found is None:
+        arrays = HOOKS.meet(self.plan.small, values, self.params, rest)
+        if arrays is None:
             return None
-        return [None if array is None else wrap(array) for array in found]
+        return [None if array is None else wrap(array) for array in arrays]
 
     def intact(self) -> list[Any]:
         """Everything that was saved, quickly where nothing happened to it since."""
@@ -184,8 +184,8 @@ class RecordNode(TapeNode):
     ) -> Sequence[Any]:
         """The cotangents of all operands by one rule."""
         wanted = [e is not None and (needed is None or needed[i]) for i, e in enumerate(self.edges)]
-        found = joint.fn(*self.arguments(joint, grads, level, wanted))  # type: ignore[misc]
-        return only_needed(self.plan.record, found, wanted)
+        cotangents = joint.fn(*self.arguments(joint, grads, level, wanted))  # type: ignore[misc]
+        return only_needed(self.plan.record, cotangents, wanted)
 
     def chain(self, g: Any, partial: Any, position: int) -> Any:
         """The cotangent g through an elementwise partial, made to match the operand."""
@@ -199,37 +199,37 @@ class RecordNode(TapeNode):
         self, step: RuleCall, grads: Sequence[Any], level: Any, needed: Sequence[bool] = ()
     ) -> list[Any]:
         """What a rule asked for, in its order."""
-        found: list[Any] = []
+        arguments: list[Any] = []
         for kind, key in step.arguments:
             if kind == kinds.SAVED:
-                found.append(self.load(key, level, self.output_at(key)))
+                arguments.append(self.load(key, level, self.output_at(key)))
             elif kind == kinds.GRAD:
-                found.append(grads[0])
+                arguments.append(grads[0])
             elif kind == kinds.PARAM:
-                found.append(self.params[key])
+                arguments.append(self.params[key])
             elif kind == kinds.OPTIONAL:
-                found.append(self.params.get(*key))
+                arguments.append(self.params.get(*key))
             elif kind == kinds.SPEC:
-                found.append(self.specs[key])  # type: ignore[index]
+                arguments.append(self.specs[key])  # type: ignore[index]
             elif kind == kinds.SAVED_MANY:
-                found.append([self.load(k, level, self.output_at(k)) for k in key])
+                arguments.append([self.load(k, level, self.output_at(k)) for k in key])
             elif kind == kinds.GRADS:
-                found.append(grads)
+                arguments.append(grads)
             elif kind == kinds.SPECS:
-                found.append(self.specs[key])  # type: ignore[index]
+                arguments.append(self.specs[key])  # type: ignore[index]
             elif kind == kinds.OUT_SPEC:
-                found.append(self.out_specs[0])  # type: ignore[index]
+                arguments.append(self.out_specs[0])  # type: ignore[index]
             elif kind == kinds.OUT_SPECS:
-                found.append(self.out_specs)
+                arguments.append(self.out_specs)
             elif kind == kinds.CONSTANT:
-                found.append(key)
+                arguments.append(key)
             elif kind == kinds.NEEDED:
-                found.append(needed)
+                arguments.append(needed)
             elif kind == kinds.PARAMS:
-                found.append(self.params)
+                arguments.append(self.params)
             else:
                 raise AssertionError(f"{self.name()}: unhandled argument kind {kind}")
-        return found
+        return arguments
 
     def __getattr__(self, name: str) -> Any:
         """PyTorch's view on what was saved: `_saved_self`, `_saved_other`, `_saved_result`."""

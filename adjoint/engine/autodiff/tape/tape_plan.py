@@ -90,7 +90,7 @@ class TapePlan:
         unused = {
             name
             for name, operands in record.joint_for.items()
-            if not any(tracked[record.operands.index(each)] for each in operands)
+            if not any(tracked[record.operands.index(operand)] for operand in operands)
         }
         arguments = tuple(
             (CONSTANT, None) if n in unused else self._argument(record, n, -1, len(tracked))
@@ -156,14 +156,16 @@ _classes: dict[Record, type] = {}
 
 def node_class_of(record: Record, base: type) -> type:
     """The node class of a record, so that `type(y.grad_fn).__name__` says what was done."""
-    found = _classes.get(record)
-    if found is None:
+    node_class = _classes.get(record)
+    if node_class is None:
         stem = _SPELLINGS.get(record.name) or "".join(
             part.capitalize() for part in record.name.split("_")
         )
         name = stem if stem == "CopySlices" else f"{stem}Backward0"
-        found = _classes[record] = type(name, (base,), {"__slots__": (), "__module__": __name__})
-    return found
+        node_class = _classes[record] = type(
+            name, (base,), {"__slots__": (), "__module__": __name__}
+        )
+    return node_class
 
 
 def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> TapePlan | None:
@@ -174,6 +176,6 @@ def plan_for(record: Record, key: Any, count: int, outputs: int, base: type) -> 
     bits = key if isinstance(key, int) else key[0]
     tracked = [bool(bits >> (count - 1 - i) & 1) for i in range(count)]
     plan = TapePlan(record, tracked, outputs, node_class_of(record, base))
-    made = plan if plan.steps or plan.joint is not None else None
-    record.tape[key] = made
-    return made
+    useful = plan if plan.steps or plan.joint is not None else None
+    record.tape[key] = useful
+    return useful

@@ -34,10 +34,10 @@ def broadcast_dims(dims: Any, structure: TreeDef) -> list[Any] | None:
         parts = [getattr(dims, k) for k in given.keys]
     flat: list[Any] = []
     for part, child in zip(parts, structure.children, strict=True):
-        found = broadcast_dims(part, child)
-        if found is None:
+        entries = broadcast_dims(part, child)
+        if entries is None:
             return None
-        flat += found
+        flat += entries
     return flat
 
 

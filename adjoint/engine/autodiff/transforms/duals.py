@@ -47,7 +47,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one created.")
     left = _OPEN.levels.pop()
     left.active = False
-    CONTEXT.set(levels=tuple(each for each in CONTEXT.levels if each is not left))
+    CONTEXT.set(levels=tuple(level for level in CONTEXT.levels if level is not left))
 
 
 def _current(name: str) -> JvpLevel:

@@ -60,11 +60,11 @@ def _require_dependence(outputs: tuple[Any, ...], strict: bool) -> None:
 
 
 def _filled(
-    found: Any, like: tuple[Any, ...], *, strict: bool, create_graph: bool, what: str
+    grads: Any, like: tuple[Any, ...], *, strict: bool, create_graph: bool, what: str
 ) -> tuple[Any, ...]:
     """Gradients with zeros for None, or strict mode's errors."""
     full = []
-    for i, (g, x) in enumerate(zip(found, like, strict=True)):
+    for i, (g, x) in enumerate(zip(grads, like, strict=True)):
         if g is None:
             if strict:
                 raise RuntimeError(
@@ -128,8 +128,8 @@ def vjp(
         outputs, many_out = _call(func, xs, "vjp")
         _require_dependence(outputs, strict)
         vector = _vector(v, outputs, "vjp", many_out, "output")
-        found = _pull(outputs, xs, vector, create_graph=create_graph)
-        pulled = _filled(found, xs, strict=strict, create_graph=create_graph, what="vjp")
+        grads = _pull(outputs, xs, vector, create_graph=create_graph)
+        pulled = _filled(grads, xs, strict=strict, create_graph=create_graph, what="vjp")
     done = _finish((outputs, pulled), create_graph=create_graph)
     return _one(done[0], many_out), _one(done[1], many)
 
@@ -241,12 +241,12 @@ def rows_one_by_one(
     """The Jacobian of one output, an element at a time."""
     columns: list[list[Any]] = [[] for _ in xs]
     for element in out.reshape(-1).unbind(0) if out.numel() else ():
-        found: tuple[Any, ...] = (None,) * len(xs)
+        grads: tuple[Any, ...] = (None,) * len(xs)
         if element.requires_grad:
-            found = grad(
+            grads = grad(
                 element, xs, retain_graph=True, create_graph=create_graph, allow_unused=True
             )
-        filled = _filled(found, xs, strict=strict, create_graph=create_graph, what="jacobian")
+        filled = _filled(grads, xs, strict=strict, create_graph=create_graph, what="jacobian")
         for column, g in zip(columns, filled, strict=True):
             column.append(g)
     return tuple(
@@ -259,17 +259,17 @@ def rows_at_once(
     out: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool
 ) -> tuple[Any, ...]:
     """The Jacobian of one output, all elements at once by vmap."""
-    found: tuple[Any, ...] = (None,) * len(xs)
+    grads: tuple[Any, ...] = (None,) * len(xs)
     n = out.numel()
     if out.requires_grad:
         basis = out.detach().new_eye(n).reshape((n, *out.shape))
-        found = grad(
+        grads = grad(
             out, xs, basis, retain_graph=True, create_graph=create_graph, allow_unused=True,
             is_grads_batched=True,
         )  # fmt: skip
     return tuple(
         (x.new_zeros((n, *x.shape)) if g is None else g).reshape((*out.shape, *x.shape))
-        for g, x in zip(found, xs, strict=True)
+        for g, x in zip(grads, xs, strict=True)
     )
 
 
@@ -288,9 +288,9 @@ def _forward_jacobian(
         )
     with CONTEXT.having(grad_enabled=True):
         xs = _prepare(given, create_graph=create_graph)
-        found = jacfwd(func, tuple(range(len(xs))))(*xs)
-        many_out = not is_tensor(found[0])
-    done = _finish(found, create_graph=create_graph)
+        columns = jacfwd(func, tuple(range(len(xs))))(*xs)
+        many_out = not is_tensor(columns[0])
+    done = _finish(columns, create_graph=create_graph)
     rows = tuple(_one(row, many) for row in (done if many_out else (done,)))
     return _one(rows, many_out)
 
@@ -325,8 +325,8 @@ def hessian(
             scalar = lambda *ys: _scalar(func, ys, "hessian", False).reshape(())
             return gradient_of(scalar, tuple(range(len(xs))))(*xs)
         value = _scalar(func, xs, "hessian", strict)
-        found = _pull((value,), xs, None, create_graph=True)
-        return _filled(found, xs, strict=strict, create_graph=strict, what="jacobian")
+        grads = _pull((value,), xs, None, create_graph=True)
+        return _filled(grads, xs, strict=strict, create_graph=strict, what="jacobian")
 
     table = jacobian(gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy)
     if many:

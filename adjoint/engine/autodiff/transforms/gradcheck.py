@@ -95,16 +95,16 @@ def _check_backward(probe: Probe, atol: float, rtol: float, nondet_tol: float) -
         for i, out in enumerate(probe.outs):
             for k in range(out.numel()):
                 for unit in _units(out):
-                    found = _pulled(out, xs, _one_hot(out, k, unit))[n]
+                    analytical = _pulled(out, xs, _one_hot(out, k, unit))[n]
                     again = _pulled(out, xs, _one_hot(out, k, unit))[n]
                     wanted = _wanted(x, [p[i].reshape(x.numel(), -1)[:, k] for p in parts], unit)
-                    if not _close(found, again, nondet_tol, 0):
+                    if not _close(analytical, again, nondet_tol, 0):
                         raise GradcheckError(
                             "Backward is not reentrant, i.e., running backward with same input "
-                            f"and grad_output multiple times gives different values: {found} and "
-                            f"{again}"
+                            "and grad_output multiple times gives different values: "
+                            f"{analytical} and {again}"
                         )
-                    _compare("analytical", found, wanted, (i, k), place, atol, rtol)
+                    _compare("analytical", analytical, wanted, (i, k), place, atol, rtol)
 
 
 def _wanted(x: Any, parts: list[Any], unit: complex) -> Any:
@@ -118,10 +118,10 @@ def _wanted(x: Any, parts: list[Any], unit: complex) -> Any:
 def _pulled(out: Any, xs: Sequence[Any], cotangent: Any) -> list[Any]:
     if not out.requires_grad:
         return [x.detach().new_zeros(x.shape) for x in xs]
-    found = grad(out, xs, cotangent, retain_graph=True, allow_unused=True)
+    grads = grad(out, xs, cotangent, retain_graph=True, allow_unused=True)
     return [
         x.detach().new_zeros(x.shape) if g is None else g.detach()
-        for g, x in zip(found, xs, strict=True)
+        for g, x in zip(grads, xs, strict=True)
     ]
 
 
@@ -152,10 +152,10 @@ def _check_batched(probe: Probe, atol: float, rtol: float) -> None:
             out, xs, stack(gs), retain_graph=True, allow_unused=True, is_grads_batched=True
         )
         apart = [_pulled(out, xs, g) for g in gs]
-        for n, found in enumerate(batched):
-            if found is not None:
+        for n, derivative in enumerate(batched):
+            if derivative is not None:
                 wanted = stack([row[n] for row in apart])
-                _compare("batched", found, wanted, (i, 0), probe.places[n], atol, rtol)
+                _compare("batched", derivative, wanted, (i, 0), probe.places[n], atol, rtol)
 
 
 def _close(a: Any, b: Any, atol: float, rtol: float) -> bool:
@@ -163,13 +163,19 @@ def _close(a: Any, b: Any, atol: float, rtol: float) -> bool:
 
 
 def _compare(
-    kind: str, found: Any, wanted: Any, out: tuple[int, int], place: int, atol: float, rtol: float
+    kind: str,
+    computed: Any,
+    wanted: Any,
+    out: tuple[int, int],
+    place: int,
+    atol: float,
+    rtol: float,
 ) -> None:
-    found = found.detach()
-    if found.shape != wanted.shape or not _close(found, wanted, atol, rtol):
+    computed = computed.detach()
+    if computed.shape != wanted.shape or not _close(computed, wanted, atol, rtol):
         raise GradcheckError(
             f"Jacobian mismatch for output {out[0]} with respect to input {place} (element "
-            f"{out[1]}):\nnumerical: {wanted}\n{kind}: {found}"
+            f"{out[1]}):\nnumerical: {wanted}\n{kind}: {computed}"
         )
 
 
@@ -273,8 +279,8 @@ def gradgradcheck(
     def by_tape(*args: Any) -> tuple[Any, ...]:
         outs = [probe.call(*args[:count])[i] for i in tracked]
         wanted = [args[i] for i in probe.places]
-        found = grad(outs, wanted, args[count:], create_graph=True, allow_unused=True)
-        return tuple(g for g in found if g is not None)
+        grads = grad(outs, wanted, args[count:], create_graph=True, allow_unused=True)
+        return tuple(g for g in grads if g is not None)
 
     def by_transform(*args: Any) -> tuple[Any, ...]:
         def at(*xs: Any) -> tuple[Any, ...]:

@@ -57,10 +57,10 @@ def pull_back_through(
             roots.append((edge, g))
     with CONTEXT.having(grad_enabled=level.outer_grad):
         run.run(roots)
-        found = [run.found.get((x, 0)) for x in inputs]
+        grads = [run.found.get((x, 0)) for x in inputs]
         return [
             payload(x).new_zeros(x.shape) if g is None else g
-            for x, g in zip(inputs, found, strict=True)
+            for x, g in zip(inputs, grads, strict=True)
         ]
 
 
@@ -193,11 +193,11 @@ def vjp_at(level: GradLevel, func: Callable[..., Any], primals: Any, *, has_aux:
     primal_structure = flatten(primals)[1]
 
     def pull_back(cotangents: Any, retain_graph: bool = True) -> Any:
-        gs, got = flatten(cotangents)
-        if got != structure:
+        gs, received = flatten(cotangents)
+        if received != structure:
             raise RuntimeError(
                 "vjp: expected pytree structure of cotangents to be the same as pytree structure "
-                f"of outputs to the function; received {got}, wanted {structure}"
+                f"of outputs to the function; received {received}, wanted {structure}"
             )
         pulled = unflatten(
             primal_structure,

@@ -45,8 +45,8 @@ def jacrev(
         def inner(*xs: Any) -> Any:
             return func(*replace(args, argnums, xs[0] if one else xs), **kwargs)
 
-        made = vjp(inner, *((chosen,) if one else chosen), has_aux=has_aux)
-        out, pull_back = made[0], made[1]
+        results = vjp(inner, *((chosen,) if one else chosen), has_aux=has_aux)
+        out, pull_back = results[0], results[1]
         outs, out_structure = flatten(out)
         jacobians = []
         for i, o in enumerate(outs):
@@ -59,7 +59,7 @@ def jacrev(
             shaped = map_tree(lambda r, o=o: r.reshape((*o.shape, *r.shape[1:])), rows)
             jacobians.append(shaped[0] if one else shaped)
         result = unflatten(out_structure, jacobians)
-        return (result, made[2]) if has_aux else result
+        return (result, results[2]) if has_aux else result
 
     return wrapped
 

@@ -94,13 +94,13 @@ def functional_call(
         tensors = dict(parameter_and_buffer_dicts)
     elif isinstance(parameter_and_buffer_dicts, Sequence):
         tensors = {}
-        for each in parameter_and_buffer_dicts:
-            repeated = set(tensors) & set(each)
+        for members in parameter_and_buffer_dicts:
+            repeated = set(tensors) & set(members)
             if repeated:
                 raise ValueError(
                     f"functional_call: {sorted(repeated)} appeared in multiple dictionaries"
                 )
-            tensors |= each
+            tensors |= members
     else:
         raise ValueError(
             "functional_call: expected parameter_and_buffer_dicts to be a dict, or a list/tuple "

@@ -177,8 +177,8 @@ def copies(setting: Setting, sources: Iterable[Place], targets: Iterable[Place])
     """Launches that copy one set of places to another."""
     target = setting.target
     steps: list[Step] = [copy_step(target, a, b) for a, b in zip(sources, targets, strict=True)]
-    made = batch(steps, target)
-    return [entry for step in made for entry in entries_of(step)]
+    launches = batch(steps, target)
+    return [entry for step in launches for entry in entries_of(step)]
 
 
 def like(place: Place, name: str) -> Place:

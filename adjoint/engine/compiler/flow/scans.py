@@ -48,7 +48,7 @@ class Turns:
 
     def entries(self) -> list[Entry]:
         carry = self.operands[: self.carries]
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for turn in range(self.length):
             k = self.length - 1 - turn if self.reverse else turn
             xs = [row(p, k) for p in self.operands[self.carries : self.rows]]
@@ -57,9 +57,9 @@ class Turns:
             last = turn == self.length - 1
             new = self.results[: self.carries] if last else self.spare[turn % 2]
             ys = [row(p, k) for p in self.results[self.carries :]]
-            found += self.body.at([*carry, *xs, *consts], [*new, *ys])
+            entries += self.body.at([*carry, *xs, *consts], [*new, *ys])
             carry = new
-        return found
+        return entries
 
 
 def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:

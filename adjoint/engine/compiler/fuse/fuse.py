@@ -118,14 +118,14 @@ class Fusion:
 
     def rooted(self, value: Value) -> tuple[Value, list[Node]]:
         """The value that a chain of views looks at, and the chain from it outwards."""
-        found = self.roots.get(value)
-        if found is None:
+        root = self.roots.get(value)
+        if root is None:
             base, views = value, []
             while base.node is not None and self.kinds[base.node] == VIEW:
                 views.append(base.node)
                 base = base.node.inputs[0]
-            found = self.roots[value] = (base, views[::-1])
-        return found
+            root = self.roots[value] = (base, views[::-1])
+        return root
 
     def producers(self, node: Node) -> Iterator[Unit]:
         """Units whose values the node reads."""
@@ -287,10 +287,10 @@ class Fusion:
             unit.columns = gone
             unit.sums.add(node)
         unit.sources[node] = source
-        kept = [() if d in dims else dim for d, dim in enumerate(source)]
+        dims_left = [() if d in dims else dim for d, dim in enumerate(source)]
         if not node.params["keepdim"]:
-            kept = [dim for d, dim in enumerate(kept) if d not in dims]
-        return tuple(kept)
+            dims_left = [dim for d, dim in enumerate(dims_left) if d not in dims]
+        return tuple(dims_left)
 
     def turn(self, unit: Unit, source: Map, gone: list[Any]) -> bool:
         """Have a kernel that sums columns reduce rows instead, and sum the columns besides.
@@ -302,15 +302,15 @@ class Fusion:
         if unit.columns is not None or not last <= set(gone) or last & set(columns):
             return False
         sums = list(unit.sources)
-        made = {value for each in sums for value in each.outputs}
+        totals = {value for node in sums for value in node.outputs}
         if any(
-            isinstance(x, Value) and self.rooted(x)[0] in made
+            isinstance(x, Value) and self.rooted(x)[0] in totals
             for member in unit.nodes
             for x in member.inputs
         ):
             return False
         unit.reduced = gone
-        if not all(self.sums_columns(unit, each, set(columns)) for each in sums):
+        if not all(self.sums_columns(unit, total, set(columns)) for total in sums):
             unit.reduced = columns
             return False
         unit.columns = columns
@@ -399,11 +399,11 @@ class Fusion:
         unit.needs = (unit.needs | other.needs) & ~gone & ~bit
         unit.level = unit.level if unit.level is not None else other.level
         other.nodes, other.maps, other.kind = [], {}, "gone"
-        for each in self.units:
-            if each.needs & gone:
-                each.needs = (each.needs & ~gone) | bit | unit.needs
-            elif each.needs & bit:
-                each.needs |= unit.needs
+        for third in self.units:
+            if third.needs & gone:
+                third.needs = (third.needs & ~gone) | bit | unit.needs
+            elif third.needs & bit:
+                third.needs |= unit.needs
 
 
 def apart(one: int | None, other: int | None) -> bool:

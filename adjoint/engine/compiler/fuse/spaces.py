@@ -102,21 +102,21 @@ def through(where: Map, views: Sequence[Node]) -> Map | None:
     for view in views:
         have = view.inputs[0].spec.shape
         want = view.outputs[0].spec.shape
-        found: Map | None
+        shown: Map | None
         match view.record.name:
             case "reshape":
-                found = regroup(flatten(where), want)
+                shown = regroup(flatten(where), want)
             case "permute":
-                found = tuple(where[d] for d in view.params["dims"])
+                shown = tuple(where[d] for d in view.params["dims"])
             case "expand":
-                found = broadcast(where, have, want)
+                shown = broadcast(where, have, want)
             case "slice":
-                found = _slice(where, have, view.params["index"])
+                shown = _slice(where, have, view.params["index"])
             case _:
-                found = None
-        if found is None:
+                shown = None
+        if shown is None:
             return None
-        where = found
+        where = shown
     return where
 
 

@@ -33,12 +33,12 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
     """
     result: list[Step] = []
     ends: dict[PlannedBuffer, int] = {}  # the last step to touch each buffer, counted from the end
-    held: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
+    open_launches: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
         kernel = isinstance(step, Launch) and step.form is not None
         form = (step.form.key(), target.beside(step.kernels[0])) if kernel else None  # type: ignore[union-attr]
         reads, writes = by_buffer(step.reads), by_buffer(step.writes)
-        later = held.get(form) if form is not None else None
+        later = open_launches.get(form) if form is not None else None
         far = later is not None and len(result) - later.at > ADJACENT
         if (
             later is not None
@@ -51,12 +51,12 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
             result.append(step)
             at = len(result)
             if form is not None:
-                held[form] = _Held(step, at, {}, {})  # type: ignore[arg-type]
+                open_launches[form] = _Held(step, at, {}, {})  # type: ignore[arg-type]
         for buffer in (*reads, *writes):
             ends[buffer] = min(ends.get(buffer, at), at)
-        for each in held.values():
-            if each.at <= at:
-                each.add(reads, writes)
+        for earlier in open_launches.values():
+            if earlier.at <= at:
+                earlier.add(reads, writes)
     result.reverse()
     for step in result:
         if isinstance(step, Launch) and step.form is not None:

@@ -81,20 +81,20 @@ def epilogue_of(kernel: LoopKernel, matrix: PlannedBuffer, columns: int) -> Epil
         return None
     if len(kernel.ops) > LONGEST or not all(map(_is_simple, kernel.ops)):
         return None
-    found = [k for k, ref in enumerate(kernel.refs) if ref.buffer is matrix]
+    reads = [k for k, ref in enumerate(kernel.refs) if ref.buffer is matrix]
     sizes = [*(a.size for a in kernel.atoms), columns]
-    if len(found) != 1 or any(map(is_extent, sizes)):
+    if len(reads) != 1 or any(map(is_extent, sizes)):
         return None
-    along = _atoms_of(kernel, kernel.refs[found[0]], columns)
+    along = _atoms_of(kernel, kernel.refs[reads[0]], columns)
     if along is None:
         return None
-    refs = [None if k == found[0] else _in_rows(r, *along) for k, r in enumerate(kernel.refs)]
+    refs = [None if k == reads[0] else _in_rows(r, *along) for k, r in enumerate(kernel.refs)]
     stores = [(v, _in_rows(r, *along)) for v, r in kernel.stores]
-    if any(r is None for k, r in enumerate(refs) if k != found[0]):
+    if any(r is None for k, r in enumerate(refs) if k != reads[0]):
         return None
     if any(r is None or r.column != 1 for _, r in stores):
         return None
-    return Epilogue(kernel.ops, found[0], tuple(refs), tuple(stores), kernel.origin)  # type: ignore[arg-type]
+    return Epilogue(kernel.ops, reads[0], tuple(refs), tuple(stores), kernel.origin)  # type: ignore[arg-type]
 
 
 def _is_simple(op: Op) -> bool:
@@ -204,9 +204,9 @@ def _fits(
     for node in other.nodes:
         nest.visit(node)
     for node in other.nodes:
-        made = node.outputs[0]
-        buffer = PlannedBuffer(ARENA, made.spec.dtype, prod(made.spec.shape))
-        nest.store(made, row_major(buffer, made.spec.shape))
+        result = node.outputs[0]
+        buffer = PlannedBuffer(ARENA, result.spec.dtype, prod(result.spec.shape))
+        nest.store(result, row_major(buffer, result.spec.shape))
     return epilogue_of(nest.finish(), matrix, value.spec.shape[-1]) is not None
 
 
@@ -222,8 +222,8 @@ def _take(fusion: Fusion, unit: Unit, other: Unit) -> None:
     gone, bit = 1 << other.index, 1 << unit.index
     unit.needs = (unit.needs | other.needs) & ~gone & ~bit
     other.nodes, other.maps, other.kind = [], {}, "gone"
-    for each in fusion.units:
-        if each.needs & gone:
-            each.needs = (each.needs & ~gone) | bit | unit.needs
-        elif each.needs & bit:
-            each.needs |= unit.needs
+    for third in fusion.units:
+        if third.needs & gone:
+            third.needs = (third.needs & ~gone) | bit | unit.needs
+        elif third.needs & bit:
+            third.needs |= unit.needs

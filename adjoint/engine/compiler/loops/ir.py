@@ -113,13 +113,13 @@ class Form:
 
     def checks(self) -> list[tuple[int, int]]:
         """Indices that may be out of bounds: (operation, which of its indices)."""
-        found = []
+        checks = []
         for k, op in enumerate(self.ops):
             if op.kind == LOAD:
-                found += [(k, j) for j in range(len(op.args) - 1)]
+                checks += [(k, j) for j in range(len(op.args) - 1)]
             elif op.kind == POINT and can_fail(op.name, op.compute):
-                found.append((k, 0))
-        return found
+                checks.append((k, 0))
+        return checks
 
 
 @dataclass(eq=False, slots=True)

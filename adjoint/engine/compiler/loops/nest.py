@@ -149,11 +149,11 @@ class Nest:
     def operand_free(self, x: Value, views: list[Node], node: Node, where: Map) -> tuple[str, Any]:
         """What is known from its coordinates and needs no memory: `full`, triangles, `arange`."""
         base, _ = self.fusion.rooted(x)
-        made = base.node
-        assert made is not None
+        maker = base.node
+        assert maker is not None
         name = base.spec.dtype.name
-        if made.record.name == "full":
-            fill = made.inputs[0]
+        if maker.record.name == "full":
+            fill = maker.inputs[0]
             sized = isinstance(fill, Value) or is_extent(fill)
             arg = ("v", self.host(fill)) if sized else ("c", fill)
             number = self.add(
@@ -163,17 +163,17 @@ class Nest:
             )  # fmt: skip
             return ("v", number)
         rank = len(base.spec.shape)
-        triangle = made.record.name != "arange"
+        triangle = maker.record.name != "arange"
         dims = (rank - 2, rank - 1) if triangle else (0,)
         indices = [self.shown_index(base, d, views, node, where) for d in dims]
         args = tuple(("v", k) for k in indices)
         if triangle:
-            args = (self.operand_free(made.inputs[0], [], node, where), *args)
+            args = (self.operand_free(maker.inputs[0], [], node, where), *args)
         chosen = ("diagonal",) if triangle else ("start", "step")
         number = self.add(
             None,
-            kind=POINT, name=made.record.name, args=args,
-            params=tuple((p, made.params[p]) for p in chosen), compute=name, dtype=name,
+            kind=POINT, name=maker.record.name, args=args,
+            params=tuple((p, maker.params[p]) for p in chosen), compute=name, dtype=name,
             full=any(self.ops[k]["full"] for k in indices), stage=0,
         )  # fmt: skip
         return ("v", number)

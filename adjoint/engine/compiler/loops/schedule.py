@@ -28,9 +28,9 @@ def is_costly(name: str) -> bool:
 def schedule(kernel: LoopKernel) -> Kernel:
     """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
     refs = kernel.refs + [ref for _, ref in kernel.stores]
-    kept = kept_values(kernel)
+    carried = kept_values(kernel)
     vector = vector_atom(kernel, refs)
-    refs += [ref for _, ref in kept]
+    refs += [ref for _, ref in carried]
     outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
     inner = order([a for a in kernel.atoms if a in kernel.reduced], refs, vector)
     rows = vector in kernel.reduced
@@ -45,7 +45,7 @@ def schedule(kernel: LoopKernel) -> Kernel:
         inner=len(inner_dims),
         ops=kernel.ops,
         refs=tuple(stride_classes(ref, last) for ref in settled),
-        stores=tuple((v, base + i) for i, (v, _) in enumerate(kernel.stores + kept)),
+        stores=tuple((v, base + i) for i, (v, _) in enumerate(kernel.stores + carried)),
         hosts=tuple(map(host_dtype, kernel.hosts)),
     )
     return Kernel(
@@ -70,7 +70,7 @@ def kept_values(kernel: LoopKernel) -> list[tuple[int, AffineReference]]:
         for v, ref in kernel.stores
         if ref.buffer.kind in OWN and all(ref.strides.get(a, 0) for a in kernel.atoms)
     }
-    kept = []
+    carried = []
     for k, op in enumerate(kernel.ops):
         if not is_costly(op.name) or not op.full or any(v == k for v, _ in kernel.stores):
             continue
@@ -79,9 +79,9 @@ def kept_values(kernel: LoopKernel) -> list[tuple[int, AffineReference]]:
         for v in sorted(users.intersection(room)):
             fits = kernel.ops[v].dtype == op.dtype
             if fits and op.stage < last <= kernel.ops[v].stage:
-                kept.append((k, room.pop(v)))
+                carried.append((k, room.pop(v)))
                 break
-    return kept
+    return carried
 
 
 def users_of(kernel: LoopKernel, k: int) -> set[int]:

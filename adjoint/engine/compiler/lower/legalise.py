@@ -99,11 +99,11 @@ class Legal:
         """A template in float32 between conversions."""
         wide = tuple(self.cast(x, float32) if is_half(x) else x for x in inputs)
         operands = self.fixed(self.setting.template(node.record.name), wide)
-        made = self.builder.graph.add_node(node.record, operands, node.params, specs)
+        widened = self.builder.graph.add_node(node.record, operands, node.params, specs)
         self.settle(self.builder.graph.nodes[-1], TEMPLATE)
         results = [
             self.cast(x, old.spec.dtype) if old.spec.dtype.is_half else x
-            for x, old in zip(made, node.outputs, strict=True)
+            for x, old in zip(widened, node.outputs, strict=True)
         ]
         self.builder.replace(node, tuple(results))
 
@@ -157,9 +157,9 @@ class Legal:
                 return
             inputs = (copied,)
         self.builder.keep(node, inputs)
-        kept = self.builder.graph.nodes[-1]
-        self.kinds[kept] = VIEW
-        self.layout[kept.outputs[0]] = place
+        view = self.builder.graph.nodes[-1]
+        self.kinds[view] = VIEW
+        self.layout[view.outputs[0]] = place
 
     def strided(self, node: Node, x: Value) -> None:
         """as_strided of what does not lie in memory as it did: laid out so, then looked at."""
@@ -204,13 +204,13 @@ class Legal:
             self.reduced_rows.update(made_of(x))
         tall = by_parts and self.beside_rows(record, x, dims)
         if tall and is_half(x):  # rounded once, at the end
-            made = self.reduce(record, self.cast(x, float32), dims, keepdim)
-            return self.cast(made, x.spec.dtype)
+            reduced = self.reduce(record, self.cast(x, float32), dims, keepdim)
+            return self.cast(reduced, x.spec.dtype)
         if tall and len(dims) > 1:
             joined = (*shape[: dims[0]], length, *shape[last + 1 :])
-            made = self.reduce(record, self.reshape(x, joined), (dims[0],), False)
+            reduced = self.reduce(record, self.reshape(x, joined), (dims[0],), False)
             ones = tuple(1 if d in dims else n for d, n in enumerate(shape))
-            return self.reshape(made, ones) if keepdim else made
+            return self.reshape(reduced, ones) if keepdim else reduced
         if len(dims) > 1 and by_parts and shape[last] > 1:
             x = self.emit(REDUCE, record, x, dims=self.first_step(shape, dims), keepdim=True)
         elif (
@@ -264,8 +264,8 @@ class Legal:
         )  # fmt: skip
         at = self.reshape(at, (shape[dim],) + (1,) * (len(shape) - dim - 1))
         there = self.emit(POINT, REGISTRY["where"], hit, at, shape[dim])
-        found = self.reduce(REGISTRY["amin"], there, (dim,), node.params["keepdim"])
-        self.builder.replace(node, (found,))
+        least = self.reduce(REGISTRY["amin"], there, (dim,), node.params["keepdim"])
+        self.builder.replace(node, (least,))
 
     def roll(self, node: Node, x: Value) -> None:
         """Two slices the other way round, along each dimension."""
@@ -295,8 +295,8 @@ class Legal:
             source = self.show("permute", source, dims=(*dims, *rest))
             dims = tuple(range(len(dims)))
         indices = self.alike(inputs[1:])
-        found = self.moved(POINT, node, (source, *indices), dims)
-        self.builder.replace(node, (found,))
+        rows = self.moved(POINT, node, (source, *indices), dims)
+        self.builder.replace(node, (rows,))
 
     def moved(self, kind: str, node: Node, inputs: tuple[Any, ...], dims: tuple[int, ...]) -> Value:
         """An indexing whose dimensions were moved; errors tell of those that were asked for."""
@@ -348,15 +348,15 @@ class Legal:
 
     def show(self, name: str, x: Value, **params: Any) -> Value:
         """A view of a value, or of a copy where it must be."""
-        made = self.builder.emit(REGISTRY[name], x, **params)
-        assert made.node is not None
-        place = show(self.layout[x], made.node)
+        view = self.builder.emit(REGISTRY[name], x, **params)
+        assert view.node is not None
+        place = show(self.layout[x], view.node)
         if place is None:
             self.builder.graph.nodes.pop()
             return self.show(name, self.copy(x), **params)
-        self.kinds[made.node] = VIEW
-        self.layout[made] = place
-        return made
+        self.kinds[view.node] = VIEW
+        self.layout[view] = place
+        return view
 
     # -- constants ------------------------------------------------------------------------------
 
@@ -399,8 +399,8 @@ def is_number(x: Any) -> bool:
 def made_of(x: Value) -> set[Value]:
     """A value and those of its size that it is computed from, element by element."""
     size = prod(x.spec.shape)
-    found, stack = {x}, [x]
-    while stack and len(found) < CHAIN:
+    chain, stack = {x}, [x]
+    while stack and len(chain) < CHAIN:
         node = stack.pop().node
         if node is None:
             continue
@@ -408,11 +408,11 @@ def made_of(x: Value) -> set[Value]:
         if not (record.is_view or record.family == "elementwise" or record.pointwise):
             continue
         for y in node.inputs:
-            known = not isinstance(y, Value) or y.host or y in found
+            known = not isinstance(y, Value) or y.host or y in chain
             if not known and prod(y.spec.shape) == size:
-                found.add(y)
+                chain.add(y)
                 stack.append(y)
-    return found
+    return chain
 
 
 def together(dims: tuple[int, ...]) -> bool:

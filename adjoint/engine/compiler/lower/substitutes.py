@@ -73,10 +73,10 @@ def loop_product(legal: Legal, node: Node, x: Value, y: Value, *bias: Value) -> 
     pairs = legal.emit(POINT, REGISTRY["mul"], spread(x, (m, k, 1)), spread(y, (1, k, n)))
     assert pairs.node is not None
     legal.pairs.add(pairs.node)
-    made = legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
-    for each in bias:
-        made = legal.emit(POINT, REGISTRY["add"], made, wide(each))
-    return legal.cast(made, dtype) if dtype.is_half else made
+    product = legal.reduce(REGISTRY["sum"], pairs, (len(batch) + 1,), keepdim=False)
+    for term in bias:
+        product = legal.emit(POINT, REGISTRY["add"], product, wide(term))
+    return legal.cast(product, dtype) if dtype.is_half else product
 
 
 def identity_matrix(legal: Legal, node: Node) -> Value:

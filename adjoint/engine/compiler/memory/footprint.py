@@ -23,14 +23,16 @@ LIMIT = "ADJOINT_MEMORY_LIMIT"
 SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def footprint(plan: Plan, found: list[ArenaBlock], arena: int, at_sizes: AtSizes) -> dict[str, Any]:
+def footprint(
+    plan: Plan, blocks: list[ArenaBlock], arena: int, at_sizes: AtSizes
+) -> dict[str, Any]:
     """A plan's memory in plain data: sizes, and the largest buffers alive at the peak."""
-    room = [rounded(at_sizes(block.nbytes)) for block in found]
+    room = [rounded(at_sizes(block.nbytes)) for block in blocks]
     moments = plan.moments
-    sizes = alive(found, room, len(moments))
+    sizes = alive(blocks, room, len(moments))
     most = max(sizes, default=0)
     at = sizes.index(most) if sizes else 0
-    there = [(b, n) for b, n in zip(found, room, strict=True) if b.first <= at <= b.last]
+    there = [(b, n) for b, n in zip(blocks, room, strict=True) if b.first <= at <= b.last]
     there.sort(key=lambda pair: -pair[1])
     values: dict[PlannedBuffer, Value] = {}
     for value, place in plan.places.items():
@@ -60,13 +62,13 @@ def _line(
 ) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
     buffer = next((b for b in reversed(block.buffers) if _made(moments, b) <= at), block.buffers[0])
-    made, step = moments[_made(moments, buffer)]
+    maker, step = moments[_made(moments, buffer)]
     value = values.get(buffer)
     shape = [at_sizes(n) for n in (value.spec.shape if value is not None else (buffer.size,))]
     node = None if value is None else value.node
     return {
         "what": f"{buffer.dtype.name}{shape}",
-        "made": made,
+        "made": maker,
         "by": told(step.label, at_sizes),
         "last": moments[block.last][0],
         "where": None if node is None else node.where,

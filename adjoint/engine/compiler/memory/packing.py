@@ -59,24 +59,24 @@ def rounded(nbytes: int) -> int:
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 
-def together(found: list[ArenaBlock]) -> list[list[int]]:
+def together(blocks: list[ArenaBlock]) -> list[list[int]]:
     """For each block those that are alive at the same time."""
     return [
-        [j for j, b in enumerate(found) if b is not a and b.first <= a.last and a.first <= b.last]
-        for a in found
+        [j for j, b in enumerate(blocks) if b is not a and b.first <= a.last and a.first <= b.last]
+        for a in blocks
     ]
 
 
 def pack(
-    found: list[ArenaBlock], sizes: list[int], others: list[list[int]]
+    blocks: list[ArenaBlock], sizes: list[int], others: list[list[int]]
 ) -> tuple[list[int], int]:
     """Place blocks of these sizes, the largest first, in the tightest gap between `others`.
 
     Returns where each begins and the size of it all.
     """
-    starts = [-1] * len(found)
+    starts = [-1] * len(blocks)
     total = 0
-    for k in sorted(range(len(found)), key=lambda k: (-sizes[k], found[k].first)):
+    for k in sorted(range(len(blocks)), key=lambda k: (-sizes[k], blocks[k].first)):
         size = sizes[k]
         at, best, room = 0, -1, 0
         for start, stop in sorted([(s, s + sizes[j]) for j in others[k] if (s := starts[j]) >= 0]):
@@ -89,10 +89,10 @@ def pack(
     return starts, total
 
 
-def alive(found: list[ArenaBlock], sizes: list[int], moments: int) -> list[int]:
+def alive(blocks: list[ArenaBlock], sizes: list[int], moments: int) -> list[int]:
     """Bytes of the blocks alive at each moment; no arena can be smaller than the largest."""
     change = [0] * (moments + 1)
-    for block, size in zip(found, sizes, strict=True):
+    for block, size in zip(blocks, sizes, strict=True):
         change[block.first] += size
         change[block.last + 1] -= size
     return list(accumulate(change[:-1]))
@@ -103,19 +103,19 @@ def alive(found: list[ArenaBlock], sizes: list[int], moments: int) -> list[int]:
 
 def blocks(plan: Plan, spans: Spans) -> list[ArenaBlock]:
     """Buffers to be placed, those together of which one takes the place of another."""
-    found: dict[PlannedBuffer, ArenaBlock] = {}
+    block_of: dict[PlannedBuffer, ArenaBlock] = {}
     moments = plan.moments
     for buffer, (first, last) in sorted(spans.items(), key=lambda e: e[1]):
         _, step = moments[first]
         dying = dying_operand(step, first, buffer, spans) if isinstance(step, Launch) else None
-        block = found.get(dying) if dying is not None else None
+        block = block_of.get(dying) if dying is not None else None
         if block is not None and block.last == first and block.nbytes >= buffer.nbytes:
             block.last = last
             block.buffers.append(buffer)
-            found[buffer] = block
+            block_of[buffer] = block
         else:
-            found[buffer] = ArenaBlock(buffer.nbytes, first, last, [buffer])
-    return list({id(b): b for b in found.values()}.values())
+            block_of[buffer] = ArenaBlock(buffer.nbytes, first, last, [buffer])
+    return list({id(b): b for b in block_of.values()}.values())
 
 
 def dying_operand(

@@ -253,7 +253,7 @@ def describe(step: Step, at_sizes: AtSizes) -> dict[str, Any]:
 def functions_of(plan: Plan, emit: Callable[..., Text]) -> dict[str, Callable[[], Text]]:
     """How each function of a plan is written, by name."""
     wanted: dict[str, Callable[[], Text]] = {}
-    for step in (launch for each in plan.steps for launch in launches_of(each)):
+    for step in (launch for step_or_flow in plan.steps for launch in launches_of(step_or_flow)):
         name = name_of(step)
         if name in wanted:
             continue

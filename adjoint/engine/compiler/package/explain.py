@@ -38,7 +38,11 @@ def _lines(report: list[dict[str, Any]], within: str = "", margin: str = "") -> 
             f"{margin}{within + str(number):>{width}}  {SHOWN.get(line['kind'], line['kind']):<9}"
         )
         yield f"{head}{part}{_describe(line)}"
-        inner = [each | {"part": name} for name, lines in line.get("inside", ()) for each in lines]
+        inner = [
+            inner_line | {"part": name}
+            for name, lines in line.get("inside", ())
+            for inner_line in lines
+        ]
         yield from _lines(inner, f"{within}{number}.", margin + " " * (width + 2))
 
 

@@ -51,8 +51,8 @@ class ProgramImage:
     @property
     def memory(self) -> dict[str, Any]:
         """What memory the program takes, and for what (`footprint`)."""
-        found: dict[str, Any] = self.details()["memory"]
-        return found
+        memory: dict[str, Any] = self.details()["memory"]
+        return memory
 
     @property
     def functions(self) -> set[str]:

@@ -102,9 +102,9 @@ def packed(numbers: list[int]) -> bytes:
     return array("q", numbers).tobytes()
 
 
-def rows(each: list[tuple[int, ...]]) -> bytes:
+def rows(table: list[tuple[int, ...]]) -> bytes:
     """Rows of numbers as bytes: how long they are, then what is in them."""
-    return packed([len(row) for row in each]) + packed([n for row in each for n in row])
+    return packed([len(row) for row in table]) + packed([n for row in table for n in row])
 
 
 def _composed_here(record: Record) -> bool:

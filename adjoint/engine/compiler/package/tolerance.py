@@ -105,19 +105,19 @@ class Noise:
     def nearly(record: Record, operands: list[Any], out: Any, off: Any) -> Any:
         """A test for equality that takes close numbers for equal, which noise hardly makes them."""
         x, y = (wide(v) if hasattr(v, "_array") else v for v in operands)
-        made = out.clone()
+        noisy = out.clone()
         close = np.abs(np.subtract(x, y, dtype=np.float64)) <= MARGIN * off
-        made._array[np.broadcast_to(close, made._array.shape)] = record.name == "eq"
-        return made
+        noisy._array[np.broadcast_to(close, noisy._array.shape)] = record.name == "eq"
+        return noisy
 
     def moved(self, x: Any, size: Any) -> Any:
         """A tensor with errors of a size added."""
         array = x._array
         share = self.rng.uniform(0.5, 1, array.shape) * self.rng.choice((-1, 1), array.shape)
         off = wide(x) + self.sign * unit(array.dtype) * share * np.where(np.isfinite(size), size, 0)
-        made = x.clone()
-        made._array[...] = off.astype(array.dtype)
-        return made
+        noisy = x.clone()
+        noisy._array[...] = off.astype(array.dtype)
+        return noisy
 
 
 def noises() -> list[Noise]:
@@ -137,21 +137,21 @@ def wide(x: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind not in "biu" else array
 
 
-def differing(got: Any, want: Any, others: list[Any]) -> Any:
+def differing(actual: Any, want: Any, others: list[Any]) -> Any:
     """Which elements are further off than rounding explains, given what the noisy runs made."""
-    if got.dtype.kind in "biu":
+    if actual.dtype.kind in "biu":
         stable = np.all([other == want for other in others], axis=0)
-        return (got != want) & stable
-    eps = unit(got.dtype)
-    tiny = finfo(DTYPE_OF[got.dtype]).tiny
-    got, want, others = wide(got), wide(want), [wide(other) for other in others]
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
+        return (actual != want) & stable
+    eps = unit(actual.dtype)
+    tiny = finfo(DTYPE_OF[actual.dtype]).tiny
+    actual, want, others = wide(actual), wide(want), [wide(other) for other in others]
+    same = (actual == want) | (np.isnan(actual) & np.isnan(want))
     spread = spread_of(want, others)
     finite = np.isfinite(want)
     usual = spread[np.isfinite(spread) & (spread > 0)]
     if usual.size:  # noise that reaches an element several ways may cancel there
         spread = np.maximum(spread, np.median(usual)) + (eps * np.abs(want) / MARGIN + tiny)
-    near = np.abs(got - want) <= MARGIN * spread
+    near = np.abs(actual - want) <= MARGIN * spread
     unsure = np.any([np.isfinite(other) != finite for other in others], axis=0) | np.any(
         [(other != want) & ~np.isnan(want) & ~finite for other in others], axis=0
     )

@@ -41,29 +41,29 @@ class PlannedWork:
         """The values that the nodes make."""
         return {value for node in self.nodes for value in node.outputs}
 
-    def inner(self, x: Value, made: set[Value]) -> bool:
+    def inner(self, x: Value, values: set[Value]) -> bool:
         """Whether a value is known without memory: made here, or from its coordinates."""
         base, _ = self.views.rooted(x)
-        return base in made or base in self.views.fills
+        return base in values or base in self.views.fills
 
     def loads(self) -> dict[Value, Place]:
         """The values that are read from memory, and where they lie."""
-        made = self.made()
+        values = self.made()
         operands = [x for node in self.nodes for x in node.inputs if isinstance(x, Value)]
         return {
-            x: self.place_of(x) for x in operands if not x.host and not self.inner(x, made)
+            x: self.place_of(x) for x in operands if not x.host and not self.inner(x, values)
         }  # fmt: skip
 
     def schedule(self) -> Iterator[Node]:
         """The nodes in order, with the views and constants between them that need no memory."""
-        made, listed = self.made(), set()
+        values, listed = self.made(), set()
 
         def visit(node: Node) -> Iterator[Node]:
             if node in listed:
                 return
             listed.add(node)
             for x in node.inputs:
-                if isinstance(x, Value) and not x.host and x.node and self.inner(x, made):
+                if isinstance(x, Value) and not x.host and x.node and self.inner(x, values):
                     yield from visit(x.node)
             yield node
 

@@ -37,8 +37,8 @@ def family(record: Record) -> str:
     for prefix in ("convolution", "batch_norm"):
         if name.startswith(prefix):
             name = prefix
-    found = FAMILY_OF.get(name)
-    return found or ("elementwise" if record.family == "elementwise" else "other")
+    kind = FAMILY_OF.get(name)
+    return kind or ("elementwise" if record.family == "elementwise" else "other")
 
 
 @dataclass(slots=True)
@@ -148,8 +148,8 @@ def input_name(k: int, source: Source, names: dict[int, str]) -> str:
     if isinstance(source, State):
         return names.get(source.held.identity, f"state {k}")
     if isinstance(source, GradOf) and source.tensor is not None:
-        held = names.get(source.tensor._storage.identity)
-        return f"{held}.grad" if held else f"gradient {k}"
+        owner = names.get(source.tensor._storage.identity)
+        return f"{owner}.grad" if owner else f"gradient {k}"
     return f"argument {source.position}" if isinstance(source, Argument) else f"number {k}"
 
 
@@ -192,10 +192,10 @@ def memory_data(draft: Draft, at_sizes: Any, lines: PageTable) -> dict[str, Any]
         values.setdefault(place.buffer, value)
     blocks: list[Any] = []
     for block, start in zip(draft.blocks, starts, strict=True):
-        held = next((values[b] for b in block.buffers if b in values), None)
-        node = None if held is None else held.node
+        occupant = next((values[b] for b in block.buffers if b in values), None)
+        node = None if occupant is None else occupant.node
         where = None if node is None else node.where
-        shape = [] if held is None else [at_sizes(n) for n in held.spec.shape]
+        shape = [] if occupant is None else [at_sizes(n) for n in occupant.spec.shape]
         what = f"{block.buffers[0].dtype.name}{shape}"
         what += f" of {node.record.name}" if node is not None else ""
         line = -1 if where is None else lines.of((where.file, where.line))

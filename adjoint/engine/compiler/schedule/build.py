@@ -118,10 +118,10 @@ class PlanBuilder:
     def loop_kernel(self, unit: Unit) -> LoopKernel | None:
         """The kernel of fused nodes; None if nobody reads what it makes."""
         nest = Nest(unit, self.fusion, self.place_of)
-        for each in unit.nodes:
-            nest.visit(each)
-        for each in unit.nodes:
-            value = each.outputs[0]
+        for member in unit.nodes:
+            nest.visit(member)
+        for member in unit.nodes:
+            value = member.outputs[0]
             if value in self.places:
                 nest.store(value, self.places[value])
         return nest.finish() if nest.stores else None
@@ -145,8 +145,8 @@ class PlanBuilder:
         place = results[0]
         epilogue = epilogue_of(kernel, place.buffer, place.shape[-1])
         if epilogue is not None and template.epilogue is not None and place.contiguous:
-            kept = unit.hidden is None
-            steps = template.epilogue(setting, node, operands, place, epilogue, kept)
+            unfused = unit.hidden is None
+            steps = template.epilogue(setting, node, operands, place, epilogue, unfused)
             if steps is not None:
                 return steps
         steps = template.steps(setting, node, operands, results)
@@ -154,8 +154,10 @@ class PlanBuilder:
 
     def work(self, unit: Unit) -> PlannedWork:
         """What a unit's steps do (Note [works])."""
-        made = [value for node in unit.nodes for value in node.outputs if value is not unit.hidden]
-        stores = [(value, self.places[value]) for value in made if value in self.places]
+        results = [
+            value for node in unit.nodes for value in node.outputs if value is not unit.hidden
+        ]
+        stores = [(value, self.places[value]) for value in results if value in self.places]
         return PlannedWork(unit.nodes, stores, self.fusion, self.place_of)
 
     def operand(self, x: Any) -> Any:
@@ -168,10 +170,10 @@ class PlanBuilder:
         """A copy of a value to another place."""
         source = value.place if isinstance(value, Taken) else self.place_of(value)
         if value.spec.dtype.name not in self.setting.target.dtypes:  # no kernel loads it
-            held = Value("held", value.spec)
-            node = Node(CLONE, (held,), {})
+            original = Value("held", value.spec)
+            node = Node(CLONE, (original,), {})
             node.outputs = (Value("copy", value.spec, node),)
-            self.places[held], self.places[node.outputs[0]] = source, place
+            self.places[original], self.places[node.outputs[0]] = source, place
             reads, writes = (whole(source.buffer),), (whole(place.buffer),)
             return EagerCall(
                 node, reads, writes, label="copy", reason=why_called(self.setting, node)

@@ -75,8 +75,8 @@ class HostCall:
             else:
                 operands.append(x)
         with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
-            made = self.node.record(*operands, **self.node.params)
-        many = made if isinstance(made, tuple) else (made,)
+            returned = self.node.record(*operands, **self.node.params)
+        many = returned if isinstance(returned, tuple) else (returned,)
         for value, out in zip(many, self.outs, strict=True):
             np.copyto(out(inputs, results), value._array)
 

@@ -179,7 +179,7 @@ def launches_of(step: Step) -> list[Launch]:
 
 def inside(step: Step) -> list[Step]:
     """The steps that a loop or branch is made of."""
-    return [each for _, part in step.parts for each in part] if isinstance(step, Flow) else []
+    return [inner for _, part in step.parts for inner in part] if isinstance(step, Flow) else []
 
 
 def moments(steps: Iterable[Step], within: str = "") -> Iterator[tuple[str, Step]]:

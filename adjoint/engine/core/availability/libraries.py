@@ -39,12 +39,12 @@ def find(library: str) -> Any:
 
 def need(library: str, who: str) -> Any:
     """A library, or an error that says who needs it and how to get it."""
-    found = find(library)
-    if found is None:
+    module = find(library)
+    if module is None:
         top = library.split(".", maxsplit=1)[0]
         raise MissingLibrary(
             f"{who} needs {top}, which is not installed. Install it with "
             f"`pip install adjoint[{EXTRAS[top]}]`.",
             name=top,
         )
-    return found
+    return module

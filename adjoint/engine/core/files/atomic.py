@@ -86,8 +86,10 @@ def _explained(what: str, path: Any) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise
-        kept = " The previous file is unchanged." if os.path.exists(path) else ""
-        reason = f"{what}: could not write {os.fspath(path)!r}: {os.strerror(error.errno)}.{kept}"
+        outcome = " The previous file is unchanged." if os.path.exists(path) else ""
+        reason = (
+            f"{what}: could not write {os.fspath(path)!r}: {os.strerror(error.errno)}.{outcome}"
+        )
         raise type(error)(error.errno, reason) from error
 
 

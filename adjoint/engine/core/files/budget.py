@@ -139,7 +139,7 @@ def read_json(data: bytes, budget: Budget) -> Any:
         >>> read_json(b'{"a": [1, 2]}', Budget(13, "load"))
         {'a': [1, 2]}
     """
-    cost = sum(data.count(sign) * each for sign, each in _JSON_COSTS.items())
+    cost = sum(data.count(sign) * price for sign, price in _JSON_COSTS.items())
     budget.spend(cost + 4 * len(data), "a JSON text")
     try:
         text = data.decode("utf-8")
@@ -158,20 +158,20 @@ def read_json_object(data: bytes, budget: Budget) -> dict[str, Any]:
         adjoint.engine.core.errors.FileError: load: a.json holds a list, not an object
     """
     try:
-        found = read_json(data, budget)
+        content = read_json(data, budget)
     except ValueError as error:
         raise FileError(f"{budget.what} is no JSON: {str(error)[:400]}") from error
-    if not isinstance(found, dict):
-        raise FileError(f"{budget.what} holds a {type(found).__name__}, not an object")
-    return found
+    if not isinstance(content, dict):
+        raise FileError(f"{budget.what} holds a {type(content).__name__}, not an object")
+    return content
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the name {twice[:80]!r} occurs twice in one object")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> Any:

@@ -83,11 +83,11 @@ def bind(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> A
                 return HOOKS.run(LOWERED[record.name], operands, {**params, "dtype": dtype})
         cast = context.autocast(record, operands)
         if cast is not None:  # inside, precision is settled
-            held, context.autocast, context.plain = context.autocast, None, context.settled
+            policy, context.autocast, context.plain = context.autocast, None, context.settled
             try:  # `context.having(autocast=None)`, at a fraction of its time
                 return record(*cast, **params)
             finally:
-                context.autocast, context.plain = held, False
+                context.autocast, context.plain = policy, False
     if context.levels:
         level = highest_level(operands)
         if level is not None:

@@ -200,14 +200,14 @@ def pull_jointly(record: Record, needed: Sequence[bool], look_up: Fn) -> list[An
     return only_needed(record, record.joint(look_up), needed)  # type: ignore[misc]
 
 
-def only_needed(record: Record, found: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+def only_needed(record: Record, cotangents: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
     """What a joint rule found, without what nobody asked for."""
-    if len(found) != len(needed):
+    if len(cotangents) != len(needed):
         raise ValueError(
-            f"{record.name}: its joint rule gave {len(found)} cotangents for {len(needed)} "
+            f"{record.name}: its joint rule gave {len(cotangents)} cotangents for {len(needed)} "
             "operands. Return one for each, None where there is none."
         )
-    return [g if n else None for g, n in zip(found, needed, strict=True)]
+    return [g if n else None for g, n in zip(cotangents, needed, strict=True)]
 
 
 def pull(record: Record, position: int, look_up: Fn) -> Any:

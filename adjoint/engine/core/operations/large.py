@@ -79,10 +79,10 @@ UPDATED = 2 * COMPOSED if _ASKED is None else _ASKED
 
 def large(name: str, family: str, cost: str, draws: bool) -> int:
     """How many elements an operand must have; 0: whatever it has, it is no fragment."""
-    found = _LARGE.get(name, 0)
+    limit = _LARGE.get(name, 0)
     if family == "elementwise" and not draws:
-        found = COMPUTED if cost == "function" else STREAMED
-    return found if _ASKED is None or not found else _ASKED
+        limit = COMPUTED if cost == "function" else STREAMED
+    return limit if _ASKED is None or not limit else _ASKED
 
 
 def on_device(name: str, least: int) -> int:

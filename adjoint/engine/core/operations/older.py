@@ -48,10 +48,10 @@ def _scaled(name: str, args: tuple[Any, ...]) -> Call | None:
 
 def _product(args: tuple[Any, ...]) -> Call | None:
     """`x.addmm(beta, alpha, a, b)`, `addmm(beta, x, alpha, a, b)`, each also without alpha."""
-    tensors = tuple(each for each in args if is_tensor(each))
-    numbers = [each for each in args if not is_tensor(each)]
+    tensors = tuple(arg for arg in args if is_tensor(arg))
+    numbers = [arg for arg in args if not is_tensor(arg)]
     begins = is_tensor(args[0]) if args else True
-    places = [place for place, each in enumerate(args) if not is_tensor(each)]
+    places = [place for place, arg in enumerate(args) if not is_tensor(arg)]
     wanted = ([1], [1, 2]) if begins else ([0], [0, 2])
     if len(tensors) != 3 or places not in wanted:
         return None

@@ -90,14 +90,16 @@ def _values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
 
 def overriding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """One argument of each class that overrides, subclasses before the classes they extend."""
-    found: list[Any] = []
+    overriders: list[Any] = []
     for value in _values(args, kwargs):
         kind = type(value)
-        if not overrides(kind) or any(type(each) is kind for each in found):
+        if not overrides(kind) or any(type(other) is kind for other in overriders):
             continue
-        place = next((i for i, each in enumerate(found) if issubclass(kind, type(each))), None)
-        found.insert(len(found) if place is None else place, value)
-    return found
+        place = next(
+            (i for i, other in enumerate(overriders) if issubclass(kind, type(other))), None
+        )
+        overriders.insert(len(overriders) if place is None else place, value)
+    return overriders
 
 
 def dispatch(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -71,16 +71,16 @@ def public(
         base = name or fn.__name__.rstrip("_")
         plain = _adapted(base, fn)
         published = _adapted(base, fn, out=out, checked=True)
-        for each in (base, *aliases):
+        for alias in (base, *aliases):
             if function:
                 for space in namespaces:
-                    PUBLIC[space, each] = Public(
-                        each, published, namespaces, bool(method), inplace, out
+                    PUBLIC[space, alias] = Public(
+                        alias, published, namespaces, bool(method), inplace, out
                     )
             if method:
-                METHODS[each] = plain
+                METHODS[alias] = plain
             if inplace:
-                INPLACE[each] = fn
+                INPLACE[alias] = fn
         return published  # type: ignore[return-value]
 
     return declare
@@ -95,8 +95,8 @@ def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()
 
     def declare(fn: F) -> F:
         complete(fn.__globals__)
-        for each in (name or fn.__name__, *aliases):
-            METHODS[each] = fn
+        for alias in (name or fn.__name__, *aliases):
+            METHODS[alias] = fn
         return fn
 
     return declare if fn is None else declare(fn)
@@ -177,9 +177,7 @@ OF_NUMBERS = frozenset(
 
 
 def _all_numbers(args: tuple[Any, ...]) -> bool:
-    return len(args) >= 2 and all(
-        isinstance(each, (bool, int, float, complex)) for each in args[:2]
-    )
+    return len(args) >= 2 and all(isinstance(arg, (bool, int, float, complex)) for arg in args[:2])
 
 
 def _no_tensor(fn: Callable[..., Any], wanted: list[str], args: Any, kwargs: Any) -> Any:

@@ -58,13 +58,13 @@ class Rule:
     def __call__(self, look_up: Callable[[str], Any]) -> Any:
         if not self.defaults:
             return self.fn(*map(look_up, self.names))
-        found = []
+        arguments = []
         for name in self.names:
             try:
-                found.append(look_up(name))
+                arguments.append(look_up(name))
             except KeyError:
-                found.append(self.defaults[name])
-        return self.fn(*found)
+                arguments.append(self.defaults[name])
+        return self.fn(*arguments)
 
 
 @dataclass(eq=False, slots=True)
@@ -161,10 +161,10 @@ class Record:
 
     def operand(self, values: Any, name: str) -> Any:
         """The operand (or list of operands) called `name`, from `values` in order."""
-        for position, each in enumerate(self.operands):
-            if each == name:
+        for position, operand in enumerate(self.operands):
+            if operand == name:
                 return values[position]
-            if each.startswith("*") and each[1:] == name:
+            if operand.startswith("*") and operand[1:] == name:
                 return values[position:]
         raise KeyError(name)
 

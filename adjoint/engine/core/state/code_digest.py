@@ -47,16 +47,16 @@ def code_digest(root: str, parts: Iterable[str]) -> str:
 
 def _files(pending: list[str]) -> list[str]:
     """The Python files in folders, and those that are named themselves."""
-    found = []
+    paths = []
     while pending:
         path = pending.pop()
         if path.endswith(".py"):
-            found.append(path)
+            paths.append(path)
             continue
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):
-                    found.append(entry.path)
+                    paths.append(entry.path)
                 elif entry.is_dir():
                     pending.append(entry.path)
-    return found
+    return paths

@@ -48,22 +48,22 @@ def reentrant(order: LockOrder) -> Any:
     return _note(threading.RLock(), order)
 
 
-def _note(made: Any, order: LockOrder) -> Any:
-    _locks[order].add(made)
-    return made
+def _note(lock: Any, order: LockOrder) -> Any:
+    _locks[order].add(lock)
+    return lock
 
 
 def _before() -> None:
     taken: list[Any] = []
     _taken.locks = taken
     for order in LockOrder:
-        taken += [each for each in list(_locks[order]) if each.acquire(timeout=PATIENCE)]
+        taken += [lock for lock in list(_locks[order]) if lock.acquire(timeout=PATIENCE)]
 
 
 def _after() -> None:
-    for each in reversed(_taken.locks):
+    for lock in reversed(_taken.locks):
         with contextlib.suppress(RuntimeError):  # a lock may have been made free meanwhile
-            each.release()
+            lock.release()
     _taken.locks = []
 
 

@@ -166,12 +166,12 @@ def _binary(fn: Callable[[Any, Any], Any], *, swap: bool) -> Callable[[HostScala
     def method(self: HostScalar, other: Any) -> Any:
         if not isinstance(other, (bool, int, float, complex, HostScalar)):
             return NotImplemented
-        made = HostScalar.computed(fn, *((other, self) if swap else (self, other)))
+        scalar = HostScalar.computed(fn, *((other, self) if swap else (self, other)))
         if fn in _RAISING:
-            made.get()  # what it raises now is raised by this line; in later calls, by Python
+            scalar.get()  # what it raises now is raised by this line; in later calls, by Python
         if fn is operator.pow:  # of a negative float complex, of a negative int a float
-            made._specialise(type)
-        return made
+            scalar._specialise(type)
+        return scalar
 
     return method
 

@@ -16,11 +16,11 @@ KEEPERS: list[Callable[[Undo], None]] = []
 
 def keep(undo: Undo) -> None:
     """Have a change of the host's undone if it turns out that a fault came before it."""
-    for each in KEEPERS:
-        each(undo)
+    for keeper in KEEPERS:
+        keeper(undo)
 
 
 def look() -> None:
     """Raise what devices have reported."""
-    for each in LOOKS:
-        each()
+    for check in LOOKS:
+        check()

@@ -214,9 +214,9 @@ class Generator:
 
 
 def _restore(device: str, seed: int, offset: int) -> Generator:
-    made = Generator(device)
-    made._seed, made._offset = seed, offset
-    return made
+    generator = Generator(device)
+    generator._seed, generator._offset = seed, offset
+    return generator
 
 
 def _byte(number: int, place: int) -> int:
@@ -246,13 +246,13 @@ def default_generator_of(device: Device) -> Generator:
     """The generator a draw on `device` uses when none is given."""
     if device.type != "cpu" and device.index is None:
         device = Device(device.type, CURRENT_INDEX.get(device.type, int)())
-    found = _DEFAULTS.get(device)
-    if found is None:
-        found = _restore(str(device), int.from_bytes(os.urandom(8), "little"), 0)
+    generator = _DEFAULTS.get(device)
+    if generator is None:
+        generator = _restore(str(device), int.from_bytes(os.urandom(8), "little"), 0)
         if _LAST_SEED:
-            found._seed = _LAST_SEED[-1]
-        found = _DEFAULTS.setdefault(device, found)
-    return found
+            generator._seed = _LAST_SEED[-1]
+        generator = _DEFAULTS.setdefault(device, generator)
+    return generator
 
 
 def defaults() -> tuple[Device, ...]:

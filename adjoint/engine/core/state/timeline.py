@@ -60,7 +60,9 @@ class stage:
 
     def __enter__(self) -> stage:
         if LISTENERS:
-            self.opened = [(each, each.open(self.name, self.kind)) for each in LISTENERS]
+            self.opened = [
+                (listener, listener.open(self.name, self.kind)) for listener in LISTENERS
+            ]
         return self
 
     def __exit__(self, *_: object) -> None:

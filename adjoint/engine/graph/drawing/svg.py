@@ -166,7 +166,7 @@ class Artist:
         """The box of a node."""
         record, expand = node.record, self.expand
         inner = [("", node.subgraph)] if node.subgraph is not None else []
-        inner += [found for k, v in node.params.items() for found in graphs_in(v, k)]
+        inner += [subgraph for k, v in node.params.items() for subgraph in graphs_in(v, k)]
         numbers = [literal(x) for x in node.inputs if not isinstance(x, Value)]
         head = record.name + (f" {', '.join(numbers)}" if numbers else "")
         lines = [("op", _short(head))]

@@ -86,8 +86,8 @@ class Fragment:
         arrays = self.executable(given if self.in_order else [given[k] for k in self.places], [])
         if self.structure is None:
             return self.results[0].of(arrays)  # type: ignore[union-attr]
-        found = [None if result is None else result.of(arrays) for result in self.results]
-        return self.built(found)
+        results = [None if result is None else result.of(arrays) for result in self.results]
+        return self.built(results)
 
 
 class OperationTrace(BodyTrace):
@@ -304,22 +304,22 @@ def fits(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> b
 
 def layout(tensors: Sequence[Tensor]) -> list[Any]:
     """How tensors lie: all that a recording may look at, and which of them are the same."""
-    told = kinds(tensors)
+    description = kinds(tensors)
     if len(tensors) > 1:
         names = [*map(id, tensors)]
-        told += map(names.index, names)
-    return told
+        description += map(names.index, names)
+    return description
 
 
 def kinds(tensors: Sequence[Tensor]) -> list[Any]:
     """How each tensor lies, whichever tensor it is."""
     arrays = [t._array for t in tensors]
-    told = [
+    description = [
         (a.dtype, a.shape, a.strides) if a.__class__ is ndarray else elsewhere(a) for a in arrays
     ]
     if arrays and arrays[0].__class__ is not ndarray:
-        told.append(switches.computed_with)
-    return told
+        description.append(switches.computed_with)
+    return description
 
 
 def elsewhere(array: Any) -> tuple[Any, ...]:
@@ -365,9 +365,9 @@ def compiled_in(
     leaves, structure = flatten(out)
     on_device = bool(tensors) and tensors[0]._array.__class__ in DEVICE_LAYOUTS
     rank = images.rank_of(tensors) if on_device else 0
-    results, made = laid_out(body, leaves, given, lambda: fn(numbers), rank)
-    lifted = {id(held.value): held.source for held in body.lifted.values()}
-    graph = body.finish(made)
+    results, outputs = laid_out(body, leaves, given, lambda: fn(numbers), rank)
+    lifted = {id(lifted_input.value): lifted_input.source for lifted_input in body.lifted.values()}
+    graph = body.finish(outputs)
     if on_device:
         results = as_made(graph, results)
     if any(root(value).node is None for value in graph.outputs):
@@ -382,7 +382,7 @@ def compiled_in(
         graph=graph,
         sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
         writes=(),
-        returned=frozenset(range(len(made))),
+        returned=frozenset(range(len(outputs))),
         examples=tuple([examples[k] for k in places]),
         targets=(),
         shared=shared,
@@ -406,7 +406,7 @@ def as_made(graph: DataflowGraph, results: tuple[Result | None, ...]) -> tuple[R
 
     A program would copy a product's rows to where they have another shape.
     """
-    found: list[Result | None] = []
+    settled: list[Result | None] = []
     for result in results:
         if result is not None:
             value = graph.outputs[result.output]
@@ -414,8 +414,8 @@ def as_made(graph: DataflowGraph, results: tuple[Result | None, ...]) -> tuple[R
             if node is not None and node.record.name == "reshape" and is_made(node.inputs[0]):
                 graph.outputs[result.output] = node.inputs[0]
                 result = replace(result, shape=tuple(value.spec.shape))
-        found.append(result)
-    return tuple(found)
+        settled.append(result)
+    return tuple(settled)
 
 
 def is_made(value: Value) -> bool:
@@ -455,7 +455,7 @@ def laid_out(
 ) -> tuple[tuple[Result | None, ...], list[Tensor]]:
     """Which outputs make results that lie in memory as eager ones do; programs' are contiguous."""
     results: list[Result | None] = []
-    made: list[Tensor] = []
+    outputs: list[Tensor] = []
     for x, strides in zip(leaves, eager_strides(body, leaves, given, again, rank), strict=True):
         if x is None:
             results.append(None)
@@ -465,9 +465,9 @@ def laid_out(
         if order != [*range(x.ndim)]:
             x = body.run(x.permute, *order)
             inverse = tuple([order.index(d) for d in range(x.ndim)])
-        results.append(Result(len(made), inverse))
-        made.append(x)
-    return tuple(results), made
+        results.append(Result(len(outputs), inverse))
+        outputs.append(x)
+    return tuple(results), outputs
 
 
 def memory_order(shape: Sequence[int], strides: Sequence[int]) -> list[int]:

@@ -45,8 +45,8 @@ def add_values(key: list[Any], values: Iterable[Any]) -> bool:
             key.append(kind)
             key.append(x if x and x == x else repr(x))
         elif kind is tuple:
-            for each in x:
-                if each.__class__ is not int:
+            for item in x:
+                if item.__class__ is not int:
                     key.append((len(x),))
                     if not add_values(key, x):
                         return False

@@ -59,13 +59,13 @@ class Straight:
     calls: int = 0
 
     def __call__(self, arrays: Arrays) -> Any:
-        found = self.run(*arrays)
-        if found is None:
-            found = self.kernels(*arrays)
+        arrays_out = self.run(*arrays)
+        if arrays_out is None:
+            arrays_out = self.kernels(*arrays)
         if self.structure is None:
-            return wrap(found[0])
-        made = iter(wrap_all(found))
-        leaves = [next(made) if x else None for x in self.gaps]
+            return wrap(arrays_out[0])
+        tensors = iter(wrap_all(arrays_out))
+        leaves = [next(tensors) if x else None for x in self.gaps]
         if self.structure is list:
             return leaves
         return tuple(leaves) if self.structure is tuple else unflatten(self.structure, leaves)
@@ -78,14 +78,14 @@ class Straight:
             return None
         make, self.rows = self.rows, None
         try:
-            found = make(arrays)  # type: ignore[misc]
-            got = found.run(*arrays)
+            rows = make(arrays)  # type: ignore[misc]
+            results = rows.run(*arrays)
         except Exception:  # whatever it is, calls go on as before
             return None
-        if got is None or not HOOKS.same_arrays(got, self.kernels(*arrays)):
+        if results is None or not HOOKS.same_arrays(results, self.kernels(*arrays)):
             return None
-        self.run = found.run
-        return found
+        self.run = rows.run
+        return rows
 
 
 class StraightPrograms:
@@ -139,21 +139,21 @@ class StraightPrograms:
             kind += map(names.index, names)
         key = tuple(kind)
         try:
-            found = self.held.get(key, 0)
+            program = self.held.get(key, 0)
         except TypeError:  # something in it has no hash
             return None
-        if found.__class__ is int:
+        if program.__class__ is int:
             if len(self.held) > KEPT:
                 self.held.clear()  # at once: other threads may be looking
-            found = self.held[key] = found + 1 if found < AFTER else made(tensors, fn)
-        if found.__class__ is not Straight:
+            program = self.held[key] = program + 1 if program < AFTER else made(tensors, fn)
+        if program.__class__ is not Straight:
             return None
-        if found.rows is not None:
-            walked = found.walked(arrays)
+        if program.rows is not None:
+            walked = program.walked(arrays)
             if walked is not None:
-                self.enlist(owned, walked, found)
+                self.enlist(owned, walked, program)
         try:
-            return found(arrays)
+            return program(arrays)
         except Exception:
             return None  # as it is, it succeeds or says what is wrong
 
@@ -180,13 +180,13 @@ def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
         with CONTEXT.having(grad_enabled=False, reference=True):
             want, _ = flatten(fn())
         program = recorded(tensors, fn)
-        got = program.kernels(*[t._array for t in tensors])
+        results = program.kernels(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
         return None
     arrays = [x._array for x in want if x is not None]
     if tuple([x is not None for x in want]) != program.gaps:
         return None
-    return program if HOOKS.same_arrays(got, arrays) else None
+    return program if HOOKS.same_arrays(results, arrays) else None
 
 
 def recorded(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight:
@@ -208,7 +208,7 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
     for x in leaves:
         if x is not None and (not is_tensor(x) or id(x) in given):
             raise Unfit
-    lifted = {id(held.value): held.source for held in body.lifted.values()}
+    lifted = {id(lifted_input.value): lifted_input.source for lifted_input in body.lifted.values()}
     graph = body.finish([x for x in leaves if x is not None])
     for simplify in (inline, unmark, cse, dce):  # none of which changes a bit
         graph = simplify(graph)

@@ -143,8 +143,8 @@ def written_out(
     both = [f"({''.join(f'{named(x)}, ' for x in xs)})" for xs in (tests, hosts)]
     head = f"def numbers({', '.join(f'given{i}' for i in range(count))}):"
     exec("\n".join([head, *lines, f" return {', '.join(both)}"]), scope)
-    made: Callable[..., Any] = scope.pop("numbers")
-    return made
+    function: Callable[..., Any] = scope.pop("numbers")
+    return function
 
 
 class Updates:
@@ -170,24 +170,24 @@ class Updates:
         """
         kind = (key, *kinds(tensors))
         try:
-            found = self.held[kind]
+            updates = self.held[kind]
             self.held.move_to_end(kind)
         except KeyError:
             while len(self.held) >= KEPT:
                 self.held.popitem(last=False)
-            found = self.held[kind] = []
-        if found is None:
+            updates = self.held[kind] = []
+        if updates is None:
             return False
         if rules is not None:
-            rules.append(found)
-        if any(update.attempt(tensors, numbers) for update in found):
+            rules.append(updates)
+        if any(update.attempt(tensors, numbers) for update in updates):
             return True
-        made = self.make(key, tensors, numbers, counters, rule) if len(found) < ANSWERS else None
-        if made is None:
+        fresh = self.make(key, tensors, numbers, counters, rule) if len(updates) < ANSWERS else None
+        if fresh is None:
             self.held[kind] = None
             return False
-        found.append(made)
-        return made.attempt(tensors, numbers)
+        updates.append(fresh)
+        return fresh.attempt(tensors, numbers)
 
     def make(
         self,
@@ -272,20 +272,20 @@ def counted_on_host(
     """Counters on the CPU beside tensors on another device, and by how much they advance."""
     if all(t._array.__class__ is ndarray for t in tensors):
         return ()
-    found = [k for k in counters if tensors[k]._array.__class__ is ndarray]
-    return tuple([(k, body.counted.get(id(stand_ins[k]), 0)) for k in found])
+    on_host = [k for k in counters if tensors[k]._array.__class__ is ndarray]
+    return tuple([(k, body.counted.get(id(stand_ins[k]), 0)) for k in on_host])
 
 
 def take_out(graph: DataflowGraph, inputs: Sequence[Value]) -> set[int]:
     """Leave inputs, and all that follows from them, out of a graph; the ids of those values."""
     gone = set(map(id, inputs))
-    kept = []
+    nodes = []
     for node in graph.nodes:
         if any(id(x) in gone for x in node.inputs):
             gone.update(map(id, node.outputs))
         else:
-            kept.append(node)
-    graph.nodes = kept
+            nodes.append(node)
+    graph.nodes = nodes
     graph.inputs = [v for v in graph.inputs if id(v) not in gone]
     return gone
 

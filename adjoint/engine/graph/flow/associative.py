@@ -45,8 +45,8 @@ def associative_scan(
 
     def combined(left: list[Any], right: list[Any]) -> list[Any]:
         result = combine_fn(shape.fill(left), shape.fill(right))
-        new, found = take_apart("associative_scan: the result of combine_fn", result)
-        check_same("associative_scan: the result", found, shape, *zip(new, left, strict=False))
+        new, structure = take_apart("associative_scan: the result of combine_fn", result)
+        check_same("associative_scan: the result", structure, shape, *zip(new, left, strict=False))
         return new
 
     step, count = 1, sizes.pop()

@@ -65,19 +65,21 @@ def make_plan(params: dict[str, DataflowGraph], wanted: tuple[bool, ...]) -> Con
     """The plan for a cond differentiated by the `wanted` operands (the predicate left out)."""
     graphs = (params["true"], params["false"])
     key = ("cond", wanted, graphs[1])
-    found = graphs[0].derived.get(key)
-    if found is None:
+    plan = graphs[0].derived.get(key)
+    if plan is None:
         count = len(wanted)
         yes, no = (Reverse(g, wanted, free=[False] * count, held=[True] * count) for g in graphs)
-        kept = []
+        residuals = []
         for side in (yes, no):
             needs = side.pull(tuple(side.tracked)).needs
-            kept.append([v for v in needs if v not in side.held])
-        found = CondDerivative((yes, no), (kept[0], kept[1]), {}, len(graphs[0].outputs), wanted)
-        found.forward = _forward_graphs(found, count)
-        found.forward["true"].derived["plan"] = found
-        graphs[0].derived[key] = found
-    return found
+            residuals.append([v for v in needs if v not in side.held])
+        plan = CondDerivative(
+            (yes, no), (residuals[0], residuals[1]), {}, len(graphs[0].outputs), wanted
+        )
+        plan.forward = _forward_graphs(plan, count)
+        plan.forward["true"].derived["plan"] = plan
+        graphs[0].derived[key] = plan
+    return plan
 
 
 def _forward_graphs(plan: CondDerivative, count: int) -> dict[str, DataflowGraph]:
@@ -141,12 +143,12 @@ def _joint(
         plan = make_plan(params, wanted)
         outs = list(COND(pred, *values, *plan.constants, **plan.forward))
         values = [*values, *plan.constants]
-    found = _run_back(plan, pred, values, outs[plan.count :], gs[: plan.count])
-    return [None, *(found.get(i) if w else None for i, w in enumerate(wanted))]
+    cotangents = _run_back(plan, pred, values, outs[plan.count :], gs[: plan.count])
+    return [None, *(cotangents.get(i) if w else None for i, w in enumerate(wanted))]
 
 
 def _run_back(
-    plan: CondDerivative, pred: Any, values: list[Any], kept: list[Any], gs: Sequence[Any]
+    plan: CondDerivative, pred: Any, values: list[Any], residuals: list[Any], gs: Sequence[Any]
 ) -> dict[int, Any]:
     yes, no = plan.sides
     given = [
@@ -161,7 +163,7 @@ def _run_back(
     ):
         columns.add(g, *inputs)
     for k, stored in enumerate(plan.residuals):
-        for v, x in zip(stored, kept[k * len(plan.residuals[0]) :], strict=False):
+        for v, x in zip(stored, residuals[k * len(plan.residuals[0]) :], strict=False):
             mine = pulled[k].needs.get(v)
             if mine is not None:
                 columns.add(x, *((mine, None) if k == 0 else (None, mine)))
@@ -194,24 +196,24 @@ def _push(operands: Any, tangents: Any, params: Any) -> tuple[Any, Any]:
     pred, *values = operands
     has = [t is not None for t in tangents[1:]]
     sides = [params["true"], params["false"]]
-    made = [push(g, has) for g in sides]
-    both = [a or b for a, b in zip(made[0].tangents, made[1].tangents, strict=True)]
-    made = [push(g, has, must=[i for i, h in enumerate(both) if h]) for g in sides]
+    pushed = [push(g, has) for g in sides]
+    both = [a or b for a, b in zip(pushed[0].tangents, pushed[1].tangents, strict=True)]
+    pushed = [push(g, has, must=[i for i, h in enumerate(both) if h]) for g in sides]
     count = len(values) + sum(has)
     given = [*values, *(t for t in tangents[1:] if t is not None)]
-    columns = _joined(given, count, made)
-    true, false = columns.graphs([m.graph for m in made], [m.graph.outputs for m in made])
+    columns = _joined(given, count, pushed)
+    true, false = columns.graphs([m.graph for m in pushed], [m.graph.outputs for m in pushed])
     results = bind(pred, columns.operands, {"true": true, "false": false})
     supply = iter(results[len(both) :])
     return tuple(results[: len(both)]), tuple(next(supply) if h else None for h in both)
 
 
-def _joined(given: Sequence[Any], count: int, made: Sequence[Any]) -> SharedOperands:
+def _joined(given: Sequence[Any], count: int, transformed: Sequence[Any]) -> SharedOperands:
     """Operands both graphs take, then the constants that rules brought into each."""
     columns = SharedOperands()
     for i, x in enumerate(given):
-        columns.add(x, *(m.graph.inputs[i] for m in made))
-    for k, m in enumerate(made):
+        columns.add(x, *(m.graph.inputs[i] for m in transformed))
+    for k, m in enumerate(transformed):
         for x, v in zip(m.constants, m.graph.inputs[count:], strict=True):
             columns.add(x, *((v, None) if k == 0 else (None, v)))
     return columns
@@ -224,17 +226,17 @@ def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any)
     sides = [params["true"], params["false"]]
     must: list[int] = list(range(len(sides[0].outputs)))
     if not batched[0]:
-        made = [batch(g, has, size) for g in sides]
-        must = [i for i in must if made[0].batched[i] or made[1].batched[i]]
-    made = [batch(g, has, size, must=must) for g in sides]
+        branches = [batch(g, has, size) for g in sides]
+        must = [i for i in must if branches[0].batched[i] or branches[1].batched[i]]
+    branches = [batch(g, has, size, must=must) for g in sides]
     if batched[0]:
-        chosen = [replay(m.graph, [*given, *m.constants]) for m in made]
+        chosen = [replay(m.graph, [*given, *m.constants]) for m in branches]
         return tuple(
             where(pred.reshape((size, *(1,) * (yes.ndim - 1))).bool(), yes, no)
             for yes, no in zip(*chosen, strict=True)
         )
-    columns = _joined(given, len(given), made)
-    true, false = columns.graphs([m.graph for m in made], [m.graph.outputs for m in made])
+    columns = _joined(given, len(given), branches)
+    true, false = columns.graphs([m.graph for m in branches], [m.graph.outputs for m in branches])
     results = bind(pred, columns.operands, {"true": true, "false": false})
     return tuple(r if i in must else r.expand((size, *r.shape)) for i, r in enumerate(results))
 

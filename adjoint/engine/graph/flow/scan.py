@@ -153,7 +153,7 @@ def _record(
     new, ys, shape = body.run(step, stand_ins, slices)
     body.finish([*new, *ys])
     outer = CONTEXT.capture
-    body.settle({g: outer.take(g, each * count) for g, each in body.draws.items()})
+    body.settle({g: outer.take(g, drawn * count) for g, drawn in body.draws.items()})
     for number, amount in growing:
         if number.key in body.lifted:
             body.lifted[number.key].advance = amount

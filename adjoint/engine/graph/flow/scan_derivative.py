@@ -36,26 +36,26 @@ class ScanDerivative:
 
     def back(self, given: tuple[bool, ...]) -> Back:
         """The backward body for the cotangents that are there."""
-        found = self.backs.get(given)
-        if found is None:
+        body = self.backs.get(given)
+        if body is None:
             moved = [i for i in self.reverse.wanted if i < self.first]
             pulled = self.reverse.pull(given, must=moved)
             rows = pulled.cotangents[sum(given[: self.carries]) :]
-            found = self.backs[given] = self._sums(pulled, rows)
-        return found
+            body = self.backs[given] = self._sums(pulled, rows)
+        return body
 
     def _sums(self, pulled: Pulled, rows: Sequence[Value]) -> Back:
         back = Back(pulled, {}, {})
-        made = self.reverse
-        fixed = {new for v, new in pulled.needs.items() if v in made.held and self.shared(v)}
+        reverse = self.reverse
+        fixed = {new for v, new in pulled.needs.items() if v in reverse.held and self.shared(v)}
         there = {*rows, *(new for new in pulled.needs.values() if new not in fixed)}
-        there |= {pulled.outputs[i] for i in made.wanted if self.carries <= i < self.first}
+        there |= {pulled.outputs[i] for i in reverse.wanted if self.carries <= i < self.first}
         fixed |= {x.value for x in pulled.constants}
         varying = _varying(pulled.graph, fixed)
         for i, value in pulled.outputs.items():
             if i < self.first:
                 continue
-            out = None if made.checkpoint else taken_out(value, varying.__contains__, there)
+            out = None if reverse.checkpoint else taken_out(value, varying.__contains__, there)
             if out is not None:
                 back.outside[i] = out
                 there |= set(out.rows)
@@ -72,11 +72,11 @@ class ScanDerivative:
 
 def _varying(graph: DataflowGraph, fixed: set[Value]) -> set[Value]:
     """The values that may differ between iterations."""
-    found = {v for v in graph.inputs if v not in fixed and not v.host}
+    varying = {v for v in graph.inputs if v not in fixed and not v.host}
     for node in graph:
-        if any(x in found for x in node.inputs if isinstance(x, Value)):
-            found.update(node.outputs)
-    return found
+        if any(x in varying for x in node.inputs if isinstance(x, Value)):
+            varying.update(node.outputs)
+    return varying
 
 
 def make_plan(
@@ -86,21 +86,23 @@ def make_plan(
     body, carries, xs = params["body"], params["carries"], params["xs"]
     wanted = carried(body, carries, wanted)
     key = ("scan", carries, xs, wanted, checkpoint)
-    found = body.derived.get(key)
-    if found is None:
+    plan = body.derived.get(key)
+    if plan is None:
         first, count = carries + xs, len(body.inputs)
         moving = {first + i for i, a in enumerate(params["advance"]) if a}
-        made = Reverse(
+        reverse = Reverse(
             body,
             wanted,
             free=[i >= first and i not in moving for i in range(count)],
             held=[i >= carries for i in range(count)],
             checkpoint=checkpoint,
         )
-        given = tuple(made.tracked)
-        needs = made.pull(given).needs
-        residuals = [v for v in needs if v not in made.held]
-        forward = made.forward(residuals)
-        found = ScanDerivative(made, forward, len(body.outputs), residuals, wanted, carries, first)
-        forward.derived["plan"] = body.derived[key] = found
-    return found
+        given = tuple(reverse.tracked)
+        needs = reverse.pull(given).needs
+        residuals = [v for v in needs if v not in reverse.held]
+        forward = reverse.forward(residuals)
+        plan = ScanDerivative(
+            reverse, forward, len(body.outputs), residuals, wanted, carries, first
+        )
+        forward.derived["plan"] = body.derived[key] = plan
+    return plan

@@ -156,15 +156,17 @@ def _run_back(
     needed: list[bool],
     params: Any,
 ) -> list[Any]:
-    made, length = plan.reverse, params["length"]
-    moved = [i for i in made.wanted if i < plan.carries]
-    rows = [i for i in made.wanted if plan.carries <= i < plan.first]
-    given = tuple(t and (i < plan.carries or gs[i] is not None) for i, t in enumerate(made.tracked))
+    reverse, length = plan.reverse, params["length"]
+    moved = [i for i in reverse.wanted if i < plan.carries]
+    rows = [i for i in reverse.wanted if plan.carries <= i < plan.first]
+    given = tuple(
+        t and (i < plan.carries or gs[i] is not None) for i, t in enumerate(reverse.tracked)
+    )
     back = plan.back(given)
     pulled, loop = back.pulled, ScanDraft()
     cotangents = dict(zip([i for i, g in enumerate(given) if g], pulled.cotangents, strict=True))
     for i in moved:  # one that nothing asks for still has a place in the loop
-        value = cotangents.pop(i, None) or Value("unused", made.values[i].spec)
+        value = cotangents.pop(i, None) or Value("unused", reverse.values[i].spec)
         loop.carries.append((value, _or_zeros(gs[i], operands[i])))
     for i, (so_far, _) in back.inside.items():
         loop.carries.append((so_far, operands[i].new_zeros(operands[i].shape)))
@@ -181,14 +183,14 @@ def _run_back(
     ]
     extra = [v for v in made_rows if v not in outputs[len(loop.carries) :]]
     results = loop.bind(pulled.graph, [*outputs, *extra], length, not params["reverse"])
-    found = dict(zip((*moved, *back.inside, *rows), results, strict=False))
+    cotangents_of = dict(zip((*moved, *back.inside, *rows), results, strict=False))
     stacked = zip(
         [*outputs, *extra][len(loop.carries) :], results[len(loop.carries) :], strict=True
     )
     stacks = {**given_rows, **dict(stacked)}
     for i, out in back.outside.items():
-        found[i] = out.total(length, [stacks[v] for v in out.rows])
-    return [found.get(i) if n else None for i, n in enumerate(needed)]
+        cotangents_of[i] = out.total(length, [stacks[v] for v in out.rows])
+    return [cotangents_of.get(i) if n else None for i, n in enumerate(needed)]
 
 
 def _add_needs(
@@ -250,13 +252,15 @@ def _push(operands: Any, tangents: Any, params: Any) -> tuple[Any, Any]:
             loop.consts.append((*pair, 0))
     outs = len(body.outputs)
     values = dict(enumerate(graph.outputs[:outs]))
-    found = dict(zip([i for i, t in enumerate(out_has) if t], graph.outputs[outs:], strict=True))
+    tangents_of = dict(
+        zip([i for i, t in enumerate(out_has) if t], graph.outputs[outs:], strict=True)
+    )
     order = [(values, i) for i in range(carries)]
-    order += [(found, i) for i in range(carries) if i in found]
+    order += [(tangents_of, i) for i in range(carries) if i in tangents_of]
     order += [(values, i) for i in range(carries, outs)]
-    order += [(found, i) for i in range(carries, outs) if i in found]
+    order += [(tangents_of, i) for i in range(carries, outs) if i in tangents_of]
     results = loop.bind(graph, [d[i] for d, i in order], params["length"], params["reverse"])
-    at = {(d is found, i): r for (d, i), r in zip(order, results, strict=True)}
+    at = {(d is tangents_of, i): r for (d, i), r in zip(order, results, strict=True)}
     return (
         tuple(at[False, i] for i in range(outs)),
         tuple(at.get((True, i)) for i in range(outs)),

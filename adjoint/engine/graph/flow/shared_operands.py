@@ -26,23 +26,23 @@ class SharedOperands:
         """What recordings reached from outside, each thing once."""
         keys = dict.fromkeys(key for body in bodies for key in body.lifted)
         for key in keys:
-            found = [body.lifted.get(key) for body in bodies]
-            source = next(x.source for x in found if x is not None)
-            self.add(source, *(None if x is None else x.value for x in found))
+            inputs = [body.lifted.get(key) for body in bodies]
+            source = next(x.source for x in inputs if x is not None)
+            self.add(source, *(None if x is None else x.value for x in inputs))
 
     def graphs(
         self, graphs: Sequence[DataflowGraph], outputs: Sequence[Sequence[Value]]
     ) -> list[DataflowGraph]:
         """Of each graph what computes its outputs, all taking the same inputs."""
-        made = []
+        extracts = []
         for k, (graph, wanted) in enumerate(zip(graphs, outputs, strict=True)):
             inputs = []
             for given in self.inputs:
                 like = next(v for v in given if v is not None)
                 mine = given[k]
                 inputs.append(Value("unused", like.spec, host=like.host) if mine is None else mine)
-            made.append(extract(graph, inputs, wanted))
-        return made
+            extracts.append(extract(graph, inputs, wanted))
+        return extracts
 
 
 def check_operands(name: str, operands: Sequence[Any], graph: DataflowGraph) -> None:

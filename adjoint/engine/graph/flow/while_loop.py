@@ -87,8 +87,8 @@ def _push(operands: Any, tangents: Any, params: Any) -> tuple[Any, Any]:
     results = WHILE_LOOP(
         *columns.operands, test=new_test, body=new_body, carries=carries + len(moved)
     )
-    found = dict(zip(moved, results[carries:], strict=True))
-    return tuple(results[:carries]), tuple(found.get(i) for i in range(carries))
+    tangents_of = dict(zip(moved, results[carries:], strict=True))
+    return tuple(results[:carries]), tuple(tangents_of.get(i) for i in range(carries))
 
 
 def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any) -> Any:
@@ -96,17 +96,21 @@ def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any)
     test, body, carries = params["test"], params["body"], params["carries"]
     has = list(batched)
     while True:
-        made = batch(body, has, size, must=[i for i in range(carries) if has[i]])
+        batched_body = batch(body, has, size, must=[i for i in range(carries) if has[i]])
         tested = batch(test, has, size)
-        grown = [i for i in range(carries) if not has[i] and (made.batched[i] or tested.batched[0])]
+        grown = [
+            i
+            for i in range(carries)
+            if not has[i] and (batched_body.batched[i] or tested.batched[0])
+        ]
         if not grown:
             break
         for i in grown:
             has[i] = True
-    graphs = (tested.graph, made.graph)
-    constants = [tested.constants, made.constants]
+    graphs = (tested.graph, batched_body.graph)
+    constants = [tested.constants, batched_body.constants]
     if tested.batched[0]:
-        graphs, shared = _selecting(tested, made, size, carries)
+        graphs, shared = _selecting(tested, batched_body, size, carries)
         constants = [shared, shared]
     columns = SharedOperands()
     for i, x in enumerate(values):
@@ -120,18 +124,18 @@ def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any)
     return tuple(r if h else r.expand((size, *r.shape)) for r, h in zip(results, has, strict=False))
 
 
-def _selecting(tested: Any, made: Any, size: int, carries: int) -> tuple[Any, list[Any]]:
+def _selecting(tested: Any, batched_body: Any, size: int, carries: int) -> tuple[Any, list[Any]]:
     """Test and body for a batch whose elements end at different times."""
-    count = len(made.graph.inputs) - len(made.constants)
-    constants = [*tested.constants, *made.constants]
+    count = len(batched_body.graph.inputs) - len(batched_body.constants)
+    constants = [*tested.constants, *batched_body.constants]
     graphs = []
     for kind in ("test", "body"):
         like = DataflowGraph()
         like.inputs = [
-            *made.graph.inputs,
+            *batched_body.graph.inputs,
             *tested.graph.inputs[count:],
         ]
-        like.inputs[count:] = [*tested.graph.inputs[count:], *made.graph.inputs[count:]]
+        like.inputs[count:] = [*tested.graph.inputs[count:], *batched_body.graph.inputs[count:]]
         body, operands = opened(like, "vmap")
         own, later = operands[:count], operands[count:]
         middle = len(tested.constants)
@@ -141,7 +145,7 @@ def _selecting(tested: Any, made: Any, size: int, carries: int) -> tuple[Any, li
             if kind == "test":
                 outs = [goes_on.any()]
             else:
-                new = replay(made.graph, [*own, *later[middle:]])
+                new = replay(batched_body.graph, [*own, *later[middle:]])
                 outs = [
                     where(goes_on.reshape((size, *(1,) * (n.ndim - 1))), n, old)
                     for n, old in zip(new, own[:carries], strict=True)
@@ -198,19 +202,19 @@ def while_loop(
         return fn(*tree) if spread else fn(tree)
 
     def test(values: Sequence[Any]) -> Any:
-        held = call(cond_fn, values)
-        (found,), _ = take_apart("while_loop: the result of cond_fn", held)
-        if found.numel() != 1:
+        answer = call(cond_fn, values)
+        (truth,), _ = take_apart("while_loop: the result of cond_fn", answer)
+        if truth.numel() != 1:
             raise ShapeError(
                 "while_loop: cond_fn must return one boolean, received shape "
-                f"{list(found.shape)}. Use any() or all()."
+                f"{list(truth.shape)}. Use any() or all()."
             )
-        return found.reshape(()).bool()
+        return truth.reshape(()).bool()
 
     def body(values: Sequence[Any]) -> list[Any]:
         result = call(body_fn, values)
-        new, found = take_apart("while_loop: the carry", _like(result, shape, spread))
-        check_same("while_loop: the carry", found, shape, *zip(new, values, strict=False))
+        new, structure = take_apart("while_loop: the carry", _like(result, shape, spread))
+        check_same("while_loop: the carry", structure, shape, *zip(new, values, strict=False))
         return new
 
     last: Sequence[Any]

@@ -29,12 +29,12 @@ def cse(graph: DataflowGraph) -> DataflowGraph:
         inputs = builder.translate(node.inputs)
         key = key_of(node, inputs)
         try:
-            held = seen.get(key)
+            equal = seen.get(key)
         except TypeError:  # a parameter that cannot be hashed cannot be compared
             builder.keep(node, inputs)
             continue
-        if held is not None:
-            builder.replace(node, held)
+        if equal is not None:
+            builder.replace(node, equal)
             continue
         builder.keep(node, inputs)
         seen[key] = tuple([became.get(v, v) for v in node.outputs])

@@ -15,14 +15,14 @@ from adjoint.engine.graph.passes.rewrite import succeed
 def dce(graph: DataflowGraph) -> DataflowGraph:
     """The graph without the nodes that nothing uses."""
     used: set[Any] = set(graph.outputs)
-    kept = []
+    needed_nodes = []
     for node in reversed(graph.nodes):
         for out in node.outputs:
             if out in used:
-                kept.append(node)
+                needed_nodes.append(node)
                 used.update(node.inputs)
                 break
     result = succeed(graph)
-    result.nodes = kept[::-1]
+    result.nodes = needed_nodes[::-1]
     result.outputs = list(graph.outputs)
     return result

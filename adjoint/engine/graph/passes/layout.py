@@ -33,10 +33,10 @@ def layout(graph: DataflowGraph) -> DataflowGraph:
     ) -> tuple[Value, ...] | None:
         if node.record is not PERMUTE or not swaps_last(node.params["dims"]):
             return None
-        made = inputs[0].node
-        if made is None or made.record is not MATMUL or uses[node.inputs[0]] != 1:
+        product = inputs[0].node
+        if product is None or product.record is not MATMUL or uses[node.inputs[0]] != 1:
             return None
-        a, b = made.inputs
+        a, b = product.inputs
         return (builder.emit(MATMUL, *(_transposed(builder, x) for x in (b, a))),)
 
     return rebuild(graph, orient)
@@ -49,9 +49,9 @@ def _without_copies(
 
 
 def _transposed(builder: GraphBuilder, x: Value) -> Value:
-    made = x.node
-    if made is not None and made.record is PERMUTE and swaps_last(made.params["dims"]):
-        back: Value = made.inputs[0]
+    permute = x.node
+    if permute is not None and permute.record is PERMUTE and swaps_last(permute.params["dims"]):
+        back: Value = permute.inputs[0]
         return back
     rank = x.spec.ndim
     return builder.emit(PERMUTE, x, dims=(*range(rank - 2), rank - 1, rank - 2))

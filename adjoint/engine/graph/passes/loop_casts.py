@@ -21,11 +21,11 @@ def loop_casts(graph: DataflowGraph) -> DataflowGraph:
 def _visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Any:
     if node.record.name != "scan":
         return None
-    body, found = _without_casts(node.params["body"], node.params["carries"] + node.params["xs"])
-    if not found:
+    body, casts = _without_casts(node.params["body"], node.params["carries"] + node.params["xs"])
+    if not casts:
         return None
-    more = [builder.emit(CAST, inputs[i], dtype=dtype) for i, dtype in found]
-    still = (*node.params["advance"], *[0] * len(found))
+    more = [builder.emit(CAST, inputs[i], dtype=dtype) for i, dtype in casts]
+    still = (*node.params["advance"], *[0] * len(casts))
     params = {**node.params, "body": body, "advance": still}
     specs = tuple(v.spec for v in node.outputs)
     return builder.graph.add_node(node.record, (*inputs, *more), params, specs, node.subgraph)
@@ -37,7 +37,7 @@ def _without_casts(
     """A body with inputs more for conversions of its constants, and which those are."""
     builder = GraphBuilder(body)
     constants = {v: i for i, v in enumerate(body.inputs) if i >= first and not v.host}
-    made: dict[tuple[int, DType], Value] = {}
+    added: dict[tuple[int, DType], Value] = {}
     for node in body.nodes:
         builder.graph.where = node.where
         inputs = builder.translate(node.inputs)
@@ -47,7 +47,7 @@ def _without_casts(
             continue
         spec = node.outputs[0].spec
         key = at, spec.dtype
-        if key not in made:
-            made[key] = builder.graph.add_input(spec)
-        builder.replace(node, (made[key],))
-    return builder.finish(body), list(made)
+        if key not in added:
+            added[key] = builder.graph.add_input(spec)
+        builder.replace(node, (added[key],))
+    return builder.finish(body), list(added)

@@ -36,15 +36,15 @@ def _uses(graph: DataflowGraph, outputs: Sequence[Value]) -> set[Value]:
 def _scan(node: Node, used: list[int]) -> Pruned | None:
     params = node.params
     body, carries, first = params["body"], params["carries"], params["carries"] + params["xs"]
-    kept = set(used)
+    live = set(used)
     while True:  # a carry is needed if anything needed depends on it
-        needs = _uses(body, [body.outputs[i] for i in sorted(kept)])
-        more = {i for i in range(carries) if body.inputs[i] in needs} - kept
+        needs = _uses(body, [body.outputs[i] for i in sorted(live)])
+        more = {i for i in range(carries) if body.inputs[i] in needs} - live
         if not more:
             break
-        kept |= more
-    outputs = sorted(kept)
-    inputs = [i for i, v in enumerate(body.inputs) if v in needs or (i < carries and i in kept)]
+        live |= more
+    outputs = sorted(live)
+    inputs = [i for i, v in enumerate(body.inputs) if v in needs or (i < carries and i in live)]
     if len(outputs) == len(body.outputs) and len(inputs) == len(body.inputs):
         return None
     left = {
@@ -78,21 +78,21 @@ def _cond(node: Node, used: list[int]) -> Pruned | None:
 def _while(node: Node, used: list[int]) -> Pruned | None:
     test, body, carries = (node.params[name] for name in ("test", "body", "carries"))
     asked = _uses(test, test.outputs)
-    kept = set(used) | {i for i in range(carries) if test.inputs[i] in asked}
+    live = set(used) | {i for i in range(carries) if test.inputs[i] in asked}
     while True:  # a carry is needed if a needed one depends on it
-        needs = _uses(body, [body.outputs[i] for i in sorted(kept)])
-        more = {i for i in range(carries) if body.inputs[i] in needs} - kept
+        needs = _uses(body, [body.outputs[i] for i in sorted(live)])
+        more = {i for i in range(carries) if body.inputs[i] in needs} - live
         if not more:
             break
-        kept |= more
+        live |= more
     inputs = [
         i
         for i, (t, b) in enumerate(zip(test.inputs, body.inputs, strict=True))
-        if i in kept or (i >= carries and (t in asked or b in needs))
+        if i in live or (i >= carries and (t in asked or b in needs))
     ]
     if len(inputs) == len(node.inputs):
         return None
-    outputs = sorted(kept)
+    outputs = sorted(live)
     left = {
         "test": extract(test, [test.inputs[i] for i in inputs], test.outputs),
         "body": extract(body, [body.inputs[i] for i in inputs], [body.outputs[i] for i in outputs]),
@@ -129,7 +129,7 @@ def prune(graph: DataflowGraph) -> DataflowGraph:
             builder.keep(node, inputs)
             continue
         specs = tuple(node.outputs[i].spec for i in cut.outputs)
-        kept = tuple(inputs[i] for i in cut.inputs)
-        made = builder.graph.add_node(node.record, kept, cut.params, specs)
-        builder.became.update(zip([node.outputs[i] for i in cut.outputs], made, strict=True))
+        operands = tuple(inputs[i] for i in cut.inputs)
+        values = builder.graph.add_node(node.record, operands, cut.params, specs)
+        builder.became.update(zip([node.outputs[i] for i in cut.outputs], values, strict=True))
     return builder.finish(graph)

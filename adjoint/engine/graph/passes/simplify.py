@@ -84,21 +84,21 @@ class Simplifier(GraphBuilder):
     def emit(self, record: Record, *inputs: Any, **params: Any) -> Value:
         """A value equal to the record's application, by as simple a node as the rules know."""
         spec = record.infer(*map(as_operand, inputs), **params)
-        found = apply_rules(self, record, inputs, params, spec)
-        if found is not None:
-            return found
+        simpler = apply_rules(self, record, inputs, params, spec)
+        if simpler is not None:
+            return simpler
         return self.graph.add_node(record, inputs, params, (spec,))[0]
 
 
 def rules_of(record: Record) -> tuple[Rule, ...]:
     """The rules for a record: those of the table, and what holds for its family."""
-    found = _RULES_OF.get(record)
-    if found is None:
-        found = RULES.get(record.name, ())
+    rules = _RULES_OF.get(record)
+    if rules is None:
+        rules = RULES.get(record.name, ())
         if record.family == "elementwise":
-            found = (*found, view_rules.before_expanding(record))
-        _RULES_OF[record] = found
-    return found
+            rules = (*rules, view_rules.before_expanding(record))
+        _RULES_OF[record] = rules
+    return rules
 
 
 _RULES_OF: dict[Record, tuple[Rule, ...]] = {}
@@ -109,9 +109,9 @@ def apply_rules(
 ) -> Value | None:
     """What the first rule that has something to say makes of a node."""
     for rule in rules_of(record):
-        found = rule(b, inputs, params, spec)
-        if found is not None:
-            return found
+        simpler = rule(b, inputs, params, spec)
+        if simpler is not None:
+            return simpler
     return None
 
 
@@ -123,8 +123,8 @@ def simplify(graph: DataflowGraph) -> DataflowGraph:
     def visit(b: GraphBuilder, node: Node, inputs: Inputs) -> tuple[Value, ...] | None:
         if len(node.outputs) != 1 or node.outputs[0] in laid_out:
             return None
-        found = apply_rules(b, node.record, inputs, node.params, node.outputs[0].spec)
-        return None if found is None else (found,)
+        simpler = apply_rules(b, node.record, inputs, node.params, node.outputs[0].spec)
+        return None if simpler is None else (simpler,)
 
     return rebuild(graph, visit, Simplifier(graph))
 

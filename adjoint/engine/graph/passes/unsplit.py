@@ -29,16 +29,16 @@ def unsplit(graph: DataflowGraph) -> DataflowGraph:
     ) -> tuple[Value, ...] | None:
         out = node.outputs[0] if node.outputs else None
         if node.record.name == "view_scatter":
-            found = _padded(node, inputs)
+            pieces = _padded(node, inputs)
         elif node.record.name == "add" and len(inputs) == 2:
-            found = _together(builder, parts.get(inputs[0]), parts.get(inputs[1]))
+            pieces = _together(builder, parts.get(inputs[0]), parts.get(inputs[1]))
         else:
             return None
-        if found is None or out is None:
+        if pieces is None or out is None:
             return None
-        made = _join(builder, out, *found)
-        parts[made] = found
-        return (made,)
+        joined = _join(builder, out, *pieces)
+        parts[joined] = pieces
+        return (joined,)
 
     return rebuild(graph, visit)
 
@@ -47,10 +47,10 @@ def _padded(node: Node, inputs: tuple[Any, ...]) -> tuple[int, list[Part]] | Non
     """A slice along one dimension put into zeros."""
     base, value = inputs[0], inputs[1]
     chain = node.params["chain"]
-    made = base.node
-    if made is None or made.record is not FULL or len(chain) != 1:
+    zeros = base.node
+    if zeros is None or zeros.record is not FULL or len(chain) != 1:
         return None
-    fill = made.inputs[0]
+    fill = zeros.inputs[0]
     if isinstance(fill, Value) or fill != 0:
         return None
     record, params = chain[0]
@@ -90,8 +90,8 @@ def _begins_with_zero(x: Value) -> bool:
     seen = x
     while seen.node is not None and seen.node.record.is_view:
         seen = seen.node.inputs[0]
-    made = seen.node
-    return (made is not None and made.record.name == "matmul") or never_negative_zero(x)
+    maker = seen.node
+    return (maker is not None and maker.record.name == "matmul") or never_negative_zero(x)
 
 
 def _join(builder: GraphBuilder, out: Value, dim: int, parts: list[Part]) -> Value:

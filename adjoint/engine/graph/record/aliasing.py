@@ -56,16 +56,16 @@ class Pair:
 
     __slots__ = ("made", "source", "written")
 
-    def __init__(self, source: Tensor, made: Tensor) -> None:
+    def __init__(self, source: Tensor, copy: Tensor) -> None:
         self.source = source
-        self.made = made
+        self.made = copy
         self.written: set[str] = set()
 
     def side(self, tensor: Tensor) -> str | None:
         """Of which of the two a tensor shows elements."""
-        storage, made = tensor._storage, self.made
-        if storage is made._storage:
-            chain = made._chain if storage is self.source._storage else ()
+        storage, copy = tensor._storage, self.made
+        if storage is copy._storage:
+            chain = copy._chain if storage is self.source._storage else ()
             if len(tensor._chain) >= len(chain) and all(
                 a is b for a, b in zip(tensor._chain, chain, strict=False)
             ):

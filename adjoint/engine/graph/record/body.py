@@ -106,10 +106,10 @@ class BodyTrace(Trace):
         """A tensor as the body sees it."""
         if self.local(tensor._storage):
             return tensor
-        found = self.stand_ins.get(id(tensor))
-        if found is None:
-            found = self.stand_ins[id(tensor)] = self.lift(tensor)
-        return found
+        stand_in = self.stand_ins.get(id(tensor))
+        if stand_in is None:
+            stand_in = self.stand_ins[id(tensor)] = self.lift(tensor)
+        return stand_in
 
     def value_here(self, tensor: Tensor) -> Value:
         """The SSA value of a tensor, entered if it is from outside."""
@@ -150,16 +150,16 @@ class BodyTrace(Trace):
         """A node input for an operand; host numbers are lifted too."""
         if not isinstance(x, HostScalar):
             return super().operand(x)
-        found = self.lifted.get(x.key)
-        if found is None:
+        lifted_input = self.lifted.get(x.key)
+        if lifted_input is None:
             if self.outer is None:
                 raise NotImplementedError(
                     f"{self.what}: a derivative computes with {x!r}, a number of the host, inside "
                     "a body. Make it a tensor before the loop or branch."
                 )
             value = self.graph.add_input(Spec((), common_dtype((x.get(),))), host=True)
-            found = self.lifted[x.key] = LiftedInput(x, value)
-        return found.value
+            lifted_input = self.lifted[x.key] = LiftedInput(x, value)
+        return lifted_input.value
 
     def finish(self, outputs: Sequence[Any]) -> DataflowGraph:
         """The graph, with the given tensors as its outputs."""

@@ -88,9 +88,9 @@ class Building(Trace):
             return source.scalar
         if not isinstance(source, State):
             return self.present(value)
-        made = HOOKS.array.wrap(source.held.buffer)
-        made._storage = source.held
-        return made
+        tensor = HOOKS.array.wrap(source.held.buffer)
+        tensor._storage = source.held
+        return tensor
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Refuse what no fetch could ask for."""
@@ -134,8 +134,8 @@ class Building(Trace):
 
     def inputs_of(self, draw: GeneratorPosition) -> set[Value]:
         """The inputs that place a draw."""
-        found = [self.host_values.get(number.key) for number in draw.numbers]
-        return {value for value in found if value is not None}
+        places = [self.host_values.get(number.key) for number in draw.numbers]
+        return {value for value in places if value is not None}
 
     @contextmanager
     def update(self, update: Update) -> Iterator[None]:

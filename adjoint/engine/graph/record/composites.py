@@ -37,20 +37,20 @@ def record_composite(trace: Trace, record: Record, operands: tuple[Any, ...], pa
     if any(isinstance(x, HostScalar) for x in (*operands, *params.values())):
         return record.compose(*operands, **params)  # type: ignore[misc]
     key = _decides(record, operands, params)
-    held = trace.compositions.get(key) if key is not None else None
-    if held is None:
-        held = _foretold(trace, record, operands, params) if key is not None else None
-        if held is None:
+    composed = trace.compositions.get(key) if key is not None else None
+    if composed is None:
+        composed = _foretold(trace, record, operands, params) if key is not None else None
+        if composed is None:
             inner = trace.apart()
             inner.compositions = trace.compositions
             many = _compose(inner, record, specs_of(operands), params)
             if inner.sources or inner.guards or inner.host_guards or inner.draws or inner.counts:
                 inner.undo()
                 return record.compose(*operands, **params)  # type: ignore[misc]
-            held = inner.graph, tuple([v.spec for v in inner.graph.outputs]), many
+            composed = inner.graph, tuple([v.spec for v in inner.graph.outputs]), many
         if key is not None:
-            trace.compositions[key] = held
-    composition, specs, many = held
+            trace.compositions[key] = composed
+    composition, specs, many = composed
     trace.relocate()
     inputs = tuple([trace.operand(x) for x in operands])
     values = trace.graph.add_node(record, inputs, params, specs, composition)

@@ -64,27 +64,27 @@ class Repeats:
         specs = [t._spec for t in tensors]
         base = (frozen(key), *map(values.index, values))
         shape = _common_shape(specs) if elementwise else None
-        held = self.held
+        recordings = self.held
         try:
             if shape is not None:
                 loose = (base, *[(bool(s.shape), s.dtype, s.device) for s in specs])
-                recorded = held.get(loose)
+                recorded = recordings.get(loose)
                 if recorded is not None and recorded.fits(trace, tensors):
                     return recorded.again(trace, tensors, values, shape)
             strict = (base, *specs, *[t.stride() for t in tensors])
-            met = strict in held
+            met = strict in recordings
         except TypeError:  # something in it has no hash
             return rule()
         if met:
-            recorded = held[strict]
+            recorded = recordings[strict]
             if recorded is not None and recorded.fits(trace, tensors):
                 return recorded.again(trace, tensors, values)
             return rule()
         attempt = _Attempt(trace, tensors, values)
         result = rule()
-        made = held[strict] = attempt.recorded(result)
-        if shape is not None and made is not None and made.takes_any_shape(shape):
-            held.setdefault(loose, made)  # unless it is to be forgotten
+        recording = recordings[strict] = attempt.recorded(result)
+        if shape is not None and recording is not None and recording.takes_any_shape(shape):
+            recordings.setdefault(loose, recording)  # unless it is to be forgotten
         return result
 
     def forget(self) -> None:
@@ -148,18 +148,18 @@ class _Attempt:
             done = trace.counts.get(tensor, 0)
             if done != self.counts[i]:
                 counts[i] = (tensor._array.item(), self.counts[i], done)
-        made = Recorded(nodes, self.values, writes, counts)
+        recording = Recorded(nodes, self.values, writes, counts)
         try:
-            made.result = self.described(result, made)
+            recording.result = self.described(result, recording)
         except _Unrepeatable:
             return None
-        return made
+        return recording
 
     def writes(self, nodes: set[Node]) -> list[tuple[int, Value, int]] | None:
         """Which tensors have new values, and how often they were written; None if others have."""
         cells = self.trace.cells
         own = {t._storage.identity: i for i, t in enumerate(self.tensors)}
-        found: dict[int, tuple[int, Value, int]] = {}
+        written: dict[int, tuple[int, Value, int]] = {}
         for cell in self.trace.changed[self.changes :]:
             i = own.get(cell.storage.identity)
             if i is None:
@@ -169,13 +169,13 @@ class _Attempt:
             if not all_own(self.trace, self.tensors, [i]):
                 return None
             count = cell.storage.version - self.versions[i]
-            found[i] = (i, cells[cell.storage.identity].value, count)
-        return list(found.values())
+            written[i] = (i, cells[cell.storage.identity].value, count)
+        return list(written.values())
 
-    def described(self, result: Any, made: Recorded) -> Any:
+    def described(self, result: Any, recording: Recorded) -> Any:
         """What the rule returned, in terms of its tensors and values."""
         if isinstance(result, (tuple, list)):
-            return [self.described(x, made) for x in result]
+            return [self.described(x, recording) for x in result]
         if not is_tensor(result):
             return result
         for i, tensor in enumerate(self.tensors):
@@ -192,18 +192,19 @@ class _Attempt:
         if root._chain or cell.value.node is None:
             raise _Unrepeatable
         identity = result._storage.identity
-        known = [k for k, (seen, _, _) in enumerate(made.roots) if seen == identity]
+        known = [k for k, (seen, _, _) in enumerate(recording.roots) if seen == identity]
         if not known:
-            made.roots.append((identity, cell.value, root.stride()))
-            known = [len(made.roots) - 1]
+            recording.roots.append((identity, cell.value, root.stride()))
+            known = [len(recording.roots) - 1]
         return _Place(-1 - known[0], result._chain)
 
 
 def all_own(trace: Trace, tensors: Sequence[Tensor], places: Sequence[int]) -> bool:
     """Whether tensors at these places are all of their storages, and no others are on them."""
-    held = [t._storage.identity for t in tensors]
+    storages = [t._storage.identity for t in tensors]
     return not any(
-        held.count(held[i]) > 1 or trace._rest(tensors[i], trace.cell(tensors[i])) for i in places
+        storages.count(storages[i]) > 1 or trace._rest(tensors[i], trace.cell(tensors[i]))
+        for i in places
     )
 
 
@@ -274,9 +275,9 @@ class Recorded:
 
     def specs_for(self, shape: tuple[int, ...] | None) -> list[tuple[Spec, ...]]:
         """What the nodes' results look like for tensors of a shape; None: of the one recorded."""
-        found = self.specs.get(shape)
-        if found is None:
-            found = self.specs[shape] = [
+        specs = self.specs.get(shape)
+        if specs is None:
+            specs = self.specs[shape] = [
                 tuple(
                     [
                         v.spec
@@ -287,7 +288,7 @@ class Recorded:
                 )
                 for node in self.nodes
             ]
-        return found
+        return specs
 
     def again(
         self,
@@ -328,7 +329,7 @@ def _returned(described: Any, tensors: Sequence[Tensor], roots: list[Tensor]) ->
     if not isinstance(described, _Place):
         return described
     index = described.index
-    found: Any = tensors[index] if index >= 0 else roots[-1 - index]
+    returned: Any = tensors[index] if index >= 0 else roots[-1 - index]
     for record, params in described.chain:
-        found = record(found, **params)
-    return found
+        returned = record(returned, **params)
+    return returned

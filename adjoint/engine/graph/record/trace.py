@@ -178,27 +178,27 @@ class Trace(Streams):
     def cell(self, tensor: Tensor) -> StorageCell:
         """The cell of a tensor's storage, adopting a storage from outside."""
         storage = tensor._storage
-        found = self.cells.get(storage.identity)
-        if found is None:
+        cell = self.cells.get(storage.identity)
+        if cell is None:
             if storage.buffer is None or (storage.trace is not None and storage.trace is not self):
                 raise RuntimeError(leak_message())
             holder = self.grad_of.get(storage)
             source: Source = State(storage)
             if holder is not None:
                 source = GradOf(holder, self.positions.get(id(holder)))
-            found = self._adopt(storage, source, self._root_spec(tensor), ())
-        elif found.source.__class__ is Argument and self._from_outside(tensor):
+            cell = self._adopt(storage, source, self._root_spec(tensor), ())
+        elif cell.source.__class__ is Argument and self._from_outside(tensor):
             raise Realias(storage)
-        if found.picked is not None:
-            self._pick_again(found, found.picked)
+        if cell.picked is not None:
+            self._pick_again(cell, cell.picked)
         if self.pairs and storage.trace is not None:
             self._check_pairs(tensor)
-        return found
+        return cell
 
     def _check_way(self, source: Tensor) -> None:
         """A view shows an argument's storage; not if it is taken of what was reached otherwise."""
-        found = self.cells.get(source._storage.identity)
-        if found is not None and found.source.__class__ is Argument and self._from_outside(source):
+        cell = self.cells.get(source._storage.identity)
+        if cell is not None and cell.source.__class__ is Argument and self._from_outside(source):
             raise Realias(source._storage)
 
     def _from_outside(self, tensor: Tensor) -> bool:
@@ -225,30 +225,30 @@ class Trace(Streams):
         rest = self._rest(tensor, cell) if cell.skip else tensor._chain
         for record, params in rest:
             key = (value, id(params))
-            held = self.views.get(key)
-            if held is None:
+            view = self.views.get(key)
+            if view is None:
                 spec = record.infer(value.spec, **params)
                 (seen,) = self.graph.add_node(record, (value,), params, (spec,))
-                held = self.views[key] = (seen, params)  # keeping params keeps its id
-            value = held[0]
+                view = self.views[key] = (seen, params)  # keeping params keeps its id
+            value = view[0]
         return value
 
     def pick(self, out: Tensor, source: Tensor, index: Tensor, dim: int) -> None:
         """Note that `out`, recorded as a copy, is eagerly a view of `source` at an index."""
         cell = self.cells.get(out._storage.identity)
         if cell is not None and cell.source is None:
-            held = self.wrap(self.value_here(index))  # what it is now, whoever writes to it
-            cell.picked = Picked(out, source, held, dim, self.value_here(source))
+            position = self.wrap(self.value_here(index))  # what it is now, whoever writes to it
+            cell.picked = Picked(out, source, position, dim, self.value_here(source))
             self.picks.append(cell.picked)
 
     def doubts(self, tensor: Tensor) -> bool:
         """Whether it is in doubt which strides a tensor has eagerly."""
         return tensor._storage.identity in self.doubtful
 
-    def pair(self, source: Tensor, made: Tensor) -> None:
-        """Note that `made` shows what `source` does, as a view or a copy."""
-        if made is not source and self.doubts(source):
-            self.pairs.append(Pair(source, made))
+    def pair(self, source: Tensor, copy: Tensor) -> None:
+        """Note that `copy` shows what `source` does, as a view or a copy."""
+        if copy is not source and self.doubts(source):
+            self.pairs.append(Pair(source, copy))
 
     def doubt(self, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
         """Note results of operands that are not row-major, or may not be."""
@@ -383,14 +383,14 @@ class Trace(Streams):
         """Another recording, which knows nothing of this one."""
         return Trace()
 
-    def constant(self, made: Tensor) -> Tensor:
+    def constant(self, tensor: Tensor) -> Tensor:
         """A tensor made of Python's numbers inside the trace: made at each call, elements known.
 
         A copy is recorded, or writes to it would be writes to the array that was made once.
         """
-        copy: Tensor = CLONE(made)
+        copy: Tensor = CLONE(tensor)
         cell = self.cells[copy._storage.identity]
-        self.constants[copy._storage.identity] = cell.value, made._array
+        self.constants[copy._storage.identity] = cell.value, tensor._array
         return copy
 
     def known(self, tensor: Tensor) -> Any:
@@ -541,8 +541,8 @@ class Trace(Streams):
     def count(self, counter: Tensor) -> HostScalar:
         """Note that a counter outside advances by one; its value then, read at each call."""
         first = self.advance(counter)
-        held = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))
-        return HostScalar.computed(operator.add, held, self.counts[counter])
+        number = HostScalar(lambda: first._array.item(), "count", key=("count", id(first)))
+        return HostScalar.computed(operator.add, number, self.counts[counter])
 
     def advance(self, counter: Tensor) -> Tensor:
         """Note that a counter outside advances by one; the counter that is read for it.
@@ -559,8 +559,8 @@ class Trace(Streams):
 
     def undo(self) -> None:
         """Put back every Python-visible field the function changed."""
-        for passed, kept in self.passed.items():
-            passed.put(kept)
+        for passed, fields in self.passed.items():
+            passed.put(fields)
         self.passed = {}
         for storage, version in self.versions.items():
             storage.version = version

@@ -100,8 +100,8 @@ def plain(x: Any, scope: SizeScope | None) -> Any:
             raise ValueError(f"Graph: the unknown size {x!r} is one of another graph.")
         return x.extent
     if isinstance(x, (tuple, list)):
-        made = [plain(v, scope) for v in x]
-        return x if all(a is b for a, b in zip(made, x, strict=True)) else kind(made)
+        items = [plain(v, scope) for v in x]
+        return x if all(a is b for a, b in zip(items, x, strict=True)) else kind(items)
     if kind is dict:
         return {k: plain(v, scope) for k, v in x.items()}
     if kind is slice:

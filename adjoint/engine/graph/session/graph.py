@@ -116,8 +116,8 @@ class Graph:
         value = self.trace.add_input(spec, source)
         source.name = self._enter(name or value.name, value)
         self.arguments.append(source.name)
-        made = self._known[source.name] = self.trace.present(value).requires_grad_(requires_grad)
-        return made
+        tensor = self._known[source.name] = self.trace.present(value).requires_grad_(requires_grad)
+        return tensor
 
     def _known_or_not(self, sizes: tuple[Any, ...], label: str) -> tuple[int, ...]:
         """Sizes of a placeholder, extents for those that runs say."""
@@ -127,10 +127,10 @@ class Graph:
                 raise ValueError(f"Graph: a size cannot be called {n!r}, which a tensor is called.")
         while any(f"{label}_{d}" in self.names for d in range(len(sizes))):
             label += "_"
-        found = tuple([size_of(n, self.sizes, f"{label}_{d}") for d, n in enumerate(sizes)])
+        known = tuple([size_of(n, self.sizes, f"{label}_{d}") for d, n in enumerate(sizes)])
         if self.sizes and not was and self._outer and self.trace is CONTEXT.capture:
             self._watching.enter()
-        return found
+        return known
 
     def variable(
         self, initial: Any, name: str | None = None, *, requires_grad: bool | None = None
@@ -148,21 +148,21 @@ class Graph:
         """
         with CONTEXT.having(capture=None):
             if not is_tensor(initial):
-                made = PUBLIC["", "tensor"].fn(initial)
-                made.requires_grad_(made.dtype.is_inexact)
+                tensor = PUBLIC["", "tensor"].fn(initial)
+                tensor.requires_grad_(tensor.dtype.is_inexact)
             elif initial._storage.trace is self.trace:
-                made = self._session.run(initial).requires_grad_(initial.requires_grad)
+                tensor = self._session.run(initial).requires_grad_(initial.requires_grad)
             else:
-                made = initial
-            if made._chain:
+                tensor = initial
+            if tensor._chain:
                 raise ValueError("variable: received a view. Pass the tensor it views, or a clone.")
-            if requires_grad is not None and requires_grad is not made.requires_grad:
-                made.requires_grad_(requires_grad)
+            if requires_grad is not None and requires_grad is not tensor.requires_grad:
+                tensor.requires_grad_(requires_grad)
         if name is not None:
             self._check_free(name)
-        value = self.trace.cell(made).initial
-        self.tensors[self._enter(name or value.name, value)] = made
-        return made
+        value = self.trace.cell(tensor).initial
+        self.tensors[self._enter(name or value.name, value)] = tensor
+        return tensor
 
     def name(self, tensor: Tensor, name: str) -> Tensor:
         """Give a tensor of the graph a name by which it can be fetched; returns the tensor."""
@@ -266,8 +266,8 @@ class Graph:
         if not is_tensor(x) and not isinstance(x, str):
             return x
         value = self.value_of(x)
-        for name, held in self.names.items():
-            if held is value:
+        for name, tensor in self.names.items():
+            if tensor is value:
                 return name
         count = 0
         while (name := f"output_{count}" if count else "output") in self.names:

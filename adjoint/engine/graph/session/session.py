@@ -59,13 +59,13 @@ class PreparedRun:
             generator.advance(count)
         return [wrap(array) for array in arrays[: self.results]]
 
-    def at(self, sizes: Sizes, scope: SizeScope, kept: dict[Any, Any]) -> PreparedRun:
-        """The same at sizes of a run; `kept` is what runs at all sizes have in common."""
+    def at(self, sizes: Sizes, scope: SizeScope, common: dict[Any, Any]) -> PreparedRun:
+        """The same at sizes of a run; `common` is what runs at all sizes have in common."""
         put = Rebuild(sizes, set())
         graph = put.graph(self.graph)
         sources = [put(source) for source in self.sources]
         draws = [(generator, put(count)) for generator, count in self.draws]
-        sizing = Sizing(sizes, scope, self.graph, kept)
+        sizing = Sizing(sizes, scope, self.graph, common)
         return PreparedRun(graph, sources, self.writes, self.results, draws, sizing)
 
 
@@ -159,18 +159,18 @@ class Session:
         for value, x in given.items():
             if not value.host and resized(value.spec.shape, sizes) != tuple(x.shape):
                 raise _unfit(value.name, value, x._spec)
-        kept, runs = self._sized.setdefault(key, ({}, {}))
+        common, runs = self._sized.setdefault(key, ({}, {}))
         which = tuple(sizes.items())
-        found = runs.pop(which, None)
-        if found is None:
+        prepared = runs.pop(which, None)
+        if prepared is None:
             try:
-                found = plan.at(sizes, unknown.scope, kept)
+                prepared = plan.at(sizes, unknown.scope, common)
             except KeyError as missing:
                 raise unknown.not_said(missing.args[0]) from None
             if len(runs) >= _SIZES_KEPT:
                 del runs[next(iter(runs))]
-        runs[which] = found  # used last
-        return found
+        runs[which] = prepared  # used last
+        return prepared
 
     def _read_feeds(self, feeds: Mapping[Any, Any]) -> tuple[dict[Value, Any], dict[str, int]]:
         """What is fed for which value, and what it says of unknown sizes."""
@@ -181,10 +181,10 @@ class Session:
                 value = self.graph.value_of(key)
             except (KeyError, TypeError, ValueError) as error:
                 raise type(error)(f"Session.run: cannot feed this. {error.args[0]}") from None
-            made = as_fed(self._name_of(key, value), value, x)
-            if not value.host and not self.graph.sizes.read(value.spec.shape, made.shape, sizes):
-                raise _unfit(self._name_of(key, value), value, made._spec)
-            given[value] = made
+            tensor = as_fed(self._name_of(key, value), value, x)
+            if not value.host and not self.graph.sizes.read(value.spec.shape, tensor.shape, sizes):
+                raise _unfit(self._name_of(key, value), value, tensor._spec)
+            given[value] = tensor
         return given, sizes
 
     def _name_of(self, key: Any, value: Value) -> str:
@@ -298,16 +298,16 @@ def cut(
     """
     given = set(fed)
     needed = set(outputs)
-    kept = []
+    nodes = []
     for node in reversed(graph.nodes):
         if any(v in needed and v not in given for v in node.outputs):
-            kept.append(node)
+            nodes.append(node)
             needed.update(x for x in node.inputs if isinstance(x, Value))
     part = ir.DataflowGraph()
     inputs = [v for v in (*graph.inputs, *fed) if v in needed]
     inputs = list(dict.fromkeys(inputs))
     became = {v: part.add_input(v.spec, host=v.host) for v in inputs}
-    for node in reversed(kept):
+    for node in reversed(nodes):
         operands = tuple([became[x] if isinstance(x, Value) else x for x in node.inputs])
         specs = tuple([v.spec for v in node.outputs])
         outs = part.add_node(node.record, operands, node.params, specs, node.subgraph)

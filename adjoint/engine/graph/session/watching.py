@@ -36,10 +36,10 @@ _SHAPE: Any = vars(Tensor)["shape"]
 
 def _shape(self: Tensor) -> Size:
     """The sizes of the dimensions."""
-    found: Size = _SHAPE.__get__(self)
+    shape: Size = _SHAPE.__get__(self)
     if type(self._array) is not Window or _engine_asks(sys._getframe(1)):
-        return found
-    return shown(found) if any(map(_unknown, found)) else found
+        return shape
+    return shown(shape) if any(map(_unknown, shape)) else shape
 
 
 _LENGTH: Any = vars(Tensor)["__len__"]
@@ -148,7 +148,7 @@ class _Call:
         del self.trace.graph.nodes[self.start :]
         gone = set(self.nodes)
         views = self.trace.views
-        self.trace.views = {k: held for k, held in views.items() if held[0].node not in gone}
+        self.trace.views = {k: view for k, view in views.items() if view[0].node not in gone}
 
     def _described(self, result: Any, trace: Trace) -> list[Any]:
         """A result's leaves: of tensors their values."""
@@ -174,9 +174,9 @@ class _Call:
         if counts[0] != counts[1]:
             return f"{counts[0]} operations at one size, {counts[1]} at another"
         other = _Nodes(sizes, set())
-        found = other.nodes(trace.graph.nodes[start:]), [other(x) for x in result]
+        recorded = other.nodes(trace.graph.nodes[start:]), [other(x) for x in result]
         here = _told(*foretold, self.trace, there)
-        return differ(here, _told(*found, trace, other), "it")
+        return differ(here, _told(*recorded, trace, other), "it")
 
 
 def _told(nodes: list[Node], result: list[Any], trace: Trace, at: Callable[[Any], Any]) -> Any:
@@ -210,13 +210,13 @@ class _Nodes(Rebuild):
 
     def _node(self, node: Node) -> Node:
         inputs = tuple([self(x) for x in node.inputs])
-        made = Node(node.record, inputs, self(node.params), self(node.subgraph))
+        twin = Node(node.record, inputs, self(node.params), self(node.subgraph))
         for old in node.outputs:
-            new = type(old)(old.name, self(old.spec), made)
-            made.outputs += (new,)
+            new = type(old)(old.name, self(old.spec), twin)
+            twin.outputs += (new,)
             self.memo[id(old)] = new
             self.kept.append(old)
-        return made
+        return twin
 
 
 class _Twins(Rebuild):
@@ -250,6 +250,6 @@ class _Twins(Rebuild):
             if flag and not x.is_leaf:
                 root = CLONE(root)
             self.roots[storage.identity] = root
-        found = apply_chain(root, self(x._chain))
-        self.trace.value_of(found)
-        return found
+        tensor = apply_chain(root, self(x._chain))
+        self.trace.value_of(tensor)
+        return tensor

@@ -90,23 +90,23 @@ class SizeScope:
 
     def pinned(self) -> set[str]:
         """Symbols of which a decision allows one size."""
-        found = set()
+        fixed = set()
         for difference, compare, outcome in self.guards.values():
             equal = compare in (operator.eq, operator.ne) and outcome is (compare is operator.eq)
             symbols = [mono for mono in difference if mono]
             if equal and len(symbols) == 1 and len(symbols[0]) == 1:
-                found.add(symbols[0][0])
-        return found
+                fixed.add(symbols[0][0])
+        return fixed
 
     def equals(self, symbol: str) -> str:
         """The first symbol that a decision says is always as large as this one."""
-        found = {symbol}
+        equal = {symbol}
         for difference, compare, outcome in self.guards.values():
             same = (compare is operator.eq) is outcome and compare in (operator.eq, operator.ne)
             if same and sorted(difference.values()) == [-1, 1] and () not in difference:
                 pair = {mono[0] for mono in difference if len(mono) == 1}
-                found |= pair if pair & found and len(pair) == 2 else set()
-        return min(found, key=lambda s: (len(s), s))
+                equal |= pair if pair & equal and len(pair) == 2 else set()
+        return min(equal, key=lambda s: (len(s), s))
 
     def broken(self, sizes: Sizes) -> str | None:
         """A decision that comes out otherwise at these sizes, in words."""
@@ -206,9 +206,9 @@ class ExtentFloat(float):
 
     def moved(self, sizes: Sizes, scope: SizeScope) -> ExtentFloat:
         """The same at other sizes."""
-        made = ExtentFloat(self.at(sizes))
-        made.at, made.parts = self.at, self.parts
-        return made
+        moved = ExtentFloat(self.at(sizes))
+        moved.at, moved.parts = self.at, self.parts
+        return moved
 
     def __reduce__(self) -> Any:
         return (float, (float(self),))
@@ -254,7 +254,7 @@ def _quotient(a: Poly, b: Poly) -> Poly | None:
     if len(b) != 1:
         return None
     ((below, d),) = b.items()
-    found: Poly = {}
+    quotient: Poly = {}
     for mono, c in a.items():
         rest = list(mono)
         for s in below:
@@ -263,17 +263,17 @@ def _quotient(a: Poly, b: Poly) -> Poly | None:
             rest.remove(s)
         if c % d:
             return None
-        found[tuple(rest)] = c // d
-    return found
+        quotient[tuple(rest)] = c // d
+    return quotient
 
 
 def _made(poly: Poly, value: int, scope: SizeScope) -> int:
     """An extent, or a plain int where no symbol is left."""
     if not any(poly):
         return value
-    made = int.__new__(Extent, value)
-    made.poly, made.scope = poly, scope
-    return made
+    extent = int.__new__(Extent, value)
+    extent.poly, extent.scope = poly, scope
+    return extent
 
 
 def _scope(a: Any, b: Any) -> SizeScope:
@@ -328,10 +328,10 @@ def _floordiv(a: Any, b: Any) -> Any:
     if not isinstance(b, Extent) and b <= 0:
         return _plain(a) // b
     scope, value = _scope(a, b), int(a) // int(b)
-    found = _quotient(_poly(a), _poly(b))
-    if found is None:
-        found = scope.symbol(operator.floordiv, (_poly(a), _poly(b)))
-    return _made(found, value, scope)
+    quotient = _quotient(_poly(a), _poly(b))
+    if quotient is None:
+        quotient = scope.symbol(operator.floordiv, (_poly(a), _poly(b)))
+    return _made(quotient, value, scope)
 
 
 def _mod(a: Any, b: Any) -> Any:
@@ -349,10 +349,10 @@ def _float(fn: Callable[..., Any]) -> Any:
         value = fn(_number(a), _number(b))
         if not isinstance(value, float):  # an integer power of an extent, say
             return fn(_plain(a), _plain(b))
-        made = ExtentFloat(value)
-        made.at = lambda sizes: fn(_at(a, sizes), _at(b, sizes))
-        made.parts = (fn, a, b)
-        return made
+        result = ExtentFloat(value)
+        result.at = lambda sizes: fn(_at(a, sizes), _at(b, sizes))
+        result.parts = (fn, a, b)
+        return result
 
     return method
 

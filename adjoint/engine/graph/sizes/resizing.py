@@ -40,10 +40,10 @@ class Later(DataflowGraph):
     def __getattr__(self, name: str) -> Any:
         if name not in DataflowGraph.__slots__:
             raise AttributeError(name)
-        made = self.make()
+        value = self.make()
         for slot in DataflowGraph.__slots__:
-            setattr(self, slot, getattr(made, slot))
-        return getattr(made, name)
+            setattr(self, slot, getattr(value, slot))
+        return getattr(value, name)
 
 
 class Rebuild:
@@ -59,10 +59,10 @@ class Rebuild:
     def __call__(self, x: Any) -> Any:
         if id(x) in self.static:
             return x
-        made = self._made(x)
-        if made is x:
+        rebuilt = self._made(x)
+        if rebuilt is x:
             self.static.add(id(x))
-        return made
+        return rebuilt
 
     def _made(self, x: Any) -> Any:
         if isinstance(x, (Extent, ExtentFloat)):
@@ -70,25 +70,25 @@ class Rebuild:
         if isinstance(x, (tuple, list)):
             return self._sequence(x)
         if isinstance(x, dict):
-            made = {k: self(v) for k, v in x.items()}
-            return x if all(made[k] is x[k] for k in x) else made
+            rebuilt = {k: self(v) for k, v in x.items()}
+            return x if all(rebuilt[k] is x[k] for k in x) else rebuilt
         if id(x) in self.memo:
             return self.memo[id(x)]
-        made = self._object(x)
-        self.memo[id(x)] = made
+        rebuilt = self._object(x)
+        self.memo[id(x)] = rebuilt
         self.kept.append(x)
-        return made
+        return rebuilt
 
     def number(self, x: Extent | ExtentFloat) -> Any:
         return x.at(self.sizes) if isinstance(x, ExtentFloat) else evaluate(x.poly, self.sizes)
 
     def _sequence(self, x: Any) -> Any:
-        made = [self(v) for v in x]
-        if all(a is b for a, b in zip(made, x, strict=True)):
+        rebuilt = [self(v) for v in x]
+        if all(a is b for a, b in zip(rebuilt, x, strict=True)):
             return x
         if hasattr(x, "_fields"):
-            return type(x)(*made)
-        return made if type(x) is list else type(x)(made)
+            return type(x)(*rebuilt)
+        return rebuilt if type(x) is list else type(x)(rebuilt)
 
     def _object(self, x: Any) -> Any:
         if isinstance(x, DataflowGraph):
@@ -101,17 +101,17 @@ class Rebuild:
         if isinstance(x, slice):
             return slice(self(x.start), self(x.stop), self(x.step))
         if dataclasses.is_dataclass(x) and not isinstance(x, (type, Record)):
-            made = {f.name: self(getattr(x, f.name)) for f in dataclasses.fields(x)}
-            same = all(made[name] is getattr(x, name) for name in made)
-            return x if same else dataclasses.replace(x, **made)
+            rebuilt = {f.name: self(getattr(x, f.name)) for f in dataclasses.fields(x)}
+            same = all(rebuilt[name] is getattr(x, name) for name in rebuilt)
+            return x if same else dataclasses.replace(x, **rebuilt)
         return x
 
     def _host(self, x: HostScalar) -> HostScalar:
         if x.parts is None:
             return x
         fn, args = x.parts
-        made = self(args)
-        return x if made is args else HostScalar.computed(fn, *made)
+        rebuilt = self(args)
+        return x if rebuilt is args else HostScalar.computed(fn, *rebuilt)
 
     def later(self, graph: DataflowGraph) -> DataflowGraph:
         """A graph of the program's: most are never looked at."""
@@ -121,20 +121,20 @@ class Rebuild:
     def graph(self, graph: DataflowGraph) -> DataflowGraph:
         """A graph with those inside it."""
         self.lazy = False
-        made = DataflowGraph()
+        rebuilt = DataflowGraph()
         for value in graph.inputs:
-            self.memo[id(value)] = made.add_input(self(value.spec), host=value.host)
+            self.memo[id(value)] = rebuilt.add_input(self(value.spec), host=value.host)
         for node in graph:
             inputs = tuple([self(x) for x in node.inputs])
             specs = tuple([self(o.spec) for o in node.outputs])
             params = self(node.params)
-            made.where = node.where
-            outs = made.add_node(node.record, inputs, params, specs, self(node.subgraph))
+            rebuilt.where = node.where
+            outs = rebuilt.add_node(node.record, inputs, params, specs, self(node.subgraph))
             for old, new in zip(node.outputs, outs, strict=True):
                 self.memo[id(old)] = new
-        made.outputs = [self(v) for v in graph.outputs]
+        rebuilt.outputs = [self(v) for v in graph.outputs]
         self.kept.append(graph)
-        return made
+        return rebuilt
 
 
 class _Again(Rebuild):
@@ -152,9 +152,9 @@ def differ(a: Any, b: Any, path: str) -> str | None:
     """Where two descriptions are not the same, in words; None where nowhere."""
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         for x, y in zip(a, b, strict=True):
-            found = differ(x, y, x if isinstance(x, str) and x else path)
-            if found is not None:
-                return found
+            difference = differ(x, y, x if isinstance(x, str) and x else path)
+            if difference is not None:
+                return difference
         return None
     if type(a) is type(b) and (a == b or (a != a and b != b)):
         return None

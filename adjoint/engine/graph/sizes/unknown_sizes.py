@@ -114,10 +114,10 @@ class UnknownSizes:
                 f"Graph: an unknown size is fixed by {what}: {words or 'no other size was found'}. "
                 "Give the placeholder that size."
             )
-        found = differs(near, None)
-        if found is not None:
+        difference = differs(near, None)
+        if difference is not None:
             raise ValueError(
-                f"Graph: {what} does not record the same at every size ({found}). Give the "
+                f"Graph: {what} does not record the same at every size ({difference}). Give the "
                 "placeholder the size it has, or compute this outside the graph."
             )
 

@@ -92,11 +92,11 @@ def filled(
         dtype = dt.as_dtype(name, dtype)
     where = place(device if device is not None or out is None else out.device)
     if value is None:
-        made = EMPTY(shape=shape, dtype=dtype, device=where, strides=strides)
+        tensor = EMPTY(shape=shape, dtype=dtype, device=where, strides=strides)
     else:
         value = checked_scalar(name, value, dtype)
-        made = FULL(value, shape=shape, dtype=dtype, device=where, strides=strides)
-    return finish(made, requires_grad, name, out)
+        tensor = FULL(value, shape=shape, dtype=dtype, device=where, strides=strides)
+    return finish(tensor, requires_grad, name, out)
 
 
 def shape_of(name: str, args: tuple[Any, ...], given: Any) -> Shape:

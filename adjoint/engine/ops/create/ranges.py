@@ -98,14 +98,14 @@ def arange(
             require_fit("arange", number, dt.float64 if dtype.is_inexact else dt.int64)
     if not dtype.is_inexact and by and int(by) == 0:
         raise ValueError(f"arange: step must be nonzero, received {by} for {dtype.name}")
-    made = ARANGE(
+    numbers = ARANGE(
         start=first,
         step=by,
         length=_length(first, last, by, dtype),
         dtype=dtype,
         device=place(device),
     )
-    return finish(made, requires_grad, "arange", out)
+    return finish(numbers, requires_grad, "arange", out)
 
 
 def _between(start: Any, end: Any, dtype: DType | None, out: Any) -> tuple[Any, Any, DType]:
@@ -160,8 +160,8 @@ def linspace(
     check_layout("linspace", layout)
     count = _check_steps("linspace", steps)
     a, b, kind = _between(start, end, dtype, out)
-    made = LINSPACE(start=a, end=b, steps=count, dtype=kind, device=place(device))
-    return finish(made, requires_grad, "linspace", out)
+    numbers = LINSPACE(start=a, end=b, steps=count, dtype=kind, device=place(device))
+    return finish(numbers, requires_grad, "linspace", out)
 
 
 @public()
@@ -188,8 +188,8 @@ def logspace(
     check_layout("logspace", layout)
     count = _check_steps("logspace", steps)
     a, b, kind = _between(start, end, dtype, out)
-    made = LOGSPACE(start=a, end=b, steps=count, base=base, dtype=kind, device=place(device))
-    return finish(made, requires_grad, "logspace", out)
+    numbers = LOGSPACE(start=a, end=b, steps=count, base=base, dtype=kind, device=place(device))
+    return finish(numbers, requires_grad, "logspace", out)
 
 
 @public()
@@ -218,8 +218,8 @@ def eye(
         raise RuntimeError(f"eye: n and m must be greater or equal to 0, got {n} and {columns}")
     if dtype is None:
         dtype = dt.get_default_dtype() if out is None else out.dtype
-    made = EYE(n=n, m=columns, dtype=dt.as_dtype("eye", dtype), device=place(device))
-    return finish(made, requires_grad, "eye", out)
+    matrix = EYE(n=n, m=columns, dtype=dt.as_dtype("eye", dtype), device=place(device))
+    return finish(matrix, requires_grad, "eye", out)
 
 
 @method

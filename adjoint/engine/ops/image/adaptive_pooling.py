@@ -19,8 +19,10 @@ Shape = tuple[int, ...]
 def _sizes(name: str, rank: int, input: Tensor, output_size: Any, first: int = 1) -> Shape:
     """The wanted sizes; None keeps the input's. No dimension from `first` on may be empty."""
     if input.ndim not in (rank + 1, rank + 2):
-        each = isinstance(output_size, (tuple, list)) and rank > 1  # then sizes are matched first
-        raise (ValueError if each and input.ndim <= rank else RuntimeError)(
+        several = (
+            isinstance(output_size, (tuple, list)) and rank > 1
+        )  # then sizes are matched first
+        raise (ValueError if several and input.ndim <= rank else RuntimeError)(
             f"{name}: expected {rank + 1}D or {rank + 2}D tensor, but got {list(input.shape)}"
         )
     if 0 in input.shape[first:]:
@@ -29,8 +31,8 @@ def _sizes(name: str, rank: int, input: Tensor, output_size: Any, first: int = 1
             f"has sizes {list(input.shape)}"
         )
     if isinstance(output_size, (tuple, list)) and None in output_size:
-        kept = input.shape[-len(output_size) :]
-        output_size = [n if o is None else o for o, n in zip(output_size, kept, strict=True)]
+        spatial = input.shape[-len(output_size) :]
+        output_size = [n if o is None else o for o, n in zip(output_size, spatial, strict=True)]
     elif output_size is None:
         output_size = input.shape[-rank:]
     if isinstance(output_size, (tuple, list)) and len(output_size) != rank:

@@ -64,11 +64,11 @@ FOLD_WINDOWS: Record = linear(
 
 def _geometry(name: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> list[Shape]:
     given = {"kernel_size": kernel, "dilation": dilation, "padding": padding, "stride": stride}
-    found = [expanded(name, what, value, 2) for what, value in given.items()]
-    for (what, value), numbers in zip(given.items(), found, strict=True):
+    pairs = [expanded(name, what, value, 2) for what, value in given.items()]
+    for (what, value), numbers in zip(given.items(), pairs, strict=True):
         if min(numbers) < (0 if what == "padding" else 1):
             raise RuntimeError(f"{name}: {what} should be greater than zero, but got {value}")
-    return found
+    return pairs
 
 
 @public(namespaces=("nn.functional",))

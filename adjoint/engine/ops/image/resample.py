@@ -71,8 +71,8 @@ def _replicate(source: int, size: int, before: int) -> list[Row]:
 def _circular(source: int, size: int, before: int) -> list[Row]:
     """Round and round; what negative padding cuts off takes no part."""
     cut = max(-before, 0)
-    kept = source - cut - max(source + before - size, 0)
-    return [[((o - max(before, 0)) % kept + cut, 1.0)] for o in range(size)]
+    period = source - cut - max(source + before - size, 0)
+    return [[((o - max(before, 0)) % period + cut, 1.0)] for o in range(size)]
 
 
 def single(x: float) -> float:

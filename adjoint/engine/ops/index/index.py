@@ -202,16 +202,16 @@ def resolve_indices(x: Tensor, indices: Sequence[Any]) -> tuple[Dims, list[Tenso
                 f"too many indices for tensor of dimension {x.ndim} (got {len(indices)})"
             )
         if is_mask:
-            found = expand_mask(index, x.shape, dim)
+            indices_of = expand_mask(index, x.shape, dim)
         elif index.dtype in (int64, int32):
-            found = [index.to(int64)]
+            indices_of = [index.to(int64)]
         else:
             raise IndexError(
                 "tensors used as indices must be long, int, byte or bool tensors, received "
                 f"{index.dtype.name}"
             )
         dims += range(dim, dim + covers)
-        picks += found
+        picks += indices_of
         dim += covers
     if dim > x.ndim:
         raise ShapeIndexError(

@@ -128,13 +128,13 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
             f"{input.dtype.name} and {source.dtype.name}"
         )
     shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
-    x, held = input.expand(shape), mask.expand(shape)
+    x, widened = input.expand(shape), mask.expand(shape)
     if x.numel() == 0:
         return x.clone()
     if source.numel() == 0:  # a row to read where the mask does not hold, which is everywhere
-        MASK_RANK(held, leading=0, limit=0)
+        MASK_RANK(widened, leading=0, limit=0)
         return x.clone()
-    return WHERE(held, spread(held, source.reshape(-1), 0), x)
+    return WHERE(widened, spread(widened, source.reshape(-1), 0), x)
 
 
 @public()

@@ -63,8 +63,8 @@ def linalg_cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
 @public(namespaces=("linalg",), out=True)
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """The Cholesky factor, and per matrix 0 or the order of the minor that is not positive."""
-    found = _factor("linalg.cholesky_ex", input, upper, check=check_errors)
-    return RETURN_TYPES["linalg_cholesky_ex"](*found)
+    results = _factor("linalg.cholesky_ex", input, upper, check=check_errors)
+    return RETURN_TYPES["linalg_cholesky_ex"](*results)
 
 
 @public(method=True, out=True)

@@ -39,16 +39,18 @@ LDL_SOLVE: Record = primitive(
 def ldl_factor(input: Tensor, *, hermitian: bool = False) -> Any:
     """L and the blocks of D in one matrix, and the exchanges."""
     check_matrix("linalg.ldl_factor", input, square=True)
-    found = LDL_FACTOR(input, name="linalg.ldl_factor", check=True, hermitian=hermitian)
-    return RETURN_TYPES["linalg_ldl_factor"](*found[:2])
+    results = LDL_FACTOR(input, name="linalg.ldl_factor", check=True, hermitian=hermitian)
+    return RETURN_TYPES["linalg_ldl_factor"](*results[:2])
 
 
 @public(namespaces=("linalg",), out=True)
 def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """`ldl_factor`, and per matrix 0 or the place of a zero block of D."""
     check_matrix("linalg.ldl_factor_ex", input, square=True)
-    found = LDL_FACTOR(input, name="linalg.ldl_factor_ex", check=check_errors, hermitian=hermitian)
-    return RETURN_TYPES["linalg_ldl_factor_ex"](*found)
+    results = LDL_FACTOR(
+        input, name="linalg.ldl_factor_ex", check=check_errors, hermitian=hermitian
+    )
+    return RETURN_TYPES["linalg_ldl_factor_ex"](*results)
 
 
 @public(namespaces=("linalg",), out=True)

@@ -105,8 +105,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """L and U in one matrix, and the row exchanges."""
     check_matrix("linalg.lu_factor", A)
     _need_pivot("linalg.lu_factor", pivot)
-    found = LU_FACTOR(A, name="linalg.lu_factor", check=True)
-    return RETURN_TYPES["linalg_lu_factor"](*found[:2])
+    results = LU_FACTOR(A, name="linalg.lu_factor", check=True)
+    return RETURN_TYPES["linalg_lu_factor"](*results[:2])
 
 
 @public(namespaces=("linalg",), out=True)
@@ -114,8 +114,8 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     """`lu_factor`, and per matrix 0 or the place of the zero pivot."""
     check_matrix("linalg.lu_factor_ex", A)
     _need_pivot("linalg.lu_factor_ex", pivot)
-    found = LU_FACTOR(A, name="linalg.lu_factor_ex", check=check_errors)
-    return RETURN_TYPES["linalg_lu_factor_ex"](*found)
+    results = LU_FACTOR(A, name="linalg.lu_factor_ex", check=check_errors)
+    return RETURN_TYPES["linalg_lu_factor_ex"](*results)
 
 
 @public(name="lu")
@@ -133,8 +133,8 @@ def packed_lu_method(
     """L and U in one matrix, the row exchanges, and info where asked."""
     check_matrix("lu", self)
     _need_pivot("lu", pivot)
-    found = LU_FACTOR(self, name="lu", check=False)
-    return found if get_infos else found[:2]
+    results = LU_FACTOR(self, name="lu", check=False)
+    return results if get_infos else results[:2]
 
 
 def _permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:

@@ -106,8 +106,8 @@ def inverse(input: Tensor) -> Tensor:
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverse, and per matrix 0 or the place of the zero pivot."""
     check_matrix("linalg.inv_ex", A, square=True)
-    found = INV(A, name="linalg.inv_ex", check=check_errors)
-    return RETURN_TYPES["linalg_inv_ex"](*found)
+    results = INV(A, name="linalg.inv_ex", check=check_errors)
+    return RETURN_TYPES["linalg_inv_ex"](*results)
 
 
 # -- solve --------------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 @public(namespaces=("linalg",), out=True)
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """The solution, and per matrix 0 or the place of the zero pivot."""
-    found = _solve("linalg.solve_ex", A, B, left, check=check_errors)
-    return RETURN_TYPES["linalg_solve_ex"](*found)
+    results = _solve("linalg.solve_ex", A, B, left, check=check_errors)
+    return RETURN_TYPES["linalg_solve_ex"](*results)
 
 
 # -- triangular ---------------------------------------------------------------------------------

@@ -45,10 +45,10 @@ def _joint(
     if gs[1] is not None:
         shift = shift - gs[1]
     asked = tuple(needed[:4])
-    found = iter(
+    cotangents = iter(
         ATTENTION_BACKWARD(query, key, value, lse, g, shift, *extras, needed=asked, **params)
     )
-    return [next(found) if n else None for n in needed]
+    return [next(cotangents) if n else None for n in needed]
 
 
 # ATTENTION(query, key, value, [mask], [dropout's factors, or seed and offset of their draw])
@@ -84,14 +84,14 @@ def _attend_backward(
         lambda part: part.backward(needed), lambda part: part.unseen_backward(needed), summed
     )
     by_row, sums = map(iter, found_by)
-    found: dict[int, Any] = {}
+    cotangents: dict[int, Any] = {}
     for position, source in ((0, by_row), (2, sums), (1, sums)):
         if needed[position]:
-            found[position] = next(source)
+            cotangents[position] = next(source)
     if masks:
-        found[3] = next(by_row if problem.mask_has_rows else sums)
+        cotangents[3] = next(by_row if problem.mask_has_rows else sums)
     operands = (query, key, value, problem.mask)
-    return tuple(found[i].to(operands[i].dtype) for i in sorted(found))
+    return tuple(cotangents[i].to(operands[i].dtype) for i in sorted(cotangents))
 
 
 ATTENTION_BACKWARD: Record = composite(
@@ -115,8 +115,8 @@ def dropout_factors(shape: Sequence[int], p: float, like: Tensor) -> Tensor:
     _check_probability(p)
     if p == 1:
         return like.new_zeros(tuple(shape))
-    kept = draw(NAME, "bernoulli", (1.0 - p,), tuple(shape), like.dtype, like.device, None)
-    return kept / (1.0 - p)
+    mask = draw(NAME, "bernoulli", (1.0 - p,), tuple(shape), like.dtype, like.device, None)
+    return mask / (1.0 - p)
 
 
 def _dropping(query: Tensor, key: Tensor, p: float) -> list[Any]:

@@ -91,13 +91,13 @@ class Problem:
 
     def scores(self, rows: Rows) -> Tensor:
         """Those of some rows: (..., rows, keys)."""
-        found = product(rows["query"] * self.how.scale, self.key.transpose(-2, -1))
+        scores = product(rows["query"] * self.how.scale, self.key.transpose(-2, -1))
         if self.how.causal:
-            found = found.masked_fill(self.future(rows), -math.inf)
+            scores = scores.masked_fill(self.future(rows), -math.inf)
         mask = rows.get("mask", self.mask)
         if mask is None:
-            return found
-        return found.masked_fill(~mask, -math.inf) if mask.dtype is bool_ else found + mask
+            return scores
+        return scores.masked_fill(~mask, -math.inf) if mask.dtype is bool_ else scores + mask
 
     def future(self, rows: Rows) -> Tensor:
         """Keys that come after the query: of all rows a triangle, which takes no memory."""
@@ -115,11 +115,11 @@ class Problem:
             return like.new_zeros(())
         stays = 1.0 - self.how.dropout
         shape = (like.shape[-2], *self.batch, self.keys)
-        kept = RANDOM(
+        mask = RANDOM(
             self.draw[0], begin,  # type: ignore[index]
             law="bernoulli", args=(stays,), shape=shape, dtype=like.dtype, device=like.device,
         )  # fmt: skip
-        return kept.movedim(0, -2) / stays
+        return mask.movedim(0, -2) / stays
 
     def forward(self, rows: Rows, begin: Any) -> Found:
         """The result and the logsumexp of some rows."""
@@ -135,16 +135,16 @@ class Problem:
         out = product(e if keep is None else e * keep, self.value)
         return [out / (total.masked_fill(total == 0, 1) if safe else total), total.log() + top], []
 
-    def unseen_forward(self, later: Rows, found: Found) -> tuple[Found, Tails]:
+    def unseen_forward(self, later: Rows, results: Found) -> tuple[Found, Tails]:
         """A part's results, to which zero weights of the keys after it add zeros or NaN."""
-        (out, lse), none = found
+        (out, lse), none = results
         return ([out + later["value"], lse], none), []
 
     def unseen_backward(self, needed: Sequence[bool]) -> Unseen:
         """The same of cotangents: a NaN of a row is in its lse and its shift too."""
 
-        def add(later: Rows, found: Found) -> tuple[Found, Tails]:
-            (by_row, sums), tails, rows = found, [], self.rows
+        def add(later: Rows, results: Found) -> tuple[Found, Tails]:
+            (by_row, sums), tails, rows = results, [], self.rows
             if needed[0]:
                 zeros = later["key"]
                 every = broadcast_shapes(NAME, zeros.shape, by_row[0].shape)
@@ -172,8 +172,8 @@ class Problem:
             keep, g = self.keep(rows, begin), rows["g"]
             if needed[2]:
                 seen = weights if keep is None else weights * keep
-                found = product(seen.transpose(-2, -1), g)
-                sums.append(found.sum_to_size(self.value.shape))
+                grad = product(seen.transpose(-2, -1), g)
+                sums.append(grad.sum_to_size(self.value.shape))
             if not (needed[0] or needed[1] or any(needed[3:])):
                 return by_row, sums
             total = product(g, self.value.transpose(-2, -1)).sum_to_size(weights.shape)
@@ -184,8 +184,8 @@ class Problem:
             if needed[0]:
                 by_row.append((product(moved, self.key) * scale).sum_to_size(query.shape))
             if needed[1]:
-                found = product(moved.transpose(-2, -1), query * scale)
-                sums.append(found.sum_to_size(self.key.shape))
+                grad = product(moved.transpose(-2, -1), query * scale)
+                sums.append(grad.sum_to_size(self.key.shape))
             if any(needed[3:]):
                 mask = rows.get("mask", self.mask)
                 (by_row if self.mask_has_rows else sums).append(moved.sum_to_size(mask.shape))
@@ -216,29 +216,29 @@ class Problem:
         taken = blocks(ROWS * math.prod(self.batch) * self.keys, word_bits("bernoulli", float32))
 
         def step(sums: list[Any], rows: Rows) -> tuple[list[Any], list[Any]]:
-            made, more = compute(rows, begin)
-            return [a + b for a, b in zip(sums, more, strict=True)], made
+            results, more = compute(rows, begin)
+            return [a + b for a, b in zip(sums, more, strict=True)], results
 
         zeros = [x.new_zeros(x.shape, dtype=self.key.dtype) for x in like]
         split = {name: _split(x, count) for name, x in self.rows.items()}
-        sums, made = HOOKS.scan(
+        sums, results = HOOKS.scan(
             step, zeros, split, growing=[] if begin is None else [(begin, taken)]
         )
-        made = [_joined(x) for x in made]
+        results = [_joined(x) for x in results]
         if rest:
             last = {name: x[..., full:, :] for name, x in self.rows.items()}
             ends, more = compute(last, None if begin is None else begin + count * taken)
-            made = [cat([a, b], -2) for a, b in zip(made, ends, strict=True)]
+            results = [cat([a, b], -2) for a, b in zip(results, ends, strict=True)]
             sums = [a + b for a, b in zip(sums, more, strict=True)]
-        return made, sums
+        return results, sums
 
     def part(self, first: int, stop: int) -> Problem:
         """The same of some queries, and the keys that they see."""
-        found = copy(self)
-        found.first, found.length, found.keys = first, stop - first, stop
-        found.key, found.value = self.key[..., :stop, :], self.value[..., :stop, :]
-        found.rows = {name: x[..., first:stop, :] for name, x in self.rows.items()}
-        return found
+        part = copy(self)
+        part.first, part.length, part.keys = first, stop - first, stop
+        part.key, part.value = self.key[..., :stop, :], self.value[..., :stop, :]
+        part.rows = {name: x[..., first:stop, :] for name, x in self.rows.items()}
+        return part
 
     def by_parts(
         self,
@@ -249,7 +249,7 @@ class Problem:
     ) -> Found:
         """Part by part, the last first: it has sums for every key, to which others are added."""
         size = -(-self.length // PARTS)
-        made: list[list[Any]] = []
+        parts: list[list[Any]] = []
         sums: list[Any] = []
         later: Rows = {}
         for first in reversed(range(0, self.length, size)):
@@ -266,12 +266,12 @@ class Problem:
                     cat([a[..., :stop, :] + b, a[..., stop:, :] + tail], -2)
                     for a, b, tail in zip(sums, more, tails, strict=True)
                 ]
-            made.insert(0, rows)
+            parts.insert(0, rows)
             sums = more
             for name, x in (("key", self.key), ("value", self.value)):
                 zeros = zeros_of(x[..., first:stop, :])
                 later[name] = later[name] + zeros if name in later else zeros
-        return [cat(list(each), -2) for each in zip(*made, strict=True)], sums
+        return [cat(list(blocks), -2) for blocks in zip(*parts, strict=True)], sums
 
     def in_parts(self) -> bool:
         """Whether to go by parts: in recordings of known lengths, without masks."""

@@ -199,15 +199,15 @@ def batch_norm(
                 "training=False"
             )
         return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
-    each = input.numel() // max(channels, 1)
-    if each == 1 and input.numel():
+    count = input.numel() // max(channels, 1)
+    if count == 1 and input.numel():
         raise ShapeValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}"
         )
     out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
     if not input.numel():  # an empty batch says nothing
         return out
-    blend_both((running_mean, running_var), (mean, variance), momentum, each)
+    blend_both((running_mean, running_var), (mean, variance), momentum, count)
     return out
 
 
@@ -254,8 +254,8 @@ def instance_norm(
         )
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    each = prod(input.shape[2:])
-    if each == 1:
+    count = prod(input.shape[2:])
+    if count == 1:
         raise ShapeValueError(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
@@ -266,7 +266,7 @@ def instance_norm(
     if running_mean is not None:
         blend(running_mean, mean.mean(0), momentum)
     if running_var is not None:
-        blend(running_var, variance.mean(0), momentum, each / max(each - 1, 1))
+        blend(running_var, variance.mean(0), momentum, count / max(count - 1, 1))
     return out
 
 

@@ -42,9 +42,9 @@ def _drop_alpha(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
     if p == 1:
         return input * input.new_zeros(())
     a = 1.0 / math.sqrt((1 - p) * (1 + p * ALPHA * ALPHA))
-    kept = _kept(name, input, p, channels)
+    mask = _kept(name, input, p, channels)
     # kept: a x + b; dropped: a ALPHA + b, where b restores the mean
-    return input * (kept * a) + ((1 - kept) * (ALPHA * a) - a * ALPHA * p)
+    return input * (mask * a) + ((1 - mask) * (ALPHA * a) - a * ALPHA * p)
 
 
 def _dropped(

@@ -82,8 +82,8 @@ def _sparse_vjp(
         )
     picks, rows = index.reshape((-1,)), g.reshape((-1, x_spec.shape[1]))
     if padding is not None:
-        kept = picks.ne(padding).nonzero().squeeze(1)
-        picks, rows = INDEX(picks, kept, dims=(0,)), INDEX(rows, kept, dims=(0,))
+        real = picks.ne(padding).nonzero().squeeze(1)
+        picks, rows = INDEX(picks, real, dims=(0,)), INDEX(rows, real, dims=(0,))
     return HOOKS.load_sparse().rows(picks, rows, x_spec.shape)
 
 
@@ -203,21 +203,21 @@ def _bag_numbers(offsets: Tensor, length: int) -> Tensor:
     return begins.cumsum(0)[:length] - 1
 
 
-def _pool(rows: Tensor, bag: Tensor, bags: int, kept: Tensor | None, mode: str) -> Tensor:
-    """Rows of each bag summed, averaged or maximised, those not `kept` left out."""
+def _pool(rows: Tensor, bag: Tensor, bags: int, counted: Tensor | None, mode: str) -> Tensor:
+    """Rows of each bag summed, averaged or maximised, those not `counted` left out."""
     size = (bags, rows.shape[1])
     if mode == "max":
-        if kept is not None:
-            rows = rows.masked_fill(kept.logical_not().unsqueeze(1), -float("inf"))
+        if counted is not None:
+            rows = rows.masked_fill(counted.logical_not().unsqueeze(1), -float("inf"))
         spread = bag.unsqueeze(1).expand(tuple(rows.shape))
         top = rows.new_full(size, -float("inf")).scatter_reduce(0, spread, rows, "amax")
         return top.masked_fill(top.eq(-float("inf")), 0)  # empty bags
-    if kept is not None:
-        rows = rows.masked_fill(kept.logical_not().unsqueeze(1), 0)
+    if counted is not None:
+        rows = rows.masked_fill(counted.logical_not().unsqueeze(1), 0)
     total = rows.new_zeros(size).index_add(0, bag, rows)
     if mode == "sum":
         return total
-    ones = rows.new_ones(bag.shape) if kept is None else kept.to(rows.dtype)
+    ones = rows.new_ones(bag.shape) if counted is None else counted.to(rows.dtype)
     number = rows.new_zeros((bags,)).index_add(0, bag, ones)
     return total / number.clamp_min(1).unsqueeze(1)
 
@@ -328,10 +328,10 @@ def embedding_bag(
     rows = widen(record(weight, index, padding=padding, by_frequency=scale_grad_by_freq))
     if per_sample_weights is not None:
         rows = rows * widen(per_sample_weights).reshape((-1, 1))
-    kept = None if padding is None else index.ne(padding)
+    counted = None if padding is None else index.ne(padding)
     if not index.shape[0]:
         return (rows.new_zeros((bags, weight.shape[1])) + rows.sum()).to(weight.dtype)
-    return _pool(rows, bag, bags, kept, mode).to(weight.dtype)
+    return _pool(rows, bag, bags, counted, mode).to(weight.dtype)
 
 
 @public(namespaces=FUNCTIONAL)

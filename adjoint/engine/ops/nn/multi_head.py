@@ -80,12 +80,12 @@ def _project_apart(
     inputs: tuple[Tensor, ...], weights: dict[str, Tensor | None], bias: Tensor | None
 ) -> list[Tensor]:
     biases = (None,) * 3 if bias is None else bias.chunk(3)
-    made = []
+    projected = []
     for x, (name, w), b in zip(inputs, weights.items(), biases, strict=True):
         if w is None:
             raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
-        made.append(linear(x, w, b))
-    return made
+        projected.append(linear(x, w, b))
+    return projected
 
 
 def _check_mask(mask: Tensor, heads: int, batch: int, length: int, source: int) -> Tensor:

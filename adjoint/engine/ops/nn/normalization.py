@@ -78,10 +78,10 @@ def parameter_gradient(
     """Of the weight (position 1) or the bias."""
     if g is None:
         return None
-    each = widen(g)
+    terms = widen(g)
     if position == 1:
-        each = each * ((widen(x) - later_outs[0]) * (later_outs[1] + eps).rsqrt())
-    return each.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
+        terms = terms * ((widen(x) - later_outs[0]) * (later_outs[1] + eps).rsqrt())
+    return terms.sum_to_size(shape).reshape(spec.shape).to(spec.dtype)
 
 
 def check_affine(name: str, size: Any, **parameters: Any) -> None:
@@ -380,8 +380,8 @@ def _group_norm_affine(
     if gs[0] is None:
         return None
     level, along = _channel_sums(gs[0], x, later_outs, groups, eps)
-    found = SUM(along if position == 1 else level, dims=(0,), keepdim=False)
-    return found.reshape(spec.shape).to(spec.dtype)
+    total = SUM(along if position == 1 else level, dims=(0,), keepdim=False)
+    return total.reshape(spec.shape).to(spec.dtype)
 
 
 GROUP_NORM = composite(

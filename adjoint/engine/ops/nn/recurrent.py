@@ -169,15 +169,15 @@ def _split_weights(
     params: Sequence[Tensor], has_biases: bool, projected: bool, count: int
 ) -> list[State]:
     """(weight_ih, weight_hh, bias_ih, bias_hh, weight_hr) per layer and direction."""
-    each = 2 + 2 * has_biases + projected
-    if len(params) != each * count:
-        raise RuntimeError(f"rnn: expected {each * count} parameters, received {len(params)}")
-    made = []
+    per_layer = 2 + 2 * has_biases + projected
+    if len(params) != per_layer * count:
+        raise RuntimeError(f"rnn: expected {per_layer * count} parameters, received {len(params)}")
+    weights = []
     for i in range(count):
-        mine = list(params[i * each : (i + 1) * each])
+        mine = list(params[i * per_layer : (i + 1) * per_layer])
         last = mine.pop() if projected else None
-        made.append((*mine, *(() if has_biases else (None, None)), last))
-    return made
+        weights.append((*mine, *(() if has_biases else (None, None)), last))
+    return weights
 
 
 def run(

@@ -98,8 +98,8 @@ def searchsorted(
     if common.is_complex:
         raise NotImplementedError(f"searchsorted: not implemented for {common.name}")
     sequence, input = sequence.to(common), input.to(common)
-    found = SEARCHSORTED(sequence, input, right=right or side == "right")
-    return found.to(int32) if out_int32 else found
+    positions = SEARCHSORTED(sequence, input, right=right or side == "right")
+    return positions.to(int32) if out_int32 else positions
 
 
 def _check_sorter(sequence: Tensor, sorter: Tensor) -> None:
@@ -138,10 +138,10 @@ def isin(
             refuse_complex("isin", x)
             refuse_bool("isin", x)
     if not is_tensor(test_elements):
-        found = elements == test_elements
+        members = elements == test_elements
     else:
         if not is_tensor(elements):
             like = test_elements
             elements = FULL(elements, shape=(), dtype=like.dtype, device=like.device)
-        found = ISIN(elements, test_elements)
-    return found.logical_not() if invert else found
+        members = ISIN(elements, test_elements)
+    return members.logical_not() if invert else members

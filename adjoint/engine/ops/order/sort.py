@@ -131,8 +131,8 @@ def _median(name: str, input: Tensor, dim: int | None, keepdim: bool, omit: bool
     if dim is None:
         refuse_complex(name, input)
         if input.numel() == 0:
-            found = input.new_full((), float("nan"), dtype=float64)
-            return found.to(input.dtype)  # of integers, what NaN is as one
+            nan = input.new_full((), float("nan"), dtype=float64)
+            return nan.to(input.dtype)  # of integers, what NaN is as one
         return MEDIAN(input, dims=tuple(range(input.ndim)), keepdim=False, omit=omit)
     return picked(name, input, dim, keepdim, lambda x, d: ARGMEDIAN(x, dim=d, omit=omit))
 

@@ -113,7 +113,7 @@ def _output_labels(inputs: list[Labels], output: Labels | None, covered: int) ->
             raise RuntimeError(
                 f"einsum(): output subscript {label} appears more than once in the output"
             )
-        if not any(label in each for each in inputs):
+        if not any(label in operand for operand in inputs):
             raise RuntimeError(
                 f"einsum(): output subscript {label} does not appear in the equation for any "
                 "input operand"
@@ -144,10 +144,10 @@ def _take_diagonals(term: Term, index: int) -> Term:
 def _drop_ones(term: Term, sizes: dict[Any, int]) -> Term:
     """Without dimensions of size 1 that broadcast against a larger one."""
     labels, x = term
-    kept = [d for d, c in enumerate(labels) if not (x.shape[d] == 1 and sizes[c] != 1)]
-    if len(kept) == len(labels):
+    dims = [d for d, c in enumerate(labels) if not (x.shape[d] == 1 and sizes[c] != 1)]
+    if len(dims) == len(labels):
         return term
-    return Term([labels[d] for d in kept], x.reshape(tuple(x.shape[d] for d in kept)))
+    return Term([labels[d] for d in dims], x.reshape(tuple(x.shape[d] for d in dims)))
 
 
 def _sum_out(term: Term, keep: Iterable[Any]) -> Term:
@@ -201,9 +201,9 @@ def _next_pair(terms: list[Term], output: Labels, sizes: dict[Any, int]) -> tupl
 
     def growth(i: int, j: int) -> int:
         rest = set(output).union(*(t.labels for k, t in enumerate(terms) if k not in (i, j)))
-        kept = {c for c in (*terms[i].labels, *terms[j].labels) if c in rest}
+        labels = {c for c in (*terms[i].labels, *terms[j].labels) if c in rest}
         before = sum(prod(t.tensor.shape) for t in (terms[i], terms[j]))
-        return prod(sizes[c] for c in kept) - before
+        return prod(sizes[c] for c in labels) - before
 
     pairs = [(i, j) for j in range(len(terms)) for i in range(j)]
     return min(pairs, key=lambda pair: (growth(*pair), pair))

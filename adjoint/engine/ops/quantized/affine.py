@@ -106,8 +106,8 @@ def _learnable_joint(
     steps = _steps(x, y, zero, axis)
     inside = (steps >= low) & (steps <= high)
     scale, point = along(y, x, axis).to(x.dtype), along(zero, x, axis).to(x.dtype)
-    kept = steps.clamp(low, high)
-    by_scale = kept - point - (x / scale).where(inside, 0)
+    clamped = steps.clamp(low, high)
+    by_scale = clamped - point - (x / scale).where(inside, 0)
     by_zero = (-scale).expand(x.shape).where(~inside, 0)
     dims = tuple(d for d in range(x.ndim) if d != axis)
 
@@ -151,11 +151,11 @@ def check_axis(name: str, x: Tensor, axis: int, *values: Tensor) -> None:
             f"{name}: axis must be between 0 and the number of dimensions, {x.ndim}, of the "
             f"input, received {axis}"
         )
-    for each in values:
-        if tuple(each.shape) != (x.shape[axis],):
+    for value in values:
+        if tuple(value.shape) != (x.shape[axis],):
             raise ShapeError(
                 f"{name}: scales and zero points along dimension {axis} of {tuple(x.shape)} must "
-                f"be ({x.shape[axis]},), received {tuple(each.shape)}"
+                f"be ({x.shape[axis]},), received {tuple(value.shape)}"
             )
 
 

@@ -114,7 +114,7 @@ def quantized_convolution(
         "padding": expanded(name, "padding", padding, rank),
         "dilation": expanded(name, "dilation", dilation, rank),
     }
-    rest = [each for each in (zero, bias) if each is not None]
+    rest = [operand for operand in (zero, bias) if operand is not None]
     return QUANTIZED_CONVOLUTION(
         x,
         x_scale,

@@ -153,7 +153,7 @@ def quantized_linear(
             f"quantized_linear: input {tuple(x.shape)} has {x.shape[-1]} features, weight "
             f"{tuple(weight.shape)} wants {weight.shape[-1]}"
         )
-    rest = [each for each in (zero, bias) if each is not None]
+    rest = [operand for operand in (zero, bias) if operand is not None]
     return QUANTIZED_LINEAR(
         x, x_scale, x_zero, weight, scale, weight_sums, *rest, affine=zero is not None
     )
@@ -258,5 +258,5 @@ def grouped_linear(
             f"grouped_linear: input {tuple(x.shape)} has {x.shape[-1]} features, the weight wants "
             f"{features}"
         )
-    rest: list[Any] = [each for each in (zero, bias) if each is not None]
+    rest: list[Any] = [operand for operand in (zero, bias) if operand is not None]
     return GROUPED_LINEAR(x, weight, scale, *rest, bits=bits, group=group, biased=bias is not None)

@@ -131,8 +131,8 @@ def create(
     if law[0] != "integers":
         check_inexact(name, dtype)
     where = place(device if device is not None or out is None else out.device)
-    made = draw(name, law[0], law[1:], shape, dtype, where, generator)
-    return finish(made, requires_grad, name, out)
+    samples = draw(name, law[0], law[1:], shape, dtype, where, generator)
+    return finish(samples, requires_grad, name, out)
 
 
 def _like(name: str, law: tuple[Any, ...], x: Tensor, memory_format: Any, **options: Any) -> Tensor:
@@ -142,12 +142,12 @@ def _like(name: str, law: tuple[Any, ...], x: Tensor, memory_format: Any, **opti
         options["device"] = x.device
     requires_grad = options.pop("requires_grad")
     shape = tuple(x.shape)
-    made = create(name, law, shape, requires_grad=False, **options)
+    samples = create(name, law, shape, requires_grad=False, **options)
     strides = format_strides(name, shape, x.stride(), memory_format)
     if strides is not None and tuple(strides) != contiguous_strides(shape):
-        ordered = EMPTY(shape=shape, dtype=made.dtype, device=made.device, strides=strides)
-        made = ordered.copy_(made)
-    return finish(made, requires_grad)
+        ordered = EMPTY(shape=shape, dtype=samples.dtype, device=samples.device, strides=strides)
+        samples = ordered.copy_(samples)
+    return finish(samples, requires_grad)
 
 
 @public()
@@ -405,5 +405,5 @@ def randperm(
     levels = batch_levels("randperm")
     batch = tuple(level.size for level in levels)
     seed, offset = generator_for("randperm", generator, where).draw(blocks(prod(batch) * n, 64))
-    made = PERMUTATION(seed, offset, length=n, batch=batch, dtype=dtype, device=where)
-    return finish(wrap_batches(levels, made), requires_grad, "randperm", out)
+    order = PERMUTATION(seed, offset, length=n, batch=batch, dtype=dtype, device=where)
+    return finish(wrap_batches(levels, order), requires_grad, "randperm", out)

@@ -171,8 +171,8 @@ def _normal_numbers(
     if dtype.is_complex and mean:  # the mean is real: it shifts one of the two parts
         grad = options.pop("requires_grad")
         law = ("normal", 0.0, float(std))
-        made = create("normal", law, shape, generator, requires_grad=False, **options)
-        return finish(made + mean, grad, "normal", out)
+        samples = create("normal", law, shape, generator, requires_grad=False, **options)
+        return finish(samples + mean, grad, "normal", out)
     law = ("normal", float(mean), float(std))
     return create("normal", law, shape, generator, out=out, **options)
 
@@ -245,8 +245,8 @@ def multinomial(
         noise = draw(
             "multinomial", "exponential", (1.0,), shape, dt.float64, input.device, generator
         )
-    made = MULTINOMIAL(weights, noise, count=num_samples, replacement=replacement)
-    return finish(made, False, "multinomial", out)
+    indices = MULTINOMIAL(weights, noise, count=num_samples, replacement=replacement)
+    return finish(indices, False, "multinomial", out)
 
 
 def _check_multinomial(input: Tensor, num_samples: int, replacement: bool) -> None:

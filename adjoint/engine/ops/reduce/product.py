@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def _others(x: Tensor, dims: Dims) -> Tensor:
     """For each element the product of all others it is multiplied with; zeros do not matter."""
-    kept = tuple(d for d in range(x.ndim) if d not in dims)
-    order = (*kept, *dims)
+    others = tuple(d for d in range(x.ndim) if d not in dims)
+    order = (*others, *dims)
     moved = x.permute(order)
-    rows = [x.shape[d] for d in kept]
+    rows = [x.shape[d] for d in others]
     flat = moved.reshape(*rows, product_of(x.shape[d] for d in dims))
     last = len(rows)
     rest = before(flat, last) * before(flat, last, reverse=True)

@@ -68,10 +68,10 @@ def _quantile(
     scalar = q.ndim == 0
     if dim is None:
         x, d = input.reshape(-1), 0
-        kept = (1,) * input.ndim
+        reduced_shape = (1,) * input.ndim
     else:
         x, d = along(name, input, dim)
-        kept = tuple(1 if i == d else n for i, n in enumerate(input.shape))
+        reduced_shape = tuple(1 if i == d else n for i, n in enumerate(input.shape))
     x = x.movedim(d, -1).sort(-1).values
     ranks = _ranks(x, q.reshape(-1), omit)
     if interpolation in ("lower", "higher", "nearest"):
@@ -85,7 +85,7 @@ def _quantile(
         out = out.lerp(x.gather(-1, ranks.ceil().to(int64)), weight)
     out = out.squeeze(-1) if scalar else out.movedim(-1, 0)
     if keepdim:
-        out = out.reshape(kept if scalar else (out.shape[0], *kept))
+        out = out.reshape(reduced_shape if scalar else (out.shape[0], *reduced_shape))
     return out
 
 

@@ -79,9 +79,9 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if memory_format is contiguous_format:
         capture = CONTEXT.capture
         if capture is not None and capture.doubts(self):
-            made = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
-            capture.pair(self, made)
-            return made
+            dense = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
+            capture.pair(self, dense)
+            return dense
         return self if self.is_contiguous() else CLONE(self, strides=None)
     if memory_format is preserve_format:
         if self.is_contiguous():

@@ -83,15 +83,15 @@ def _parse(side: str, pattern: str) -> list[Group]:
 
 def _without_ellipsis(groups: list[Group], inner: list[str], apart: bool = False) -> list[Group]:
     """`...` replaced by the axes it stands for."""
-    found: list[Group] = []
+    expanded: list[Group] = []
     for group in groups:
         if group is _ANY:
-            found += [[name] for name in inner]
+            expanded += [[name] for name in inner]
         elif _ELLIPSIS in group and apart:
             raise ValueError("rearrange: '...' cannot stand in parentheses on the left")
         else:
-            found.append([n for name in group for n in (inner if name == _ELLIPSIS else [name])])
-    return found
+            expanded.append([n for name in group for n in (inner if name == _ELLIPSIS else [name])])
+    return expanded
 
 
 def _names(groups: list[Group], pattern: str) -> list[str]:

@@ -101,10 +101,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> Tensors:
         raise RuntimeError(f"chunk: expects `chunks` to be greater than 0, got: {chunks}")
     d = wrap_dim("chunk", dim, input.ndim)
     size = input.shape[d]
-    each = -(-size // chunks)
-    if each == 0:  # an empty dimension still gives all its chunks
+    length = -(-size // chunks)
+    if length == 0:  # an empty dimension still gives all its chunks
         return split_with_sizes(input, (0,) * chunks, d)
-    return _split(input, each, d)
+    return _split(input, length, d)
 
 
 @public(method=True)

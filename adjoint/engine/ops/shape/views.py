@@ -198,10 +198,10 @@ def permute_method(self: Tensor, *args: Any, dims: Any = None) -> Tensor:
 def _expand_window(x: Tensor, shape: Shape) -> Window:
     added = len(shape) - x.ndim
     old = zip(x.shape, x.stride(), strict=True)
-    kept = tuple(
+    strides = tuple(
         stride if size == new else 0 for (size, stride), new in zip(old, shape[added:], strict=True)
     )
-    return (0,) * added + kept, x.storage_offset()
+    return (0,) * added + strides, x.storage_offset()
 
 
 def _expand_batch(size: int, x: Tensor, shape: Shape) -> Tensor:

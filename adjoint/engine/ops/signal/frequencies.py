@@ -37,7 +37,7 @@ def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     return _shifted("ifftshift", input, dim, -1)
 
 
-def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any) -> Tensor:
+def _frequencies(name: str, n: int, count: int, d: float, dtype: Any, device: Any) -> Tensor:
     """0, 1, ... from the middle on negative, over n * d."""
     dtype = dtype or dt.get_default_dtype()
     if not dtype.is_inexact:
@@ -52,11 +52,11 @@ def _frequencies(name: str, n: int, kept: int, d: float, dtype: Any, device: Any
     k = ARANGE(
         start=0,
         step=1,
-        length=kept,
+        length=count,
         dtype=dt.float64,
         device=chosen(device),
     )
-    if kept == n:
+    if count == n:
         k = k - (k + k >= n).to(dt.float64) * n
     return (k * (1.0 / (n * d) if n * d else inf)).to(dtype)
 

@@ -54,9 +54,9 @@ def _indices(x: Tensor, picks: Picks) -> tuple[tuple[int, ...], list[Tensor]]:
     dims: list[int] = []
     indices: list[Tensor] = []
     for dim, pick in picks:
-        found = expand_mask(pick, x.shape, dim) if pick.dtype is bool_ else [pick]
-        dims += range(dim, dim + len(found))
-        indices += found
+        expanded = expand_mask(pick, x.shape, dim) if pick.dtype is bool_ else [pick]
+        dims += range(dim, dim + len(expanded))
+        indices += expanded
     return tuple(dims), indices
 
 
@@ -262,27 +262,29 @@ def _write_masked(target: Tensor, value: Tensor, dim: int, mask: Tensor) -> None
         value = spread(mask, fit_values(value, wanted), dim)
     elif at >= 0:
         value = value.reshape((*shape[:at], *(1,) * mask.ndim, *shape[at + 1 :]))
-    held = mask.reshape((*mask.shape, *(1,) * len(trailing)))
+    widened = mask.reshape((*mask.shape, *(1,) * len(trailing)))
     if value.ndim == 0 and constants(value, mask):
         array = direct_array(target)
         if array is not None:
-            HOOKS.array.fill_where(array, held._array, value._array)
+            HOOKS.array.fill_where(array, widened._array, value._array)
             target._storage.version += 1
             return
-    assign("index_put_", target, WHERE(held, fit_values(value, tuple(target.shape)), target))
+    assign("index_put_", target, WHERE(widened, fit_values(value, tuple(target.shape)), target))
 
 
 def _write_indexed(target: Tensor, value: Tensor, picks: Picks) -> None:
     _check_dtype(target, value)
     dims, indices = _indices(target, picks)
     single = [d for d, i in zip(dims, indices, strict=True) if i.ndim == 0]
-    kept = tuple(d - sum(s < d for s in single) for d in dims if d not in single)
+    several = tuple(d - sum(s < d for s in single) for d in dims if d not in single)
     shapes = [tuple(i.shape) for i in indices if i.ndim]
     sizes = [n for d, n in enumerate(target.shape) if d not in single]
-    value = fit_values(value, selected_shape(sizes, shapes, kept) if kept else tuple(sizes))
-    if single and kept:  # the block of picked dimensions may stand elsewhere with them than without
+    value = fit_values(value, selected_shape(sizes, shapes, several) if several else tuple(sizes))
+    if (
+        single and several
+    ):  # the block of picked dimensions may stand elsewhere with them than without
         rank = max(map(len, shapes))
-        here, there = block_position(kept), block_position(dims)
+        here, there = block_position(several), block_position(dims)
         value = value.movedim(tuple(range(here, here + rank)), tuple(range(there, there + rank)))
     if constants(value, *indices):
         array = direct_array(target)

@@ -276,8 +276,10 @@ def new(self: Tensor, *args: Any) -> Tensor:
 @method
 def __array_namespace__(self: Tensor, /, *, api_version: str | None = None) -> Any:
     """The array API standard's functions, which take tensors: `adjoint.array_api`."""
-    found = importlib.import_module("adjoint.array_api")  # above the engine; few programs need it
-    return found.arrays.namespace(self, api_version=api_version)
+    array_api = importlib.import_module(
+        "adjoint.array_api"
+    )  # above the engine; few programs need it
+    return array_api.arrays.namespace(self, api_version=api_version)
 
 
 @method

@@ -168,18 +168,18 @@ def _elements(tensor: Tensor, indent: int) -> str:
 
 
 def _suffixes(tensor: Tensor) -> list[str]:
-    found: list[str] = []
+    remarks: list[str] = []
     default = dt.get_default_dtype()
     plain = tensor.dtype in (default, dt.int64, dt.bool_, default.to_complex())
     empty = tensor._array.size == 0
     if tensor.device.type != "cpu":
-        found.append(f"device='{tensor.device}'")
+        remarks.append(f"device='{tensor.device}'")
     meta = tensor.is_meta
     if meta or (empty and tensor.ndim != 1):
-        found.append(f"size={tuple(tensor.shape)}")
+        remarks.append(f"size={tuple(tensor.shape)}")
     if (tensor.dtype is not default) if empty or meta else not plain:
-        found.append(f"dtype={tensor.dtype}")
-    return found + tape_remarks(tensor)
+        remarks.append(f"dtype={tensor.dtype}")
+    return remarks + tape_remarks(tensor)
 
 
 def tape_remarks(tensor: Tensor) -> list[str]:

@@ -61,11 +61,11 @@ class Lifetimes:
             for x in node.inputs:
                 if x.__class__ is Value:
                     x = base.get(x, x)
-                    made = at.get(x)
-                    if made is not None:
+                    maker = at.get(x)
+                    if maker is not None:
                         last[x] = k
                         first.setdefault(x, k)
-                        if not light or epochs[made] != epoch:
+                        if not light or epochs[maker] != epoch:
                             stored.add(x)
             for v in node.outputs:
                 at[v] = k
@@ -76,15 +76,15 @@ class Lifetimes:
 
     def stored_before(self, position: int) -> set[Value]:
         """Values that lie in memory because of their readers before a node."""
-        found: set[Value] = set()
+        stored: set[Value] = set()
         for k, node in enumerate(self.graph.nodes[:position]):
             if node.record.is_view:
                 continue
             for x in map(self.base_of, (x for x in node.inputs if x.__class__ is Value)):
-                made = self.at.get(x)
-                if made is not None and (not is_light(node) or self.epoch[made] != self.epoch[k]):
-                    found.add(x)
-        return found
+                maker = self.at.get(x)
+                if maker is not None and (not is_light(node) or self.epoch[maker] != self.epoch[k]):
+                    stored.add(x)
+        return stored
 
     def sizes(self, near: int | None = None) -> list[int]:
         """Bytes alive at each node.
@@ -94,14 +94,14 @@ class Lifetimes:
         change = [0] * (len(self.graph.nodes) + 1)
         epoch = self.epoch
         for v in self.stored:
-            made = self.at[v]
-            last = self.last.get(v, made)
+            maker = self.at[v]
+            last = self.last.get(v, maker)
             if near is not None:
-                limit = epoch[made] + near
+                limit = epoch[maker] + near
                 if epoch[last] <= limit or epoch[self.first[v]] > limit:
                     continue
             size = nbytes(v)
-            change[made] += size
+            change[maker] += size
             change[last + 1] -= size
         return list(accumulate(change[:-1]))
 

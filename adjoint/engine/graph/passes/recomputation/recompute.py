@@ -125,9 +125,9 @@ class _Copier:
         if value not in self.again:
             became: Value = self.builder.became.get(value, value)
             return became
-        found = self.copies.get(value)
-        if found is not None:
-            return found
+        copy = self.copies.get(value)
+        if copy is not None:
+            return copy
         stack = [value]  # chains may be long
         while stack:
             v = stack[-1]
@@ -152,8 +152,8 @@ class _Copier:
             self.copies.get(x, became.get(x, x)) if x.__class__ is Value else x for x in node.inputs
         )
         if node.record.is_view and inputs[0] is became.get(node.inputs[0], node.inputs[0]):
-            kept: Value = became.get(value, value)
-            return kept  # a view of what is kept
+            original: Value = became.get(value, value)
+            return original  # a view of what is kept
         self.builder.graph.where = node.where
         (copy,) = self.builder.graph.add_node(
             node.record, inputs, node.params, (value.spec,), node.subgraph

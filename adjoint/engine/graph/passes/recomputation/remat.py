@@ -126,8 +126,8 @@ class Cut:
         effort = work(node, self.costs)
         if self.costs.meeting:
             size = typical(prod(value.spec.shape))
-            found = [self.sources_of(x, size) for x in node.inputs if x.__class__ is Value]
-            if found and len(frozenset().union(*found)) > max(map(len, found)):
+            sources = [self.sources_of(x, size) for x in node.inputs if x.__class__ is Value]
+            if sources and len(frozenset().union(*sources)) > max(map(len, sources)):
                 effort += self.costs.meeting * size
         return effort
 

@@ -65,10 +65,10 @@ def candidates(lives: Lifetimes, where: int) -> dict[Any, list[RecomputedSegment
     epoch = lives.epoch
     readers = late_readers(lives, where)
     for v in lives.stored:
-        made = lives.at[v]
-        if made >= where or v not in readers or nbytes(v) < SMALLEST:
+        maker = lives.at[v]
+        if maker >= where or v not in readers or nbytes(v) < SMALLEST:
             continue
-        if epoch[readers[v]] - epoch[made] <= NEAR:
+        if epoch[readers[v]] - epoch[maker] <= NEAR:
             continue
         segment = segment_of(lives, v, readers[v])
         if segment is not None and segment.saved > 0:
@@ -79,14 +79,14 @@ def candidates(lives: Lifetimes, where: int) -> dict[Any, list[RecomputedSegment
 
 def late_readers(lives: Lifetimes, where: int) -> dict[Value, int]:
     """The first reader of each value after a position."""
-    found: dict[Value, int] = {}
+    first_readers: dict[Value, int] = {}
     nodes = lives.graph.nodes
     for k in range(where, len(nodes)):
         if not nodes[k].record.is_view:
             for x in nodes[k].inputs:
                 if x.__class__ is Value:
-                    found.setdefault(lives.base_of(x), k)
-    return found
+                    first_readers.setdefault(lives.base_of(x), k)
+    return first_readers
 
 
 def segment_of(lives: Lifetimes, value: Value, reader: int) -> RecomputedSegment | None:

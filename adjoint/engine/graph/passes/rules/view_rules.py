@@ -88,18 +88,18 @@ def before_expanding(record: Record) -> Rule:
     """An elementwise function of an expanded tensor alone is computed before it is expanded."""
 
     def rule(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
-        found = None
+        expanded = None
         for x in inputs:
             if x.__class__ is Value and not x.host:
-                if found is not None:
+                if expanded is not None:
                     return None
-                found = x
-        node = made_by(found, "expand")
+                expanded = x
+        node = made_by(expanded, "expand")
         # Promotion tells tensors without dimensions apart.
         if node is None or not node.inputs[0].spec.shape:
             return None
         source = node.inputs[0]
-        small = b.emit(record, *[source if x is found else x for x in inputs], **params)
+        small = b.emit(record, *[source if x is expanded else x for x in inputs], **params)
         return b.emit(EXPAND, small, shape=spec.shape)
 
     return rule
@@ -121,16 +121,16 @@ def simplify_slice(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) 
         joined = compose(inner.params["index"], index)
         if joined is not None:
             source = inner.inputs[0]
-            found = simplify_slice(b, (source,), {"index": joined}, spec)
-            return b.emit(SLICE, source, index=joined) if found is None else found
+            simpler = simplify_slice(b, (source,), {"index": joined}, spec)
+            return b.emit(SLICE, source, index=joined) if simpler is None else simpler
     if shows_all(index, x.spec.shape):
         return reshaped(b, x, spec.shape)
     written = made_by(x, "view_scatter")
     if written is not None and len(written.params["chain"]) == 1:
         record, options = written.params["chain"][0]
         if record is SLICE and disjoint(options["index"], index):
-            found = simplify_slice(b, (written.inputs[0],), params, spec)
-            return b.emit(SLICE, written.inputs[0], index=index) if found is None else found
+            simpler = simplify_slice(b, (written.inputs[0],), params, spec)
+            return b.emit(SLICE, written.inputs[0], index=index) if simpler is None else simpler
     return None
 
 

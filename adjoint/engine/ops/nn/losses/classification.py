@@ -78,9 +78,9 @@ def _nll_vjp(
     log_p = widen(x)
     picks, scale = _parts("nll_loss", log_p, target, weight, ignore)
     dim = _class_dim(x)
-    each = -_shares(g, scale, reduction).unsqueeze(dim)
-    none = each.new_zeros(x.shape)
-    out = SCATTER(none, each, picks, dim=dim, accumulate=True, classes_of="nll_loss")
+    shares = -_shares(g, scale, reduction).unsqueeze(dim)
+    none = shares.new_zeros(x.shape)
+    out = SCATTER(none, shares, picks, dim=dim, accumulate=True, classes_of="nll_loss")
     return out.to(x.dtype)
 
 
@@ -151,8 +151,8 @@ def _cross_entropy_joint(
     p = (widen(x) - top - rest).exp()
     out = None if gs[2] is None else p * gs[2]
     if gs[0] is not None:
-        found = _logits_cotangent(gs[0], x, p, target, weight, **params)
-        out = found if out is None else out + found
+        cotangent = _logits_cotangent(gs[0], x, p, target, weight, **params)
+        out = cotangent if out is None else out + cotangent
     return [None if out is None else out.to(x.dtype), *[None] * (len(needed) - 1)]
 
 
@@ -348,12 +348,12 @@ def _with_probabilities(
     y = widen(target)
     if smoothing:
         y = y * (1 - smoothing) + smoothing / channels
-    each = -y * widen(input).log_softmax(dim)
+    terms = -y * widen(input).log_softmax(dim)
     if weight is not None:
-        each = each * _along_classes((weight,), input)
+        terms = terms * _along_classes((weight,), input)
     if how == "none":
-        return each.sum(dim).to(input.dtype)
-    total = each.sum()
+        return terms.sum(dim).to(input.dtype)
+    total = terms.sum()
     return (total / (input.numel() / channels) if how == "mean" else total).to(input.dtype)
 
 
