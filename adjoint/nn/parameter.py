@@ -50,18 +50,18 @@ class Parameter(Tensor, metaclass=_ParameterType):
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor, received {type(data).__name__}")
         if hasattr(type(data), "__tensor_flatten__"):  # made of other tensors: it knows how
-            kept: Any = data.detach()
-            kept._is_param = True
-            return kept.requires_grad_(requires_grad)
+            tensor: Any = data.detach()
+            tensor._is_param = True
+            return tensor.requires_grad_(requires_grad)
         kind: type[Tensor] = cls
         if type(data) is not Tensor and not isinstance(data, Parameter):
             kind = type(data)  # a subclass of the user's stays one
-        made = alias_noted(data).as_subclass(kind)
+        instance = alias_noted(data).as_subclass(kind)
         if not issubclass(kind, Parameter):
             if hasattr(kind, "__torch_dispatch__"):  # what it stands for is in its attributes
-                made.__dict__.update(data.__dict__)
-            made._is_param = True
-        return made.requires_grad_(requires_grad)
+                instance.__dict__.update(data.__dict__)
+            instance._is_param = True
+        return instance.requires_grad_(requires_grad)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All is done by `__new__`, to which a subclass may give arguments of its own."""
@@ -108,10 +108,10 @@ class Buffer(Tensor, metaclass=_BufferType):
             data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Buffer: data must be a Tensor, received {type(data).__name__}")
-        made: Any = data.detach().requires_grad_(data.requires_grad)
-        made.persistent = persistent
-        made._is_buffer = True
-        return made
+        buffer: Any = data.detach().requires_grad_(data.requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer
 
 
 class UninitializedTensorMixin:
@@ -235,10 +235,10 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         persistent: bool = True,
     ) -> Any:
         blank = empty(0, device=device, dtype=dtype)
-        made = alias_noted(blank).as_subclass(cls).requires_grad_(requires_grad)
-        made.persistent = persistent
-        made._is_buffer = True
-        return made
+        buffer = alias_noted(blank).as_subclass(cls).requires_grad_(requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All is done by `__new__`."""

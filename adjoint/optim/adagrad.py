@@ -76,8 +76,8 @@ class Adagrad(RuleOptimizer):
 
     def share_memory(self) -> None:
         """Put the state in shared memory."""
-        for held in self.state.values():
-            held["sum"].share_memory_()
+        for state in self.state.values():
+            state["sum"].share_memory_()
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         lr = scalar(group["lr"])

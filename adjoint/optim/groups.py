@@ -24,9 +24,9 @@ def is_number(key: Any, value: Any) -> bool:
     return _is_one_number(key, value)
 
 
-def _read(group: ParamGroup, key: str, held: Any) -> Any:
+def _read(group: ParamGroup, key: str, recorded: Any) -> Any:
     """A number of the host's; while a function is recorded, the one it found."""
-    return held if CONTEXT.capture is not None else dict.__getitem__(group, key)
+    return recorded if CONTEXT.capture is not None else dict.__getitem__(group, key)
 
 
 def _part(read: Callable[[], Any], index: int) -> Any:

@@ -69,10 +69,10 @@ class LargeParameters:
         """Apply the rule, and say so; False: nothing was done."""
         if not 0 < large.UPDATED <= p._array.size or self.key is None:
             return False
-        held = list(state.values())
-        if not all(map(is_tensor, held)):
+        state_tensors = list(state.values())
+        if not all(map(is_tensor, state_tensors)):
             return False
-        tensors = self.laid_flat([p, grad, *held])
+        tensors = self.laid_flat([p, grad, *state_tensors])
         if tensors is None:
             return False
         arrays = [t._array for t in tensors]
@@ -87,7 +87,7 @@ class LargeParameters:
             key, tensors, [*self.numbers, *counts], counters, self.on_stand_ins(names)
         )
         if done:
-            for tensor in (p, *held):
+            for tensor in (p, *state_tensors):
                 tensor._storage.version += 1
         return bool(done)
 
@@ -125,10 +125,10 @@ class LargeParameters:
                     group[name] = next(given)
                 else:
                     group[name] = tuple([next(given) for _ in range(length)])
-            p, grad, *held = tensors
-            state = dict(zip(names, held, strict=True))
+            p, grad, *state_tensors = tensors
+            state = dict(zip(names, state_tensors, strict=True))
             self.rule(p, grad, state, group)
-            if [*map(id, state.values())] != [*map(id, held)]:
+            if [*map(id, state.values())] != [*map(id, state_tensors)]:
                 raise RuntimeError("the rule put something else into the state")
 
         return rule

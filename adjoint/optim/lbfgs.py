@@ -92,8 +92,8 @@ class LBFGS(Optimizer):
     def _move(self, t: Any, direction: Tensor) -> None:
         """Move all parameters along a flat direction."""
         offset = 0
-        for each in self._params:
-            p = view_as_real(each) if each.dtype.is_complex else each
+        for param in self._params:
+            p = view_as_real(param) if param.dtype.is_complex else param
             p.add_(direction[offset : offset + p.numel()].view_as(p), alpha=t)
             offset += p.numel()
 
@@ -159,8 +159,8 @@ class LBFGS(Optimizer):
             if group["line_search_fn"] is not None:
                 start = LinePoint(0, loss, grad, slope.item())
                 limit = group["max_eval"] - evaluations
-                found, used = self._search(evaluate, start, t, d, limit)
-                t, loss, grad = found.t, found.value, found.gradient
+                point, used = self._search(evaluate, start, t, d, limit)
+                t, loss, grad = point.t, point.value, point.gradient
                 state["t"] = t
                 self._move(t, d)
             else:
@@ -191,8 +191,8 @@ class LBFGS(Optimizer):
         curvature = y.dot(s)
         if curvature > 1e-10:
             if len(changes) == history:
-                for kept in (changes, steps, inverses):
-                    kept.pop(0)
+                for values in (changes, steps, inverses):
+                    values.pop(0)
             changes.append(y)
             steps.append(s)
             inverses.append(1.0 / curvature)

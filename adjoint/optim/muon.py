@@ -120,9 +120,9 @@ class Muon(RuleOptimizer):
         return {"momentum_buffer": zeros_like(p)}
 
     def update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        lr, momentum, held = scalar(group["lr"]), group["momentum"], state["momentum_buffer"]
-        average(held, grad, momentum)
-        change = grad.lerp(held, momentum) if group["nesterov"] else held
+        lr, momentum, buffer = scalar(group["lr"]), group["momentum"], state["momentum_buffer"]
+        average(buffer, grad, momentum)
+        change = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
         change = orthogonalise(change, group["ns_coefficients"], group["ns_steps"], group["eps"])
         rows, columns = p.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":

@@ -71,24 +71,24 @@ def update_together(
         return False
     names = tuple(states[0])
     grads = [p._grad_meta.grad._array for p in params]  # type: ignore[union-attr]
-    held = large.remembered
-    if held is not None and len(held.arrays) == len(tensors) - len(grads):
+    remembered = large.remembered
+    if remembered is not None and len(remembered.arrays) == len(tensors) - len(grads):
         width = 2 + len(names)
-        kept = chain.from_iterable(
+        tensors_of_state = chain.from_iterable(
             [tensors[i], *tensors[i + 2 : i + width]] for i in range(0, len(tensors), width)
         )
-        if all(map(is_, map(_array_of, kept), held.arrays)):
-            counts = [a.item() for a in held.counters]
+        if all(map(is_, map(_array_of, tensors_of_state), remembered.arrays)):
+            counts = [a.item() for a in remembered.counters]
             numbers = [*large.numbers, *counts[: len(counts) // len(params)]]
-            if alike(counts, len(params)) and held.update(tensors, grads, numbers):
+            if alike(counts, len(params)) and remembered.update(tensors, grads, numbers):
                 return True
     return update_anew(large, params, states, tensors, grads)
 
 
 def alike(counts: Sequence[float], of: int) -> bool:
     """Whether all parameters have the same counts."""
-    each = len(counts) // of
-    return all(counts[i] == counts[i % each] for i in range(len(counts)))
+    period = len(counts) // of
+    return all(counts[i] == counts[i % period] for i in range(len(counts)))
 
 
 def update_anew(
@@ -101,18 +101,18 @@ def update_anew(
     """The same for parameters of which nothing is known yet."""
     large.remembered = None
     names = tuple(states[0])
-    found = [counts_of(p, state, names) for p, state in zip(params, states, strict=True)]
-    if found[0] is None or any(counts != found[0] for counts in found):
+    counts_of_all = [counts_of(p, state, names) for p, state in zip(params, states, strict=True)]
+    if counts_of_all[0] is None or any(counts != counts_of_all[0] for counts in counts_of_all):
         return False
     arrays = [t._array for t in tensors]
     width = 2 + len(names)
-    kept = [a for i, a in enumerate(arrays) if i % width != 1]
-    if not apart(kept, grads):
+    state_arrays = [a for i, a in enumerate(arrays) if i % width != 1]
+    if not apart(state_arrays, grads):
         return False
     counters: dict[int, int] = {}
     for i, a in enumerate(arrays):
         if a.__class__ is ndarray:
-            counters[i] = len(large.numbers) + len(counters) % len(found[0])
+            counters[i] = len(large.numbers) + len(counters) % len(counts_of_all[0])
     rule = large.on_stand_ins(names)
 
     def all_of_them(stand_ins: Sequence[Tensor], numbers: Sequence[Any]) -> None:
@@ -120,14 +120,14 @@ def update_anew(
             rule(stand_ins[at : at + width], numbers)
 
     key = (*large.key, *names, len(params))
-    numbers = [*large.numbers, *found[0]]
+    numbers = [*large.numbers, *counts_of_all[0]]
     rules: list[Any] = []
     if not HOOKS.updates.run(key, tensors, numbers, counters, all_of_them, rules):
         return False
-    owners = [owner_of(a) for a in kept]
+    owners = [owner_of(a) for a in state_arrays]
     if 0 not in owners:
         large.remembered = Remembered(
-            kept, {*owners}, kinds_of(grads), [arrays[i] for i in counters], rules[0],
+            state_arrays, {*owners}, kinds_of(grads), [arrays[i] for i in counters], rules[0],
             switches.computed_with,
         )  # fmt: skip
     return True

@@ -181,27 +181,30 @@ class Optimizer:
         places: list[tuple[Any, ...]] = [("length", own)]
         places += [("item", own, name) for name in own if name not in _NOT_CAPTURED]
         if self.capture_covers():
-            places += [("items", held, "items") for held in (self.state, *self.state.values())]
+            places += [("items", state, "items") for state in (self.state, *self.state.values())]
         return places
 
     def capture_covers(self) -> tuple[str, ...]:
         """The attributes whose inside `capture_watch` lists too: the state, if it is flat."""
         flat = all(
-            type(held) is dict and all(is_tensor(v) or isinstance(v, _PLAIN) for v in held.values())
-            for held in self.state.values()
+            type(state) is dict
+            and all(is_tensor(v) or isinstance(v, _PLAIN) for v in state.values())
+            for state in self.state.values()
         )
         return ("state",) if flat else ()
 
     def capture_keep(self) -> Callable[[], None]:
         """What puts back the tensors the state has now, after a captured step that failed."""
-        now = [(p, held, dict(held)) for p, held in self.state.items() if isinstance(held, dict)]
+        now = [
+            (p, state, dict(state)) for p, state in self.state.items() if isinstance(state, dict)
+        ]
 
         def restore() -> None:
             self.state.clear()
-            for p, held, before in now:
-                held.clear()
-                held.update(before)
-                self.state[p] = held
+            for p, state, before in now:
+                state.clear()
+                state.update(before)
+                self.state[p] = state
 
         return restore
 
@@ -223,11 +226,11 @@ class Optimizer:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
             for p in group["params"]:
-                held = self.state.get(p)
-                if held and "step" in held and not is_tensor(held["step"]):
+                of_param = self.state.get(p)
+                if of_param and "step" in of_param and not is_tensor(of_param["step"]):
                     device = p.device if self._counts_on_device(group) else None
-                    held["step"] = full(
-                        (), float(held["step"]), dtype=counter_dtype(), device=device
+                    of_param["step"] = full(
+                        (), float(of_param["step"]), dtype=counter_dtype(), device=device
                     )
 
     @staticmethod
@@ -325,12 +328,12 @@ class Optimizer:
             for number, p in zip(theirs["params"], mine["params"], strict=True)
         }
         state: defaultdict[Any, Any] = defaultdict(dict)
-        for number, held in state_dict["state"].items():
+        for number, values in state_dict["state"].items():
             if number in holders:
                 p, group = holders[number]
-                state[p] = _fitted(held, p, self._counts_on_device(ParamGroup(group)))
+                state[p] = _fitted(values, p, self._counts_on_device(ParamGroup(group)))
             else:
-                state[number] = held
+                state[number] = values
         loaded = []
         for mine, theirs in zip(groups, saved, strict=True):
             theirs["params"] = mine["params"]
@@ -406,22 +409,22 @@ class Optimizer:
                 "will cause an error",
                 stacklevel=3,
             )
-        held: set[int] = set()
+        known: set[int] = set()
         for other in self.param_groups:
-            held |= {id(p) for p in other["params"]}
+            known |= {id(p) for p in other["params"]}
             if ("param_names" in group) != ("param_names" in other):
                 kind = "with names" if "param_names" in group else "without names"
                 raise ValueError(
                     "all optimizer param groups should be with/without names. cannot add param "
                     f"group {kind} to the optimizer"
                 )
-        if not held.isdisjoint(id(p) for p in group["params"]):
+        if not known.isdisjoint(id(p) for p in group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(group)
 
 
-def _or(changed: Any, held: Any) -> Any:
-    return held if changed is None else changed
+def _or(changed: Any, original: Any) -> Any:
+    return original if changed is None else changed
 
 
 def _ordered(params: Any) -> tuple[list[Any], list[str]]:

@@ -85,7 +85,7 @@ class RMSprop(RuleOptimizer):
             square = square.addcmul(mean, mean, value=-1)
         below = square.sqrt().add(group["eps"])
         if group["momentum"] > 0:
-            held = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(grad, below)
-            move(p, held, -lr)
+            buffer = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(grad, below)
+            move(p, buffer, -lr)
         else:
             move_quotient(p, grad, below, -lr)

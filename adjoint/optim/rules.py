@@ -117,8 +117,8 @@ class RuleOptimizer(Optimizer):
         """Whether the rule is one that the package declares pure (Note [own rules])."""
         for cls in type(self).__mro__:
             if cls in OWN:
-                held = vars(self).keys() - {"step"}  # which schedulers count, and then call
-                return not any(callable(getattr(cls, name, None)) for name in held)
+                own_names = vars(self).keys() - {"step"}  # which schedulers count, and then call
+                return not any(callable(getattr(cls, name, None)) for name in own_names)
             if not vars(cls).keys() <= _HARMLESS:
                 return False
         return False
@@ -127,22 +127,22 @@ class RuleOptimizer(Optimizer):
         if self._plans is None or self._plans.state is not self.state:
             self._plans = Plans(self.state, self.numbers)
         plans = self._plans
-        held = [
+        with_grad = [
             p for p in group["params"] if p._grad_meta is not None and p._grad_meta.grad is not None
         ]
         if HOOKS.sparse is not None:
-            for p in [p for p in held if p._grad_meta.grad.is_sparse]:
+            for p in [p for p in with_grad if p._grad_meta.grad.is_sparse]:
                 self._apply(p, p.grad, group)
-                held = [other for other in held if other is not p]
-        if are_on_device(held):
-            states = [self._state_of(p, group) for p in held]
-            if update_together(self._for_large(index, group), held, states):
+                with_grad = [other for other in with_grad if other is not p]
+        if are_on_device(with_grad):
+            states = [self._state_of(p, group) for p in with_grad]
+            if update_together(self._for_large(index, group), with_grad, states):
                 return
-        plan = plans.find(index, held)
+        plan = plans.find(index, with_grad)
         if plan is None:
-            for p in held:
+            for p in with_grad:
                 self._state_of(p, group)
-            plan = plans.make(index, held)
+            plan = plans.make(index, with_grad)
         whole = self._for_large(index, group)
 
         def rule(p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
@@ -158,14 +158,14 @@ class RuleOptimizer(Optimizer):
         """The group's rule for large parameters."""
         if self._large is None:
             self._large = {}
-        held = self._large
-        found = held.get(index)
-        if found is None or not found.read(group):
-            found = held[index] = LargeParameters(
+        rules = self._large
+        rule = rules.get(index)
+        if rule is None or not rule.read(group):
+            rule = rules[index] = LargeParameters(
                 type(self), self._rule, group, elementwise=bool(self.elementwise)
             )
-            found.read(group)
-        return found
+            rule.read(group)
+        return rule
 
     def prepare_state(self) -> None:
         """Make the state of every parameter that has a gradient, as its first step would."""

@@ -84,8 +84,8 @@ class SGD(RuleOptimizer):
             grad = grad.add(p, alpha=rate)
         momentum = group["momentum"]
         if momentum != 0:
-            held = self._accumulate(grad, state, group)
-            grad = grad.add(held, alpha=momentum) if group["nesterov"] else held
+            buffer = self._accumulate(grad, state, group)
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
         move(p, grad, -scalar(group["lr"]))
 
     def update_sparse(self, p: Tensor, grad: Any, state: dict[str, Any], group: ParamGroup) -> None:
@@ -95,14 +95,14 @@ class SGD(RuleOptimizer):
 
     @staticmethod
     def _accumulate(grad: Tensor, state: dict[str, Any], group: ParamGroup) -> Tensor:
-        held = state.get("momentum_buffer")
-        if held is not None:
-            return held.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
+        buffer = state.get("momentum_buffer")
+        if buffer is not None:
+            return buffer.mul_(group["momentum"]).add_(grad, alpha=1 - group["dampening"])
         if CONTEXT.capture is None:
-            held = state["momentum_buffer"] = grad.detach().clone()
-            return held
+            buffer = state["momentum_buffer"] = grad.detach().clone()
+            return buffer
         # The first step starts the sum; what is recorded stands for this one call.
         CONTEXT.capture.guard(lambda: False, "the first step with momentum")
         with CONTEXT.having(capture=None):
-            held = state["momentum_buffer"] = empty_like(grad)
-        return held.copy_(grad)
+            buffer = state["momentum_buffer"] = empty_like(grad)
+        return buffer.copy_(grad)

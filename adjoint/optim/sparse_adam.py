@@ -62,7 +62,7 @@ class SparseAdam(RuleOptimizer):
         maximize: bool = False,
     ) -> None:
         super().__init__(params, checked(OWN, lr=lr, betas=betas, eps=eps, maximize=maximize))
-        held = [p for group in self.param_groups for p in group["params"]]
+        all_params = [p for group in self.param_groups for p in group["params"]]
         layouts = [
             [g, i]
             for g, group in enumerate(self.param_groups)
@@ -73,10 +73,10 @@ class SparseAdam(RuleOptimizer):
             raise ValueError(
                 f"Sparse params at indices {layouts}: SparseAdam requires dense parameter tensors"
             )
-        found = [i for i, p in enumerate(held) if p.dtype.is_complex]
-        if found:
+        wrong = [i for i, p in enumerate(all_params) if p.dtype.is_complex]
+        if wrong:
             raise DTypeValueError(
-                f"Complex params at indices {found}: SparseAdam does not support complex parameters"
+                f"Complex params at indices {wrong}: SparseAdam does not support complex parameters"
             )
 
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
@@ -105,9 +105,9 @@ class SparseAdam(RuleOptimizer):
         p.add_(grad.with_elements(-rate * (mean / (square.sqrt() + group["eps"]))))
 
 
-def _averaged(held: Tensor, grad: Any, rows: Tensor, beta: float) -> Tensor:
+def _averaged(average: Tensor, grad: Any, rows: Tensor, beta: float) -> Tensor:
     """The rows of a running average that the gradient has, with its own worked in."""
-    old = held.sparse_mask(grad)._values()
+    old = average.sparse_mask(grad)._values()
     change = (rows - old) * (1 - beta)
-    held.add_(grad.with_elements(change))
+    average.add_(grad.with_elements(change))
     return old + change

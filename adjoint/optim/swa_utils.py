@@ -168,9 +168,9 @@ class AveragedModel(Module):
         update = self.multi_avg_fn or get_swa_multi_avg_fn()
         groups: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
         for average, current in zip(averages, currents, strict=True):
-            kept = groups.setdefault((average.device, average.dtype), ([], []))
-            kept[0].append(average)
-            kept[1].append(current)
+            pair = groups.setdefault((average.device, average.dtype), ([], []))
+            pair[0].append(average)
+            pair[1].append(current)
         for (device, _), (mine, theirs) in groups.items():
             update(mine, theirs, self.n_averaged.to(device))
 

@@ -109,8 +109,8 @@ class Bundle:
                 self._show(key, state[key]._array, self.places)
         for p in self.params:
             p._storage.version += 1
-        for held in self.states:
-            for value in held.values():
+        for of_param in self.states:
+            for value in of_param.values():
                 value._storage.version += 1
 
     def _gather(self) -> None:
@@ -189,8 +189,8 @@ class Plans:
         ):
             return None
         numbers = tuple(float(state[k]) for k in state if k in self.numbers)
-        kept = tuple((k, v.dtype, v.device) for k, v in state.items())
-        return (p.dtype, p.device, kept, numbers)
+        kinds = tuple((k, v.dtype, v.device) for k, v in state.items())
+        return (p.dtype, p.device, kinds, numbers)
 
     def _fits(self, key: str, value: Any, p: Tensor) -> bool:
         """Whether an entry of the state can be part of a vector."""

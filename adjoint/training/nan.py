@@ -42,9 +42,9 @@ def name_of_first_nan(forward: Callable[[], Any]) -> str | None:
     try:
         with CONTEXT.having(observers=(*CONTEXT.observers, watch)):
             forward()
-    except _Found as found:
-        traceback.clear_frames(found.__traceback__)
-        return str(found)
+    except _Found as first:
+        traceback.clear_frames(first.__traceback__)
+        return str(first)
     return None
 
 

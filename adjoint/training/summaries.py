@@ -63,10 +63,10 @@ def scalar(tag: str, value: Any, *, as_tensor: bool = False, double: bool = Fals
     number = float(to_array(value).squeeze())
     if not as_tensor:
         return _summary(tag=tag, simple_value=number)
-    made = messages()
+    protos = messages()
     kind, field = ("DT_DOUBLE", "double_val") if double else ("DT_FLOAT", "float_val")
-    tensor = made.tensor.TensorProto(
-        dtype=getattr(made.types, kind), tensor_shape={}, **{field: [number]}
+    tensor = protos.tensor.TensorProto(
+        dtype=getattr(protos.types, kind), tensor_shape={}, **{field: [number]}
     )
     return _summary(tag=tag, tensor=tensor, metadata=_metadata("scalars"))
 
@@ -131,9 +131,9 @@ def arrange(value: Any, dataformats: str) -> Any:
 
 def words(tag: str, value: str) -> Any:
     """A text, shown as Markdown."""
-    made = messages()
-    tensor = made.tensor.TensorProto(
-        dtype=made.types.DT_STRING,
+    protos = messages()
+    tensor = protos.tensor.TensorProto(
+        dtype=protos.types.DT_STRING,
         tensor_shape={"dim": [{"size": 1}]},
         string_val=[value.encode()],
     )
@@ -164,32 +164,32 @@ def hyperparameters(
 
     `choices` names the values a hyperparameter may have, where these are few.
     """
-    made = messages()
+    protos = messages()
     infos = []
     for name, value in settings.items():
-        info = made.hparams.HParamInfo(name=name, type=_value(value)[0])
+        info = protos.hparams.HParamInfo(name=name, type=_value(value)[0])
         if name in choices:
             info.domain_discrete.extend(choices[name])
         infos.append(info)
-    measured = [made.hparams.MetricInfo(name={"tag": name}) for name in metrics]
-    start = made.hparams_data.SessionStartInfo(start_time_secs=time.time())
+    measured = [protos.hparams.MetricInfo(name={"tag": name}) for name in metrics]
+    start = protos.hparams_data.SessionStartInfo(start_time_secs=time.time())
     for name, value in settings.items():
         for field, content in _value(value)[1].items():
             setattr(start.hparams[name], field, content)
     contents = {
         "experiment": {
-            "experiment": made.hparams.Experiment(hparam_infos=infos, metric_infos=measured)
+            "experiment": protos.hparams.Experiment(hparam_infos=infos, metric_infos=measured)
         },
         "session_start_info": {"session_start_info": start},
         "session_end_info": {
-            "session_end_info": made.hparams_data.SessionEndInfo(status="STATUS_SUCCESS")
+            "session_end_info": protos.hparams_data.SessionEndInfo(status="STATUS_SUCCESS")
         },
     }
     return [
         _summary(
             tag=f"_hparams_/{tag}",
             metadata=_metadata(
-                "hparams", made.hparams_data.HParamsPluginData(**body).SerializeToString()
+                "hparams", protos.hparams_data.HParamsPluginData(**body).SerializeToString()
             ),
         )
         for tag, body in contents.items()

@@ -173,8 +173,8 @@ class Trainer:
             while self.epoch < epochs and not self.stopped:
                 values = self._train_epoch(train, epochs)
                 if validation is not None:
-                    found = self.evaluate(validation)
-                    values |= {f"validation_{name}": value for name, value in found.items()}
+                    results = self.evaluate(validation)
+                    values |= {f"validation_{name}": value for name, value in results.items()}
                 self._finish_epoch(values, train)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(self._how_to_resume())
@@ -284,8 +284,8 @@ class Trainer:
                 )
             if part is not None:
                 part.load_state_dict(state[name])
-        for metric, kept in zip(self.metrics, state["metrics"], strict=False):
-            parts.set_metric_state(metric, kept)
+        for metric, metric_state in zip(self.metrics, state["metrics"], strict=False):
+            parts.set_metric_state(metric, metric_state)
         self.epoch, self.step, self.stopped = state["epoch"], state["step"], state["stopped"]
         self._sum, self._samples, self._batches = state["partial"]
         self.history = History(state["history"])
@@ -417,8 +417,8 @@ class Trainer:
         )
         if not self.find_nan:
             return NonFiniteLoss(message + " Pass find_nan=True to learn which operation it is.")
-        found = name_of_first_nan(lambda: self.loss(self.model(inputs), target))
-        reason = found or "no operation of a second run on the same batch"
+        culprit = name_of_first_nan(lambda: self.loss(self.model(inputs), target))
+        reason = culprit or "no operation of a second run on the same batch"
         return NonFiniteLoss(f"{message} First made by: {reason}")
 
     def _say(self, start: str, values: dict[str, float]) -> None:
@@ -449,5 +449,5 @@ def _autocasting(kind: str, precision: str) -> Callable[[], AbstractContextManag
 
 
 def _computed(metrics: Sequence[Metric]) -> dict[str, float]:
-    found = {m.name: m.compute() for m in metrics}
-    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
+    results = {m.name: m.compute() for m in metrics}
+    return {name: value for name, value in results.items() if isinstance(value, (int, float))}

@@ -29,9 +29,9 @@ class CausalBias(Tensor):
     def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> Any:
         shift = seq_len_kv - seq_len_q if variant == CausalVariant.LOWER_RIGHT else 0
         mask = ones(seq_len_q, seq_len_kv, dtype=bool_).tril(shift)
-        made = mask.as_subclass(cls)
-        made.__dict__.update(variant=variant, seq_len_q=seq_len_q, seq_len_kv=seq_len_kv)
-        return made
+        bias = mask.as_subclass(cls)
+        bias.__dict__.update(variant=variant, seq_len_q=seq_len_q, seq_len_kv=seq_len_kv)
+        return bias
 
 
 def causal_upper_left(*size: int) -> CausalBias:

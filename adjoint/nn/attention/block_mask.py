@@ -20,8 +20,8 @@ def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
 def _dense(counts: Tensor, indices: Tensor, columns: int) -> Tensor:
     """The opposite: which blocks hold."""
     valid = arange(0, indices.shape[-1], device=counts.device) < counts.unsqueeze(-1)
-    made = indices.new_zeros((*indices.shape[:-1], columns), dtype=int32)
-    return made.scatter_add(-1, indices.long(), valid.to(int32)) > 0
+    table = indices.new_zeros((*indices.shape[:-1], columns), dtype=int32)
+    return table.scatter_add(-1, indices.long(), valid.to(int32)) > 0
 
 
 class BlockMask:
@@ -159,12 +159,12 @@ class BlockMask:
         tensors = (
             self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices,
         )  # fmt: skip
-        kept = [None if x is None else x[parts[:3]] for x in tensors]
-        made = BlockMask(self.seq_lengths, *kept, self.BLOCK_SIZE, refuse_places)  # type: ignore[arg-type,call-arg]
-        rows = made.kv_num_blocks.shape[2]
+        parts_of = [None if x is None else x[parts[:3]] for x in tensors]
+        chosen = BlockMask(self.seq_lengths, *parts_of, self.BLOCK_SIZE, refuse_places)  # type: ignore[arg-type,call-arg]
+        rows = chosen.kv_num_blocks.shape[2]
         if rows != self.kv_num_blocks.shape[2]:
-            made.seq_lengths = rows * self.BLOCK_SIZE[0], self.seq_lengths[1]
-        return made
+            chosen.seq_lengths = rows * self.BLOCK_SIZE[0], self.seq_lengths[1]
+        return chosen
 
     def __repr__(self) -> str:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%)"

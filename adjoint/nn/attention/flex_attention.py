@@ -57,14 +57,14 @@ def _mapped(fn: Callable[..., Any], with_score: bool) -> Callable[..., Any]:
     """A function of one score and place, over all of them."""
     first = (0,) if with_score else ()
     for place in (3, 2, 1, 0):
-        dims = tuple(0 if place == each else None for each in range(4))
+        dims = tuple(0 if place == dim else None for dim in range(4))
         fn = vmap(fn, in_dims=(*first, *dims))
     return fn
 
 
 def _places(batch: int, heads: int, queries: int, keys: int, device: Any) -> Places:
-    made = [arange(0, size, device=device) for size in (batch, heads, queries, keys)]
-    return made[0], made[1], made[2], made[3]
+    ranges = [arange(0, size, device=device) for size in (batch, heads, queries, keys)]
+    return ranges[0], ranges[1], ranges[2], ranges[3]
 
 
 noop_mask = everywhere
@@ -74,8 +74,8 @@ def and_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Where all of some masks hold."""
 
     def both(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        held = (mod(b, h, q, kv) for mod in mask_mods)
-        return functools.reduce(lambda x, y: x & y, held, b.new_ones((), dtype=bool_))
+        answers = (mod(b, h, q, kv) for mod in mask_mods)
+        return functools.reduce(lambda x, y: x & y, answers, b.new_ones((), dtype=bool_))
 
     return both
 
@@ -84,8 +84,8 @@ def or_masks(*mask_mods: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Where one of some masks holds."""
 
     def either(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        held = (mod(b, h, q, kv) for mod in mask_mods)
-        return functools.reduce(lambda x, y: x | y, held, b.new_zeros((), dtype=bool_))
+        answers = (mod(b, h, q, kv) for mod in mask_mods)
+        return functools.reduce(lambda x, y: x | y, answers, b.new_zeros((), dtype=bool_))
 
     return either
 
@@ -137,9 +137,9 @@ def create_block_mask(
     )
     padded[:, :, :Q_LEN, :KV_LEN] = mask
     split = padded.view(*mask.shape[:2], blocks_q, rows, blocks_kv, columns)
-    held = split.to(int32).sum((3, 5))
-    whole = held == rows * columns
-    partial = (held > 0) & ~whole
+    count = split.to(int32).sum((3, 5))
+    whole = count == rows * columns
+    partial = (count > 0) & ~whole
     return BlockMask.from_dense_blocks(partial, whole, (rows, columns), mask_mod, (Q_LEN, KV_LEN))
 
 
@@ -235,10 +235,10 @@ def _mask_of(block_mask: BlockMask, places: Places) -> Tensor:
             f"{(len(batch), len(heads))}"
         )
     partial, whole = (
-        each.repeat_interleave(block_mask.BLOCK_SIZE[0], -2).repeat_interleave(
+        blocks.repeat_interleave(block_mask.BLOCK_SIZE[0], -2).repeat_interleave(
             block_mask.BLOCK_SIZE[1], -1
         )[..., : wanted[0], : wanted[1]]
-        for each in block_mask.dense_blocks()
+        for blocks in block_mask.dense_blocks()
     )
     if block_mask.mask_mod is noop_mask:
         return partial | whole

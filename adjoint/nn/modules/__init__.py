@@ -9,7 +9,7 @@ from adjoint.nn.modules.module import Module as Module
 
 def __getattr__(name: str) -> _Any:
     nn = _brought("adjoint.nn")
-    found = nn.__dict__.get(name)
-    if isinstance(found, type):
-        return found
+    layer = nn.__dict__.get(name)
+    if isinstance(layer, type):
+        return layer
     raise AttributeError(f"module 'adjoint.nn.modules' has no attribute {name!r}")

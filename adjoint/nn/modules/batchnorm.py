@@ -51,17 +51,19 @@ class _NormBase(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = Parameter(empty(num_features, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
-        kept = track_running_stats
+            parameter = (
+                Parameter(empty(num_features, device=device, dtype=dtype)) if wanted else None
+            )
+            self.register_parameter(name, parameter)
+        tracked = track_running_stats
         self.register_buffer(
-            "running_mean", zeros(num_features, device=device, dtype=dtype) if kept else None
+            "running_mean", zeros(num_features, device=device, dtype=dtype) if tracked else None
         )
         self.register_buffer(
-            "running_var", ones(num_features, device=device, dtype=dtype) if kept else None
+            "running_var", ones(num_features, device=device, dtype=dtype) if tracked else None
         )
         self.register_buffer(
-            "num_batches_tracked", zeros((), dtype=int64, device=device) if kept else None
+            "num_batches_tracked", zeros((), dtype=int64, device=device) if tracked else None
         )
         self.reset_parameters()
 
@@ -134,11 +136,11 @@ class _BatchNorm(_NormBase):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain average over all batches so far
                 factor = 1.0 / self.num_batches_tracked.to(input.dtype)
-        kept = not self.training or self.track_running_stats
+        tracked = not self.training or self.track_running_stats
         return F.batch_norm(
             input,
-            self.running_mean if kept else None,
-            self.running_var if kept else None,
+            self.running_mean if tracked else None,
+            self.running_var if tracked else None,
             self.weight,
             self.bias,
             use_batch,
@@ -306,8 +308,8 @@ class SyncBatchNorm(_BatchNorm):
             if self.momentum is None:
                 factor = 1.0 / self.num_batches_tracked.to(mean.dtype)
         with no_grad():
-            for kept, found in ((self.running_mean, mean), (self.running_var, variance)):
-                kept.add_((found.to(kept.dtype) - kept) * factor)
+            for running, batch in ((self.running_mean, mean), (self.running_var, variance)):
+                running.add_((batch.to(running.dtype) - running) * factor)
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:

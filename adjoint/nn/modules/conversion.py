@@ -195,7 +195,7 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     other = kwargs.pop("tensor", None) or kwargs.pop("other", None)
     if kwargs:
         raise TypeError(f"to(): received unexpected keyword arguments {sorted(kwargs)}")
-    rest = [as_dtype("to", each) if type(each) is type else each for each in args]
+    rest = [as_dtype("to", arg) if type(arg) is type else arg for arg in args]
     if type(dtype) is type:
         dtype = as_dtype("to", dtype)
     if rest and isinstance(rest[0], Tensor):

@@ -34,8 +34,8 @@ class _Table(Module):
                 )
             self.padding_idx %= size[0]
         if weight is None:
-            made = empty(size, device=device, dtype=dtype)
-            self.weight = Parameter(made, requires_grad=not frozen)
+            table = empty(size, device=device, dtype=dtype)
+            self.weight = Parameter(table, requires_grad=not frozen)
             self.reset_parameters()
             return
         if tuple(weight.shape) != size:
@@ -255,7 +255,7 @@ class EmbeddingBag(_Table):
     ) -> Self:
         """A layer with a given table, not trained unless `freeze` is False."""
         rows, columns = cls._check_pretrained(embeddings)
-        made = cls(
+        layer = cls(
             rows,
             columns,
             max_norm,
@@ -267,5 +267,5 @@ class EmbeddingBag(_Table):
             include_last_offset=include_last_offset,
             padding_idx=padding_idx,
         )
-        made.weight.requires_grad_(not freeze)
-        return made
+        layer.weight.requires_grad_(not freeze)
+        return layer

@@ -39,8 +39,8 @@ class LazyModuleMixin:
     ) -> None:
         for name, tensor in itertools.chain(self._parameters.items(), self._buffers.items()):
             if tensor is not None and name not in self._non_persistent_buffers_set:
-                kept = keep_vars or is_lazy(tensor)
-                destination[prefix + name] = tensor if kept else tensor.detach()
+                attached = keep_vars or is_lazy(tensor)
+                destination[prefix + name] = tensor if attached else tensor.detach()
 
     def _lazy_load_hook(self: Any, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """Before loading: take the shapes of the tensors that have one."""

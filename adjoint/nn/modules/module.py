@@ -262,8 +262,10 @@ class Module(Traversal, Conversion, StateDict):
             if table in state and name in state[table]:
                 return state[table][name]
         for cls in type(self).__mro__:
-            if isinstance(held := cls.__dict__.get(name), property):
-                return held.__get__(self)  # it raised AttributeError: now its own message is seen
+            if isinstance(attribute := cls.__dict__.get(name), property):
+                return attribute.__get__(
+                    self
+                )  # it raised AttributeError: now its own message is seen
         message = f"'{type(self).__name__}' object has no attribute '{name}'"
         raise AttributeError(message, name=name, obj=self)  # Python adds "Did you mean"
 
@@ -315,14 +317,14 @@ class Module(Traversal, Conversion, StateDict):
             persistent = name not in self._non_persistent_buffers_set
         self.register_buffer(name, value, persistent)
 
-    def _forget(self, name: str, kept: str) -> None:
-        """Remove an attribute from where it was, unless that is the table `kept`."""
+    def _forget(self, name: str, owner: str) -> None:
+        """Remove an attribute from where it was, unless that is the table `owner`."""
         state = self.__dict__
         state.pop(name, None)
         for table in MEMBERS:
-            if table != kept and table in state:
+            if table != owner and table in state:
                 state[table].pop(name, None)
-        if kept != "_buffers":
+        if owner != "_buffers":
             state["_non_persistent_buffers_set"].discard(name)
 
     def __delattr__(self, name: str) -> None:
@@ -347,9 +349,9 @@ class Module(Traversal, Conversion, StateDict):
         STRUCTURE_VERSION.count += 1
         self.__dict__.update(state)
         for table in TABLES:  # absent from what an older version pickled; plain dicts in files
-            held = self.__dict__.setdefault(table, TrackedDict())
-            if type(held) is not TrackedDict:
-                self.__dict__[table] = TrackedDict(held)
+            members = self.__dict__.setdefault(table, TrackedDict())
+            if type(members) is not TrackedDict:
+                self.__dict__[table] = TrackedDict(members)
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 

@@ -24,8 +24,8 @@ class _Affine(Module):
         self, shape: Any, weight: bool, bias: bool, device: Any, dtype: DType | None
     ) -> None:
         for name, wanted in (("weight", weight), ("bias", bias)):
-            made = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, made)
+            parameter = Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, parameter)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -122,8 +122,8 @@ class RMSNorm(_Affine):
         self.normalized_shape = _shape(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        made = empty(self.normalized_shape, device=device, dtype=dtype)
-        self.register_parameter("weight", Parameter(made) if elementwise_affine else None)
+        weight = empty(self.normalized_shape, device=device, dtype=dtype)
+        self.register_parameter("weight", Parameter(weight) if elementwise_affine else None)
         self.reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:

@@ -33,10 +33,10 @@ def _find(recorder: Recorder, module: Any, name: str, /) -> Any:
     """`Module.__getattr__`."""
     own = recorder.attributes(module)
     for table in MEMBERS:
-        held = MISSING if own is None else recorder.item(own, table)
-        if type(held) is not TrackedDict or type(name) is not str:
+        members = MISSING if own is None else recorder.item(own, table)
+        if type(members) is not TrackedDict or type(name) is not str:
             return calls.follow(recorder, _FIND, (module, name), {})
-        value = recorder.item(held, name)
+        value = recorder.item(members, name)
         if value is not MISSING:
             return value
     return _FIND(module, name)  # raises
@@ -63,7 +63,7 @@ def _hooked(recorder: Recorder, module: Any) -> bool:
     """Whether a call has hooks to run, or tables of hooks of another kind."""
     tables = [attributes.get(recorder, module, name) for name in _TABLES]
     tables += [attributes.get(recorder, GLOBAL, name) for name in _GLOBAL_TABLES]
-    return any(type(held) is not TrackedDict or recorder.length(held) for held in tables)
+    return any(type(hooks) is not TrackedDict or recorder.length(hooks) for hooks in tables)
 
 
 def _walk(
@@ -97,8 +97,8 @@ def _modules(
             if getattr(walk, "__func__", None) is _WALK:
                 yield from _modules(recorder, part, memo, below, remove_duplicate)
             else:
-                made = calls.call(recorder, walk, (memo, below, remove_duplicate), {})
-                yield from iteration.native(recorder, made)
+                walker = calls.call(recorder, walk, (memo, below, remove_duplicate), {})
+                yield from iteration.native(recorder, walker)
 
 
 def _pairs(recorder: Recorder, table: Any) -> Any:

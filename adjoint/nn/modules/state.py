@@ -283,14 +283,14 @@ class StateDict:
             unexpected_keys.append(key)
 
     def _find_unexpected(
-        self, state_dict: dict[str, Any], prefix: str, own_names: set[str], found: list[str]
+        self, state_dict: dict[str, Any], prefix: str, own_names: set[str], unexpected: list[str]
     ) -> None:
         """Keys under this module's prefix that name neither a submodule nor a tensor of it."""
         for key in state_dict:
             if key.startswith(prefix) and key != prefix + EXTRA_STATE:
                 name, dot, _ = key[len(prefix) :].partition(".")
                 if name not in (self._modules if dot else own_names):
-                    found.append(key)
+                    unexpected.append(key)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False

@@ -171,10 +171,10 @@ class Traversal:
         owner = self.get_submodule(above)
         if not hasattr(owner, name):
             raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
-        found = getattr(owner, name)
-        if not isinstance(found, Parameter):
+        parameter = getattr(owner, name)
+        if not isinstance(parameter, Parameter):
             raise AttributeError(f"`{name}` is not an nn.Parameter")
-        return found
+        return parameter
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted path."""
@@ -184,5 +184,5 @@ class Traversal:
             raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
         if name not in owner._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        found: Tensor = getattr(owner, name)
-        return found
+        buffer: Tensor = getattr(owner, name)
+        return buffer

@@ -22,11 +22,11 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
         parts = inputs.chunk(len(target_gpus), dim)
         return [part.to(device) for part, device in zip(parts, target_gpus, strict=False)]
     if isinstance(inputs, (tuple, list)) and len(inputs) > 0:
-        columns = [scatter(each, target_gpus, dim) for each in inputs]
+        columns = [scatter(part, target_gpus, dim) for part in inputs]
         kind = (lambda row: type(inputs)(*row)) if hasattr(inputs, "_fields") else type(inputs)
         return [kind(row) for row in zip(*columns, strict=False)]
     if isinstance(inputs, dict) and inputs:
-        values = [scatter(each, target_gpus, dim) for each in inputs.values()]
+        values = [scatter(part, target_gpus, dim) for part in inputs.values()]
         return [type(inputs)(zip(inputs, row, strict=True)) for row in zip(*values, strict=False)]
     return [inputs for _ in target_gpus]
 
@@ -46,7 +46,7 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
     """Results of several devices joined on one."""
     first = outputs[0]
     if isinstance(first, Tensor):
-        return cat([each.to(target_device) for each in outputs], dim)
+        return cat([output.to(target_device) for output in outputs], dim)
     if first is None:
         return None
     if isinstance(first, dict):

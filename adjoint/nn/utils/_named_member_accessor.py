@@ -64,10 +64,10 @@ class NamedMemberAccessor:
     def get_tensor(self, name: str) -> Any:
         """One of them."""
         owner, last = self._owner(name)
-        found = getattr(owner, last)
-        if found is not None and not isinstance(found, Tensor):
+        tensor = getattr(owner, last)
+        if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"{name} is not an instance of torch.Tensor")
-        return found
+        return tensor
 
     def set_tensor(self, name: str, value: Tensor) -> None:
         """Exchange one."""

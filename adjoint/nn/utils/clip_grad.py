@@ -163,9 +163,9 @@ def _norm_over_processes(
     norms = []
     largest = norm_type == float("inf")
     for groups, grads in parts.items():
-        kept = [grad for grad in grads if grad.numel()]  # a process may have no rows
+        filled = [grad for grad in grads if grad.numel()]  # a process may have no rows
         none = grads[0].new_zeros(())
-        norm = get_total_norm(kept, norm_type, False, foreach) if kept else none
+        norm = get_total_norm(filled, norm_type, False, foreach) if filled else none
         with no_grad():
             for group in groups:
                 power = norm if largest else norm**norm_type

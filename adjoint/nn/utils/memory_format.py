@@ -9,9 +9,9 @@ from adjoint.nn.modules.module import Module
 
 
 def _convert(module: Any, kinds: tuple[type[Module], ...], memory_format: Any) -> Any:
-    for each in module.modules():
-        if isinstance(each, kinds):
-            weight: Any = each.weight
+    for layer in module.modules():
+        if isinstance(layer, kinds):
+            weight: Any = layer.weight
             weight.data = weight.detach().clone(memory_format=memory_format)
     return module
 

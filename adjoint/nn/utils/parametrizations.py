@@ -160,8 +160,8 @@ def orthogonal(
             'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
             f"Got: {orthogonal_map}"
         )
-    made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
-    return register_parametrization(module, name, made, unsafe=True)
+    parametrization = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return register_parametrization(module, name, parametrization, unsafe=True)
 
 
 class _WeightNorm(Module):

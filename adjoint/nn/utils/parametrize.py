@@ -161,17 +161,17 @@ class ParametrizationList(ModuleList):
             )
         for i, tensor in enumerate(values):
             name = "original" if self.is_tensor else f"original{i}"
-            held = getattr(self, name)
+            original = getattr(self, name)
             if not isinstance(tensor, Tensor):
                 raise ValueError(
                     f"`right_inverse` should return a tensor. Got {type(tensor).__name__}"
                 )
-            if tensor.dtype != held.dtype:
+            if tensor.dtype != original.dtype:
                 raise DTypeValueError(
                     f"The tensor returned by `right_inverse` has dtype {tensor.dtype} while "
-                    f"`{name}` has dtype {held.dtype}"
+                    f"`{name}` has dtype {original.dtype}"
                 )
-            _show(held, tensor)
+            _show(original, tensor)
 
     def forward(self) -> Any:
         if self.is_tensor:
@@ -263,13 +263,13 @@ def register_parametrization(
         module.parametrizations[tensor_name].unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
         original = getattr(module, tensor_name)
-        made = ParametrizationList([parametrization], original, unsafe=unsafe)
+        parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
         delattr(module, tensor_name)
         if not is_parametrized(module):
             _give_own_class(module)
             module.parametrizations = ModuleDict()
         _give_property(module, tensor_name)
-        module.parametrizations[tensor_name] = made
+        module.parametrizations[tensor_name] = parametrizations
     else:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
@@ -311,10 +311,10 @@ def _check_further(module: Any, name: str, parametrization: Any) -> None:
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
     """Whether a module (or one tensor of it) is parametrised."""
-    held = getattr(module, "parametrizations", None)
-    if not isinstance(held, ModuleDict):
+    parametrizations = getattr(module, "parametrizations", None)
+    if not isinstance(parametrizations, ModuleDict):
         return False
-    return len(held) > 0 if tensor_name is None else tensor_name in held
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
@@ -327,9 +327,9 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    held = module.parametrizations[tensor_name]
-    if held.is_tensor:
-        original = held.original
+    parametrization = module.parametrizations[tensor_name]
+    if parametrization.is_tensor:
+        original = parametrization.original
         if leave_parametrized:
             with no_grad():
                 _show(original, getattr(module, tensor_name))

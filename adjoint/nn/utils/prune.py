@@ -297,8 +297,8 @@ class LnStructured(RandomStructured):
         self.n = n
 
     def _ranks(self, t: Tensor) -> Tensor:
-        kept = self.dim % t.dim()
-        return t.norm(self.n, [d for d in range(t.dim()) if d != kept])
+        kept_dim = self.dim % t.dim()
+        return t.norm(self.n, [d for d in range(t.dim()) if d != kept_dim])
 
 
 class CustomFromMask(BasePruningMethod):

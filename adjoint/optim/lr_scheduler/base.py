@@ -30,15 +30,15 @@ def group_values(optimizer: Optimizer, key: str) -> list[Any]:
 
 def set_value(group: dict[str, Any], key: str, value: Any) -> None:
     """Change an option; a tensor is changed in place."""
-    held = group[key]
-    if not is_tensor(held):
+    current = group[key]
+    if not is_tensor(current):
         group[key] = value
         return
     with CONTEXT.having(grad_enabled=False):
         if is_tensor(value):
-            held.copy_(value.reshape(held.shape))
+            current.copy_(value.reshape(current.shape))
         else:
-            held.fill_(value)
+            current.fill_(value)
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:

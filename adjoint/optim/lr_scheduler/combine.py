@@ -40,8 +40,8 @@ class _Combined(LRScheduler):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_schedulers"})
-        for scheduler, held in zip(self._schedulers, state_dict["_schedulers"], strict=True):
-            scheduler.load_state_dict(held)
+        for scheduler, inner_state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
+            scheduler.load_state_dict(inner_state)
 
 
 class SequentialLR(_Combined):
@@ -97,8 +97,8 @@ class SequentialLR(_Combined):
         """Take back the epoch that schedulers counted when they were made."""
         of = self if sched is None else sched
         if hasattr(of, "_schedulers"):
-            for each in of._schedulers:
-                self.recursive_undo(each)
+            for scheduler in of._schedulers:
+                self.recursive_undo(scheduler)
         elif hasattr(of, "last_epoch"):
             of.last_epoch -= 1
 

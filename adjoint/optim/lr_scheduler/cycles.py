@@ -140,15 +140,15 @@ class CyclicLR(_Cycling):
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
         fn = state["_scale_fn_custom"]
-        kept = fn is not None and not isinstance(fn, types.FunctionType)
-        state["_scale_fn_custom"] = fn.__dict__.copy() if kept else None
+        is_object = fn is not None and not isinstance(fn, types.FunctionType)
+        state["_scale_fn_custom"] = fn.__dict__.copy() if is_object else None
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        held = state_dict.get("_scale_fn_custom")
+        attributes = state_dict.get("_scale_fn_custom")
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_scale_fn_custom"})
-        if held is not None:
-            self._scale_fn_custom.__dict__.update(held)
+        if attributes is not None:
+            self._scale_fn_custom.__dict__.update(attributes)
 
 
 def _phase(end: float, lr: tuple[str, str], momentum: tuple[str, str]) -> dict[str, Any]:

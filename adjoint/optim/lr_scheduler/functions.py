@@ -43,9 +43,9 @@ class _Functions(LRScheduler):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "lr_lambdas"})
-        for fn, held in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
-            if held is not None:
-                fn.__dict__.update(held)
+        for fn, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
+            if attributes is not None:
+                fn.__dict__.update(attributes)
 
 
 class LambdaLR(_Functions):

@@ -63,10 +63,10 @@ def begin(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
 def divided(data: Any, share: float = 0.2) -> tuple[Any, Any]:
     """A dataset in two, at random: to learn from and to test on."""
     order = randperm(len(data)).tolist()
-    held = max(1, int(len(order) * share))
+    count = max(1, int(len(order) * share))
     if len(order) < 2:
         raise ValueError(f"the data has {len(order)} samples; training needs at least 2")
-    return Subset(data, order[held:]), Subset(data, order[:held])
+    return Subset(data, order[count:]), Subset(data, order[:count])
 
 
 class RecipeTrainer(Trainer):
@@ -141,16 +141,16 @@ def stretch(schedule: optim.lr_scheduler.CosineAnnealingLR, epochs: int) -> None
 
 def keep(folder: str, recipe: str, model: nn.Module, settings: dict[str, Any]) -> None:
     """Write what `adjoint predict` needs: weights, and how inputs become numbers."""
-    kept = {"recipe": recipe, "settings": settings, "weights": model.state_dict()}
-    save(kept, Path(folder) / MODEL)
+    content = {"recipe": recipe, "settings": settings, "weights": model.state_dict()}
+    save(content, Path(folder) / MODEL)
 
 
 def kept(folder: str, recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings and weights that `keep` wrote."""
-    found = kept_by(folder)
-    if found["recipe"] != recipe:
-        raise ValueError(f"{folder}: was trained by {found['recipe']!r}, not by {recipe!r}")
-    return found["settings"], found["weights"]
+    content = kept_by(folder)
+    if content["recipe"] != recipe:
+        raise ValueError(f"{folder}: was trained by {content['recipe']!r}, not by {recipe!r}")
+    return content["settings"], content["weights"]
 
 
 def kept_by(folder: str) -> dict[str, Any]:
@@ -163,10 +163,10 @@ def kept_by(folder: str) -> dict[str, Any]:
             f"there is no {path}; `adjoint train csv`, `images` and `gpt` write it when they end"
             f"{remedy}"
         )
-    found = load(path)
-    if not isinstance(found, dict) or found.keys() != {"recipe", "settings", "weights"}:
+    content = load(path)
+    if not isinstance(content, dict) or content.keys() != {"recipe", "settings", "weights"}:
         raise ValueError(f"{path}: not what `adjoint train` writes")
-    return found
+    return content
 
 
 def not_text(path: str, encoding: str) -> ValueError:

@@ -67,20 +67,22 @@ def number(cell: str, decimal: str = ".", grouped: bool = False) -> float | None
     if decimal != ".":
         cell = cell.replace(decimal, ".")
     try:
-        found = float(cell)
+        value = float(cell)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return value if math.isfinite(value) else None
 
 
 def day(cell: str) -> float | None:
     """The day that a cell names, as 2024-12-31 (with or without a time) or 31.12.2024."""
     for read in (datetime.fromisoformat, lambda text: datetime.strptime(text, "%d.%m.%Y")):
         try:
-            found = read(cell.strip())
+            moment = read(cell.strip())
         except ValueError:
             continue
-        return found.toordinal() + (found.hour * 3600 + found.minute * 60 + found.second) / 86400
+        return (
+            moment.toordinal() + (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86400
+        )
     return None
 
 
@@ -110,13 +112,16 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str) -> Column:
     there = [cell for cell in cells if cell.strip()]
     if not there:
         raise ValueError(f"{path}: the column {name!r} is empty. Take it out.")
-    for found in (Column(name, "number", grouped=_grouped(there, decimal)), Column(name, "date")):
-        if sum(found.number(cell, decimal) is not None for cell in there) > len(there) / 2:
-            if found.grouped:
+    for candidate in (
+        Column(name, "number", grouped=_grouped(there, decimal)),
+        Column(name, "date"),
+    ):
+        if sum(candidate.number(cell, decimal) is not None for cell in there) > len(there) / 2:
+            if candidate.grouped:
                 cell = next(cell for cell in there if GROUPS[decimal].fullmatch(cell.strip()))
-                value = found.number(cell, decimal)
+                value = candidate.number(cell, decimal)
                 print(f"{name}: {cell!r} is read as {value:.15g}, its thousands set apart")
-            return found
+            return candidate
     commas = [cell for cell in there if COMMA.fullmatch(cell.strip())]
     if len(commas) > len(there) / 2:
         raise ValueError(
@@ -151,9 +156,9 @@ def gaps(
     Those that are absent do not count if they are to be `filled`.
     """
     return [
-        (each, row[place])
-        for each, place in zip(columns, places, strict=True)
-        if each.number(row[place], decimal) is None and not (filled and each.absent(row[place]))
+        (column, row[place])
+        for column, place in zip(columns, places, strict=True)
+        if column.number(row[place], decimal) is None and not (filled and column.absent(row[place]))
     ]
 
 
@@ -176,13 +181,13 @@ def features(
     A number that is absent is nan, and no kind has a 1 where there is none.
     """
     parts = []
-    for each, place in zip(columns, places, strict=True):
-        numbers = np.array([each.number(row[place], decimal) for row in rows], dtype=np.float64)
-        if each.holds == "choice":
-            parts.append((numbers[:, None] == np.arange(len(each.kinds))).astype(np.float64))
+    for column, place in zip(columns, places, strict=True):
+        numbers = np.array([column.number(row[place], decimal) for row in rows], dtype=np.float64)
+        if column.holds == "choice":
+            parts.append((numbers[:, None] == np.arange(len(column.kinds))).astype(np.float64))
         else:
             parts.append(numbers[:, None])
-        if each.gaps:
+        if column.gaps:
             parts.append(np.isnan(numbers)[:, None].astype(np.float64))
     return np.concatenate(parts, axis=1)
 
@@ -203,9 +208,9 @@ def scaled(numbers: Any, mean: Any, spread: Any) -> Any:
 
 def kept(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Columns as a file keeps them."""
-    return [asdict(each) | {"kinds": list(each.kinds)} for each in columns]
+    return [asdict(column) | {"kinds": list(column.kinds)} for column in columns]
 
 
 def restored(columns: Sequence[dict[str, Any]]) -> list[Column]:
     """Columns out of a file."""
-    return [Column(**each | {"kinds": tuple(each["kinds"])}) for each in columns]
+    return [Column(**fields | {"kinds": tuple(fields["kinds"])}) for fields in columns]

@@ -54,8 +54,8 @@ def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.
     rows = without_gaps(used, places, target, names.index(name), rows, chosen)
     if chosen.missing == "fill":
         used = [
-            replace(each, gaps=any(each.absent(row[place]) for row in rows))
-            for each, place in zip(used, places, strict=True)
+            replace(column, gaps=any(column.absent(row[place]) for row in rows))
+            for column, place in zip(used, places, strict=True)
         ]
     cells = [row[names.index(name)] for row in rows]
     return used, _table.features(used, places, rows, decimal), target, cells
@@ -76,13 +76,13 @@ def without_gaps(
         + _table.gaps([target], [place], row, chosen.decimal)
         for row in rows
     ]
-    found = [each for row in gaps for each in row]
-    if not found:
+    faults = [fault for row in gaps for fault in row]
+    if not faults:
         return rows
-    wrong = [(c, cell) for c, cell in found if not c.absent(cell)]
-    column, cell = (wrong if filled and wrong else found)[0]
+    wrong = [(c, cell) for c, cell in faults if not c.absent(cell)]
+    column, cell = (wrong if filled and wrong else faults)[0]
     what = f"cells that are no {column.holds}, such as {cell!r}" if cell.strip() else "empty cells"
-    others = [name for name in dict.fromkeys(c.name for c, _ in found) if name != column.name]
+    others = [name for name in dict.fromkeys(c.name for c, _ in faults) if name != column.name]
     said = f"the column {column.name!r} has {what}"
     said += f"; gaps also in {', '.join(others)}" if others else ""
     left = sum(1 for row in gaps if row)
@@ -92,7 +92,7 @@ def without_gaps(
             f"{chosen.file}: {said}. Mend them, or pass{fill} --missing drop to leave out such "
             f"rows ({left} of {len(rows)})."
         )
-    full = [row for row, each in zip(rows, gaps, strict=True) if not each]
+    full = [row for row, missing in zip(rows, gaps, strict=True) if not missing]
     print(f"left out {left} of {len(rows)} rows: {said}")
     if len(full) < 2:
         raise ValueError(f"{chosen.file}: {len(full)} rows are too few to learn from")
@@ -148,8 +148,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     chosen = _common.begin(parser, arguments)
     columns, features, target, cells = table(chosen)
     order = ad.randperm(len(cells))
-    held = max(1, len(cells) // 5)
-    test, train = order[:held], order[held:]
+    count = max(1, len(cells) // 5)
+    test, train = order[:count], order[count:]
     mean, spread = _table.scale(features[train.numpy()])
     x = ad.tensor(_table.scaled(features, mean, spread), dtype=ad.float32)
     settings: dict[str, Any] = {
@@ -269,9 +269,9 @@ def predict(folder: str, inputs: Sequence[str]) -> None:
             raise ValueError(f"{path}: it lacks the column {absent[0]!r}, which was learned from")
         places = [names.index(c.name) for c in columns]
         for k, row in enumerate(rows, 1):
-            found = _table.gaps(columns, places, row, decimal, settings.get("filled", False))
-            if found:
-                column, cell = found[0]
+            missing = _table.gaps(columns, places, row, decimal, settings.get("filled", False))
+            if missing:
+                column, cell = missing[0]
                 wanted = ", ".join(column.kinds) or f"a {column.holds}"
                 remedy = "Fill it in, or train with --missing fill, which takes rows with gaps"
                 raise ValueError(

@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     images, labels = test.tensors
     guesses = trainer.predict([images]).argmax(dim=1)
     right = (guesses == labels).tolist()
-    wrong = [k for k, held in enumerate(right) if not held][:MISTAKES]
-    order = wrong + [k for k, held in enumerate(right) if held]
+    wrong = [k for k, is_right in enumerate(right) if not is_right][:MISTAKES]
+    order = wrong + [k for k, is_right in enumerate(right) if is_right]
     captions = [(f"{int(guesses[k])}", bool(guesses[k] == labels[k])) for k in order]
     picture = images_picture(
         Path(chosen.folder) / "digits.png", trainer.history, images[order, 0].numpy(), captions

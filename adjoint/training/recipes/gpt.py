@@ -99,9 +99,9 @@ def check_length(text: str, chosen: argparse.Namespace) -> None:
 
 def pieces(data: CharacterDataset, chosen: argparse.Namespace) -> tuple[list[int], list[int]]:
     """Where the pieces to learn from and to test on begin; none reaches into what is tested."""
-    held = max(len(data) // 10, 1)
-    starts = ad.randint(0, len(data) - held - chosen.length + 1, (chosen.blocks,)).tolist()
-    return starts, list(range(len(data) - held, len(data), max(held // 64, 1)))
+    count = max(len(data) // 10, 1)
+    starts = ad.randint(0, len(data) - count - chosen.length + 1, (chosen.blocks,)).tolist()
+    return starts, list(range(len(data) - count, len(data), max(count // 64, 1)))
 
 
 def main(arguments: Sequence[str] = ()) -> int:

@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     model = VAE()
     trainer = _common.fit(model, loss_of, train, test, chosen)
     with ad.no_grad():
-        made = model.decode(ad.randn(18, HIDDEN)).sigmoid().reshape(-1, SIDE, SIDE)
+        drawn = model.decode(ad.randn(18, HIDDEN)).sigmoid().reshape(-1, SIDE, SIDE)
     picture = images_picture(
-        Path(chosen.folder) / "vae.png", trainer.history, made.numpy(), [("", True)] * 18
+        Path(chosen.folder) / "vae.png", trainer.history, drawn.numpy(), [("", True)] * 18
     )
     _common.finish(
         f"loss {trainer.history[-1]['validation_loss']:.2f} on digits it has not seen",

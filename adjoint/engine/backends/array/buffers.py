@@ -127,8 +127,8 @@ def _has_hosts(values: Any) -> bool:
 def index_tensor(values: Any, device: Any) -> Tensor:
     """A list, NumPy array or bool used as an index, as a tensor."""
     if _has_hosts(values):
-        made: Tensor = PUBLIC["", "tensor"].fn(values, device=device)
-        return made
+        tensor: Tensor = PUBLIC["", "tensor"].fn(values, device=device)
+        return tensor
     array = np.array(values)
     if array.size == 0 and not isinstance(values, np.ndarray):
         array = array.astype(np.int64)

@@ -158,11 +158,11 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         return run_view(record, operands[0], params)
     if record.small and (record.one_node or may_be_whole(record, True, operands)):
         try:
-            found = HOOKS.meet(record.small, operands, params, None)
+            outputs = HOOKS.meet(record.small, operands, params, None)
         except MemoryError as error:
             raise explain(record, operands, params, error) from error
-        if found is not None:
-            out = wrap(found[0]) if len(found) == 1 else tuple([wrap(a) for a in found])
+        if outputs is not None:
+            out = wrap(outputs[0]) if len(outputs) == 1 else tuple([wrap(a) for a in outputs])
             if CONTEXT.grad_enabled:
                 HOOKS.attach(record, operands, params, out)
             return out
@@ -276,12 +276,12 @@ def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, 
         return run_general(record, operands, params)
     faults.LATEST.append((record.name, None, 0))
     try:
-        made = prepared_call(record, x._array, y._array, params)
+        result = prepared_call(record, x._array, y._array, params)
     except MemoryError as error:
         raise explain(record, operands, params, error) from error
-    if made is None:
+    if result is None:
         return run_general(record, operands, params)
-    out = wrap(made)
+    out = wrap(result)
     if CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
@@ -339,16 +339,16 @@ def find_kernel(record: Record) -> Any:
     """
     stated = record.joint is not None or (record.vjp and None not in record.vjp)
     composed = record.compose is not None and not (record.native_check and stated)
-    found = None if composed else kernel_for(record)
-    if found is not None:
-        record.plans[KERNEL] = found
-    return found
+    kernel = None if composed else kernel_for(record)
+    if kernel is not None:
+        record.plans[KERNEL] = kernel
+    return kernel
 
 
 def find_device_kernel(record: Record) -> Any:
     """The kernel of a view for arrays of CuPy's."""
-    found = record.plans[DEVICE_KERNEL] = kernel_for(record, cupy())
-    return found
+    kernel = record.plans[DEVICE_KERNEL] = kernel_for(record, cupy())
+    return kernel
 
 
 def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
@@ -396,10 +396,10 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
         shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x)[:40] for x in operands)
         if isinstance(error, OutOfMemoryError):  # a GPU's, which tells who holds its memory
             return OutOfMemoryError(f"{record.name}({shown}): {error}")
-        held = told(largest_storages(), 8)
+        largest = told(largest_storages(), 8)
         limit = "" if holders.LIMIT_TOLD is None else holders.LIMIT_TOLD()
         return OutOfMemoryError(
-            f"{record.name}({shown}): {error}. {limit}{held}\nTake a smaller batch, let go of "
+            f"{record.name}({shown}): {error}. {limit}{largest}\nTake a smaller batch, let go of "
             "what is not needed, or compile with options={'remat': 'memory'}."
         )
     if record.compose is None:

@@ -102,16 +102,20 @@ def to_array(data: Any, dtype: DType | None) -> Array:
 
     Without `dtype`, it is what all the numbers in `data` promote to.
     """
-    found = _leaf_dtypes(data)
+    dtypes = _leaf_dtypes(data)
     if isinstance(data, (list, tuple)) and _holds_tensor(data):
         data = _unwrap(data)
-    target = dtype or reduce(dt.promote_types, found or {dt.get_default_dtype()})
+    target = dtype or reduce(dt.promote_types, dtypes or {dt.get_default_dtype()})
     try:
         array = np.array(data)
     except ValueError:
         _check_regular(data)
         raise
-    if array.dtype.kind == "f" and found and all(each.category == dt.INT for each in found):
+    if (
+        array.dtype.kind == "f"
+        and dtypes
+        and all(leaf_dtype.category == dt.INT for leaf_dtype in dtypes)
+    ):
         array = np.array(data, object)  # NumPy rounds whole numbers of which some are large
     if not isinstance(data, (np.ndarray, np.generic)):
         _check_overflow(array, target)
@@ -208,24 +212,24 @@ def asarray(
 ) -> Tensor:
     """A tensor from a tensor, array, buffer, DLPack object or sequence; shared unless `copy`."""
     if not is_tensor(obj) and not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
-        made = from_dlpack(obj).to(dtype=dtype, device=device)
+        tensor = from_dlpack(obj).to(dtype=dtype, device=device)
     elif isinstance(obj, UntypedStorage):
         array = obj._storage.buffer
         if type(obj) is UntypedStorage or (dtype is not None and NUMPY_OF[dtype] != array.dtype):
             array = HOOKS.array.as_bytes(array).view(NUMPY_OF[dtype or dt.uint8])
-        made = _shared(array.reshape(-1)).to(device=device)
+        tensor = _shared(array.reshape(-1)).to(device=device)
     elif isinstance(obj, (bytes, bytearray, memoryview)):
-        made = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
+        tensor = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
     else:
-        made = as_tensor(obj, dtype=dtype, device=device)
-    shared = is_tensor(obj) and made is obj
+        tensor = as_tensor(obj, dtype=dtype, device=device)
+    shared = is_tensor(obj) and tensor is obj
     if copy:
-        made = made.clone()
+        tensor = tensor.clone()
     elif copy is False and isinstance(obj, (list, tuple, int, float, complex)):
         raise ValueError("asarray: can't alias arbitrary sequence into a tensor")
     if requires_grad:
-        made = (made.detach() if shared else made).requires_grad_()
-    return made.detach() if is_tensor(obj) and not requires_grad and obj.requires_grad else made
+        tensor = (tensor.detach() if shared else tensor).requires_grad_()
+    return tensor.detach() if is_tensor(obj) and not requires_grad and obj.requires_grad else tensor
 
 
 @public()
@@ -422,17 +426,17 @@ def legacy_constructor(
     dtype = dtype or dt.get_default_dtype()
     with concrete():
         if len(args) == 1 and is_tensor(args[0]):
-            made = args[0].detach()
+            tensor = args[0].detach()
         elif (
             len(args) == 1
             and isinstance(args[0], (Sequence, np.ndarray))
             and not isinstance(args[0], Size)
         ):
-            made = _from_array(to_array(args[0], dtype), device)
+            tensor = _from_array(to_array(args[0], dtype), device)
         else:
             shape = tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
-            made = _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
-    return made if cls is Tensor else made.as_subclass(cls)
+            tensor = _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
+    return tensor if cls is Tensor else tensor.as_subclass(cls)
 
 
 Buffers.tensor = staticmethod(tensor)  # type: ignore[attr-defined]

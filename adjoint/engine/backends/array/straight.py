@@ -75,8 +75,8 @@ class StraightWriter:
             "    finally:\n        restore(token)\n"
         )
         exec(compile(text, "<a straight program>", "exec"), self.scope)
-        found: Callable[..., Any] = self.scope["run"]
-        return found
+        function: Callable[..., Any] = self.scope["run"]
+        return function
 
 
 def straighten(
@@ -85,29 +85,29 @@ def straighten(
     """A function from arrays, of which some (`places`) are a graph's inputs, to its outputs."""
     writer = StraightWriter()
     names = {v: f"x{k}" for v, k in zip(graph.inputs, places, strict=True)}
-    held: dict[Value, Array] = {v: arrays[k] for v, k in zip(graph.inputs, places, strict=True)}
+    values: dict[Value, Array] = {v: arrays[k] for v, k in zip(graph.inputs, places, strict=True)}
     for number, node in enumerate(graph.nodes):
         given = [names[x] if isinstance(x, Value) else writer.name(x) for x in node.inputs]
-        now = [held[x] if isinstance(x, Value) else x for x in node.inputs]
+        now = [values[x] if isinstance(x, Value) else x for x in node.inputs]
         text, results = writer.call(node.record, given, now, node.params)
-        made = [f"y{number}_{k}" for k in range(len(node.outputs))]
+        variables = [f"y{number}_{k}" for k in range(len(node.outputs))]
         many = text.startswith("map(")
-        writer.lines.append(f"{', '.join(made)}{',' if many else ''} = {text}")
-        names.update(zip(node.outputs, made, strict=True))
-        held.update(zip(node.outputs, results, strict=True))
+        writer.lines.append(f"{', '.join(variables)}{',' if many else ''} = {text}")
+        names.update(zip(node.outputs, variables, strict=True))
+        values.update(zip(node.outputs, results, strict=True))
     inputs = [f"x{k}" for k in range(len(arrays))]
     return writer.finish(inputs, [names[v] for v in graph.outputs])
 
 
-def same_arrays(got: Sequence[Array], want: Sequence[Array]) -> bool:
+def same_arrays(actual: Sequence[Array], want: Sequence[Array]) -> bool:
     """Whether arrays are the same in every byte and stride, each in memory of its own."""
-    if len(got) != len(want):
+    if len(actual) != len(want):
         return False
-    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+    for k, (g, w) in enumerate(zip(actual, want, strict=True)):
         alike = (g.dtype, g.shape, g.strides) == (w.dtype, w.shape, w.strides)
         if not alike or g.tobytes() != w.tobytes() or not g.flags.writeable:
             return False
-        if any(np.may_share_memory(g, other) for other in got[:k]):
+        if any(np.may_share_memory(g, other) for other in actual[:k]):
             return False
     return True
 

@@ -28,13 +28,13 @@ def lowers(record: Record) -> Callable[[Kernel], Kernel]:
 
 def kernel_for(record: Record, xp: Any = np) -> Kernel | None:
     """The kernel of `record` for one array library, or None."""
-    found = _RESOLVED.get((xp, record))
-    if found is None:
+    kernel = _RESOLVED.get((xp, record))
+    if kernel is None:
         if record in NAMED:
-            found = getattr(xp, NAMED[record])
+            kernel = getattr(xp, NAMED[record])
         elif record in GENERIC:
-            found = partial(GENERIC[record], xp)
+            kernel = partial(GENERIC[record], xp)
         else:
             return None
-        _RESOLVED[xp, record] = found
-    return found
+        _RESOLVED[xp, record] = kernel
+    return kernel

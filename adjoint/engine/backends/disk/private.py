@@ -112,15 +112,15 @@ class PrivateFolder:
                     os.unlink(aside, dir_fd=folder)
                 raise
 
-    def secret(self, name: str, made: bytes) -> bytes:
-        """What a file in the folder itself holds: `made`, or what the first one put there.
+    def secret(self, name: str, fresh: bytes) -> bytes:
+        """What a file in the folder itself holds: `fresh`, or what the first one put there.
 
         Raises UnsafeFolder where others can read or write it.
         """
         aside = f"{name}.{os.getpid()}.{os.urandom(4).hex()}.part"
         with self._part(".", make=True) as folder:
             with open(os.open(aside, WRITE, 0o600, dir_fd=folder), "wb") as file:
-                file.write(made)
+                file.write(fresh)
             try:  # whole or not at all, whoever is first
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -224,9 +224,9 @@ def _walk(path: Path, make: bool) -> _Handle:
 
 
 def _step(here: _Handle, name: str, shown: Path, *, above: bool) -> _Handle:
-    found = _Handle(os.open(name, PASS | FOLDER, dir_fd=here.fd))
-    _check(found.about, shown, above=above)
-    return found
+    handle = _Handle(os.open(name, PASS | FOLDER, dir_fd=here.fd))
+    _check(handle.about, shown, above=above)
+    return handle
 
 
 def _about(here: _Handle, name: str) -> os.stat_result | None:

@@ -77,12 +77,12 @@ def limit() -> int:
 
 def parse_size(text: str) -> int:
     """Bytes from "4096", "256M", "1.5 GiB"."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
+    if match is None:
         raise ValueError(
             f"ADJOINT_CACHE_SIZE: {text!r} is no size; write a number of bytes, or 256M, or 2G"
         )
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(float(match[1]) * UNITS[match[2]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ class DiskStore:
         """The entry, or None where it is missing, damaged or not to be trusted."""
         part, name = _place(key)
         files = self._ready()
-        found = None if files is None else files.read(part, name)
-        if files is None or found is None:
+        entry = None if files is None else files.read(part, name)
+        if files is None or entry is None:
             return None
-        data, seen = found
+        data, seen = entry
         payload = data[HEAD:]
         if data[:HEAD] != _head(key, payload):
             files.remove(part, name)
@@ -206,13 +206,13 @@ class DiskStore:
         """The entries, the longest unused first; half-written files of the dead are removed."""
         if self._files is None:
             return []
-        found = []
+        entries = []
         for entry in self._files.entries():
             if not entry.name.endswith(".part"):
-                found.append(entry)
+                entries.append(entry)
             elif time.time() - entry.used > ABANDONED:
                 self._files.remove(entry.part, entry.name)
-        return sorted(found, key=lambda entry: (entry.used, entry.size, entry.name))
+        return sorted(entries, key=lambda entry: (entry.used, entry.size, entry.name))
 
     def _remove(self, entries: Iterable[CachedFile]) -> None:
         for entry in entries:

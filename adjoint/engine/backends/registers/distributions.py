@@ -57,7 +57,7 @@ def centered(words: V) -> tuple[V, V]:
     real = f"f{size}"
     k = words.bitcast(f"i{size}")
     distance = ((1 << (size - 1)) - 1) - ((k >> (size - 1)) ^ k)
-    q, r = ((each.convert(real) + 0.5) * 2.0**-size for each in (k, distance))
+    q, r = ((part.convert(real) + 0.5) * 2.0**-size for part in (k, distance))
     return q, r
 
 
@@ -133,8 +133,8 @@ def uniform(words: V, dtype: DType, low: float, high: float) -> V:
     """Uniform on [low, high)."""
     values = unit(words)
     if dtype.is_half:  # cut, not rounded, to the half's precision: stays below 1
-        kept = {"float16": 0xFFFFE000, "bfloat16": 0xFFFF0000}[dtype.name]
-        values = (values.bits(signed=False) & kept).bitcast("f32")
+        mask = {"float16": 0xFFFFE000, "bfloat16": 0xFFFF0000}[dtype.name]
+        values = (values.bits(signed=False) & mask).bitcast("f32")
     if (low, high) == (0, 1):
         return values
     real: Any = np.float32 if values.kind == "f32" else np.float64

@@ -27,9 +27,9 @@ def float16_bits(x: V) -> V:
     """A float32 rounded to float16 (nearest, ties to even; NaN stays NaN), as its word."""
     if x.code.features.halves:
         half = "half" if x.lanes == 1 else f"<{x.lanes} x half>"
-        made = x.code.let(f"fptrunc {x.type} {x.ref} to {half}")
+        narrow = x.code.let(f"fptrunc {x.type} {x.ref} to {half}")
         out = type_text("u16", x.lanes)
-        return V(x.code, x.code.let(f"bitcast {half} {made} to {out}"), "u16", x.lanes)
+        return V(x.code, x.code.let(f"bitcast {half} {narrow} to {out}"), "u16", x.lanes)
     bits = x.bits(signed=False)
     size = bits & 0x7FFFFFFF
     # Normal halves: rebias the exponent by 127 - 15 and round away 13 bits.
@@ -46,9 +46,9 @@ def from_float16_bits(word: V) -> V:
     """A float16's word as float32."""
     if word.code.features.halves:
         half = "half" if word.lanes == 1 else f"<{word.lanes} x half>"
-        made = word.code.let(f"bitcast {word.type} {word.ref} to {half}")
+        wide = word.code.let(f"bitcast {word.type} {word.ref} to {half}")
         out = type_text("f32", word.lanes)
-        return V(word.code, word.code.let(f"fpext {half} {made} to {out}"), "f32", word.lanes)
+        return V(word.code, word.code.let(f"fpext {half} {wide} to {out}"), "f32", word.lanes)
     bits = word.convert("u32")
     size = bits & 0x7FFF
     # Scaling by 2**112 rebiases normal and subnormal numbers alike, exactly.

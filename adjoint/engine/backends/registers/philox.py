@@ -73,8 +73,8 @@ def _interleaved(parts: list[V]) -> V:
     code, total = first.code, first.lanes * len(parts)
     while len(parts) > 1:  # pairs side by side, then one permutation
         parts = [_joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
-    each = total // first.lanes
-    order = [k * first.lanes + i for i in range(first.lanes) for k in range(each)]
+    count = total // first.lanes
+    order = [k * first.lanes + i for i in range(first.lanes) for k in range(count)]
     indices = ", ".join(f"i32 {i}" for i in order)
     whole = parts[0]
     text = (

@@ -145,8 +145,8 @@ class PlanBuilder:
         place = results[0]
         epilogue = epilogue_of(kernel, place.buffer, place.shape[-1])
         if epilogue is not None and template.epilogue is not None and place.contiguous:
-            unfused = unit.hidden is None
-            steps = template.epilogue(setting, node, operands, place, epilogue, unfused)
+            stored = unit.hidden is None
+            steps = template.epilogue(setting, node, operands, place, epilogue, stored)
             if steps is not None:
                 return steps
         steps = template.steps(setting, node, operands, results)

@@ -158,15 +158,17 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
 @cache
 def _properties(index: int) -> DeviceProperties:
     runtime = cupy().cuda.runtime
-    told = runtime.getDeviceProperties(index)
-    name = told["name"].decode() if isinstance(told["name"], bytes) else told["name"]
+    properties = runtime.getDeviceProperties(index)
+    name = (
+        properties["name"].decode() if isinstance(properties["name"], bytes) else properties["name"]
+    )
     numbers = {
         field: int(runtime.deviceGetAttribute(number, index))
         for field, number in ATTRIBUTES.items()
     }
-    identity = uuid.UUID(bytes=bytes(told["uuid"]).ljust(16, b"\0")[:16])
+    identity = uuid.UUID(bytes=bytes(properties["uuid"]).ljust(16, b"\0")[:16])
     return DeviceProperties(
-        name=name, total_memory=int(told["totalGlobalMem"]), uuid=identity, **numbers
+        name=name, total_memory=int(properties["totalGlobalMem"]), uuid=identity, **numbers
     )
 
 

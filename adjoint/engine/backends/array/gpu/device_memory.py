@@ -129,10 +129,10 @@ COUNTS: dict[int, DeviceCounts] = {}
 
 def counts_of(index: int) -> DeviceCounts:
     """What a GPU's pools hold."""
-    found = COUNTS.get(index)
-    if found is None:
-        found = COUNTS[index] = DeviceCounts()
-    return found
+    counts = COUNTS.get(index)
+    if counts is None:
+        counts = COUNTS[index] = DeviceCounts()
+    return counts
 
 
 class Pools:
@@ -180,16 +180,16 @@ class Pools:
             if self.waiting:
                 self.release()
             try:
-                held = malloc(size).mem
+                memory = malloc(size).mem
             except full:
-                held = self.last_try(pool, size)
+                memory = self.last_try(pool, size)
             if not size:
-                return pointer(held, 0)
+                return pointer(memory, 0)
             block = block_class()
-            block.ptr = address = held.ptr
-            block.size = room = held.size
-            block.device_id = index = held.device_id
-            block.held = held
+            block.ptr = address = memory.ptr
+            block.size = room = memory.size
+            block.device_id = index = memory.device_id
+            block.held = memory
             block.counts = counts = COUNTS.get(index) or counts_of(index)
             piece = (room, size, place_now() if TRACKING.on else None)
             counts.live[address] = piece
@@ -214,8 +214,8 @@ class Pools:
         while self.waiting:
             event, _ = self.waiting.popleft()
             event.synchronize()
-        for each in {id(p): p for p in (pool, self.default)}.values():
-            each.free_all_blocks()
+        for other in {id(p): p for p in (pool, self.default)}.values():
+            other.free_all_blocks()
         try:
             return pool.malloc(size).mem
         except self.memory.OutOfMemoryError:
@@ -234,7 +234,7 @@ class Pools:
                 return  # memory of another library's, which knows its own streams
             block = owner.data.mem
         streams = self.elsewhere.setdefault(int(block.ptr), [])
-        if all(each.ptr != stream.ptr for each in streams):
+        if all(other.ptr != stream.ptr for other in streams):
             streams.append(stream)
 
     def release(self) -> None:
@@ -276,13 +276,13 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
     return MemoryBlock, MemorySegment
 
 
-def _wait_for(held: Any, streams: list[Any]) -> None:
+def _wait_for(memory: Any, streams: list[Any]) -> None:
     """Keep memory until other streams have done what was asked of them so far."""
     pools = POOLS[0]
     for stream in streams:
         event = pools.cupy.cuda.Event(disable_timing=True)
         event.record(stream)
-        pools.waiting.append((event, [held]))
+        pools.waiting.append((event, [memory]))
 
 
 POOLS: list[Pools] = []  # one, once CuPy is there
@@ -335,13 +335,13 @@ def pool_state(cupy: Any, index: int) -> str:
 
 def holders(index: int, count: int = 8) -> list[str]:
     """Lines about the largest pieces: tensors by shape, and the lines that asked for them."""
-    pieces = sorted(counts_of(index).live.items(), key=lambda each: -each[1][0])[:count]
-    names = {held.address: held for held in largest_storages()}
+    pieces = sorted(counts_of(index).live.items(), key=lambda piece: -piece[1][0])[:count]
+    names = {holder.address: holder for holder in largest_storages()}
     lines = []
     for address, (room, _, place) in pieces:
-        held = names.get(address)
-        what = "no tensor's (a program's or a library's)" if held is None else held.what
-        if held is not None and held.grad:
+        storage = names.get(address)
+        what = "no tensor's (a program's or a library's)" if storage is None else storage.what
+        if storage is not None and storage.grad:
             what += ", requires grad"
         where = "" if place is None else f"  {told_place(place)}"
         lines.append(f"  {shown(room):>11}  {what}{where}")

@@ -44,8 +44,8 @@ def told(what: str, code: CodeType | None, instruction: int) -> str:
     """An operation and its line, for a message."""
     if code is None:
         return what
-    found = [line for start, end, line in code.co_lines() if start <= instruction < end and line]
-    return f"{what}, {show_line(code.co_filename, found[0] if found else code.co_firstlineno)}"
+    lines = [line for start, end, line in code.co_lines() if start <= instruction < end and line]
+    return f"{what}, {show_line(code.co_filename, lines[0] if lines else code.co_firstlineno)}"
 
 
 def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorError:
@@ -55,7 +55,7 @@ def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorEr
         return AcceleratorError(f"{head}, in {told(*LATEST[-1])}")
     since = "It may come from any operation since the GPU was last waited for; the latest first:"
     lines = [f"{head}. {since}"]
-    lines += [f"  {told(*each)}" for each in reversed(LATEST)]
+    lines += [f"  {told(*operation)}" for operation in reversed(LATEST)]
     lines.append(f"Run with {VARIABLES[0]}=1 to see which one it is.")
     return AcceleratorError("\n".join(lines))
 
@@ -63,18 +63,18 @@ def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorEr
 def guarded(call: Callable[[], Any], *, waited_for: bool = False) -> Any:
     """What waits for the GPU; a fault that comes to light is told with what it may come from."""
     try:
-        found = call()
+        result = call()
     except Exception as error:
         if is_fault(error):
             raise reported(error, waited_for=waited_for) from error
         raise
     if LOST and LOST[0] is not None:
         raise LOST[0]
-    return found
+    return result
 
 
 def wait(call: Callable[[], Any]) -> Any:
     """`guarded`, where a program waits: what kernels have found meanwhile is raised, too."""
-    found = guarded(call)
+    result = guarded(call)
     late_faults.look()
-    return found
+    return result

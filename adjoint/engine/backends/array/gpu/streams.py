@@ -234,8 +234,8 @@ class StreamContext:
 
     def __exit__(self, *what: object) -> None:
         if self.stream is not None:
-            for each in reversed(self._entered.pop()):
-                each.__exit__(*what)
+            for entered in reversed(self._entered.pop()):
+                entered.__exit__(*what)
 
 
 def stream(stream: Stream | None) -> StreamContext:

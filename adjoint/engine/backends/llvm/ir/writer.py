@@ -156,15 +156,15 @@ class CodeWriter:
         lanes, many, apart = len(rows), list(rows), 1
         while apart < lanes:
             # Squares of `apart` lanes change places across the diagonal of those twice as large.
-            kept = [lane - lane % (2 * apart) + lane % apart for lane in range(lanes)]
-            upper = [k + (lanes if lane // apart % 2 else 0) for lane, k in enumerate(kept)]
+            lower_lanes = [lane - lane % (2 * apart) + lane % apart for lane in range(lanes)]
+            upper = [k + (lanes if lane // apart % 2 else 0) for lane, k in enumerate(lower_lanes)]
             lower = [k + apart for k in upper]
-            found = dict(enumerate(many))
+            columns = dict(enumerate(many))
             for i in range(lanes):
                 if not i & apart:
                     a, b = many[i], many[i + apart]
-                    found[i], found[i + apart] = self.pick(a, b, upper), self.pick(a, b, lower)
-            many = [found[i] for i in range(lanes)]
+                    columns[i], columns[i + apart] = self.pick(a, b, upper), self.pick(a, b, lower)
+            many = [columns[i] for i in range(lanes)]
             apart *= 2
         return many
 
@@ -205,18 +205,18 @@ class CodeWriter:
         blocks.begin(ask)
         at = len(code.lines)
         code.lines += [""] * len(carried)  # the phis
-        held = [V(code, f"%w{ask}_{k}", c.kind, c.lanes) for k, c in enumerate(carried)]
-        condition = test(*held)
+        values = [V(code, f"%w{ask}_{k}", c.kind, c.lanes) for k, c in enumerate(carried)]
+        condition = test(*values)
         blocks.branch(condition.ref, inside, after)
         blocks.begin(inside)
-        new = body(*held)
+        new = body(*values)
         blocks.go(ask)
-        for k, (c, h, n) in enumerate(zip(carried, held, new, strict=True)):
+        for k, (c, h, n) in enumerate(zip(carried, values, new, strict=True)):
             code.lines[at + k] = (
                 f"{h.ref} = phi {h.type} [ {c.ref}, %{before} ], [ {n.ref}, %{code.block} ]"
             )
         blocks.begin(after)
-        return held
+        return values
 
     def when(self, condition: V, body: Callable[[], object]) -> None:
         """Run `body` if the condition holds."""
@@ -234,11 +234,11 @@ class CodeWriter:
         blocks, code = self.blocks, self.code
         labels = [blocks.label(stem) for stem in ("yes", "no", "both")]
         blocks.branch(condition.ref, labels[0], labels[1])
-        made: list[Sequence[V]] = []
+        branches: list[Sequence[V]] = []
         ends: list[str] = []
         for label, body in zip(labels, (yes, no), strict=False):
             blocks.begin(label)
-            made.append(body())
+            branches.append(body())
             ends.append(code.block)
             blocks.go(labels[2])
         blocks.begin(labels[2])
@@ -248,7 +248,7 @@ class CodeWriter:
                 a.kind,
                 a.lanes,
             )
-            for a, b in zip(*made, strict=True)
+            for a, b in zip(*branches, strict=True)
         ]
 
     def routine(self, name: str, count: int, body: Callable[[CodeWriter, list[V]], None]) -> None:

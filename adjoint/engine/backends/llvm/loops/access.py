@@ -67,8 +67,8 @@ class Access:
             return code.splat(widen(one, name), lanes)
         if across == 1:
             wide = type_text(kind, lanes)
-            found = code.value(code.let(f"load {wide}, ptr {at}, align {align}"), kind, lanes)
-            return widen(found, name)
+            elements = code.value(code.let(f"load {wide}, ptr {at}, align {align}"), kind, lanes)
+            return widen(elements, name)
         wide = type_text(kind, lanes)
         ref = "poison"
         element = type_text(kind, 1)

@@ -109,8 +109,8 @@ class ColumnSums:
         self.code.lines.append(f"store {value.type} {value.ref}, ptr {pointer}, align 4")
 
     def kept(self, pointer: str, kind: str, width: int) -> V:
-        found = self.code.let(f"load {type_text(kind, width)}, ptr {pointer}, align 4")
-        return self.code.value(found, kind, width)
+        total = self.code.let(f"load {type_text(kind, width)}, ptr {pointer}, align 4")
+        return self.code.value(total, kind, width)
 
     def add(self, start: str, c: str, width: int, r: str) -> None:
         """Add a row's elements to the sums of some columns."""

@@ -240,9 +240,9 @@ class LoopEmitter:
 
     def get(self, k: int, env: Env, lanes: int, where: dict[int, str], stage: int) -> V:
         """The value of an operation here, computed once per environment."""
-        found = env.get(k)
-        if found is not None:
-            return found
+        known = env.get(k)
+        if known is not None:
+            return known
         op, code = self.form.ops[k], self.code
         if op.full and op.kind == POINT and op.stage < stage:
             for v, r in self.form.stores:  # written by an earlier loop nest

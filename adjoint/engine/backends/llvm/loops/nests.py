@@ -33,13 +33,13 @@ class LaneScope(Env):
 
     def get(self, k: int, default: Any = None) -> Any:
         """A value, made here or outside."""
-        found = super().get(k)
-        if found is None:
-            found = self.outside.get(k)
-            if found is None:
+        value = super().get(k)
+        if value is None:
+            value = self.outside.get(k)
+            if value is None:
                 return default
-            found = self[k] = found.code.splat(found, self.lanes)
-        return found
+            value = self[k] = value.code.splat(value, self.lanes)
+        return value
 
 
 class LoopNest:

@@ -38,14 +38,14 @@ class Bank:
     __slots__ = ("arrays", "at", "kinds", "places", "results", "shares", "shifts", "values")
 
     def __init__(self, image: ProgramImage, outputs: int) -> None:
-        kept = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
-        kept = [(k, shape, dtype) for k, shape, dtype in kept if keeps(shape, dtype)]
-        self.places = [k for k, _, _ in kept]
-        self.kinds = [(shape, dtype) for _, shape, dtype in kept]
+        reused = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
+        reused = [(k, shape, dtype) for k, shape, dtype in reused if keeps(shape, dtype)]
+        self.places = [k for k, _, _ in reused]
+        self.kinds = [(shape, dtype) for _, shape, dtype in reused]
         patches = [image.patches.get(f"result {k}", []) for k in self.places]
-        self.at = np.array([at for each in patches for at, _ in each], np.int64)
-        self.shifts = np.array([shift for each in patches for _, shift in each], np.int64)
-        self.shares = np.repeat(np.arange(len(patches)), [len(each) for each in patches])
+        self.at = np.array([at for patch in patches for at, _ in patch], np.int64)
+        self.shifts = np.array([shift for patch in patches for _, shift in patch], np.int64)
+        self.shares = np.repeat(np.arange(len(patches)), [len(patch) for patch in patches])
         self.arrays = [np.empty(shape, dtype) for shape, dtype in self.kinds]
         self.results: list[Any] = [None] * outputs
         self.put()
@@ -161,7 +161,7 @@ def _numbers(image: ProgramImage, floats: set[int], scope: dict[str, Any]) -> It
                 yield f" q[{at}] = signed(x{i} + {plus})"
     places = sorted((at, i) for i in floats for at, _ in image.numbers[i])
     rows: dict[str, list[int]] = {}  # the same numbers in the same order, and where they begin
-    for _, group in groupby(enumerate(places), lambda each: each[1][0] - each[0]):
+    for _, group in groupby(enumerate(places), lambda place: place[1][0] - place[0]):
         row = [place for _, place in group]
         rows.setdefault(", ".join(f"x{i}" for _, i in row), []).append(8 * row[0][0])
     for values, starts in rows.items():

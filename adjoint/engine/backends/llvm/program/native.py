@@ -147,8 +147,8 @@ class Native:
 
     def accounts(self) -> list[list[Any]]:
         """By segment, what every entry of its table does; none where that is not known."""
-        made: list[list[Any]] = planning().accounts_of(self)
-        return made
+        accounts: list[list[Any]] = planning().accounts_of(self)
+        return accounts
 
     # -- running --------------------------------------------------------------------------------
 
@@ -224,11 +224,11 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
     arena = arena_for(task)
     # What is checked must be known by its nodes, which images do not keep.
     key = None if options.validate else disk_key(task, options)
-    kept = None if key is None else from_disk(task, key, arena, options)
-    if kept is None:
+    executable = None if key is None else from_disk(task, key, arena, options)
+    if executable is None:
         return planning().compile_new(task, options, key, arena)
     with stage("found on disk"):
-        return kept
+        return executable
 
 
 def planning() -> Any:
@@ -249,8 +249,8 @@ def arena_for(task: Task) -> Arena | None:
         return None
     if "arena" not in task.shared:
         task.shared["arena"] = Arena()
-    found: Arena = task.shared["arena"]
-    return found
+    arena: Arena = task.shared["arena"]
+    return arena
 
 
 def compile_elsewhere(task: Task, options: Options) -> Executable:
@@ -278,8 +278,8 @@ def disk_prefix() -> str:
 
 def draft_again(task: Task, options: Options) -> tuple[Any, Sizes]:
     """The draft of a task, planned again."""
-    made: tuple[Any, Sizes] = planning().draft_again(task, options)
-    return made
+    draft: tuple[Any, Sizes] = planning().draft_again(task, options)
+    return draft
 
 
 def from_disk(

@@ -35,13 +35,13 @@ def compile_new(
     draft = Draft(plan)
     draft.place()
     image = draft.at({})
-    told = keep(task, key, image, functions)
+    stored = keep(task, key, image, functions)
     drafted: Callable[[], tuple[Draft, Sizes]] = partial(draft_again, task, options)
-    if told is not None and task.shared is not None and not options.validate:
-        made = Native(task, from_bytes(told)[0], functions, None, arena, drafted)
-        return made  # one of many: the plan is let go of
-    made = Native(task, image, functions, plan, arena, drafted)
-    return Validated(made, draft, {}) if options.validate else made
+    if stored is not None and task.shared is not None and not options.validate:
+        executable = Native(task, from_bytes(stored)[0], functions, None, arena, drafted)
+        return executable  # one of many: the plan is let go of
+    executable = Native(task, image, functions, plan, arena, drafted)
+    return Validated(executable, draft, {}) if options.validate else executable
 
 
 def keep(
@@ -51,10 +51,10 @@ def keep(
     if None in image.segments or (key is None and task.shared is None):
         return None
     modules = sorted({function.module for function in functions.values()})
-    told = to_bytes(image, modules)
+    stored = to_bytes(image, modules)
     if key is not None:
-        store.put(key, told)
-    return told
+        store.put(key, stored)
+    return stored
 
 
 def compile_sized(task: Task, options: Options) -> Executable:
@@ -66,30 +66,30 @@ def compile_sized(task: Task, options: Options) -> Executable:
         drafted = partial(shared.draft, task.sizing.sizes)
         believed = shared.believed(task)
         if believed is not None:
-            made = Native(task, *believed, arena=shared.arena, drafted=drafted)
-            return checked(made, task, shared) if options.validate else made
+            executable = Native(task, *believed, arena=shared.arena, drafted=drafted)
+            return checked(executable, task, shared) if options.validate else executable
     if native.is_elsewhere(task):
         return native.compile_elsewhere(task, options)
     key = None if options.validate else native.disk_key(task, options)
     arena = native.arena_for(task) if shared is None else shared.arena
-    kept = None if key is None else native.from_disk(task, key, arena, options)
-    if kept is not None:
+    ready = None if key is None else native.from_disk(task, key, arena, options)
+    if ready is not None:
         with stage("found on disk"):
-            return kept
-    found = None if shared is None else planned(task, options, shared)
-    if shared is None or found is None:  # a plan for one size has memory of its own
+            return ready
+    program = None if shared is None else planned(task, options, shared)
+    if shared is None or program is None:  # a plan for one size has memory of its own
         return compile_new(task, options, key, arena if shared is None else None)
-    keep(task, key, *found)
-    made = Native(task, *found, None, arena, drafted)
-    return checked(made, task, shared) if options.validate else made
+    keep(task, key, *program)
+    executable = Native(task, *program, None, arena, drafted)
+    return checked(executable, task, shared) if options.validate else executable
 
 
-def checked(made: Native, task: Task, shared: SizedPlans) -> Executable:
+def checked(executable: Native, task: Task, shared: SizedPlans) -> Executable:
     """An executable whose first call is validated by the draft of its family."""
     assert task.sizing is not None
-    found = shared.find(task.sizing.sizes)
-    assert found is not None
-    return Validated(made, found.draft, found.scope.complete(task.sizing.sizes))
+    sized = shared.find(task.sizing.sizes)
+    assert sized is not None
+    return Validated(executable, sized.draft, sized.scope.complete(task.sizing.sizes))
 
 
 def draft_again(task: Task, options: Options) -> tuple[Draft, Sizes]:
@@ -97,19 +97,21 @@ def draft_again(task: Task, options: Options) -> tuple[Draft, Sizes]:
     return Draft(plan_for(task, LLVM, options)), {}
 
 
-def accounts_of(made: Native) -> list[list[Account]]:
+def accounts_of(executable: Native) -> list[list[Account]]:
     """By segment, what every entry of a program's table does; none where that is not known."""
-    if made.drafted is None:
+    if executable.drafted is None:
         return []
-    draft, sizes = made.drafted()
-    found = accounts(draft, concrete(sizes))
-    fits = [len(part) for part in found] == [len(part or "1") for part in made.image.segments]
-    return found if fits else []
+    draft, sizes = executable.drafted()
+    entries = accounts(draft, concrete(sizes))
+    fits = [len(part) for part in entries] == [
+        len(part or "1") for part in executable.image.segments
+    ]
+    return entries if fits else []
 
 
-def sources_of(made: Native) -> dict[str, str]:
+def sources_of(executable: Native) -> dict[str, str]:
     """The LLVM text of every function of a program, by name."""
-    if made.drafted is None:
+    if executable.drafted is None:
         return {}
-    texts = functions_of(made.drafted()[0].plan, emit)
+    texts = functions_of(executable.drafted()[0].plan, emit)
     return {name: write()[0] for name, write in texts.items()}

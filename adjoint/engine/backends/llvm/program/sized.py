@@ -104,27 +104,27 @@ class SizedPlans:
     def believed(self, task: Task) -> Made | None:
         """The image and code of a task from a plan that has been right before."""
         assert task.sizing is not None
-        found = self.find(task.sizing.sizes)
-        if found is None or not found.believed(task.sizing.sizes):
+        plan = self.find(task.sizing.sizes)
+        if plan is None or not plan.believed(task.sizing.sizes):
             return None
-        return found.at(task.sizing.sizes)
+        return plan.at(task.sizing.sizes)
 
     def draft(self, sizes: Sizes) -> tuple[Draft, Sizes]:
         """The draft that a task of these sizes was made from, and all its sizes."""
-        found = self.find(sizes)
-        if found is None:
+        plan = self.find(sizes)
+        if plan is None:
             raise RuntimeError("compile: the plan of this program was dropped for newer ones")
-        return found.draft, found.scope.complete(sizes)
+        return plan.draft, plan.scope.complete(sizes)
 
     def add(self, plan: Sized) -> None:
         self.plans.append(plan)
         del self.plans[:-PLANS]
 
 
-def told_of(kept: dict[Any, Any]) -> str:
+def told_of(plans: dict[Any, Any]) -> str:
     """`explain`'s last line: how a program of dynamic sizes came about."""
     lines = []
-    for shared in kept.values():
+    for shared in plans.values():
         if shared.refused:
             lines.append(f"each size is planned by itself: {shared.refused}")
         for plan in shared.plans:
@@ -151,33 +151,33 @@ def shared_by(task: Task, options: Options) -> SizedPlans | None:
     """What is kept for all sizes of a task, if it is one of many."""
     if task.sizing is None:
         return None
-    kept: SizedPlans = task.sizing.kept.setdefault(options, SizedPlans())
-    return None if kept.refused else kept
+    plans: SizedPlans = task.sizing.kept.setdefault(options, SizedPlans())
+    return None if plans.refused else plans
 
 
 def planned(
-    task: Task, options: Options, kept: SizedPlans, load: Load = library.load
+    task: Task, options: Options, plans: SizedPlans, load: Load = library.load
 ) -> Made | None:
     """The image and code of a task, from a plan made for many sizes; None where there is none."""
     assert task.sizing is not None
     sizes = task.sizing.sizes
-    found = kept.find(sizes)
-    if found is None:
-        made = sized_plan(task, options, sizes, reference_of(sizes), load)
-        if isinstance(made, str):
-            kept.refused = made
+    plan = plans.find(sizes)
+    if plan is None:
+        fresh = sized_plan(task, options, sizes, reference_of(sizes), load)
+        if isinstance(fresh, str):
+            plans.refused = fresh
             return None
-        kept.add(made)
-        return made.at(sizes)
-    if not found.believed(sizes):
-        corner = found.corner(sizes)
-        check = sized_plan(task, options, corner, found.reference, load)
-        if isinstance(check, str) or not check.at(corner)[0].same(found.at(corner)[0]):
-            kept.refused = "a plan made at some sizes is not what one made at others says"
+        plans.add(fresh)
+        return fresh.at(sizes)
+    if not plan.believed(sizes):
+        corner = plan.corner(sizes)
+        check = sized_plan(task, options, corner, plan.reference, load)
+        if isinstance(check, str) or not check.at(corner)[0].same(plan.at(corner)[0]):
+            plans.refused = "a plan made at some sizes is not what one made at others says"
             return None
-        found.believe(corner)
-        found.believe({s: sizes[s] for s in corner})
-    return found.at(sizes)
+        plan.believe(corner)
+        plan.believe({s: sizes[s] for s in corner})
+    return plan.at(sizes)
 
 
 def sized_plan(

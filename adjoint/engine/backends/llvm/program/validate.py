@@ -64,9 +64,9 @@ class Validated:
             try:
                 results = CheckedCall(self, inputs, targets).run()
             except BaseException:
-                for target, held in zip(targets, before, strict=True):
+                for target, old in zip(targets, before, strict=True):
                     if target.flags.writeable:
-                        target[...] = held
+                        target[...] = old
                 raise
             self.checked = True
             return results
@@ -135,8 +135,8 @@ class CheckedCall:
         """Run an entry of a segment and check it; returns which one is next."""
         name, start, everyone, skip = self.native.image.segments[number][at]
         if isinstance(entry, Test):
-            held = ctypes.c_uint8.from_address(int(self.native.words[start])).value
-            return at + 1 if held else at + 1 + skip
+            condition = ctypes.c_uint8.from_address(int(self.native.words[start])).value
+            return at + 1 if condition else at + 1 + skip
         self.before(entry)
         self.launch(name, start, len(entry.words), everyone)
         self.after(entry)
@@ -225,11 +225,11 @@ class CheckedCall:
             others = [other for other in noisy if other is not None]
             if len(others) < len(noisy):
                 return  # how often the loop turns depends on rounding; its kernels were checked
-            for value, got in off.items():
+            for value, actual in off.items():
                 expected = want[value]._array
-                wrong = differing(got, expected, [other[value]._array for other in others])
+                wrong = differing(actual, expected, [other[value]._array for other in others])
                 if wrong.any():
-                    raise ValidationError(self.told(work, launch, value, got, expected, wrong))
+                    raise ValidationError(self.told(work, launch, value, actual, expected, wrong))
 
     def number_of(self, launch: Launch) -> Callable[[Value], Any]:
         """What the host gives for a value that is its number."""
@@ -243,13 +243,13 @@ class CheckedCall:
                 if not isinstance(given, HostNumber):
                     return given + plus
                 value, plus = given.value, plus + self.at_sizes(given.plus)
-            found = self.inputs[self.draft.hosts[value]]
-            return found + plus if plus else found
+            number = self.inputs[self.draft.hosts[value]]
+            return number + plus if plus else number
 
         return find
 
     def told(
-        self, work: PlannedWork, launch: Launch, value: Value, got: Any, want: Any, wrong: Any
+        self, work: PlannedWork, launch: Launch, value: Value, actual: Any, want: Any, wrong: Any
     ) -> str:  # fmt: skip
         """The error: which kernel, of which lines, and the first element that differs."""
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -261,8 +261,8 @@ class CheckedCall:
         return (
             f"compile: validation: step {self.now} ({label}) does not compute what "
             f"the reference interpreter does of the same operands. Element {first} of its result "
-            f"{value.name} ({value.spec.dtype.name}{list(got.shape)}, made by "
-            f"{value.node.record.name if value.node else 'an input'}): received {got[first]!r}, "
+            f"{value.name} ({value.spec.dtype.name}{list(actual.shape)}, made by "
+            f"{value.node.record.name if value.node else 'an input'}): received {actual[first]!r}, "
             f"expected {want[first]!r}; {int(wrong.sum())} of {wrong.size} elements differ. "
             "It does\n" + "\n".join(lines) + "\n"
             "Please report this; until it is mended, use backend='interpret' for this function."
@@ -306,18 +306,18 @@ class EagerReference:
 
     def noisy_runs(self, want: dict[Value, Any]) -> list[dict[Value, Any] | None]:
         """Runs with noise, and one in which what noise can bring close is equal."""
-        made = [self.run(noise) for noise in noises()]
-        there = [env for env in made if env is not None]
+        runs = [self.run(noise) for noise in noises()]
+        there = [env for env in runs if env is not None]
         tests = [n for n in self.nodes if n.record.name in ("eq", "ne")]
-        for node in tests if len(there) == len(made) else ():
+        for node in tests if len(there) == len(runs) else ():
             values = [x for x in node.inputs if x in want and is_float(want[x])]
             if values:
                 self.off[node] = sum(
                     spread_of(want[x]._array, [env[x]._array for env in there]) for x in values
                 )
         if self.off:
-            made.append(self.run(noises()[0]))
-        return made
+            runs.append(self.run(noises()[0]))
+        return runs
 
     def nodes_run(self, nodes: Iterable[Node], env: dict[Value, Any], noise: Noise | None) -> None:
         """Run nodes in order."""
@@ -378,18 +378,18 @@ def key_of(work: PlannedWork, substitutions: tuple[Substitution, ...]) -> Key:
     return (id(work), *map(id, substitutions))
 
 
-def same(got: Any, want: Any) -> bool:
+def same(actual: Any, want: Any) -> bool:
     """Whether all elements are equal; NaN is equal to NaN, and -0 to 0."""
-    equal = got == want
-    if got.dtype.kind not in "biu":
-        equal |= (got != got) & (want != want)
+    equal = actual == want
+    if actual.dtype.kind not in "biu":
+        equal |= (actual != actual) & (want != want)
     return bool(np.all(equal))
 
 
 def sizes_in(x: Any, at_sizes: Callable[[Any], Any]) -> Any:
     """A parameter with numbers in the place of extents."""
     if isinstance(x, (tuple, list)) and type(x) in (tuple, list):
-        return type(x)(sizes_in(each, at_sizes) for each in x)
+        return type(x)(sizes_in(item, at_sizes) for item in x)
     if isinstance(x, dict):
-        return {key: sizes_in(each, at_sizes) for key, each in x.items()}
+        return {key: sizes_in(item, at_sizes) for key, item in x.items()}
     return at_sizes(x)

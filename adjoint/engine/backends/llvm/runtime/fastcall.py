@@ -100,9 +100,9 @@ def from_integers(
 def interpreter() -> dict[str, int]:
     """Addresses of the interpreter's functions that native code may call."""
     api = ctypes.pythonapi
-    found = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in IMPORTED}
-    found["PyExc_TypeError"] = ctypes.addressof(ctypes.c_void_p.in_dll(api, "PyExc_TypeError"))
-    return {name: address for name, address in found.items() if address is not None}
+    addresses = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in IMPORTED}
+    addresses["PyExc_TypeError"] = ctypes.addressof(ctypes.c_void_p.in_dll(api, "PyExc_TypeError"))
+    return {name: address for name, address in addresses.items() if address is not None}
 
 
 def _wrapper(name: str, arity: int, release: bool) -> str:

@@ -244,8 +244,8 @@ def text(type_offset: int) -> str:
         "KEYS_KIND": kinds[1] if kinds else 0,
         "MANY": _MANY,
     }
-    found = _walk() + (_NO_SEEK if kinds is None else _SEEK)
-    return re.sub("|".join(numbers), lambda name: str(numbers[name[0]]), found)
+    source = _walk() + (_NO_SEEK if kinds is None else _SEEK)
+    return re.sub("|".join(numbers), lambda name: str(numbers[name[0]]), source)
 
 
 def _walk() -> str:
@@ -344,8 +344,8 @@ def right(guard: Check) -> bool:
         Contents(own, "items"), Contents(listed),
     ]  # fmt: skip
     for place in places:
-        kept: list[Any] = [place.now()]
-        row = row_of(place, kept[0], kept)
+        values: list[Any] = [place.now()]
+        row = row_of(place, values[0], values)
         if row is None:
             return False
         rows = array("q", [*row, NOT_SOUGHT, *row[:-1], row[-1] + 1, NOT_SOUGHT])
@@ -360,11 +360,11 @@ def _versions_right(guard: Check) -> bool:
     """Whether the row behind a class's is left out while the class has its version."""
     cls: Any = type("Sample", (), {})
     empty: list[Any] = []
-    found = []
+    answers = []
     for wanted in (1, 0):  # a row that does not hold, and one that does
         row = (CLASS, id(cls), 1, version_of(cls), NOT_SOUGHT)
         rows = array("q", [*row, LENGTH, id(empty), 0, wanted, NOT_SOUGHT])
-        found.append(guard(rows.buffer_info()[0], 0, 2))
+        answers.append(guard(rows.buffer_info()[0], 0, 2))
         cls.size = wanted
-        found.append(guard(rows.buffer_info()[0], 0, 2))
-    return found == [HELD, 1, HELD, HELD_IN_DETAIL]
+        answers.append(guard(rows.buffer_info()[0], 0, 2))
+    return answers == [HELD, 1, HELD, HELD_IN_DETAIL]

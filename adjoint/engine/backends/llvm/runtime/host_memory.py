@@ -200,22 +200,22 @@ def _made() -> HostMemory:
 
 def host_memory() -> HostMemory:
     """What counts, installed in this context."""
-    found = _made()
-    found.install()
-    return found
+    counter = _made()
+    counter.install()
+    return counter
 
 
 def _c_library() -> dict[str, int]:
     """Where the C library's functions are."""
     here = ctypes.CDLL(None)
     try:
-        found = [ctypes.cast(getattr(here, name), ctypes.c_void_p).value for name in _FUNCTIONS]
+        addresses = [ctypes.cast(getattr(here, name), ctypes.c_void_p).value for name in _FUNCTIONS]
     except AttributeError as error:
         raise NotImplementedError(
             "adjoint.cpu: memory of arrays is counted with the C library's malloc_usable_size, "
             "which this system does not have"
         ) from error
-    return {name: where or 0 for name, where in zip(_FUNCTIONS, found, strict=True)}
+    return {name: where or 0 for name, where in zip(_FUNCTIONS, addresses, strict=True)}
 
 
 def _interface() -> Any:

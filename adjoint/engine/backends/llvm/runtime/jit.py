@@ -145,8 +145,8 @@ def object_for(text: str, triple: str, processor: str, features: str, *, level: 
                     module.verify()
                 except RuntimeError as error:
                     raise AssemblyError(_explain_module(str(error), text)) from None
-                made: bytes = machine.emit_object(module)
-                return made
+                code: bytes = machine.emit_object(module)
+                return code
 
 
 def printed(text: str) -> str:
@@ -240,11 +240,11 @@ def link(code: bytes, symbols: Mapping[str, int] = NO_SYMBOLS) -> LinkedCode:
 
 
 def _explain_syntax(message: str, text: str) -> str:
-    found = re.search(r":(\d+):(\d+): error: ([^\n]*)", message)
-    if found is None:
+    match = re.search(r":(\d+):(\d+): error: ([^\n]*)", message)
+    if match is None:
         return f"assemble: {message.strip()}"
-    line, column = int(found[1]), int(found[2])
-    return f"assemble: {found[3]}\n{_excerpt(text, line)}\n{' ' * (7 + column)}^"
+    line, column = int(match[1]), int(match[2])
+    return f"assemble: {match[3]}\n{_excerpt(text, line)}\n{' ' * (7 + column)}^"
 
 
 def _explain_module(message: str, text: str) -> str:

@@ -40,10 +40,10 @@ _lock = forks.lock(forks.LockOrder.LIBRARY)
 def linked(kind: str, text: str, symbols: Mapping[str, int] = jit.NO_SYMBOLS) -> jit.LinkedCode:
     """A module of the compiler's own, from disk or assembled, ready to be called."""
     disk, key = store.default(), key_of(kind, jit.target_key(), text)
-    kept = disk.get(key)
-    if kept is not None:
+    stored = disk.get(key)
+    if stored is not None:
         try:
-            return jit.link(kept, symbols)
+            return jit.link(stored, symbols)
         except jit.AssemblyError:  # not what assembling gives: assemble it again
             disk.drop(key)
     code = jit.assemble(text)
@@ -60,28 +60,28 @@ def load(
     are where the functions were found before; they are looked at first.
     """
     with _lock:
-        found = {n: function for n in wanted if (function := _loaded.get(n)) is not None}
-        missing = {n: make for n, make in wanted.items() if n not in found}
+        functions = {n: function for n in wanted if (function := _loaded.get(n)) is not None}
+        missing = {n: make for n, make in wanted.items() if n not in functions}
         if missing:
-            _bring(missing, modules, found)
-        _latest.extend(found[n] for n in missing)
-        return {n: found[n] for n in wanted}
+            _bring(missing, modules, functions)
+        _latest.extend(functions[n] for n in missing)
+        return {n: functions[n] for n in wanted}
 
 
 def _bring(
     missing: Mapping[str, Callable[[], Text]],
     modules: Iterable[str],
-    found: dict[str, NativeFunction],
+    functions: dict[str, NativeFunction],
 ) -> None:
     """Load functions from disk; assemble those that are not there, together."""
     disk, target = store.default(), f"{jit.target_key()};{package_digest()}"
     for module in modules:
-        _take(disk, module, missing, found)
-    listed = [disk.get(key_of("function", target, n)) for n in missing if n not in found]
-    for held in dict.fromkeys(listed):
-        if held is not None:
-            _take(disk, held.decode("ascii", "replace"), missing, found)
-    absent = [n for n in missing if n not in found]
+        _take(disk, module, missing, functions)
+    listed = [disk.get(key_of("function", target, n)) for n in missing if n not in functions]
+    for listing in dict.fromkeys(listed):
+        if listing is not None:
+            _take(disk, listing.decode("ascii", "replace"), missing, functions)
+    absent = [n for n in missing if n not in functions]
     if absent:
         texts = [missing[n]() for n in absent]
         declarations = sorted({d for _, needed in texts for d in needed})
@@ -91,11 +91,11 @@ def _bring(
         disk.put(module, code)
         for name in absent:
             disk.put(key_of("function", target, name), module.encode())
-        _enter(module, code, absent, found)
+        _enter(module, code, absent, functions)
 
 
 def _take(
-    disk: store.DiskStore, module: str, missing: Iterable[str], found: dict[str, NativeFunction]
+    disk: store.DiskStore, module: str, missing: Iterable[str], functions: dict[str, NativeFunction]
 ) -> None:
     """Load those of the missing functions that a module on disk has, if it is still there."""
     code = disk.get(module) if store.is_key(module) else None
@@ -103,14 +103,16 @@ def _take(
         return
     try:
         defined = set(jit.unpack(code)[0])
-        names = [n for n in missing if n in defined and n not in found]
+        names = [n for n in missing if n in defined and n not in functions]
         if names:
-            _enter(module, code, names, found)
+            _enter(module, code, names, functions)
     except (jit.AssemblyError, ValueError, KeyError):  # not what assembling gives: not there
         disk.drop(module)
 
 
-def _enter(module: str, code: bytes, names: list[str], found: dict[str, NativeFunction]) -> None:
+def _enter(
+    module: str, code: bytes, names: list[str], functions: dict[str, NativeFunction]
+) -> None:
     library = jit.link(code)
     for name in names:
-        found[name] = _loaded[name] = NativeFunction(library.address(name), library, module)
+        functions[name] = _loaded[name] = NativeFunction(library.address(name), library, module)

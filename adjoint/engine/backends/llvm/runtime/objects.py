@@ -172,8 +172,8 @@ def _object_new() -> int:
     """The address of what makes an object of a class, with nothing in its slots."""
     find = ctypes.pythonapi.PyType_GetSlot
     find.restype, find.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_int]
-    found: int = find(object, _NEW)
-    return found
+    address: int = find(object, _NEW)
+    return address
 
 
 def _filled(thing: Any) -> list[str]:
@@ -184,24 +184,28 @@ def _filled(thing: Any) -> list[str]:
 
 def _offsets(thing: Any) -> dict[str, int] | None:
     """Where an object keeps what is in its slots."""
-    found = {name: slot_offset(type(thing).__dict__[name]) for name in _filled(thing)}
-    known = {name: offset for name, offset in found.items() if offset is not None}
-    return known if len(known) == len(found) else None
+    offsets = {name: slot_offset(type(thing).__dict__[name]) for name in _filled(thing)}
+    known = {name: offset for name, offset in offsets.items() if offset is not None}
+    return known if len(known) == len(offsets) else None
 
 
-def _slots(made: str, sample: str, offsets: dict[str, int], array: str, *others: str) -> str:
+def _slots(
+    name_of_object: str, sample: str, offsets: dict[str, int], array: str, *others: str
+) -> str:
     """Lines that fill an object's slots: one with the array, the rest as a sample's are."""
     lines: list[str] = []
     for name, offset in offsets.items():
         if name in others:
             continue
-        value = f"%{made}.{name}" if name != array else "%array"
+        value = f"%{name_of_object}.{name}" if name != array else "%array"
         if name != array:
             lines.append(f"  {value}.from = getelementptr i8, ptr {sample}, i64 {offset}")
             lines.append(f"  {value} = load ptr, ptr {value}.from")
         lines.append(f"  call void @Py_IncRef(ptr {value})")
-        lines.append(f"  %{made}.{name}.to = getelementptr i8, ptr %{made}, i64 {offset}")
-        lines.append(f"  store ptr {value}, ptr %{made}.{name}.to")
+        lines.append(
+            f"  %{name_of_object}.{name}.to = getelementptr i8, ptr %{name_of_object}, i64 {offset}"
+        )
+        lines.append(f"  store ptr {value}, ptr %{name_of_object}.{name}.to")
     return "\n".join(lines)
 
 
@@ -209,14 +213,14 @@ def _right(count: CountWrites, places: WrapPlaces) -> bool:
     """Whether tensors come out as Python makes them, and versions as it counts them."""
     arrays = [np.arange(3), np.zeros((2, 2), np.float32)]
     before = [sys.getrefcount(array) for array in arrays]
-    made, wanted = places([*arrays, None], (1, 0)), [wrap(arrays[1]), wrap(arrays[0])]
+    tensors, wanted = places([*arrays, None], (1, 0)), [wrap(arrays[1]), wrap(arrays[0])]
     alike = all(
         type(a) is Tensor and gc.is_tracked(a) and _same(a, b) and _same(a._storage, b._storage)
-        for a, b in zip(made, wanted, strict=True)
+        for a, b in zip(tensors, wanted, strict=True)
     )
-    count((made[0]._storage, made[1]._storage), (1, 3))
-    counted = [t._storage.version for t in made] == [1, 3] and made[0].__dict__ == {}
-    del made, wanted
+    count((tensors[0]._storage, tensors[1]._storage), (1, 3))
+    counted = [t._storage.version for t in tensors] == [1, 3] and tensors[0].__dict__ == {}
+    del tensors, wanted
     return alike and counted and before == [sys.getrefcount(array) for array in arrays]
 
 

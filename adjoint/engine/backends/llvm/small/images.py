@@ -109,12 +109,12 @@ def write_convolution_transpose(
     kernel, counts, n = y.array.shape[2:], x.array.shape[2:], x.array.shape[0]
     spans = zip(counts, kernel, stride, dilation, strict=True)
     sizes = [(m - 1) * s + d * (k - 1) + 1 for m, k, s, d in spans]
-    channels, each = y.array.shape[1] * groups, y.array.shape[0] // groups
+    channels, inputs = y.array.shape[1] * groups, y.array.shape[0] // groups
     if n * channels * prod(kernel) * prod(counts) > COLUMNS:
         raise NoRow
-    weight = view_of(y, y.array.reshape((groups, each, -1)).swapaxes(1, 2))
+    weight = view_of(y, y.array.reshape((groups, inputs, -1)).swapaxes(1, 2))
     turned = in_rows(w, x.seen(channels_first(x.array)))
-    columns = product(w, weight, turned.seen(turned.array.reshape((groups, each, -1))))
+    columns = product(w, weight, turned.seen(turned.array.reshape((groups, inputs, -1))))
     columns = columns.seen(columns.array.reshape((channels, *kernel, n, *counts)))
     total = w.scratch(np.empty((n, channels, *sizes), out.dtype))
     w.copy(w.constant(0, out.dtype), total)
@@ -140,9 +140,9 @@ def write_convolution_weight(
     columns = columns_of(w, x, kernel, stride, dilation, counts, groups)
     turned = in_rows(w, y.seen(channels_first(y.array)))
     block = turned.seen(turned.array.reshape((groups, outputs // groups, -1)))
-    found = product(w, block, columns.seen(columns.array.swapaxes(1, 2)))
-    total = w.scratch(found.array)
-    w.ufunc(np.add, total, w.constant(0, out.dtype), found)  # the kernel adds to zeros
+    products = product(w, block, columns.seen(columns.array.swapaxes(1, 2)))
+    total = w.scratch(products.array)
+    w.ufunc(np.add, total, w.constant(0, out.dtype), products)  # the kernel adds to zeros
     return total.seen(total.array.reshape(out.shape))
 
 

@@ -38,12 +38,12 @@ TENSOR, NDARRAY, FLOAT, INT, STR, TUPLE, SPEC, SIZE, LIST, ARRAY_AT, NONE = rang
 def array_offset() -> int | None:
     """Where tensors keep their arrays, tried."""
     samples = [wrap(np.zeros(k)) for k in range(3)]
-    found = [
+    offsets = [
         offset
         for offset in range(HEAD, Tensor.__basicsize__, 8)
         if all(word_at(id(t) + offset) == id(t._array) for t in samples)
     ]
-    return found[0] if len(found) == 1 else None
+    return offsets[0] if len(offsets) == 1 else None
 
 
 @cache
@@ -62,9 +62,9 @@ def arrays_are_laid_out() -> bool:
         rank = ctypes.c_int.from_address(id(array) + RANK).value
         if rank != array.ndim or word_at(id(array) + DTYPE) != id(array.dtype):
             return False
-        for at, told in ((SIZES, array.shape), (STRIDES, array.strides)):
+        for at, expected in ((SIZES, array.shape), (STRIDES, array.strides)):
             words = (ctypes.c_ssize_t * rank).from_address(word_at(id(array) + at)) if rank else ()
-            if tuple(words) != told:
+            if tuple(words) != expected:
                 return False
     return True
 

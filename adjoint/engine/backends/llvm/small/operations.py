@@ -46,10 +46,10 @@ def ufunc_of(w: RowWriter, function: np.ufunc, *operands: Any) -> Spot:
     shape = np.broadcast_shapes(*[p.array.shape for p in placed])
     laid = next((p.array for p in placed if p.array.shape == shape), np.empty(shape, like.dtype))
     kinds = "".join([p.array.dtype.char for p in placed])
-    found = next((t for t in function.types if t.startswith(f"{kinds}->")), None)
-    if found is None:
+    signature = next((t for t in function.types if t.startswith(f"{kinds}->")), None)
+    if signature is None:
         raise NoRow
-    return w.ufunc(function, w.scratch(laid, np.dtype(found[-1])), *placed)
+    return w.ufunc(function, w.scratch(laid, np.dtype(signature[-1])), *placed)
 
 
 # -- elementwise --------------------------------------------------------------------------------
@@ -157,20 +157,20 @@ def reduce(
         x, dims = x.seen(array.reshape((*array.shape[: array.ndim - rank], -1))), (-1,)
     array = x.array
     reduced = tuple([d % array.ndim for d in dims])
-    kept = w.scratch(np.empty(reduced_shape(array.shape, reduced, True), dtype))
+    total = w.scratch(np.empty(reduced_shape(array.shape, reduced, True), dtype))
     if first is None:
         at_first = tuple([slice(0, 1) if d in reduced else slice(None) for d in range(array.ndim)])
-        w.copy(x.seen(array[at_first]), kept)
+        w.copy(x.seen(array[at_first]), total)
         if dims == (-1,):  # the others of each row; elsewhere the first may come again
             x = x.seen(array[..., 1:])
     else:
-        w.copy(w.constant(first, dtype), kept)
+        w.copy(w.constant(first, dtype), total)
     shape = x.array.shape
     if x.array.size:
-        steps = spread(kept.array, shape)
-        w.call(loop, [kept, x, kept], shape, [steps, spread(x.array, shape), steps])
-    kept = kept.seen(kept.array.reshape(whole))
-    return kept if keepdim else kept.seen(kept.array.reshape(without_dims(whole, given)))
+        steps = spread(total.array, shape)
+        w.call(loop, [total, x, total], shape, [steps, spread(x.array, shape), steps])
+    total = total.seen(total.array.reshape(whole))
+    return total if keepdim else total.seen(total.array.reshape(without_dims(whole, given)))
 
 
 def without_dims(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -228,13 +228,13 @@ def write_linear(w: RowWriter, out: Array, x: Spot, y: Spot, z: Spot | None = No
     rows = x.array.reshape(-1, x.array.shape[-1])
     if not np.may_share_memory(rows, x.array):
         raise NoRow
-    made = product(w, x.seen(rows), turned)
-    made = made.seen(made.array.reshape(out.shape))
+    result = product(w, x.seen(rows), turned)
+    result = result.seen(result.array.reshape(out.shape))
     if z is None:
-        return made
+        return result
     if z.array.dtype != out.dtype or z.array.ndim > out.ndim:
         raise NoRow
-    return w.ufunc(np.add, made, made, z)
+    return w.ufunc(np.add, result, result, z)
 
 
 # -- joins and indices --------------------------------------------------------------------------
@@ -318,10 +318,10 @@ def write_scatter(
     if not x.array.dtype == y.array.dtype == out.dtype:
         raise NoRow
     place = w.copy(x, w.scratch(out))
-    made = place.array
-    steps = [[*y.array.strides], [*picks.array.strides], without(made, dim)]
+    array = place.array
+    steps = [[*y.array.strides], [*picks.array.strides], without(array, dim)]
     name, shape = f"scatter_add_{out.dtype.char}", picks.array.shape
-    pick(w, name, [y, picks, place], shape, steps, made.shape[dim], made.strides[dim])
+    pick(w, name, [y, picks, place], shape, steps, array.shape[dim], array.strides[dim])
     return place
 
 
@@ -360,12 +360,12 @@ def write_index_put(
     if not x.array.dtype == values.array.dtype == out.dtype or out.dtype.char not in "fd":
         raise NoRow
     place, (picks,), rest = w.copy(x, w.scratch(out)), indices, out.ndim - 1
-    made = place.array
+    array = place.array
     steps = [
         [*values.array.strides],
         [*picks.array.strides, *[0] * rest],
-        [*[0] * picks.array.ndim, *made.strides[1:]],
+        [*[0] * picks.array.ndim, *array.strides[1:]],
     ]
     name, where = f"scatter_add_{out.dtype.char}", [values, picks, place]
-    pick(w, name, where, shape, steps, made.shape[0], made.strides[0])
+    pick(w, name, where, shape, steps, array.shape[0], array.strides[0])
     return place

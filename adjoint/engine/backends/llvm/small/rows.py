@@ -225,19 +225,19 @@ def coalesced(
     ([6], [[4], [0]])
     """
     sizes: list[int] = []
-    found: list[list[int]] = [[] for _ in steps]
+    merged: list[list[int]] = [[] for _ in steps]
     for d, n in enumerate(shape):
         if n == 1:
             continue
-        if sizes and all(own[-1] == s[d] * n for own, s in zip(found, steps, strict=True)):
+        if sizes and all(own[-1] == s[d] * n for own, s in zip(merged, steps, strict=True)):
             sizes[-1] *= n
-            for own, s in zip(found, steps, strict=True):
+            for own, s in zip(merged, steps, strict=True):
                 own[-1] = s[d]
         else:
             sizes.append(n)
-            for own, s in zip(found, steps, strict=True):
+            for own, s in zip(merged, steps, strict=True):
                 own.append(s[d])
-    return (sizes, found) if sizes else ([1], [[0] for _ in steps])
+    return (sizes, merged) if sizes else ([1], [[0] for _ in steps])
 
 
 Lowering = Callable[..., Any]  # of a writer, a result that says the layout, places, parameters
@@ -260,14 +260,14 @@ def written(graph: DataflowGraph, places: Sequence[int], arrays: Sequence[Array]
     if native is None:
         raise NoRow
     writer = RowWriter(native)
-    held: dict[Value, Spot] = {}
+    spots: dict[Value, Spot] = {}
     for value, k in zip(graph.inputs, places, strict=True):
-        held[value] = Spot(1 + k, address(arrays[k]), arrays[k])
+        spots[value] = Spot(1 + k, address(arrays[k]), arrays[k])
     for node in graph.nodes:
-        given = [held[x] if isinstance(x, Value) else x for x in node.inputs]
+        given = [spots[x] if isinstance(x, Value) else x for x in node.inputs]
         results = one_node(writer, node.record, given, node.params)
-        held.update(zip(node.outputs, results, strict=True))
-    return finished(writer, [held[v] for v in graph.outputs], arrays)
+        spots.update(zip(node.outputs, results, strict=True))
+    return finished(writer, [spots[v] for v in graph.outputs], arrays)
 
 
 def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -> list[Spot]:
@@ -284,8 +284,8 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
             return [writer.copy(source, whole).seen(kernel(whole.array, **params))]
         return [source.seen(seen)]
     if record.creates:
-        made = kernel(*given, **params)
-        return [writer.constant(made, made.dtype)]
+        folded = kernel(*given, **params)
+        return [writer.constant(folded, folded.dtype)]
     result = None
     if record.promotion is not None:
         key = pattern(arrays)
@@ -373,8 +373,8 @@ class Walked:
 
     def run(self, *arrays: Array) -> Any:
         """The results; None where the rows do not know these arrays."""
-        made = [make(*given) for make, given in self.makers]
-        return None if self.native.walk(self.words, *arrays, *made) else made
+        results = [make(*given) for make, given in self.makers]
+        return None if self.native.walk(self.words, *arrays, *results) else results
 
     def entry(
         self, operands: Sequence[Any], params: dict[str, Any], rest: Any, gaps: Sequence[bool]
@@ -397,6 +397,6 @@ class Walked:
         wanted = meeting.wanted_of(operands, slots, earlier)
         literals = tuple([None if k in tensors else x for k, x in enumerate(operands)])
         makers = iter(self.makers)
-        made = tuple([next(makers) if there else None for there in gaps])
-        kept = (self.held, [a.dtype for a in arrays])  # told by their addresses
-        return self.words, wanted, literals, (*params,), (*params.values(),), rest, made, kept
+        results = tuple([next(makers) if there else None for there in gaps])
+        alive = (self.held, [a.dtype for a in arrays])  # told by their addresses
+        return self.words, wanted, literals, (*params,), (*params.values(),), rest, results, alive

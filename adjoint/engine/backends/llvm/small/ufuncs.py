@@ -55,8 +55,8 @@ def is_laid_out() -> bool:
             return False
         if ctypes.c_int.from_address(id(ufunc) + _COUNT).value != len(ufunc.types):
             return False
-    found = _read(np.add, np.add.types.index("ff->f"))
-    return found is not None and _adds(found)
+    loop = _read(np.add, np.add.types.index("ff->f"))
+    return loop is not None and _adds(loop)
 
 
 def _adds(loop: InnerLoop) -> bool:

@@ -48,8 +48,8 @@ def _parts(features: Features) -> tuple[str, frozenset[str]]:
     code = Code(features)
     results = _lane(code, code.value("%x", "f64", 1))
     last = "poison"
-    for i, each in enumerate(results):
-        last = code.let(f"insertvalue {struct(_RESULTS)} {last}, {each.type} {each.ref}, {i}")
+    for i, result in enumerate(results):
+        last = code.let(f"insertvalue {struct(_RESULTS)} {last}, {result.type} {result.ref}, {i}")
     body = "\n  ".join([*code.lines, f"ret {struct(_RESULTS)} {last}"])
     text = f"define internal {struct(_RESULTS)} @{_NAME}(double %x) noinline {{\n  {body}\n}}"
     return text, frozenset(code.declarations)

@@ -42,8 +42,8 @@ def _erfcx_positive(t: V) -> V:
     c = tables.ERFCX_F64
     # The last steps one at a time: pairs of large coefficients would lose bits near t = 0.
     p = polynomial(u, c[4:])
-    for each in c[3::-1]:
-        p = mad(p, u, each)
+    for coefficient in c[3::-1]:
+        p = mad(p, u, coefficient)
     return (p * 0.5) / (t + 0.5)
 
 

@@ -23,9 +23,9 @@ def by_lane(
     code.declarations |= {text, _loop(name, lanes, [x.kind for x in operands], results)}
     given = ", ".join(f"{x.type} {x.ref}" for x in operands)
     whole = struct(results, lanes)
-    made = code.let(f"call {whole} @{name}.v{lanes}({given})")
+    whole_result = code.let(f"call {whole} @{name}.v{lanes}({given})")
     return [
-        V(code, code.let(f"extractvalue {whole} {made}, {i}"), kind, lanes)
+        V(code, code.let(f"extractvalue {whole} {whole_result}, {i}"), kind, lanes)
         for i, kind in enumerate(results)
     ]
 

@@ -69,9 +69,9 @@ def tap_slices(tap: Shape, stride: Shape, dilation: Shape, counts: Shape) -> tup
     )
 
 
-def blocks(xp: Any, examples: int, each: int) -> Iterator[slice]:
-    """Ranges of examples whose columns, `each` elements per example, fit in a block."""
-    step = max(1, (BLOCK_CPU if xp is np else BLOCK_CUDA) // max(each, 1))
+def blocks(xp: Any, examples: int, elements: int) -> Iterator[slice]:
+    """Ranges of examples whose columns, `elements` elements per example, fit in a block."""
+    step = max(1, (BLOCK_CPU if xp is np else BLOCK_CUDA) // max(elements, 1))
     for start in range(0, examples, step):
         yield slice(start, min(start + step, examples))
 
@@ -92,9 +92,9 @@ def by_library(xp: Any, record: Any, x: Array, y: Array, *geometry: Any) -> Arra
 def convolution(
     xp: Any, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
 ) -> Array:
-    made = by_library(xp, ops.CONVOLUTION, x, y, stride, padding, dilation, groups)
-    if made is not None:
-        return made
+    result = by_library(xp, ops.CONVOLUTION, x, y, stride, padding, dilation, groups)
+    if result is not None:
+        return result
     dtype, x, y = x.dtype, widen(x), widen(y)
     kernel, rank = y.shape[2:], len(stride)
     x = padded(xp, x, padding)
@@ -110,8 +110,8 @@ def convolution(
         view = windows(xp, x, kernel, stride, dilation, counts)
         weight = y.reshape((groups, y.shape[0] // groups, -1))
         taps, places = prod(kernel), prod(counts)
-        each = x.shape[1] * taps * places
-        for part in blocks(xp, x.shape[0], each):
+        elements = x.shape[1] * taps * places
+        for part in blocks(xp, x.shape[0], elements):
             n = part.stop - part.start
             columns = view[part].transpose((*range(1, 2 + rank), 0, *range(2 + rank, 2 + 2 * rank)))
             columns = columns.reshape((groups, -1, n * places))
@@ -150,9 +150,9 @@ def _depthwise(
 def convolution_transpose(
     xp: Any, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
 ) -> Array:
-    made = by_library(xp, ops.CONVOLUTION_TRANSPOSE, x, y, stride, padding, dilation, groups)
-    if made is not None:
-        return made
+    result = by_library(xp, ops.CONVOLUTION_TRANSPOSE, x, y, stride, padding, dilation, groups)
+    if result is not None:
+        return result
     dtype, x, y = x.dtype, widen(x), widen(y)
     kernel, counts = y.shape[2:], x.shape[2:]
     sizes = [
@@ -163,8 +163,8 @@ def convolution_transpose(
     out = xp.zeros((x.shape[0], channels, *sizes), dtype=x.dtype)
     if out.size and x.size:
         weight = y.reshape((groups, y.shape[0] // groups, -1)).swapaxes(1, 2)
-        each = channels * prod(kernel) * prod(counts)
-        for part in blocks(xp, x.shape[0], each):
+        elements = channels * prod(kernel) * prod(counts)
+        for part in blocks(xp, x.shape[0], elements):
             n = part.stop - part.start
             block = channels_first(x[part]).reshape((groups, y.shape[0] // groups, -1))
             columns = xp.matmul(weight, block).reshape((channels, *kernel, n, *counts))
@@ -180,9 +180,9 @@ def convolution_transpose(
 def convolution_weight(
     xp: Any, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
 ) -> Array:
-    made = by_library(xp, ops.CONVOLUTION_WEIGHT, x, y, stride, padding, dilation, groups)
-    if made is not None:
-        return made
+    result = by_library(xp, ops.CONVOLUTION_WEIGHT, x, y, stride, padding, dilation, groups)
+    if result is not None:
+        return result
     dtype, x, y = x.dtype, widen(x), widen(y)
     counts, rank = y.shape[2:], len(stride)
     x = padded(xp, x, padding)

@@ -51,16 +51,16 @@ def _runs(entries: list[tuple[int, int, float]], phase: int) -> list[Run]:
 def layers(rule: Rule, transposed: bool, few: int) -> list[Any]:
     """One layer per term of the sums: a list of runs, or arrays (to, from, weight)."""
     rows: list[Row] = table(rule, transposed)
-    found: list[Any] = []
+    terms: list[Any] = []
     for t in range(max(map(len, rows), default=0)):
         entries = [(o, *row[t]) for o, row in enumerate(rows) if len(row) > t]
         runs = min((_runs(entries, p) for p in (1, 2, 3, 4)), key=len)
         if len(runs) <= few:
-            found.append(runs)
+            terms.append(runs)
         else:
             columns = list(zip(*entries, strict=True))
-            found.append(tuple(np.array(c) for c in columns))
-    return found
+            terms.append(tuple(np.array(c) for c in columns))
+    return terms
 
 
 @lowers(RESAMPLE)

@@ -247,10 +247,10 @@ def grid(xp: Any, shape: tuple[int, ...]) -> list[Array]:
 @lru_cache(256)
 def small_grid(xp: Any, shape: tuple[int, ...]) -> list[Array]:
     """The same, kept, and not to be written to."""
-    made = grid(xp, shape)
-    for at in made:
+    axes = grid(xp, shape)
+    for at in axes:
         at.flags.writeable = False
-    return made
+    return axes
 
 
 @lowers(gather.GATHER)

@@ -85,9 +85,9 @@ def permutation(xp: Any, pivots: Array, size: int, inverse: bool) -> Array:
     lanes = tuple(np.indices(pivots.shape[:-1], sparse=True)) if pivots.ndim > 1 else ()
     for i in range(pivots.shape[-1]):
         j = (*lanes, pivots[..., i] - 1)
-        kept = out[..., i].copy()
+        row = out[..., i].copy()
         out[..., i] = out[j]
-        out[j] = kept
+        out[j] = row
     if inverse:
         out = np.argsort(out, axis=-1)
     return xp.asarray(out)
@@ -140,8 +140,8 @@ def lstsq_(xp: Any, x: Array, y: Array, rcond: float, driver: str) -> tuple[Arra
     used = "gelsy" if driver == "gels" else driver
     if m and n:
         for i in np.ndindex(batch):
-            found = solve(x[i], y[i], cond=rcond, lapack_driver=used, check_finite=False)
-            solution[i], rank[i] = found[0], found[2]
-            if found[3] is not None:
-                values[i] = found[3]
+            results = solve(x[i], y[i], cond=rcond, lapack_driver=used, check_finite=False)
+            solution[i], rank[i] = results[0], results[2]
+            if results[3] is not None:
+                values[i] = results[3]
     return device(xp, solution, rank, values)

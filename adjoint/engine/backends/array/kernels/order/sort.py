@@ -64,11 +64,11 @@ def repeated(ordered: Array, dim: int) -> Array:
     return same.any(axis=dim, keepdims=True)
 
 
-def settle(x: Array, found: Array, tied: Array, dim: int, choose: Any) -> Array:
-    """`found` positions, chosen again in the rows where they are `tied`."""
+def settle(x: Array, positions: Array, tied: Array, dim: int, choose: Any) -> Array:
+    """`positions` positions, chosen again in the rows where they are `tied`."""
     if not tied.any():
-        return found
-    out = np.moveaxis(found.copy(), dim, -1)
+        return positions
+    out = np.moveaxis(positions.copy(), dim, -1)
     rows = np.moveaxis(x, dim, -1)
     again = np.moveaxis(tied, dim, -1)[..., 0]
     for at in np.ndindex(again.shape):
@@ -77,9 +77,9 @@ def settle(x: Array, found: Array, tied: Array, dim: int, choose: Any) -> Array:
     return np.moveaxis(out, -1, dim)
 
 
-def tied_at(x: Array, found: Array, dim: int) -> Array:
+def tied_at(x: Array, positions: Array, dim: int) -> Array:
     """Rows in which the element found is not the only one of its value."""
-    value = np.take_along_axis(x, found, dim)
+    value = np.take_along_axis(x, positions, dim)
     same = x == value
     if x.dtype.kind == "f":
         same |= np.isnan(x) & np.isnan(value)
@@ -111,8 +111,8 @@ def missing(x: Array) -> bool:
 def nth(xp: Any, x: Array, dim: int, k: int) -> Array:
     """The position of the k-th element (from 0) of each row in a stable ascending order."""
     if xp is not np or missing(x):
-        found = part(ascending(xp, x, dim), dim, k, k + 1)
-        return xp.ascontiguousarray(found).astype(np.int64, copy=False)
+        positions = part(ascending(xp, x, dim), dim, k, k + 1)
+        return xp.ascontiguousarray(positions).astype(np.int64, copy=False)
     value = part(np.partition(x, k, axis=dim), dim, k, k + 1)
     equal = x == value
     if (equal.sum(axis=dim) == 1).all():
@@ -124,10 +124,12 @@ def nth(xp: Any, x: Array, dim: int, k: int) -> Array:
 @lowers(sort.KTHVALUE)
 def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
     x = widen(x)
-    found = nth(xp, x, dim, k - 1)
+    positions = nth(xp, x, dim, k - 1)
     if xp is not np or not ties.in_kthvalue(x.size):
-        return found
-    return settle(x, found, tied_at(x, found, dim), dim, lambda row: ties.quick_select(row, k - 1))
+        return positions
+    return settle(
+        x, positions, tied_at(x, positions, dim), dim, lambda row: ties.quick_select(row, k - 1)
+    )
 
 
 @lowers(sort.ARGMEDIAN)
@@ -145,10 +147,10 @@ def argmedian(xp: Any, x: Array, dim: int, omit: bool) -> Array:
 
 @lowers(sort.MEDIAN)
 def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) -> Array:
-    kept = [d for d in range(x.ndim) if d not in dims]
-    rows = [x.shape[d] for d in kept]
+    others = [d for d in range(x.ndim) if d not in dims]
+    rows = [x.shape[d] for d in others]
     n = prod(x.shape[d] for d in dims)
-    flat = x.transpose((*kept, *dims)).reshape((*rows, n))
+    flat = x.transpose((*others, *dims)).reshape((*rows, n))
     wide, last = widen(flat), len(rows)
     if missing(wide):
         out = xp.take_along_axis(flat, argmedian(xp, wide, last, omit), last)

@@ -21,6 +21,6 @@ def integer_matmul(xp: Any, x: Any, y: Any) -> Any:
     total = None
     for start in range(0, depth, EXACT):
         part = slice(start, start + EXACT)
-        found = integer_matmul(xp, x[..., part], y[..., part])
-        total = found if total is None else xp.add(total, found, out=total)
+        part_sum = integer_matmul(xp, x[..., part], y[..., part])
+        total = part_sum if total is None else xp.add(total, part_sum, out=total)
     return total

@@ -37,9 +37,9 @@ def centered(xp: Any, words: Array) -> tuple[Array, Array]:
     distance = (k >> (size - 1)) ^ k  # |k + 1/2| - 1/2
     xp.subtract(signed((1 << (size - 1)) - 1), distance, out=distance)
     q, r = k.astype(real), distance.astype(real)
-    for each in (q, r):
-        each += real(0.5)
-        each *= real(2.0**-size)
+    for part in (q, r):
+        part += real(0.5)
+        part *= real(2.0**-size)
     return q, r
 
 
@@ -84,8 +84,8 @@ def uniform(xp: Any, words: Array, dtype: Any, low: float, high: float) -> Array
     """Uniform on [low, high)."""
     values = unit(xp, words)
     if dtype.itemsize == 2:  # cut, not rounded, to the half's precision: stays below 1
-        kept = {"float16": 0xFFFFE000, "bfloat16": 0xFFFF0000}[dtype.name]
-        values.view(np.uint32)[...] &= np.uint32(kept)
+        mask = {"float16": 0xFFFFE000, "bfloat16": 0xFFFF0000}[dtype.name]
+        values.view(np.uint32)[...] &= np.uint32(mask)
     if (low, high) == (0, 1):
         return values
     real = values.dtype.type

@@ -114,8 +114,8 @@ def consecutive(xp: Any, seed: int, start: int, count: int) -> Array:
         return _on_device(xp, seed, xp.arange(count, dtype=_U64) + _U64(start), 0)
     low, high = start & LOW, start >> 32
     if count <= FEW:
-        made = [block(seed, low + i, high, 0, 0) for i in range(count)]
-        return np.array(made, _U64).T
+        drawn = [block(seed, low + i, high, 0, 0) for i in range(count)]
+        return np.array(drawn, _U64).T
     # Two rounds simplified: c1, c2 and c3 are the same for all blocks.
     (j0, j1), (k0, k1) = keys_of(seed)[:2]
     state = np.empty((2, count), _U64)

@@ -108,11 +108,11 @@ def poisson_by_rejection(xp: Any, words: Array, rate: Array) -> Array:
         k = xp.floor((a_ * 2.0 / distance + b_) * u + mean + 0.43)
         sure = (distance >= 0.07) & (v <= quick[left])
         hopeless = (k < 0) | ((distance < 0.013) & (v > distance))
-        kept = xp.maximum(k, 0.0)
+        count = xp.maximum(k, 0.0)
         slope = portable.log(a_ / (distance * distance) + b_)
         level = portable.log(v) + log_inverse_alpha[left] - slope
-        fits = level <= kept * log_rate[left] - mean - log_factorial(xp, kept)
-        return kept, sure | (fits & ~hopeless)
+        fits = level <= count * log_rate[left] - mean - log_factorial(xp, count)
+        return count, sure | (fits & ~hopeless)
 
     return reject(xp, words, propose)
 
@@ -184,15 +184,15 @@ def binomial_by_rejection(xp: Any, words: Array, n: Array, p: Array) -> Array:
         k = xp.floor((a_ * 2.0 / distance + b_) * u + center[left])
         inside = (k >= 0) & (k <= n_)
         sure = (distance >= 0.07) & (v <= quick[left]) & inside
-        kept = xp.minimum(xp.maximum(k, 0.0), n_)
+        count = xp.minimum(xp.maximum(k, 0.0), n_)
         log = portable.log
         level = log(v * alpha[left] / (a_ / (distance * distance) + b_))
         bound = (m + 0.5) * log((m + 1.0) / (r * (n_ - m + 1.0)))
-        bound = bound + (n_ + 1.0) * log((n_ - m + 1.0) / (n_ - kept + 1.0))
-        bound = bound + (kept + 0.5) * log(r * (n_ - kept + 1.0) / (kept + 1.0))
-        for sign, at in ((1.0, m), (1.0, n_ - m), (-1.0, kept), (-1.0, n_ - kept)):
+        bound = bound + (n_ + 1.0) * log((n_ - m + 1.0) / (n_ - count + 1.0))
+        bound = bound + (count + 0.5) * log(r * (n_ - count + 1.0) / (count + 1.0))
+        for sign, at in ((1.0, m), (1.0, n_ - m), (-1.0, count), (-1.0, n_ - count)):
             bound = bound + stirling_tail(xp, at) * sign
-        return kept, sure | (inside & (level <= bound))
+        return count, sure | (inside & (level <= bound))
 
     return reject(xp, words, propose)
 

@@ -121,14 +121,14 @@ def chebyshev_w(xp: Any, x: Any, n: Any) -> Array:
 def _hermite(xp: Any, x_: Any, n_: Any, scale: int) -> Array:
     """p_(k+1) = s x p_k - s k p_(k-1): He for s = 1, H for s = 2. Overflow is NaN, as PyTorch's."""
     x, n = prepare(xp, x_, n_)
-    kept = next(a.dtype for a in (x_, n_) if hasattr(a, "dtype"))
-    limit = 512 if kept == np.float64 else 128
+    dtype = next(a.dtype for a in (x_, n_) if hasattr(a, "dtype"))
+    limit = 512 if dtype == np.float64 else 128
     y = scale * x
     steps = xp.minimum(n, limit + 1)
     exact = recur(xp, x, steps, y, lambda k, x, p, q: y * p - (scale * k) * q)
-    result = exact.astype(kept)
+    result = exact.astype(dtype)
     overflow = xp.isfinite(exact) & ~xp.isfinite(result)
-    return xp.where(overflow | (n > limit), np.nan, result).astype(kept)
+    return xp.where(overflow | (n > limit), np.nan, result).astype(dtype)
 
 
 @lowers(polynomials.HERMITE_H)

@@ -28,9 +28,9 @@ def special(xp: Any) -> Any:
 
 def function(xp: Any, name: str) -> Callable[..., Any]:
     """A special function for arrays of `xp`; through the host where CuPy has none of that name."""
-    found = getattr(special(xp), name, None)
-    if found is not None:
-        return found
+    function = getattr(special(xp), name, None)
+    if function is not None:
+        return function
     on_host = getattr(special(np), name)
 
     def through_host(*arrays: Array) -> Any:

@@ -203,8 +203,8 @@ class FiltersKernel:
         """Sums over the lanes into the result."""
         w, tile, kind = self.w, self.tile, self.kind
 
-        def one(to: V, found: V) -> None:
-            x, old = w.total(found), w.load(target, kind, to)
+        def one(to: V, products: V) -> None:
+            x, old = w.total(products), w.load(target, kind, to)
             w.store(select(later, x + old, x), target, to)
 
         def row(i: V) -> None:

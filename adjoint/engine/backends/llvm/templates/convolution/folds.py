@@ -84,14 +84,14 @@ def fold_steps(
 
 def fold_taps(phase: Phase, kernel: tuple[int, ...], source: Place) -> list[int]:
     """The offset of each tap of a phase: of its channel, and within it."""
-    found = []
+    offsets = []
     for tap in product(*(line.taps for line in phase)):
         channel = 0
         for (k, _), extent in zip(tap, kernel, strict=True):
             channel = channel * extent + k
         inner = sum(t * s for (_, t), s in zip(tap, source.strides[2:], strict=True))
-        found.append(channel * source.strides[1] + inner)
-    return found
+        offsets.append(channel * source.strides[1] + inner)
+    return offsets
 
 
 TEMPLATES = {

@@ -69,8 +69,8 @@ def transposed_phases(params: dict[str, Any], kernel: Shape, sizes: Shape) -> li
     for (s, (low, _), d), extent, size in zip(geometry, kernel, sizes, strict=True):
         lines = []
         for p in range(min(s, size)):
-            found = [(k, p + low - k * d) for k in range(extent)]
-            taps = tuple((k, at // s) for k, at in found if at % s == 0)
+            positions = [(k, p + low - k * d) for k in range(extent)]
+            taps = tuple((k, at // s) for k, at in positions if at % s == 0)
             lines.append(Line(-(-(size - p) // s), p, s, 0, 1, taps))
         by_dim.append(lines)
     return list(product(*by_dim))

@@ -103,11 +103,11 @@ def pad_text(name: str, kind: str) -> Text:
     low, high = w.share(word[P_PLANES] * sizes[0])
     zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
 
-    def run(start: V, stop: V, each: Callable[[V, int], None]) -> None:
+    def run(start: V, stop: V, move: Callable[[V, int], None]) -> None:
         """Vectors while there are, then single elements."""
         whole = start + (stop - start).quotient(w.whole(PAD_LANES)) * PAD_LANES
-        w.loop(start, w.most(whole, start), lambda x: each(x, PAD_LANES), step=PAD_LANES)
-        w.loop(w.most(whole, start), stop, lambda x: each(x, 1))
+        w.loop(start, w.most(whole, start), lambda x: move(x, PAD_LANES), step=PAD_LANES)
+        w.loop(w.most(whole, start), stop, lambda x: move(x, 1))
 
     def plane(p: V) -> None:
         which, z = w.split(p, sizes[0])
@@ -324,8 +324,8 @@ class ImplicitProductKernel:
 
                 def row(r: V) -> None:
                     to = at + r * self.word[C_CHANNEL_TO]
-                    found = r * tile.columns + v * tile.lanes + lane
-                    x = w.load(self.result, kind, found, lanes)
+                    place = r * tile.columns + v * tile.lanes + lane
+                    x = w.load(self.result, kind, place, lanes)
                     old = w.load(target, kind, to, lanes)
                     w.store(select(later, x + old, x), target, to)
 

@@ -96,9 +96,9 @@ class GroupedProduct:
                     for x, s in zip(inputs, inner, strict=True)
                 ]
 
-            found = w.loop(0, word[GROUP], turn, zeros, step=LANES)
+            totals = w.loop(0, word[GROUP], turn, zeros, step=LANES)
             scale = w.code.splat(w.load(self.scale, "f32", at), LANES)
-            return [mad(x, scale, s) for x, s in zip(found, before, strict=True)]
+            return [mad(x, scale, s) for x, s in zip(totals, before, strict=True)]
 
         return w.loop(0, word[GROUPS], group, zeros)
 

@@ -104,8 +104,8 @@ class IntegerProduct:
             return self.added([ones], [self.rest(x, k, counted) for x in columns], before)
 
         def single(k: V, *before: V) -> list[V]:
-            found = [w.load(x, "i8", k).convert("i32") for x in columns]
-            return [self.first_lane(x, s) for x, s in zip(found, before, strict=True)]
+            elements = [w.load(x, "i8", k).convert("i32") for x in columns]
+            return [self.first_lane(x, s) for x, s in zip(elements, before, strict=True)]
 
         return self.four(self.along(ACROSS, turn, last, single)) * OFFSET
 

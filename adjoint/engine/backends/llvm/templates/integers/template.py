@@ -81,11 +81,11 @@ def steps(
 
 def _member(places: list[Place], dims: Dims, i: int) -> tuple[list[Place], list[Place]]:
     """Operands and result of one member of a batch's first range."""
-    found = []
+    members = []
     for which, (place, stride) in enumerate(zip(places, dims[0][1], strict=True)):
         moved = Place(place.buffer, place.shape, place.strides, place.offset + i * stride)
-        found.append(slice_batch(moved, dims[1:], which))
-    return found[:2], found[2:]
+        members.append(slice_batch(moved, dims[1:], which))
+    return members[:2], members[2:]
 
 
 def product_launch(a: Place, b: Place, c: Place, dims: Dims) -> Launch:

@@ -115,9 +115,9 @@ class MaxPool:
 
         def better(z: V, y: V, x: V, best: V, at: V) -> list[V]:
             here = place((z, y, x))
-            found = self.load(source, here, lanes)
-            larger = (found > best) | found.isnan()
-            return [select(larger, found, best), select(larger, w.code.splat(here, lanes), at)]
+            element = self.load(source, here, lanes)
+            larger = (element > best) | element.isnan()
+            return [select(larger, element, best), select(larger, w.code.splat(here, lanes), at)]
 
         lowest = w.code.const(float("-inf"), kind, lanes)
         start = w.code.splat(place((zs[1], ys[1], xs[1])), lanes)
@@ -178,10 +178,10 @@ def whole_windows_text(name: str, kind: str) -> Text:
 
         def tap(t: V, best: V, chosen: V) -> list[V]:
             offset = w.load(taps, "i64", t)
-            found = w.gather(source, kind, [f + offset for f in froms])
+            element = w.gather(source, kind, [f + offset for f in froms])
             here = w.code.splat(offset.convert(number), lanes)
-            larger = (found > best) | found.isnan()
-            return [select(larger, found, best), select(larger, here, chosen)]
+            larger = (element > best) | element.isnan()
+            return [select(larger, element, best), select(larger, here, chosen)]
 
         lowest = w.code.const(float("-inf"), kind, lanes)
         begin = [lowest, w.code.const(0, number, lanes)]

@@ -55,7 +55,7 @@ def steps_with(
     operands: list[Place],
     result: Place,
     epilogue: Epilogue,
-    kept: bool,
+    stored: bool,
 ) -> list[Launch] | None:
     """Launches of one product whose last write does more (Note [epilogues])."""
     a, b, c = *operands, result
@@ -68,7 +68,7 @@ def steps_with(
         return None
     while len(dims) < 2:
         dims = [(1, (0, 0, 0)), *dims]
-    return product_steps_with(a, b, c, dims, epilogue, kept)
+    return product_steps_with(a, b, c, dims, epilogue, stored)
 
 
 def steps(

@@ -97,10 +97,10 @@ class Dots:
             return [mad(w.load(row, kind, k), y, s) for row, s in zip(rows, before, strict=True)]
 
         zero = [w.code.const(0, kind, lanes)] * (tall * long)
-        found = w.loop(0, most, partial(several, long), zero, step=lanes * long)
+        sums = w.loop(0, most, partial(several, long), zero, step=lanes * long)
         if self.alone:
-            found[:tall] = w.loop(most, whole, partial(several, 1), found[:tall], step=lanes)
-        totals = [w.total(sum(found[r + tall :: tall], found[r])) for r in range(tall)]
+            sums[:tall] = w.loop(most, whole, partial(several, 1), sums[:tall], step=lanes)
+        totals = [w.total(sum(sums[r + tall :: tall], sums[r])) for r in range(tall)]
         return w.loop(whole, depth, single, totals)
 
     def ask_for(self, places: list[str]) -> None:

@@ -148,34 +148,36 @@ def described(a: Place, b: Place, c: Place, dims: Dims) -> TiledProduct:
 
 def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
     """The launches of a product whose batch has two ranges."""
-    made = described(a, b, c, dims)
-    if is_thin(made):
-        thin(made)
-    elif is_thin(made.turned):
-        thin(made.turned)
-    elif made.c.shape[1] == 1 and made.c.row == 1 and made.a.turned.rows_lie:
-        tiles(made.turned)
+    product = described(a, b, c, dims)
+    if is_thin(product):
+        thin(product)
+    elif is_thin(product.turned):
+        thin(product.turned)
+    elif product.c.shape[1] == 1 and product.c.row == 1 and product.a.turned.rows_lie:
+        tiles(product.turned)
     else:
-        tiles(made)
-    return made.launches
+        tiles(product)
+    return product.launches
 
 
 def product_steps_with(
-    a: Place, b: Place, c: Place, dims: Dims, epilogue: Epilogue, kept: bool
+    a: Place, b: Place, c: Place, dims: Dims, epilogue: Epilogue, stored: bool
 ) -> list[Launch] | None:
     """The same with an epilogue; None where another kernel than that of tiles is better."""
-    made = described(a, b, c, dims)
-    if is_thin(made) or is_thin(made.turned) or made.c.shape[1] == 1:
+    product = described(a, b, c, dims)
+    if is_thin(product) or is_thin(product.turned) or product.c.shape[1] == 1:
         return None
-    made.label = (*made.label, "+" + "+".join(epilogue.origin))
-    made.ending = Ending(epilogue, kept)
-    if not kept:  # sums over blocks are then added up where a result will be
-        like = [r for _, r in epilogue.stores if (r.dtype, r.row) == (c.buffer.dtype, made.c.row)]
+    product.label = (*product.label, "+" + "+".join(epilogue.origin))
+    product.ending = Ending(epilogue, stored)
+    if not stored:  # sums over blocks are then added up where a result will be
+        like = [
+            r for _, r in epilogue.stores if (r.dtype, r.row) == (c.buffer.dtype, product.c.row)
+        ]
         if like:
             start = Address(like[0].buffer, like[0].offset * like[0].dtype.itemsize)
-            made.c = replace(made.c, base=start)
-    tiles(made)
-    return made.launches
+            product.c = replace(product.c, base=start)
+    tiles(product)
+    return product.launches
 
 
 def is_thin(p: TiledProduct) -> bool:

@@ -63,24 +63,24 @@ class Running:
         none = code.const(0, "i64", lanes)
         return [identity(code, EXTREMES[self.name], self.wide, lanes), none]
 
-    def step(self, held: list[V], given: list[V], at: V) -> list[V]:
+    def step(self, carried: list[V], given: list[V], at: V) -> list[V]:
         """What is carried on; its last is the result here."""
         x = given[0].convert(self.wide)
         match self.name:
             case "cumsum":
-                return [combine("sum", held[0], x)]
+                return [combine("sum", carried[0], x)]
             case "cumprod":
-                return [combine("prod", held[0], x)]
+                return [combine("prod", carried[0], x)]
             case "linear_scan":  # nothing times an infinite factor would be a NaN
                 offset = given[1].convert(self.wide)
-                later = select(held[0], offset + x * held[1], offset)
+                later = select(carried[0], offset + x * carried[1], offset)
                 return [x.code.const(1, "i1", x.lanes), later]
             case "logcumsumexp":
-                later = select(held[0], LOWER["logaddexp"](held[1], x), x)
+                later = select(carried[0], LOWER["logaddexp"](carried[1], x), x)
                 return [x.code.const(1, "i1", x.lanes), later]
-        best = combine(EXTREMES[self.name], held[0], x)
+        best = combine(EXTREMES[self.name], carried[0], x)
         hit = x.eq(best) | x.isnan() if x.is_float else x.eq(best)
-        return [best, select(hit, at, held[1])]
+        return [best, select(hit, at, carried[1])]
 
     @property
     def result(self) -> DType:
@@ -160,8 +160,8 @@ class RunningKernel:
     def run(self, bases: list[str], stride: str, lanes: int) -> None:
         """Go along lines that begin at these elements."""
         what, code, let = self.what, self.code, self.code.let
-        held = [v for _ in bases for v in what.start(code, lanes)]
-        each = len(held) // len(bases)
+        starts = [v for _ in bases for v in what.start(code, lanes)]
+        per_line = len(starts) // len(bases)
 
         def body(i: str, carried: list[V]) -> list[V]:
             at = i
@@ -176,12 +176,12 @@ class RunningKernel:
                     self.load(self.arrays[1 + j], here, lanes)
                     for j in range(OPERANDS.get(what.name, 1))
                 ]
-                new = what.step(carried[k * each : (k + 1) * each], given, position)
+                new = what.step(carried[k * per_line : (k + 1) * per_line], given, position)
                 self.store(here, new[-1], lanes)
                 after += new
             return after
 
-        self.blocks.loop("0", self.word[LENGTH], 1, held, body)
+        self.blocks.loop("0", self.word[LENGTH], 1, starts, body)
 
     def load(self, array: str, at: str, lanes: int) -> V:
         dtype = self.what.dtype

@@ -128,8 +128,8 @@ class TopKernel(PermutingKernel):
             cut = self.partition(first, end)
             return [select(cut <= last, cut, first), select(cut <= last, end, cut)]
 
-        held = [w.whole(0), self.length]
-        first, end = w.repeat(held, lambda first, end: end - first > 3, halve)
+        bounds = [w.whole(0), self.length]
+        first, end = w.repeat(bounds, lambda first, end: end - first > 3, halve)
         self.insertion_between(first, end)
         if self.in_order:
             self.sort(last)
@@ -140,8 +140,8 @@ class KthKernel(PermutingKernel):
 
     def permute(self) -> None:
         w, which = self.w, self.word[WHICH]
-        held = [w.whole(0), self.length - 1]
-        left, right = w.repeat(held, lambda left, right: right > left + 1, self.narrow)
+        bounds = [w.whole(0), self.length - 1]
+        left, right = w.repeat(bounds, lambda left, right: right > left + 1, self.narrow)
         w.when((right - left).eq(1), lambda: self.settle(left, right))
         self.swap(w.whole(0), which)
 
@@ -165,8 +165,8 @@ class KthKernel(PermutingKernel):
             w.when(apart, lambda: self.swap(low, high))
             return [low, high, apart.convert("i64")]
 
-        held = [left + 1, right, w.whole(1)]
-        low, high, _ = w.repeat(held, lambda low, high, going: going.ne(0), meet)
+        bounds = [left + 1, right, w.whole(1)]
+        low, high, _ = w.repeat(bounds, lambda low, high, going: going.ne(0), meet)
         self.swap(left, high)
         return [select(high <= which, low, left), select(high >= which, high - 1, right)]
 

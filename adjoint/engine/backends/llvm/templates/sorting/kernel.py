@@ -184,8 +184,8 @@ class SortKernel(LineKernel):
             self.fill(begin, w.pointer(first), counted, least)
             return w.loop(0, w.whole(digits), self.by_digit, [first, second])[:1]
 
-        (found,) = w.choose(self.length <= SHORT, short, long)
-        self.write(w.pointer(found), to)
+        (sorted_items,) = w.choose(self.length <= SHORT, short, long)
+        self.write(w.pointer(sorted_items), to)
 
     def by_digit(self, digit: V, source: V, target: V) -> list[V]:
         """Move items from one array to the other, unless all have the same digit."""
@@ -287,9 +287,9 @@ class SelectKernel(LineKernel):
             least, highest = self.highest(begin)
             self.clear(1)
             missing = self.fill(begin, array, lambda item: self.count(item, highest), least)
-            held = [highest, self.length, self.wanted(missing)]
+            carried = [highest, self.length, self.wanted(missing)]
             _, _, which = w.repeat(
-                held,
+                carried,
                 lambda shift, left, which: (shift >= 0) & (left > 1),
                 lambda shift, left, which: self.narrow(array, shift, left, which),
             )
@@ -335,10 +335,10 @@ class SelectKernel(LineKernel):
         self.clear(1)
         following = w.most(shift - 8, 0)
 
-        def turn(i: V, kept: V) -> list[V]:
+        def turn(i: V, count: V) -> list[V]:
             item = items.load(w, array, i)
-            items.store(w, item, array, kept)
-            return [kept + items.digit(item, shift).eq(digit).convert("i64")]
+            items.store(w, item, array, count)
+            return [count + items.digit(item, shift).eq(digit).convert("i64")]
 
         w.loop(0, left, turn, [w.whole(0)])
         w.loop(0, here, lambda i: self.count(items.load(w, array, i), following))
