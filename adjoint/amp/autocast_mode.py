@@ -87,11 +87,11 @@ class ActiveAutocast:
             args = tuple(cast[: len(args)])
             kwargs = dict(zip(names, cast[len(args) :], strict=True))
         context = CONTEXT
-        held, context.autocast, context.plain = context.autocast, None, context.settled
+        active, context.autocast, context.plain = context.autocast, None, context.settled
         try:  # `context.having(autocast=None)`, at a fraction of its time
             return fn(*args, **kwargs)
         finally:
-            context.autocast, context.plain = held, context.settled and held is None
+            context.autocast, context.plain = active, context.settled and active is None
 
     def lower_on_device(self, operands: tuple[Any, ...]) -> DType | None:
         """The dtype for operands on a GPU that are all to be cast; None where some are not."""
@@ -148,10 +148,10 @@ class ActiveAutocast:
             return x.to(dtype)
         key = (id(x), dtype, CONTEXT.grad_enabled)
         version = x._storage.version
-        held = self.cache.get(key)
-        if held is None or held[0] is not x or held[1] != version:
-            held = self.cache[key] = (x, version, x.to(dtype))
-        return held[2]
+        cast = self.cache.get(key)
+        if cast is None or cast[0] is not x or cast[1] != version:
+            cast = self.cache[key] = (x, version, x.to(dtype))
+        return cast[2]
 
 
 def _flat(values: Any) -> list[Any]:
@@ -192,8 +192,8 @@ def _widest(values: Any, device: str, lower: DType) -> DType:
 
 def _enter(settings: AutocastSettings) -> dict[str, Any]:
     """Make settings this thread's; returns what to put back."""
-    held = CONTEXT.autocast
-    cache = {} if held is None else held.cache
+    active = CONTEXT.autocast
+    cache = {} if active is None else active.cache
     on = settings.cpu.enabled or settings.cuda.enabled
     return CONTEXT.set(
         autocast=ActiveAutocast(settings, cache) if on else None, autocast_settings=settings

@@ -143,7 +143,7 @@ class GradScaler:
 
     @staticmethod
     def _unscale(optimizer: Any, inverse: Tensor) -> dict[Any, Tensor]:
-        found: dict[Any, Tensor] = {}
+        flags: dict[Any, Tensor] = {}
         given = [p.grad for group in optimizer.param_groups for p in group["params"]]
         grads = [grad for grad in given if grad is not None]
         if any(grad.dtype is float16 for grad in grads):
@@ -152,13 +152,13 @@ class GradScaler:
 
         def unscale(grad: Tensor) -> None:
             bad = grad.isfinite().all().logical_not().float()
-            held = found.get(grad.device)
-            found[grad.device] = bad if held is None else held.maximum(bad)
+            before = flags.get(grad.device)
+            flags[grad.device] = bad if before is None else before.maximum(bad)
             grad.mul_(inverse.to(grad.device))
 
         with CONTEXT.having(grad_enabled=False):
             update_many(unscale, grads)
-        return found
+        return flags
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, unless a gradient is not finite; unscales first if need be."""
@@ -171,13 +171,13 @@ class GradScaler:
             raise RuntimeError("step() has already been called since the last update().")
         if stage is OptimizerStage.READY:
             self.unscale_(optimizer)
-        found = self._found[id(optimizer)]
-        if not found:
+        flags = self._found[id(optimizer)]
+        if not flags:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         self._stages[id(optimizer)] = OptimizerStage.STEPPED
         if CONTEXT.capture is not None:
-            return self._selected(optimizer, _any(found, None), args, kwargs)
-        if not sum(f.item() for f in found.values()):
+            return self._selected(optimizer, _any(flags, None), args, kwargs)
+        if not sum(f.item() for f in flags.values()):
             return optimizer.step(*args, **kwargs)
         return None
 
@@ -223,10 +223,10 @@ class GradScaler:
         scale.copy_(new_scale.reshape(()))
 
     def _adapt(self, scale: Tensor, tracker: Tensor) -> None:
-        found = [f for each in self._found.values() for f in each.values()]
-        if not found:
+        flags = [f for by_device in self._found.values() for f in by_device.values()]
+        if not flags:
             raise AssertionError("No inf checks were recorded prior to update.")
-        bad = _any(dict(enumerate(found)), scale.device) > 0
+        bad = _any(dict(enumerate(flags)), scale.device) > 0
         grown = scale * self._growth_factor
         due = tracker + 1 >= self._growth_interval
         good = where(due & grown.isfinite(), grown, scale)
@@ -266,8 +266,8 @@ class GradScaler:
     def _get_growth_tracker(self) -> int:
         if not self._enabled:
             return 0
-        held = self._growth_tracker
-        return self._init_growth_tracker if held is None else int(held.item())
+        tracker = self._growth_tracker
+        return self._init_growth_tracker if tracker is None else int(tracker.item())
 
     def is_enabled(self) -> bool:
         """Whether the scaler does anything."""
@@ -304,9 +304,9 @@ class GradScaler:
             self._growth_tracker.fill_(self._init_growth_tracker)
 
 
-def _any(found: dict[Any, Tensor], device: Any) -> Tensor:
+def _any(by_device: dict[Any, Tensor], device: Any) -> Tensor:
     """The largest of the flags, on one device."""
-    flags = list(found.values())
+    flags = list(by_device.values())
     place = flags[0].device if device is None else device
     total = flags[0].to(place)
     for flag in flags[1:]:
@@ -317,6 +317,6 @@ def _any(found: dict[Any, Tensor], device: Any) -> Tensor:
 def _written(optimizer: Any) -> list[Tensor]:
     """The tensors an optimizer's step may write."""
     out = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    for held in optimizer.state.values():
-        out += [v for v in held.values() if is_tensor(v)]
+    for state in optimizer.state.values():
+        out += [v for v in state.values() if is_tensor(v)]
     return out

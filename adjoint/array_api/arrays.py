@@ -33,9 +33,9 @@ class ElementCount(int):
     _shape: tuple[int, ...]
 
     def __new__(cls, shape: tuple[int, ...]) -> ElementCount:
-        made = super().__new__(cls, int(np.prod(shape, dtype=np.int64)))
-        made._shape = shape
-        return made
+        count = super().__new__(cls, int(np.prod(shape, dtype=np.int64)))
+        count._shape = shape
+        return count
 
     def __call__(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
@@ -99,9 +99,9 @@ def as_arrays(result: Any) -> Any:
     if isinstance(result, Tensor):
         return result if type(result) is Array else result.as_subclass(Array)
     if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return type(result)(*(as_arrays(each) for each in result))
+        return type(result)(*(as_arrays(part) for part in result))
     if isinstance(result, (tuple, list)):
-        return type(result)(as_arrays(each) for each in result)
+        return type(result)(as_arrays(part) for part in result)
     return result
 
 
@@ -167,7 +167,7 @@ def to_numpy(name: str, value: Any) -> Any:
     if isinstance(value, DType):
         return NUMPY_OF[value]
     if isinstance(value, (tuple, list)):
-        return type(value)(to_numpy(name, each) for each in value)
+        return type(value)(to_numpy(name, part) for part in value)
     return value
 
 
@@ -177,9 +177,9 @@ def from_numpy(result: Any) -> Any:
         array = np.asarray(result)
         return as_arrays(wrap(array if _is_plain(array) else np.array(array, order="C")))
     if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return type(result)(*(from_numpy(each) for each in result))
+        return type(result)(*(from_numpy(part) for part in result))
     if isinstance(result, (tuple, list)):
-        return type(result)(from_numpy(each) for each in result)
+        return type(result)(from_numpy(part) for part in result)
     return result
 
 

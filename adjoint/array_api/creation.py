@@ -19,16 +19,16 @@ _NUMBERS = (bool, int, float, complex)
 
 def default_dtype(*numbers: Any) -> DType:
     """The dtype of Python numbers: bool, or the default of the highest kind among them."""
-    if any(isinstance(each, complex) for each in numbers):
+    if any(isinstance(number, complex) for number in numbers):
         return dt.get_default_dtype().to_complex()
-    if any(isinstance(each, float) for each in numbers):
+    if any(isinstance(number, float) for number in numbers):
         return dt.get_default_dtype()
-    return dt.bool_ if all(isinstance(each, bool) for each in numbers) else dt.int64
+    return dt.bool_ if all(isinstance(number, bool) for number in numbers) else dt.int64
 
 
 def _from_numpy(array: Any, dtype: DType, device: Any) -> Any:
-    made = from_numpy(np.asarray(array).astype(NUMPY_OF[dtype], copy=False))
-    return made if device is None else made.to(device)
+    array_of = from_numpy(np.asarray(array).astype(NUMPY_OF[dtype], copy=False))
+    return array_of if device is None else array_of.to(device)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -46,11 +46,11 @@ def asarray(
     adjoint.Size([2, 2])
     """
     if isinstance(obj, Tensor):
-        made = obj if device is None else obj.to(device)
-        made = made if dtype is None else made.to(dtype)
-        if made is obj:
+        array_made = obj if device is None else obj.to(device)
+        array_made = array_made if dtype is None else array_made.to(dtype)
+        if array_made is obj:
             return obj.clone() if copy else obj
-        return _refuse_copy(copy, made)
+        return _refuse_copy(copy, array_made)
     if isinstance(obj, (*_NUMBERS, list, tuple)) and not isinstance(obj, np.generic):
         if copy is False:
             raise ValueError("asarray: Python's numbers and sequences have to be copied")
@@ -59,16 +59,16 @@ def asarray(
     if not isinstance(obj, (np.ndarray, np.generic)) and hasattr(obj, "__dlpack__"):
         return from_dlpack(obj, device=device, copy=copy)
     wanted = dtype or ad.as_tensor(array).dtype
-    made = _from_numpy(np.array(array, copy=copy), wanted, device)
+    array_made = _from_numpy(np.array(array, copy=copy), wanted, device)
     if array.dtype != NUMPY_OF[wanted] or device is not None:
-        return _refuse_copy(copy, made)
-    return made
+        return _refuse_copy(copy, array_made)
+    return array_made
 
 
-def _refuse_copy(copy: bool | None, made: Any) -> Any:
+def _refuse_copy(copy: bool | None, result: Any) -> Any:
     if copy is False:
         raise ValueError("asarray: another dtype or device takes a copy, which copy=False forbids")
-    return made
+    return result
 
 
 def _of_sequence(obj: Any, dtype: DType | None, device: Any) -> Any:
@@ -92,8 +92,8 @@ def _of_sequence(obj: Any, dtype: DType | None, device: Any) -> Any:
 
 def _leaves(obj: Any) -> Any:
     if isinstance(obj, (list, tuple)):
-        for each in obj:
-            yield from _leaves(each)
+        for item in obj:
+            yield from _leaves(item)
     elif isinstance(obj, np.ndarray):
         yield from obj.reshape(-1)
     else:
@@ -103,12 +103,12 @@ def _leaves(obj: Any) -> Any:
 @anything
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array on the memory of an object that speaks DLPack."""
-    made = ad.from_dlpack(x, copy=copy)
-    if device is None or made.device == ad.device(device):
-        return made
+    shared = ad.from_dlpack(x, copy=copy)
+    if device is None or shared.device == ad.device(device):
+        return shared
     if copy is False:
-        raise ValueError(f"from_dlpack: the memory is on {made.device}; {device} takes a copy")
-    return made.to(device)
+        raise ValueError(f"from_dlpack: the memory is on {shared.device}; {device} takes a copy")
+    return shared.to(device)
 
 
 @anything

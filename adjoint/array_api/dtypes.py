@@ -55,10 +55,10 @@ class IntegerLimits:
 
 def dtype_of(value: Any) -> DType:
     """The dtype of an array, or a dtype itself."""
-    found = value if isinstance(value, DType) else getattr(value, "dtype", None)
-    if not isinstance(found, DType):
+    dtype = value if isinstance(value, DType) else getattr(value, "dtype", None)
+    if not isinstance(dtype, DType):
         raise TypeError(f"expected an array or a dtype, received {type(value).__name__}")
-    return found
+    return dtype
 
 
 def promote(a: DType, b: DType) -> DType:
@@ -106,19 +106,19 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     >>> xp.result_type(xp.ones(2, dtype=xp.int8), xp.uint8, 3)
     adjoint.int16
     """
-    found: DType | None = None
+    result: DType | None = None
     numbers = []
     for value in arrays_and_dtypes:
         if isinstance(value, (bool, int, float, complex)):
             numbers.append(value)
         else:
             dtype = dtype_of(value)
-            found = dtype if found is None else promote(found, dtype)
-    if found is None:
+            result = dtype if result is None else promote(result, dtype)
+    if result is None:
         raise ValueError("result_type: expected at least one array or dtype")
     for number in numbers:
-        found = with_scalar(found, number)
-    return found
+        result = with_scalar(result, number)
+    return result
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
@@ -133,7 +133,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 def isdtype(dtype: DType, kind: Any) -> bool:
     """Whether a dtype is of a kind, a dtype, or any of a tuple of them."""
     if isinstance(kind, tuple):
-        return any(isdtype(dtype, each) for each in kind)
+        return any(isdtype(dtype, one_kind) for one_kind in kind)
     if isinstance(kind, str):
         if kind not in KINDS:
             raise ValueError(f"isdtype: expected one of {', '.join(KINDS)}, received {kind!r}")

@@ -297,5 +297,5 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     """Whether each element of one array is in another."""
     one, two = operands("isin", x1, x2)
-    found = ad.isin(one, two)
-    return ~found if invert else found
+    inside = ad.isin(one, two)
+    return ~inside if invert else inside

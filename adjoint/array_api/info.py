@@ -33,10 +33,10 @@ class Info:
 
     def devices(self) -> list[Any]:
         """Where arrays can be."""
-        found = [ad.device("cpu")]
+        devices = [ad.device("cpu")]
         if ad.cuda.is_available():
-            found += [ad.device("cuda", index) for index in range(ad.cuda.device_count())]
-        return found
+            devices += [ad.device("cuda", index) for index in range(ad.cuda.device_count())]
+        return devices
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
         """The dtypes by name, of a kind or of any."""

@@ -27,10 +27,10 @@ def axes_of(name: str, axis: Any, ndim: int) -> list[int]:
     if axis is None:
         return list(range(ndim))
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    found = [_axis(name, each, ndim) for each in given]
-    if len(set(found)) != len(found):
+    axes = [_axis(name, axis, ndim) for axis in given]
+    if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: repeated axis in {axis}")
-    return found
+    return axes
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -44,8 +44,8 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 @anything
 def broadcast_arrays(*arrays: Any) -> Any:
     """The arrays, each in the shape they broadcast to."""
-    shape = broadcast_shapes(*(tuple(each.shape) for each in arrays))
-    return [each.expand(shape) for each in arrays]
+    shape = broadcast_shapes(*(tuple(array.shape) for array in arrays))
+    return [array.expand(shape) for array in arrays]
 
 
 @anything
@@ -58,7 +58,7 @@ def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     """Arrays joined along a dimension they have; all flattened if `axis` is None."""
     dtype = result_type(*arrays)
-    parts = [cast(each, dtype) for each in arrays]
+    parts = [cast(array, dtype) for array in arrays]
     if axis is None:
         parts, axis = [part.reshape(-1) for part in parts], 0
     sizes = {part.ndim for part in parts}
@@ -74,14 +74,16 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
 def stack(arrays: Any, /, *, axis: int = 0) -> Any:
     """Arrays of one shape joined along a new dimension."""
     dtype = result_type(*arrays)
-    return ad.stack([cast(each, dtype) for each in arrays], axis)
+    return ad.stack([cast(array, dtype) for array in arrays], axis)
 
 
 @anything
 def expand_dims(x: Any, /, axis: Any = 0) -> Any:
     """The array with new dimensions of size one."""
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    for place in sorted(_axis("expand_dims", each, x.ndim + len(given)) for each in given):
+    for place in sorted(
+        _axis("expand_dims", axis_given, x.ndim + len(given)) for axis_given in given
+    ):
         x = x.unsqueeze(place)
     return x
 
@@ -148,9 +150,11 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
 def squeeze(x: Any, /, axis: Any) -> Any:
     """The array without some dimensions of size one."""
     axes = axes_of("squeeze", axis, x.ndim)
-    for each in axes:
-        if x.shape[each] != 1:
-            raise ShapeValueError(f"squeeze: axis {each} has size {x.shape[each]}, not 1")
+    for axis_of_one in axes:
+        if x.shape[axis_of_one] != 1:
+            raise ShapeValueError(
+                f"squeeze: axis {axis_of_one} has size {x.shape[axis_of_one]}, not 1"
+            )
     return x.reshape([n for d, n in enumerate(x.shape) if d not in axes]) if axes else x
 
 

@@ -132,7 +132,7 @@ def _width(part: Any) -> int:
 def _indices(key: Any) -> Any:
     """A key with its index arrays as int64: PyTorch reads uint8 as a mask, and few others."""
     if isinstance(key, tuple):
-        return tuple(_indices(each) for each in key)
+        return tuple(_indices(part) for part in key)
     if isinstance(key, Tensor) and key.dtype in KINDS["integral"]:
         return key.to(ad.int64)
     return key
@@ -141,8 +141,8 @@ def _indices(key: Any) -> Any:
 def getitem(self: Any, key: Any, /) -> Any:
     """The elements that a key selects."""
     forwards, turned = _forwards(_indices(key), tuple(self.shape))
-    found = as_arrays(Tensor.__getitem__(self, forwards))
-    return as_arrays(found.flip(turned)) if turned else found
+    elements = as_arrays(Tensor.__getitem__(self, forwards))
+    return as_arrays(elements.flip(turned)) if turned else elements
 
 
 def setitem(self: Any, key: Any, value: Any, /) -> None:

@@ -42,7 +42,7 @@ def matrix_transpose(x: Any, /) -> Any:
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """Sums of products over pairs of dimensions, given by number or as two sequences."""
     one, two = pair("tensordot", x1, x2)
-    dims = axes if isinstance(axes, int) else tuple([int(a) for a in each] for each in axes)
+    dims = axes if isinstance(axes, int) else tuple([int(a) for a in listed] for listed in axes)
     if isinstance(dims, int):
         firsts, seconds = list(range(one.ndim - dims, one.ndim)), list(range(dims))
     else:

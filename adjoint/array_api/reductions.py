@@ -24,11 +24,11 @@ def summed_dtype(dtype: DType) -> DType:
 def _lines(name: str, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """(the array with the reduced dimensions last, as one; its shape without and with them)."""
     axes = axes_of(name, axis, x.ndim)
-    kept = [d for d in range(x.ndim) if d not in axes]
-    shape = tuple(x.shape[d] for d in kept)
+    others = [d for d in range(x.ndim) if d not in axes]
+    shape = tuple(x.shape[d] for d in others)
     count = math.prod(x.shape[d] for d in axes)
     whole = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
-    return x.permute((*kept, *axes)).reshape((*shape, count)), shape, whole
+    return x.permute((*others, *axes)).reshape((*shape, count)), shape, whole
 
 
 def _reduce(name: str, x: Any, axis: Any, keepdims: bool, compute: Any) -> Any:

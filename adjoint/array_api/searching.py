@@ -43,8 +43,8 @@ def _chosen(name: str) -> Any:
         if x.dtype in WIDE_UNSIGNED:
             x = ordered(x)
         if axis is None:
-            found = getattr(ad, name)(x.reshape(-1))
-            return found.reshape([1] * x.ndim) if keepdims else found
+            position = getattr(ad, name)(x.reshape(-1))
+            return position.reshape([1] * x.ndim) if keepdims else position
         return getattr(ad, name)(x, axis, keepdim=keepdims)
 
     function.__name__ = name

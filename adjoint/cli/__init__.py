@@ -80,9 +80,11 @@ def version() -> str:
 
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
-    made = Parser(prog="adjoint", description="Deep learning in Python, with PyTorch's API.")
-    made.add_argument("--version", action="version", version=f"adjoint {version()}")
-    commands = made.add_subparsers(dest="command", required=True, metavar="command")
+    parser_of_all = Parser(
+        prog="adjoint", description="Deep learning in Python, with PyTorch's API."
+    )
+    parser_of_all.add_argument("--version", action="version", version=f"adjoint {version()}")
+    commands = parser_of_all.add_subparsers(dest="command", required=True, metavar="command")
 
     run = commands.add_parser(
         "run", help="run a PyTorch script, `import torch` answered by Adjoint"
@@ -122,7 +124,7 @@ def parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser("info", help="versions, devices, threads, cache of kernels")
     info.add_argument("--clear-cache", action="store_true", help="empty the cache of kernels")
-    return made
+    return parser_of_all
 
 
 def dispatch(chosen: argparse.Namespace) -> int:

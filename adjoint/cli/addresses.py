@@ -50,9 +50,9 @@ class Elsewhere(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name != "__all__":
             raise AttributeError(name)
-        found = getattr(importlib.import_module(self.__dict__["_home"]), name)
-        self.__dict__[name] = found
-        return found
+        member = getattr(importlib.import_module(self.__dict__["_home"]), name)
+        self.__dict__[name] = member
+        return member
 
     def __dir__(self) -> list[str]:
         return dir(importlib.import_module(self.__dict__["_home"]))
@@ -63,11 +63,11 @@ def module(name: str) -> ModuleType | None:
     home = TABLE.get(name.removeprefix("adjoint."))
     if home is None:
         return None
-    made = Elsewhere(name, f"The names of adjoint.{home}, at another path.")
-    made.__spec__ = ModuleSpec(name, None)
-    made.__dict__["_home"] = f"adjoint.{home}"
-    sys.modules[name] = made
+    stand_in = Elsewhere(name, f"The names of adjoint.{home}, at another path.")
+    stand_in.__spec__ = ModuleSpec(name, None)
+    stand_in.__dict__["_home"] = f"adjoint.{home}"
+    sys.modules[name] = stand_in
     parent, _, last = name.rpartition(".")
     if parent in sys.modules:
-        setattr(sys.modules[parent], last, made)
-    return made
+        setattr(sys.modules[parent], last, stand_in)
+    return stand_in

@@ -18,12 +18,12 @@ LEAST = 1.0  # seconds that a step is repeated for
 def best(run: Callable[[], Any]) -> float:
     """The least time of a call, over a second."""
     run()
-    found, end = float("inf"), time.perf_counter() + LEAST
+    least, end = float("inf"), time.perf_counter() + LEAST
     while time.perf_counter() < end:
         start = time.perf_counter()
         run()
-        found = min(found, time.perf_counter() - start)
-    return found
+        least = min(least, time.perf_counter() - start)
+    return least
 
 
 def training_step() -> Callable[[], Any]:

@@ -38,8 +38,8 @@ def eager() -> str:
 def compiled() -> str:
     """Whether programs are compiled, and give what eager execution gives."""
     x = ad.linspace(-1, 1, 1000)
-    made = ad.compile(lambda x: (x.exp() * 2).tanh().sum())
-    if abs(float(made(x) - (x.exp() * 2).tanh().sum())) > 1e-2:
+    program = ad.compile(lambda x: (x.exp() * 2).tanh().sum())
+    if abs(float(program(x) - (x.exp() * 2).tanh().sum())) > 1e-2:
         raise RuntimeError("a compiled program gives another result than eager execution")
     return f"native code, {get_num_threads()} threads"
 

@@ -29,27 +29,27 @@ def explain_script(script: str, args: Sequence[str], output: str | None) -> int:
         except BaseException as error:
             print_error(error, full=False)
             status = 1
-    told = write_pages(compiled, target)
-    if not told:
+    pages = write_pages(compiled, target)
+    if not pages:
         print(
             "adjoint explain: the script compiled nothing; wrap a function: adjoint.compile(step)"
         )
         return status or 1
-    for path, name in told:
+    for path, name in pages:
         print(f"{path}: {name}")
     return status
 
 
 def write_pages(compiled: Sequence[Captured], target: Path) -> list[tuple[Path, str]]:
     """Pages about the functions that were called, the one that took longest first."""
-    called = [each for each in compiled if each._latest is not None]
-    called.sort(key=lambda each: -spent(each))
-    told = []
-    for number, each in enumerate(called):
+    called = [function_of for function_of in compiled if function_of._latest is not None]
+    called.sort(key=lambda function_of: -spent(function_of))
+    pages = []
+    for number, function in enumerate(called):
         path = target if number == 0 else target.with_stem(f"{target.stem}-{number + 1}")
-        each.explain(html=path)
-        told.append((path, each.families.name))
-    return told
+        function.explain(html=path)
+        pages.append((path, function.families.name))
+    return pages
 
 
 def spent(function: Captured) -> int:

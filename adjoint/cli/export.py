@@ -26,12 +26,12 @@ def export(argv: Sequence[str]) -> int:
     before = sys.modules.get("__main__")
     try:
         execute(Path(chosen.file), [chosen.file])
-        held: Any = sys.modules["__main__"]
+        script: Any = sys.modules["__main__"]
     finally:
         if before is not None:
             sys.modules["__main__"] = before
-    model, args = (_found(held, chosen, name) for name in (chosen.model, chosen.args))
-    dynamic = getattr(held, "dynamic", None)
+    model, args = (_found(script, chosen, name) for name in (chosen.model, chosen.args))
+    dynamic = getattr(script, "dynamic", None)
     folder = Path(chosen.out)
     for path in _write(chosen, model, args, dynamic, folder):
         print(f"{path} ({path.stat().st_size} bytes)")
@@ -50,7 +50,7 @@ def _write(
         return [path]
     from adjoint.export.ahead import aot
 
-    made = aot(
+    exported = aot(
         model,
         args,
         name=chosen.name,
@@ -59,7 +59,7 @@ def _write(
         threads=chosen.threads,
         dynamic=dynamic,
     )
-    return made.write(folder, chosen.to)
+    return exported.write(folder, chosen.to)
 
 
 def _dims(dynamic: Any) -> Any:
@@ -72,27 +72,27 @@ def _dims(dynamic: Any) -> Any:
     }
 
 
-def _found(held: ModuleType, chosen: argparse.Namespace, name: str) -> Any:
-    if not hasattr(held, name):
+def _found(script: ModuleType, chosen: argparse.Namespace, name: str) -> Any:
+    if not hasattr(script, name):
         raise ValueError(
             f"{chosen.file} defines no {name!r}. It defines `model`, a module or function, and "
             "`args`, its example arguments; --model and --args give other names."
         )
-    return getattr(held, name)
+    return getattr(script, name)
 
 
 def parser() -> argparse.ArgumentParser:
     """What `adjoint export` takes."""
-    made = Parser(prog="adjoint export", description="A model for where Python is not.")
-    made.add_argument("file", help="a Python file that defines `model` and `args`")
-    made.add_argument("--to", required=True, choices=list(TO), help="what to write")
-    made.add_argument("--out", default=".", help="the folder to write to")
-    made.add_argument(
+    options = Parser(prog="adjoint export", description="A model for where Python is not.")
+    options.add_argument("file", help="a Python file that defines `model` and `args`")
+    options.add_argument("--to", required=True, choices=list(TO), help="what to write")
+    options.add_argument("--out", default=".", help="the folder to write to")
+    options.add_argument(
         "--name", default="model", help="what names of functions and files begin with"
     )
-    made.add_argument("--model", default="model", help="the name of the model in the file")
-    made.add_argument("--args", default="args", help="the name of its arguments in the file")
-    made.add_argument("--machine", choices=[NATIVE, *DESTINATIONS], help="what the code is for")
-    made.add_argument("--weights", default="embedded", choices=["embedded", "file"])
-    made.add_argument("--threads", action="store_true", help="calls may be given threads")
-    return made
+    options.add_argument("--model", default="model", help="the name of the model in the file")
+    options.add_argument("--args", default="args", help="the name of its arguments in the file")
+    options.add_argument("--machine", choices=[NATIVE, *DESTINATIONS], help="what the code is for")
+    options.add_argument("--weights", default="embedded", choices=["embedded", "file"])
+    options.add_argument("--threads", action="store_true", help="calls may be given threads")
+    return options

@@ -31,8 +31,8 @@ def cache_line() -> str:
 
 def clear_cache() -> str:
     """Empty the cache of compiled kernels, and say so."""
-    kept = store.default()
-    return f"removed {kept.clear()} entries from {kept.folder or 'no cache'}"
+    cache = store.default()
+    return f"removed {cache.clear()} entries from {cache.folder or 'no cache'}"
 
 
 def _memory() -> str:

@@ -46,18 +46,23 @@ def plan(argv: Sequence[str]) -> int:
     given: argparse.Namespace = parser.parse_args(list(argv))
     shape = MODELS[given.model]
     tokens = given.batch * given.length
-    kept = float(tokens * shape.layers * shape.width * KEPT * given.bytes / 4)
+    activations = float(tokens * shape.layers * shape.width * KEPT * given.bytes / 4)
     work = Workload(
-        shape.parameters, tokens, kept, shape.width, shape.layers, bytes_per_parameter=given.bytes
+        shape.parameters,
+        tokens,
+        activations,
+        shape.width,
+        shape.layers,
+        bytes_per_parameter=given.bytes,
     )
     cluster = Cluster(
         given.devices, given.memory * GIB, given.tflops * 1e12, given.bandwidth * 1e9,
         given.latency * 1e-6,
     )  # fmt: skip
-    found = estimates(work, cluster)
+    layouts = estimates(work, cluster)
     print(f"{given.model}: {shape.parameters:,} parameters on {given.devices} devices (estimated)")
-    print(table(found))
-    if not found[0].fits:
+    print(table(layouts))
+    if not layouts[0].fits:
         print("no layout fits: more devices, a smaller --batch, or fewer --bytes per parameter")
         return 1
     return 0

@@ -74,12 +74,12 @@ def check_readable(script: str) -> None:
 def check_module(name: str) -> None:
     """Refuse a module that is not there; one that fails when imported is the script's matter."""
     try:
-        found = importlib.util.find_spec(name) is not None
+        exists = importlib.util.find_spec(name) is not None
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise ModuleNotFoundError(f"there is no module {name!r}", name=name)
 
 
@@ -129,11 +129,11 @@ def readable(stack: traceback.StackSummary, full: bool) -> traceback.StackSummar
     def foreign(frame: traceback.FrameSummary) -> bool:
         return frame.filename.startswith((COMMAND, "<frozen runpy>", "<frozen importlib"))
 
-    kept = [frame for frame in stack if not foreign(frame)]
+    frames = [frame for frame in stack if not foreign(frame)]
     if not full:
-        outside = [frame for frame in kept if not machinery(frame)]
-        kept = outside or kept
-    return traceback.StackSummary.from_list(kept)
+        outside = [frame for frame in frames if not machinery(frame)]
+        frames = outside or frames
+    return traceback.StackSummary.from_list(frames)
 
 
 def machinery(frame: traceback.FrameSummary) -> bool:
@@ -144,11 +144,11 @@ def machinery(frame: traceback.FrameSummary) -> bool:
 
 def script_line(tb: TracebackType | None) -> tuple[str, int] | None:
     """File and line of the innermost frame that is not Adjoint's or the import system's."""
-    found = None
+    place = None
     for frame in traceback.extract_tb(tb):
         if not frame.filename.startswith((PACKAGE, "<frozen")) and frame.lineno is not None:
-            found = frame.filename, frame.lineno
-    return found
+            place = frame.filename, frame.lineno
+    return place
 
 
 def missing_feature(error: BaseException) -> str | None:

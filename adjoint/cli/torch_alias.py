@@ -183,12 +183,12 @@ def find_submodules(package: ModuleType) -> None:
                 f"module {title!r} has no attribute {name!r}", name=name, obj=package
             )
         except AttributeError:
-            found = None if name.startswith("__") else find_module(f"{path}.{name}")
-            if found is None:
+            module = None if name.startswith("__") else find_module(f"{path}.{name}")
+            if module is None:
                 fill_in(package, name)
                 if name not in package.__dict__:
                     raise
-            return package.__dict__[name] if found is None else found
+            return package.__dict__[name] if module is None else module
 
     package.__dict__["__getattr__"] = __getattr__
 
@@ -196,13 +196,13 @@ def find_submodules(package: ModuleType) -> None:
 def find_module(name: str) -> ModuleType | None:
     """The module Adjoint has under a name, or one that says why there is none; None if unknown."""
     try:
-        found = importlib.import_module(name)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise  # something Adjoint itself needs
         return elsewhere(name) or placeholder(name)
-    fill_in(found)
-    return found
+    fill_in(module)
+    return module
 
 
 class Answered(importlib.metadata.Distribution):

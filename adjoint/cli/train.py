@@ -36,7 +36,7 @@ def train_recipe(name: str | None, args: Sequence[str]) -> int:
     known = recipes()
     if name in known:
         return int(importlib.import_module(f"{RECIPES}.{name}").main(list(args)) or 0)
-    listing = "\n".join(f"  {each:<12}{said}" for each, said in known.items())
+    listing = "\n".join(f"  {recipe:<12}{said}" for recipe, said in known.items())
     if name is None:
         print(f"adjoint train RECIPE [--help]\n{listing}")
         return 0

@@ -79,11 +79,11 @@ def collate(
     """
     first = batch[0]
     table = collate_fn_map or {}
-    found = table.get(type(first))
-    if found is None:
-        found = next((fn for kind, fn in table.items() if isinstance(first, kind)), None)
-    if found is not None:
-        return found(batch, collate_fn_map=collate_fn_map)
+    function = table.get(type(first))
+    if function is None:
+        function = next((fn for kind, fn in table.items() if isinstance(first, kind)), None)
+    if function is not None:
+        return function(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
         columns = {key: collate([d[key] for d in batch], collate_fn_map=table) for key in first}
         return like_mapping(first, columns)

@@ -150,10 +150,10 @@ class DataLoader(Generic[T_co]):
         if self._iterator is not None:
             self._iterator.reset(position)
             return self._iterator
-        made = MultiProcess(self, position)
+        iterator = MultiProcess(self, position)
         if self.persistent_workers:
-            self._iterator = made
-        return made
+            self._iterator = iterator
+        return iterator
 
     def _forget(self, iterator: MultiProcess) -> None:
         """Drop persistent workers that died."""

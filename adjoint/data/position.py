@@ -29,21 +29,21 @@ class Position:
 
 def samplers_of(loader: Any) -> dict[str, Any]:
     """The loader's samplers by name, nested ones included."""
-    found: dict[str, Any] = {"sampler": loader.sampler}
+    samplers: dict[str, Any] = {"sampler": loader.sampler}
     batches = loader.batch_sampler
     if batches is not None:
-        found["batch_sampler"] = batches
+        samplers["batch_sampler"] = batches
         inner = getattr(batches, "sampler", None)
         if inner is not None and inner is not loader.sampler:
-            found["batch_sampler.sampler"] = inner
-    return found
+            samplers["batch_sampler.sampler"] = inner
+    return samplers
 
 
 def generators_of(loader: Any) -> dict[str, Generator]:
     """The generators the loader's order depends on."""
-    found = {"loader": loader.generator}
-    found |= {name: getattr(s, "generator", None) for name, s in samplers_of(loader).items()}
-    own = {name: g for name, g in found.items() if isinstance(g, Generator)}
+    generators = {"loader": loader.generator}
+    generators |= {name: getattr(s, "generator", None) for name, s in samplers_of(loader).items()}
+    own = {name: g for name, g in generators.items() if isinstance(g, Generator)}
     return {"default": default_generator} | own
 
 

@@ -111,13 +111,13 @@ class SharedSegments:
             self._drop(idle.pop(0))
         fd = anonymous_file("adjoint-batch", rounded)
         try:
-            made = SharedSegment(self._next, rounded, fd)
+            segment = SharedSegment(self._next, rounded, fd)
         except OSError:
             os.close(fd)
             raise
         self._next += 1
-        self.segments[made.key] = made
-        return made
+        self.segments[segment.key] = segment
+        return segment
 
     def _drop(self, segment: SharedSegment) -> None:
         segment.close_descriptor()
@@ -178,15 +178,15 @@ class _Sender(pickle.Pickler):
         return ("tensor", segment.key, segment.size, array.shape, array.dtype)
 
     def _segment(self, array: Array) -> SharedSegment:
-        found = self.sent.get(id(array))
-        if found is None:
-            found = self.arena.place(array)
-            found.remote = True
-            self.sent[id(array)] = found
+        segment = self.sent.get(id(array))
+        if segment is None:
+            segment = self.arena.place(array)
+            segment.remote = True
+            self.sent[id(array)] = segment
             self.kept.append(array)
-            if found.fd >= 0 and found not in self.arena.announce:
-                self.arena.announce.append(found)
-        return found
+            if segment.fd >= 0 and segment not in self.arena.announce:
+                self.arena.announce.append(segment)
+        return segment
 
 
 @contextmanager

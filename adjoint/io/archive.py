@@ -173,8 +173,8 @@ class Reader:
                 raise TypeError(f"{brief(count)} elements")
         except (TypeError, ValueError) as error:
             raise UnpicklingError(f"load: {self.source}: damaged storage: {error}") from error
-        found = self.stored.get(key)
-        if found is None:
+        storage = self.stored.get(key)
+        if storage is None:
             data = self._read(f"data/{key}")
             if len(data) != count * dtype.itemsize:
                 raise FileError(
@@ -183,8 +183,8 @@ class Reader:
                 )
             flat = from_bytes(data, dtype, self.byteorder)
             device = locate(self.map_location, location, flat, self.source)
-            found = self.stored[key] = Stored(flat, dtype, device)
-        return found
+            storage = self.stored[key] = Stored(flat, dtype, device)
+        return storage
 
     def _read(self, name: str) -> Any:
         """The bytes of a record, as a writable array."""

@@ -110,12 +110,12 @@ def _from_type(budget: Budget, rebuild: Any, kind: Any, args: Any, state: Any) -
         )
     if rebuild.build is _from_type or not isinstance(args, tuple):
         raise TypeError(f"{rebuild.name} cannot rebuild a tensor from a {type(args).__name__}")
-    made = rebuild.build(budget, *args)
-    if not isinstance(made, Tensor):
+    tensor = rebuild.build(budget, *args)
+    if not isinstance(tensor, Tensor):
         raise TypeError(f"{rebuild.name} rebuilds no tensor")
-    if kind.name == "torch.nn.parameter.Parameter" and type(made) is Tensor:
-        made = _parameter(budget, made, made.requires_grad)
-    return _with_attributes(budget, made, state)
+    if kind.name == "torch.nn.parameter.Parameter" and type(tensor) is Tensor:
+        tensor = _parameter(budget, tensor, tensor.requires_grad)
+    return _with_attributes(budget, tensor, state)
 
 
 def _with_attributes(budget: Budget, tensor: Any, state: Any) -> Any:
@@ -138,8 +138,8 @@ def _sparse(budget: Budget, layout: Any, data: Any) -> Tensor:
     budget.spend(2 * _TENSOR + 4 * sum(t.numel() * t.element_size() for t in tensors), "a tensor")
     coalesced = layout is sparse_coo and len(data) > 3 and data[3] is True
     shape = _sizes(budget, size)
-    made: Tensor = HOOKS.load_sparse().assemble(layout, tensors, shape, coalesced)
-    return made
+    tensor: Tensor = HOOKS.load_sparse().assemble(layout, tensors, shape, coalesced)
+    return tensor
 
 
 def _layout(budget: Budget, name: Any) -> Layout:
@@ -172,10 +172,10 @@ def _numpy_dtype(budget: Budget, code: Any, align: Any = False, copy: Any = Fals
     if not isinstance(code, str) or re.fullmatch(r"[<>=|]?[?biufcSUOVmM]\d{0,9}", code) is None:
         raise TypeError(f"{brief(code)} is no NumPy dtype")
     budget.spend(256, "a NumPy dtype")
-    made = np.dtype(code)
-    if made.kind not in _KINDS:
-        raise TypeError(f"NumPy arrays of {made} are not loaded")
-    return np.dtype(made.str, False, True)
+    dtype = np.dtype(code)
+    if dtype.kind not in _KINDS:
+        raise TypeError(f"NumPy arrays of {dtype} are not loaded")
+    return np.dtype(dtype.str, False, True)
 
 
 def _numpy_scalar(budget: Budget, dtype: Any, data: Any) -> Any:
@@ -283,11 +283,11 @@ def _ordered(budget: Budget, pairs: Any = ()) -> Any:
     if not isinstance(pairs, (list, tuple)):
         raise TypeError(f"expected a list of pairs, found {type(pairs).__name__}")
     budget.spend(2 * _PAIR * len(pairs) + 256, "an OrderedDict")
-    made: OrderedDict[Any, Any] = OrderedDict()
+    ordered: OrderedDict[Any, Any] = OrderedDict()
     for key, value in pairs:
         budget.check_key(key)
-        made[key] = value
-    return made
+        ordered[key] = value
+    return ordered
 
 
 def _counter(budget: Budget, counts: Any = None) -> Any:
@@ -349,13 +349,13 @@ def _builders() -> dict[str, Callable[..., Any]]:
 @cache
 def names() -> dict[str, Any]:
     """Every name a file may use."""
-    found: dict[str, Any] = {name: Builder(name, fn) for name, fn in _builders().items()}
-    found |= {f"torch.{d.name}": d for d in (*DTYPES, *STORAGE_DTYPES)}
+    known: dict[str, Any] = {name: Builder(name, fn) for name, fn in _builders().items()}
+    known |= {f"torch.{d.name}": d for d in (*DTYPES, *STORAGE_DTYPES)}
     for name, dtype in DTYPE_OF_STORAGE.items():
-        found[f"torch.{name}"] = found[f"torch.cuda.{name}"] = ClassName(f"torch.{name}", dtype)
+        known[f"torch.{name}"] = known[f"torch.cuda.{name}"] = ClassName(f"torch.{name}", dtype)
     untyped = ClassName("torch.storage.UntypedStorage", None)
-    found["torch.storage.UntypedStorage"] = found["torch.UntypedStorage"] = untyped
-    found["numpy.ndarray"] = ClassName("numpy.ndarray", np.ndarray)
+    known["torch.storage.UntypedStorage"] = known["torch.UntypedStorage"] = untyped
+    known["numpy.ndarray"] = ClassName("numpy.ndarray", np.ndarray)
     for name in ("torch.Tensor", "torch.nn.parameter.Parameter"):
-        found[name] = ClassName(name, None)
-    return found
+        known[name] = ClassName(name, None)
+    return known

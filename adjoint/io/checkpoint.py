@@ -132,37 +132,37 @@ def load_checkpoint(
     Returns:
         The plain values of the checkpoint.
     """
-    found = load(path, map_location)
-    parted = isinstance(found, dict) and all(
-        isinstance(found.get(part), dict) for part in ("states", "values", "rng")
+    content = load(path, map_location)
+    parted = isinstance(content, dict) and all(
+        isinstance(content.get(part), dict) for part in ("states", "values", "rng")
     )
     if not parted:
         raise FileError(
             f"load_checkpoint: {os.fspath(path)} is not a training checkpoint. Read it with load."
         )
-    if found.get("format") != FORMAT:
+    if content.get("format") != FORMAT:
         raise FileError(
-            f"load_checkpoint: {os.fspath(path)} has format {found.get('format')}, this version "
+            f"load_checkpoint: {os.fspath(path)} has format {content.get('format')}, this version "
             f"reads {FORMAT}"
         )
     given = {name: part for name, part in parts.items() if part is not None}
-    missing = sorted(set(given) - set(found["states"]))
+    missing = sorted(set(given) - set(content["states"]))
     if missing:
         raise KeyError(
             f"load_checkpoint: {os.fspath(path)} has no {', '.join(missing)}; it has "
-            f"{', '.join(sorted(str(name)[:80] for name in found['states']))}"
+            f"{', '.join(sorted(str(name)[:80] for name in content['states']))}"
         )
     for name, part in given.items():
         try:
-            part.load_state_dict(found["states"][name])
+            part.load_state_dict(content["states"][name])
         except (AttributeError, TypeError, LookupError, ValueError) as error:
             raise FileError(
                 f"load_checkpoint: {os.fspath(path)}: damaged, or of another {name}: "
                 f"{type(error).__name__}: {str(error)[:400]}"
             ) from error
     if rng:
-        set_rng_state(found["rng"])
-    return found["values"]
+        set_rng_state(content["rng"])
+    return content["values"]
 
 
 class CheckpointManager:

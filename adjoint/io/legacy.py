@@ -166,9 +166,9 @@ class _Filled(Stored):
         self.tensors: list[Any] = []
 
     def tensor(self, *args: Any, **kwargs: Any) -> Any:
-        made = super().tensor(*args, **kwargs)
-        self.tensors.append(made)
-        return made
+        tensor = super().tensor(*args, **kwargs)
+        self.tensors.append(tensor)
+        return tensor
 
     def finish(self) -> None:
         """Move to the device, now that the bytes are there."""

@@ -118,16 +118,16 @@ def _known(module: str, name: str) -> Any:
 
 
 def _of_adjoint(package: str, path: str, name: str) -> Any:
-    found = getattr(brought(f"adjoint.{package}"), name, None)
-    if not isinstance(found, type):
+    member = getattr(brought(f"adjoint.{package}"), name, None)
+    if not isinstance(member, type):
         try:
-            found = getattr(brought(f"adjoint.{path}"), name, None)
+            member = getattr(brought(f"adjoint.{path}"), name, None)
         except ModuleNotFoundError:
             return None
-    public = isinstance(found, type) or (
-        path == "nn.functional" and isinstance(found, types.FunctionType)
+    public = isinstance(member, type) or (
+        path == "nn.functional" and isinstance(member, types.FunctionType)
     )
-    return found if public else None
+    return member if public else None
 
 
 def _own(module: str, name: str) -> Any:
@@ -140,9 +140,9 @@ def _own(module: str, name: str) -> Any:
         file is None or str(Path(file).resolve()).startswith(INSTALLED)
     ):
         return None
-    found = getattr(loaded, name, None)
-    kind = isinstance(found, (type, types.FunctionType))
-    return found if kind and getattr(found, "__module__", None) == module else None
+    member = getattr(loaded, name, None)
+    kind = isinstance(member, (type, types.FunctionType))
+    return member if kind and getattr(member, "__module__", None) == module else None
 
 
 def make(cls: type, args: tuple[Any, ...], new: bool) -> Any:
@@ -179,10 +179,10 @@ def global_name(value: Any) -> str:
     for space in ("nn.functional", ""):  # an operation, under the name PyTorch knows it by
         if (space, name) in PUBLIC and PUBLIC[space, name].fn is value:
             return f"torch{space and '.'}{space} {name}"
-    found: Any = sys.modules.get(module)
+    owner: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not value or "." in name:
+        owner = getattr(owner, part, None)
+    if owner is not value or "." in name:
         raise TypeError(f"a local or nested {type(value).__name__}, {name}")
     for package in ("nn", "optim"):  # under the name PyTorch knows it by
         if module.startswith(f"adjoint.{package}."):

@@ -177,10 +177,10 @@ class Unpickler:
 
     def _find(self, module: str, name: str) -> None:
         module = IMPORT_MAPPING.get(module, module)  # as Python 2 called them
-        found = self.names.get(f"{module}.{name}")
-        if found is None:
-            found = objects.find(module, name, self.weights_only)
-        if found is None:
+        builder = self.names.get(f"{module}.{name}")
+        if builder is None:
+            builder = objects.find(module, name, self.weights_only)
+        if builder is None:
             remedy = (
                 "Save a state_dict instead of whole objects, declare the class with "
                 "serialization.add_safe_globals, or pass weights_only=False, which rebuilds "
@@ -193,7 +193,7 @@ class Unpickler:
                 "which is not "
                 f"among what may be loaded. Nothing was executed. {remedy}"
             )
-        self._push(found)
+        self._push(builder)
 
     def _global(self) -> None:
         module = self._line()
@@ -219,13 +219,13 @@ class Unpickler:
                 "was executed."
             )
         try:
-            made = callee.build(self.budget, *args)
+            built = callee.build(self.budget, *args)
         except (TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
             raise UnpicklingError(
                 f"load: {self.source}: {callee.name} cannot be built: {str(error)[:400]}"
             ) from error
-        self._enter(made, args)
-        self._push(made)
+        self._enter(built, args)
+        self._push(built)
 
     def _make(self, cls: type, args: tuple[Any, ...], new: bool) -> None:
         self.budget.spend(1024 + sum(_extent(part) for part in args), "an object")
@@ -235,12 +235,12 @@ class Unpickler:
         elif cls is defaultdict and any(type(part) is not dict for part in args[1:]):
             raise self._damaged("a defaultdict of something else than a dict")
         try:
-            made = objects.make(cls, args, new)
+            built = objects.make(cls, args, new)
         except (TypeError, ValueError, UnpicklingError) as error:
             raise UnpicklingError(f"load: {self.source}: {str(error)[:400]}") from error
-        self.made[id(made)] = made
-        self._enter(made, args)
-        self._push(made)
+        self.made[id(built)] = built
+        self._enter(built, args)
+        self._push(built)
 
     def _newobj(self) -> None:
         args, cls = self._pop(), self._pop()
@@ -300,11 +300,11 @@ class Unpickler:
         if before > self.depths.get(id(parent), 0):
             self.depths[id(parent)] = before
 
-    def _new(self, made: Any) -> None:
+    def _new(self, container: Any) -> None:
         """Push a container that is still empty."""
         if self.depths:
-            self.depths.pop(id(made), None)  # of one before it, in the same place
-        self.stack.append(made)
+            self.depths.pop(id(container), None)  # of one before it, in the same place
+        self.stack.append(container)
 
     def _container(self, kind: type) -> Any:
         if not isinstance(self.stack[-1], kind):
@@ -362,9 +362,9 @@ class Unpickler:
 
     def _make_dict(self) -> None:
         items = self._pop_mark()
-        made: dict[Any, Any] = {}
-        self._fill(made, items)
-        self._push(self._enter(made, items))
+        mapping: dict[Any, Any] = {}
+        self._fill(mapping, items)
+        self._push(self._enter(mapping, items))
 
     def _make_list(self) -> None:
         items = self._pop_mark()

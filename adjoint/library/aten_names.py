@@ -82,9 +82,9 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """Dropout, with the mask of what was kept."""
     if not train:
         return input.clone(), _public("ones_like")(input, dtype=bool_)
-    kept = _public("rand_like")(input) >= p
+    mask = _public("rand_like")(input) >= p
     scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
-    return input * kept * scale, kept
+    return input * mask * scale, mask
 
 
 def softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
@@ -119,8 +119,8 @@ def nll_loss_forward(
         input, target, weight, ignore_index=ignore_index, reduction=names[reduction]
     )
     counted = target != ignore_index
-    each = weight[target * counted] if weight is not None else counted.to(input.dtype)
-    total = (each * counted).sum() if names[reduction] != "none" else input.new_zeros(())
+    weights = weight[target * counted] if weight is not None else counted.to(input.dtype)
+    total = (weights * counted).sum() if names[reduction] != "none" else input.new_zeros(())
     return loss, total
 
 
@@ -190,7 +190,7 @@ def _upsample(mode: str, linear: bool) -> Callable[..., Tensor]:
     def upsample(input: Tensor, output_size: Any, *rest: Any) -> Tensor:
         align = bool(rest[0]) if linear else None
         scales = rest[1:] if linear else rest
-        given = next((each for each in scales if each is not None), None)
+        given = next((scale for scale in scales if scale is not None), None)
         if output_size is None and isinstance(given, (tuple, list)):
             return _functional("interpolate")(
                 input, scale_factor=tuple(given), mode=mode, align_corners=align

@@ -33,19 +33,19 @@ def _copies(values: Any) -> Any:
 def test_schema(op: CustomOpDef, args: Any, kwargs: Any, **_: Any) -> None:
     """It writes to no arguments but those it says, and returns none of them."""
     given, named = _copies((args, kwargs))
-    before = [each.detach().clone() for each in _tensors((given, named))]
+    before = [tensor_before.detach().clone() for tensor_before in _tensors((given, named))]
     out = op(*given, **named)
     if not op._mutates:
-        for each, old in zip(_tensors((given, named)), before, strict=True):
-            assert_close(each.detach(), old, rtol=0, atol=0, equal_nan=True)
-    held = {id(each) for each in _tensors((given, named))}
-    if any(id(each) in held for each in _tensors(out)):
+        for tensor, old in zip(_tensors((given, named)), before, strict=True):
+            assert_close(tensor.detach(), old, rtol=0, atol=0, equal_nan=True)
+    operands = {id(operand) for operand in _tensors((given, named))}
+    if any(id(result) in operands for result in _tensors(out)):
         raise OpCheckError("it returns one of its arguments")
 
 
 def test_autograd_registration(op: CustomOpDef, args: Any, kwargs: Any, **_: Any) -> None:
     """Where an argument wants a gradient, a derivative is registered."""
-    wanted = any(each.requires_grad for each in _tensors((args, kwargs)))
+    wanted = any(tensor.requires_grad for tensor in _tensors((args, kwargs)))
     if wanted and not op._mutates and op._backward is None:
         raise OpCheckError("an argument requires a gradient, and no derivative is registered")
 
@@ -61,7 +61,7 @@ def test_faketensor(op: CustomOpDef, args: Any, kwargs: Any, **_: Any) -> None:
         return value.detach().to("meta") if isinstance(value, Tensor) else value
 
     fake = _tensors(op(*tree_map(blank, args), **tree_map(blank, kwargs)))
-    looks = [[(tuple(each.shape), each.dtype) for each in some] for some in (real, fake)]
+    looks = [[(tuple(tensor.shape), tensor.dtype) for tensor in some] for some in (real, fake)]
     if looks[0] != looks[1]:
         raise OpCheckError(f"its results are {looks[0]}; register_fake says {looks[1]}")
 
@@ -74,15 +74,15 @@ def test_aot_dispatch_dynamic(
     for call in (op, compiled(lambda *a, **k: op(*a, **k))):
         given, named = _copies((args, kwargs))
         out = _tensors(call(*given, **named))
-        for each in out:
-            if each.requires_grad:
-                each.sum().backward(retain_graph=True)
-        results.append([*(each.detach() for each in out), *_gradients((given, named))])
+        for result in out:
+            if result.requires_grad:
+                result.sum().backward(retain_graph=True)
+        results.append([*(value.detach() for value in out), *_gradients((given, named))])
     assert_close(results[1], results[0], rtol=rtol, atol=atol, equal_nan=True)
 
 
 def _gradients(values: Any) -> list[Tensor]:
-    return [each.grad for each in _tensors(values) if each.grad is not None]
+    return [tensor.grad for tensor in _tensors(values) if tensor.grad is not None]
 
 
 CHECKS: dict[str, Callable[..., None]] = {
@@ -117,19 +117,21 @@ def opcheck(
     Returns:
         By check, "SUCCESS" or the exception.
     """
-    found = _find(op)
+    operation = _find(op)
     names = [test_utils] if isinstance(test_utils, str) else list(test_utils)
     unknown = [name for name in names if name not in CHECKS]
     if unknown:
         raise RuntimeError(f"opcheck: no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-    told: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     for name in names:
         options = {"rtol": rtol, "atol": atol} if name == "test_aot_dispatch_dynamic" else {}
         try:
-            CHECKS[name](found, args, kwargs or {}, **options)
-            told[name] = "SUCCESS"
+            CHECKS[name](operation, args, kwargs or {}, **options)
+            outcomes[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:
-                raise OpCheckError(f"opcheck({found._qualname}): {name} failed: {error}") from error
-            told[name] = error
-    return told
+                raise OpCheckError(
+                    f"opcheck({operation._qualname}): {name} failed: {error}"
+                ) from error
+            outcomes[name] = error
+    return outcomes

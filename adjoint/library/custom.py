@@ -162,14 +162,14 @@ class CustomOpDef:
             raise NotImplementedError(f"{self._qualname}: no kernel is registered for {kind}")
         return kernel(*values)
 
-    def _results(self, made: Any, by: str) -> tuple[Tensor, ...]:
+    def _results(self, returned: Any, by: str) -> tuple[Tensor, ...]:
         """The tensors that a function returned, in a kind of container that never changes."""
-        kind = Tensor if isinstance(made, Tensor) else type(made)
-        many = (made,) if kind is Tensor else made
+        kind = Tensor if isinstance(returned, Tensor) else type(returned)
+        many = (returned,) if kind is Tensor else returned
         if kind not in (Tensor, tuple, list) or not all(isinstance(x, Tensor) for x in many):
             raise TypeError(
                 f"{self._qualname}: {by} must return a tensor, or a tuple or list of tensors, "
-                f"received {type(made).__name__}"
+                f"received {type(returned).__name__}"
             )
         if self._kind not in (None, kind):
             raise RuntimeError(
@@ -187,7 +187,7 @@ class CustomOpDef:
                 raise NotImplementedError("it has no function")
             with concrete(), CONTEXT.having(grad_enabled=False, autocast=None):
                 meta = [empty(s.shape, dtype=s.dtype, device="meta") for s in specs]
-                made = fake(*filled(layout, meta))
+                returned = fake(*filled(layout, meta))
         except Exception as error:
             if self._fake is not None:
                 raise
@@ -197,7 +197,7 @@ class CustomOpDef:
                 f"@{self.__name__}.register_fake, a function of the same arguments that returns "
                 "empty tensors of the results' shapes and dtypes."
             ) from error
-        return tuple(x._spec for x in self._results(made, "its fake"))
+        return tuple(x._spec for x in self._results(returned, "its fake"))
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -235,10 +235,10 @@ def filled(layout: Layout, xs: Sequence[Any]) -> list[Any]:
     return [
         next(left)
         if kind == TENSOR
-        else [next(left) for _ in range(held)]
+        else [next(left) for _ in range(content)]
         if kind == LIST
-        else held
-        for kind, held in layout
+        else content
+        for kind, content in layout
     ]
 
 
@@ -250,10 +250,10 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
 
 
 def _infer(*specs: Spec, op: str, layout: Layout) -> tuple[Spec, ...]:
-    found = OPERATIONS[op]._specs(specs, layout)
+    result_specs = OPERATIONS[op]._specs(specs, layout)
     if not specs:
-        return found
-    return tuple(Spec(s.shape, s.dtype, specs[0].device) for s in found)
+        return result_specs
+    return tuple(Spec(s.shape, s.dtype, specs[0].device) for s in result_specs)
 
 
 def _joint(
@@ -290,13 +290,13 @@ def _by_operand(operation: CustomOpDef, layout: Layout, pulled: tuple[Any, ...])
             f"{operation._qualname}: its derivative returned {len(pulled)} gradients for "
             f"{len(layout)} arguments"
         )
-    found: list[Any] = []
-    for (kind, held), g in zip(layout, (*pulled, *(None,) * len(layout)), strict=False):
+    cotangents: list[Any] = []
+    for (kind, count), g in zip(layout, (*pulled, *(None,) * len(layout)), strict=False):
         if kind == TENSOR:
-            found.append(g)
+            cotangents.append(g)
         elif kind == LIST:
-            found += [None] * held if g is None else list(g)
-    return found
+            cotangents += [None] * count if g is None else list(g)
+    return cotangents
 
 
 def _batch(size: int, *full: Tensor, op: str, layout: Layout) -> tuple[Any, ...]:
@@ -310,10 +310,12 @@ def _batch(size: int, *full: Tensor, op: str, layout: Layout) -> tuple[Any, ...]
                 "register_vmap."
             )
         return tuple(stack(column) for column in zip(*rows, strict=True))
-    dims = [0 if kind == TENSOR else [0] * held if kind == LIST else None for kind, held in layout]
+    dims = [
+        0 if kind == TENSOR else [0] * count if kind == LIST else None for kind, count in layout
+    ]
     info = SimpleNamespace(batch_size=size, randomness="error")
-    made, where = operation._vmap(info, tuple(dims), *filled(layout, full))
-    outs = operation._results(made, "its vmap rule")
+    returned, where = operation._vmap(info, tuple(dims), *filled(layout, full))
+    outs = operation._results(returned, "its vmap rule")
     places = where if isinstance(where, (tuple, list)) else (where,) * len(outs)
     return tuple(
         out.expand((size, *out.shape)) if place is None else out.movedim(place, 0)
@@ -371,10 +373,10 @@ def _check(
                 )
     if operation._fake is None:
         return
-    told = operation._specs([x._spec for x in operands], layout)
-    if [(s.shape, s.dtype) for s in told] != [(tuple(o.shape), o.dtype) for o in outs]:
-        got = ", ".join(f"{o.dtype.name}{list(o.shape)}" for o in outs)
-        said = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in told)
+    promised = operation._specs([x._spec for x in operands], layout)
+    if [(s.shape, s.dtype) for s in promised] != [(tuple(o.shape), o.dtype) for o in outs]:
+        returned = ", ".join(f"{o.dtype.name}{list(o.shape)}" for o in outs)
+        said = ", ".join(f"{s.dtype.name}{list(s.shape)}" for s in promised)
         raise RuntimeError(
-            f"{operation._qualname}: the function returned {got}, where its fake says {said}"
+            f"{operation._qualname}: the function returned {returned}, where its fake says {said}"
         )

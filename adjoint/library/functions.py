@@ -36,11 +36,11 @@ def custom_op(
     """
 
     def make(fn: Callable[..., Any]) -> CustomOpDef:
-        made = CustomOpDef(name, fn, mutates_args, schema)
+        operation = CustomOpDef(name, fn, mutates_args, schema)
         if device_types is not None:
-            made.register_kernel(device_types, fn)
-            made._kernels.pop("", None)
-        return made
+            operation.register_kernel(device_types, fn)
+            operation._kernels.pop("", None)
+        return operation
 
     return make if fn is None else make(fn)
 
@@ -48,10 +48,10 @@ def custom_op(
 def _find(op: Any) -> CustomOpDef:
     if isinstance(op, CustomOpDef):
         return op
-    found = OPERATIONS.get(str(op).removesuffix(".default"))
-    if found is None:
+    operation = OPERATIONS.get(str(op).removesuffix(".default"))
+    if operation is None:
         raise RuntimeError(f"operator {op} does not exist: define it first")
-    return found
+    return operation
 
 
 def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()) -> Any:
@@ -176,7 +176,7 @@ def infer_schema(
     results = [] if result in (None, type(None)) else [result]
     if typing.get_origin(result) is tuple:
         results = list(typing.get_args(result))
-    shown = [_schema_of(each) for each in results]
+    shown = [_schema_of(result) for result in results]
     answer = shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
     return f"{op_name or ''}({', '.join(parts)}) -> {answer}"
 
@@ -199,7 +199,7 @@ def _schema_of(hint: Any) -> str:
     inner = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        rest = [each for each in inner if each is not type(None)]
+        rest = [part for part in inner if part is not type(None)]
         if len(rest) == 1 and len(inner) == 2:
             return f"{_schema_of(rest[0])}?"
         if set(rest) <= {int, float, bool, complex}:

@@ -217,16 +217,18 @@ def _launch_on_gpu(
     key = (kernel, index, *signature.items(), repr(constants), *sorted(options.items()))
     with module.cuda.Device(index) as device:
         if key not in _LOADED:
-            made = compiled_for(kernel, given, options, int(device.compute_capability))
+            compiled = compiled_for(kernel, given, options, int(device.compute_capability))
             code = module.cuda.function.Module()
-            code.load(made.asm["cubin"])
-            function = code.get_function(made.metadata.name)
-            if made.metadata.shared > SHARED:
-                module.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.metadata.shared)
-            _LOADED[key] = function, made.metadata
-        function, told = _LOADED[key]
+            code.load(compiled.asm["cubin"])
+            function = code.get_function(compiled.metadata.name)
+            if compiled.metadata.shared > SHARED:
+                module.cuda.driver.funcSetAttribute(
+                    function.ptr, MAX_SHARED, compiled.metadata.shared
+                )
+            _LOADED[key] = function, compiled.metadata
+        function, metadata = _LOADED[key]
         blocks = (*grid, 1, 1)[:3]
-        size = int(getattr(told, "global_scratch_size", 0) or 0) * int(np.prod(blocks))
+        size = int(getattr(metadata, "global_scratch_size", 0) or 0) * int(np.prod(blocks))
         scratch = module.empty(size, np.uint8) if size else None
         words: list[Any] = [
             np.uint64(given[n]._array.data.ptr) if t[0] == "*" else NUMBERS[t](given[n])
@@ -234,7 +236,7 @@ def _launch_on_gpu(
             if t != "constexpr"
         ]
         words += [np.uint64(0 if scratch is None else scratch.data.ptr), np.uint64(0)]
-        function(blocks, (told.num_warps * 32, 1, 1), tuple(words), shared_mem=told.shared)
+        function(blocks, (metadata.num_warps * 32, 1, 1), tuple(words), shared_mem=metadata.shared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,8 @@ def run_nodes(nodes: Sequence[Any], environment: Environment, scope: Scope) -> N
     """Compute the nodes in order."""
     for node in nodes:
         try:
-            found = [environment.find(name) if name else (None, True) for name in node.input]
-            run_node(node, found, environment, scope)
+            operands = [environment.find(name) if name else (None, True) for name in node.input]
+            run_node(node, operands, environment, scope)
         except OnnxError:
             raise
         except Exception as error:
@@ -94,14 +94,17 @@ def run_nodes(nodes: Sequence[Any], environment: Environment, scope: Scope) -> N
 
 
 def run_node(
-    node: Any, found: list[tuple[Value, bool]], environment: Environment, scope: Scope
+    node: Any, operands: list[tuple[Value, bool]], environment: Environment, scope: Scope
 ) -> None:
     """Compute one node and put its outputs in the environment."""
     domain = "" if node.domain == "ai.onnx" else node.domain
-    inputs = [value for value, _ in found]
-    made = OPERATORS.get((domain, node.op_type))
+    inputs = [value for value, _ in operands]
+    operator = OPERATORS.get((domain, node.op_type))
     known = (
-        made is not None and not made.draws and not _has_graph(node) and all(k for _, k in found)
+        operator is not None
+        and not operator.draws
+        and not _has_graph(node)
+        and all(k for _, k in operands)
     )
     known = known or (
         domain == "" and node.op_type in _ALWAYS_KNOWN and isinstance(inputs[0], Tensor)
@@ -114,8 +117,8 @@ def run_node(
             outputs = call_function(
                 scope.functions[domain, node.op_type], node, inputs, environment, scope
             )
-        elif made is not None:
-            outputs = apply(made, node, inputs, environment, scope)
+        elif operator is not None:
+            outputs = apply(operator, node, inputs, environment, scope)
         else:
             outputs = expand(node, domain, inputs, environment, scope)
     if len(outputs) < len(node.output):
@@ -127,22 +130,22 @@ def run_node(
 
 
 def apply(
-    made: Operator, node: Any, inputs: list[Value], environment: Environment, scope: Scope
+    operator: Operator, node: Any, inputs: list[Value], environment: Environment, scope: Scope
 ) -> list[Value]:
     """Compute a node with an operator of the table."""
     attributes = attributes_of(node, scope)
-    stray = attributes.keys() - made.kinds.keys()
+    stray = attributes.keys() - operator.kinds.keys()
     if stray:
         raise OnnxError(f"onnx: attributes {sorted(stray)} of {node.op_type} are not supported.")
     for name, value in attributes.items():
-        fits = FITS.get(made.kinds[name])
+        fits = FITS.get(operator.kinds[name])
         if fits is not None and not fits(value):
             raise OnnxError(
-                f"onnx: attribute {name} of {node.op_type} must be {made.kinds[name]}, received a "
-                f"{type(value).__name__}."
+                f"onnx: attribute {name} of {node.op_type} must be {operator.kinds[name]}, "
+                f"received a {type(value).__name__}."
             )
     options: dict[str, Any] = dict(attributes)
-    if made.wants_call:
+    if operator.wants_call:
         domain = "" if node.domain == "ai.onnx" else node.domain
         wanted = tuple(bool(name) for name in node.output)
 
@@ -156,23 +159,23 @@ def apply(
         options["call"] = NodeCall(
             node.op_type, scope.opsets.get(domain, 1), len(wanted), wanted, body
         )
-    if made.moves and any(isinstance(v, np.ndarray) for v in inputs):
-        result = moved(made, inputs, options)
+    if operator.moves and any(isinstance(v, np.ndarray) for v in inputs):
+        result = moved(operator, inputs, options)
     else:
-        result = made.function(*inputs, **options)
+        result = operator.function(*inputs, **options)
     return list(result) if isinstance(result, tuple) else [result]
 
 
-def moved(made: Operator, inputs: list[Value], options: dict[str, Any]) -> Value:
+def moved(operator: Operator, inputs: list[Value], options: dict[str, Any]) -> Value:
     """What only moves elements, of elements that no tensor can hold: their places are moved."""
-    held = [k for k, v in enumerate(inputs) if isinstance(v, np.ndarray)]
-    elements = np.concatenate([inputs[k].ravel() for k in held])
+    arrays = [k for k, v in enumerate(inputs) if isinstance(v, np.ndarray)]
+    elements = np.concatenate([inputs[k].ravel() for k in arrays])
     places, start = list(inputs), 0
-    for k in held:
+    for k in arrays:
         size = inputs[k].size
         places[k] = ad.arange(start, start + size).reshape(inputs[k].shape)
         start += size
-    result = made.function(*places, **options)
+    result = operator.function(*places, **options)
     pick: Callable[[Tensor], Any] = lambda t: elements[t.numpy()].reshape(tuple(t.shape))
     if isinstance(result, tuple | list):
         return type(result)(pick(t) for t in result)
@@ -246,17 +249,17 @@ def _resolved(attribute: Any, scope: Scope) -> Any:
 
 def attributes_of(node: Any, scope: Scope) -> dict[str, Any]:
     """The attributes of a node as Python has them; strings decoded, tensors as values."""
-    held = scope.read.get(id(node))
-    if held is not None and held[0] is node:
-        return held[1]
-    found: dict[str, Any] = {}
+    earlier = scope.read.get(id(node))
+    if earlier is not None and earlier[0] is node:
+        return earlier[1]
+    attributes: dict[str, Any] = {}
     for entry in node.attribute:
         attribute = _resolved(entry, scope)
         if attribute is not None:
-            found[entry.name] = _plain(attribute, scope)
+            attributes[entry.name] = _plain(attribute, scope)
     if not scope.attributes and not any(entry.ref_attr_name for entry in node.attribute):
-        scope.read[id(node)] = (node, found)
-    return found
+        scope.read[id(node)] = (node, attributes)
+    return attributes
 
 
 def _plain(attribute: Any, scope: Scope) -> Any:

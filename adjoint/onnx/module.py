@@ -94,8 +94,8 @@ class OnnxModule(Module):
         for name, value in self._constants.items():
             environment.put(name, value, True)
         for name, own in self._weights.items():
-            held = self._buffers if own in self._buffers else self._parameters
-            environment.put(name, held[own], False)
+            table = self._buffers if own in self._buffers else self._parameters
+            environment.put(name, table[own], False)
         for name, value in given.items():
             environment.put(name, value if value is None else value_of(value), False)
         nodes, scope = plan(self._source, self._folder)
@@ -109,11 +109,11 @@ class OnnxModule(Module):
 
 def running_statistics(graph: Any) -> set[str]:
     """The names that batch normalisations take as mean and variance."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in graph.node:
         if node.op_type == "BatchNormalization":
-            found.update(node.input[3:5])
-    return found
+            names.update(node.input[3:5])
+    return names
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,15 +127,15 @@ def plan(source: bytes, folder: str | None) -> tuple[list[Any], Scope]:
 
 def ordered(graph: Any) -> list[Any]:
     """The nodes of a graph, each after those that make its inputs; a circle is refused."""
-    made = {name for node in graph.node for name in node.output if name}
-    if sum(1 for node in graph.node for name in node.output if name) != len(made):
+    outputs = {name for node in graph.node for name in node.output if name}
+    if sum(1 for node in graph.node for name in node.output if name) != len(outputs):
         raise OnnxError("onnx.load: a value is made by two nodes.")
     given = {i.name for i in graph.input} | {t.name for t in graph.initializer}
     given |= {s.values.name for s in graph.sparse_initializer}
     nodes, users = list(graph.node), defaultdict(list)
     missing: list[int] = []  # of each node, how many of its inputs are not made yet
     for i, node in enumerate(nodes):
-        needed = {name for name in node.input if name in made and name not in given}
+        needed = {name for name in node.input if name in outputs and name not in given}
         missing.append(len(needed))
         for name in needed:
             users[name].append(i)
@@ -172,12 +172,12 @@ def dense(sparse: Any, reading: Reading) -> Value:
     if ((places < 0) | (places >= ends)).any():
         raise OnnxError(f"onnx.load: {who} {name!r}: a place outside of {tuple(shape)}.")
     reading.spend(math.prod(shape) * values.dtype.itemsize, f"{who} {name!r}")
-    found = np.zeros(shape, values.dtype)
+    filled = np.zeros(shape, values.dtype)
     if places.ndim == 2:
-        found[tuple(places.T)] = values
+        filled[tuple(places.T)] = values
     else:
-        found.reshape(-1)[places] = values
-    return value_of(found)
+        filled.reshape(-1)[places] = values
+    return value_of(filled)
 
 
 def without(message: Any, *names: str) -> Any:

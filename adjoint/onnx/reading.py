@@ -88,7 +88,7 @@ def _texts(model: Any) -> Iterator[Any]:
 
 def opsets(imports: Any) -> dict[str, int]:
     """The version of each domain that is imported; newer ones than are known are refused."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         newest = NEWEST.get(domain)
@@ -103,8 +103,8 @@ def opsets(imports: Any) -> dict[str, int]:
             raise OnnxError(
                 f"onnx.load: opset {entry.version} of {entry.domain or 'ai.onnx'!r} is no version."
             )
-        found[domain] = entry.version
-    return found
+        versions[domain] = entry.version
+    return versions
 
 
 def array(tensor: Any, reading: Reading) -> np.ndarray[Any, Any]:
@@ -117,25 +117,25 @@ def array(tensor: Any, reading: Reading) -> np.ndarray[Any, Any]:
         raise OnnxError(f"{who} has a negative size: {shape}.")
     if tensor.data_location == tensor.EXTERNAL:
         return external(tensor, kind, shape, reading)
-    held = _held(tensor)
+    available = _held(tensor)
     count = math.prod(shape)
-    if count > held:
+    if count > available:
         raise OnnxError(
-            f"{who} says {count} elements, shape {shape}, and the file holds at most {held}."
+            f"{who} says {count} elements, shape {shape}, and the file holds at most {available}."
         )
     # What the message takes besides the bytes it came from, and the array made of it.
-    listed = held - 4 * len(tensor.raw_data) - len(tensor.string_data)
+    listed = available - 4 * len(tensor.raw_data) - len(tensor.string_data)
     reading.spend(
         2 * listed + 128 * len(tensor.string_data) + count * kind.itemsize,
         f"tensor {tensor.name!r}",
     )
     try:
-        found = helper.to_array(tensor)
+        elements = helper.to_array(tensor)
     except Exception as error:
         raise OnnxError(f"{who}, shape {shape}: its data does not fit: {error}") from None
-    if found.dtype.kind in "SU":
-        found = found.astype(object)
-    return np.asarray(found).astype(kind, copy=False)
+    if elements.dtype.kind in "SU":
+        elements = elements.astype(object)
+    return np.asarray(elements).astype(kind, copy=False)
 
 
 def constant(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:

@@ -68,9 +68,9 @@ def operator(
             for name, p in parameters.items()
             if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD) and name != "call"
         }
-        made = Operator(function, known, "call" in parameters, moves, draws)
+        entry = Operator(function, known, "call" in parameters, moves, draws)
         for name in names:
-            OPERATORS[domain, name] = made
+            OPERATORS[domain, name] = entry
         return function
 
     return enter

@@ -62,13 +62,13 @@ def write_stacks(path: str | Path, events: Iterable[TimedEvent], metric: str) ->
     if metric not in metrics:
         known = ", ".join(metrics)
         raise ValueError(f"export_stacks: metric must be one of {known}, received {metric!r}")
-    found: Counter[str] = Counter()
+    times: Counter[str] = Counter()
     for event in events:
         lines = [*reversed(event.stack)]
         if not lines and event.places:
             lines = [f"{w.file}({w.line}): {w.module or 'program'}" for w in event.places[:1]]
         if lines:
             folded = ";".join(line.replace(";", ",").replace(" ", "_") for line in lines)
-            found[f"{folded};{event.name}"] += round(getattr(event, metrics[metric]))
-    text = "".join(f"{stack} {time}\n" for stack, time in found.items() if time > 0)
+            times[f"{folded};{event.name}"] += round(getattr(event, metrics[metric]))
+    text = "".join(f"{stack} {time}\n" for stack, time in times.items() if time > 0)
     Path(path).write_text(text, encoding="utf-8")

@@ -94,11 +94,11 @@ class MemoryTimeline:
         changes.sort()
         self.times: list[float] = []
         self.sizes: list[int] = []
-        held = 0
+        total = 0
         for at, change in changes:
-            held += change
+            total += change
             self.times.append(at)
-            self.sizes.append(held)
+            self.sizes.append(total)
         self.peak = max(self.sizes, default=0)
         self.peak_time = self.times[self.sizes.index(self.peak)] if self.sizes else 0.0
 
@@ -110,11 +110,11 @@ class MemoryTimeline:
 
     def by_module(self) -> dict[str, int]:
         """Bytes at the peak by the module that made them."""
-        found: dict[str, int] = defaultdict(int)
+        by_module: dict[str, int] = defaultdict(int)
         for a in self.at_peak():
             module = a.where.module if a.where is not None else ""
-            found[below_root(module) if module else "(no module)"] += a.nbytes
-        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+            by_module[below_root(module) if module else "(no module)"] += a.nbytes
+        return dict(sorted(by_module.items(), key=lambda pair: -pair[1]))
 
     def __str__(self) -> str:
         lines = [f"peak {quantity(self.peak, 'B')} of results of operations; at the peak:"]

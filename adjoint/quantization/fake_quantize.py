@@ -132,13 +132,13 @@ class FakeQuantize(FakeQuantizeBase):
     def _observe(self, x: Tensor) -> None:
         observer = self.activation_post_process
         observer(x.detach())
-        found = observer.propose(*observer.seen())
-        shape = found[0].shape if self.is_per_channel else (1,)
+        proposal = observer.propose(*observer.seen())
+        shape = proposal[0].shape if self.is_per_channel else (1,)
         if self.scale.shape != shape:
             self.scale = ad.ones(shape, device=x.device)
             self.zero_point = ad.zeros(shape, dtype=ad.int32, device=x.device)
-        self.scale.copy_(found[0].reshape(shape))
-        self.zero_point.copy_(found[1].reshape(shape))
+        self.scale.copy_(proposal[0].reshape(shape))
+        self.zero_point.copy_(proposal[1].reshape(shape))
 
     def extra_repr(self) -> str:
         return (

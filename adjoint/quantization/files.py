@@ -72,10 +72,10 @@ def load_quantized(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         if stored not in tensors or name in tensors:
             raise FileError(f"load_quantized: {source}: {name!r} shares {stored!r}, damaged")
         tensors[name] = tensors[stored]
-    made: dict[str, nn.Module] = {}
+    layers: dict[str, nn.Module] = {}
     for name, options in about["layers"].items():
-        made[name] = _layer(name, dict(options), model, tensors, source)
-    with replaced(model, made, f"load_quantized: {source}"):
+        layers[name] = _layer(name, dict(options), model, tensors, source)
+    with replaced(model, layers, f"load_quantized: {source}"):
         model.load_state_dict(tensors)
     return model
 

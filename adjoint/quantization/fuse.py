@@ -104,7 +104,7 @@ def _fuse(
         if kinds not in table:
             raise NotImplementedError(
                 f"Cannot fuse modules: {[kind.__name__ for kind in kinds]}; these are fused: "
-                + "; ".join(", ".join(k.__name__ for k in each) for each in table)
+                + "; ".join(", ".join(k.__name__ for k in kinds) for kinds in table)
             )
         fused = table[kinds](*modules)
         fused.train(training)
@@ -115,7 +115,7 @@ def _fuse(
         fused._forward_hooks.update(modules[-1]._forward_hooks)
         modules[0]._forward_pre_hooks.clear()
         modules[-1]._forward_hooks.clear()
-        for name, made in zip(group, [fused, *[nn.Identity() for _ in modules[1:]]], strict=True):
+        for name, layer in zip(group, [fused, *[nn.Identity() for _ in modules[1:]]], strict=True):
             parent, _, last = name.rpartition(".")
-            setattr(model.get_submodule(parent), last, made.train(training))
+            setattr(model.get_submodule(parent), last, layer.train(training))
     return model

@@ -49,19 +49,19 @@ class _Cursor:
     def take(self, count: int) -> bytes:
         if count > len(self.data) - self.at:
             raise self.fail(f"{count} bytes wanted, {len(self.data) - self.at} left")
-        found = bytes(self.data[self.at : self.at + count])
+        piece = bytes(self.data[self.at : self.at + count])
         self.at += count
-        return found
+        return piece
 
     def number(self, code: str) -> Any:
         return struct.unpack(f"<{code}", self.take(struct.calcsize(f"<{code}")))[0]
 
-    def count(self, each: int, of: str) -> int:
+    def count(self, size: int, of: str) -> int:
         """How many follow; no more than the rest of the file can hold."""
-        found: int = self.number("Q")
-        if found * each > len(self.data) - self.at:
-            raise self.fail(f"{found} {of} in {len(self.data) - self.at} bytes")
-        return found
+        count: int = self.number("Q")
+        if count * size > len(self.data) - self.at:
+            raise self.fail(f"{count} {of} in {len(self.data) - self.at} bytes")
+        return count
 
     def string(self) -> str:
         size = self.count(1, "bytes of text")
@@ -203,7 +203,7 @@ def read_gguf(path: str | os.PathLike[str]) -> GGUFFile:
 def _check_apart(cursor: _Cursor, placed: list[tuple[int, GGUFTensor]]) -> None:
     """No byte is of two tensors: a small file would stand for any number of large ones."""
     end, last = 0, ""
-    for offset, tensor in sorted(placed, key=lambda each: each[0]):
+    for offset, tensor in sorted(placed, key=lambda place: place[0]):
         if offset < end:
             raise cursor.fail(f"tensors {last[:80]!r} and {tensor.name[:80]!r} overlap")
         end, last = offset + len(tensor.data), tensor.name
@@ -296,41 +296,43 @@ def load_gguf(
             )
         path, _, last = ours.rpartition(".")
         module = submodule(model, path, f"load_gguf: {theirs[:80]}") if last == "weight" else None
-        kept = tensor.grouped() if isinstance(module, (nn.Linear, nn.Embedding)) else None
-        if module is None or kept is None:
+        grouped = tensor.grouped() if isinstance(module, (nn.Linear, nn.Embedding)) else None
+        if module is None or grouped is None:
             real = tensor.dequantize()
             values[ours] = real if rows is None else real[rows]
         else:
-            layers |= _layers(model, module, kept, rows)
+            layers |= _layers(model, module, grouped, rows)
     with replaced(model, layers, "load_gguf"):
-        made = {
+        plain_values = {
             key: value
             for key, value in model.state_dict().items()
             if key.rpartition(".")[0] in layers
         }
-        model.load_state_dict(values | made)
+        model.load_state_dict(values | plain_values)
     return model
 
 
 def _layers(
-    model: nn.Module, module: Any, kept: GroupedWeight, rows: Tensor | None
+    model: nn.Module, module: Any, grouped: GroupedWeight, rows: Tensor | None
 ) -> dict[str, nn.Module]:
     """The layer that a module becomes, and those that share its weight."""
     return {
-        path: _layer(other, kept, rows)
+        path: _layer(other, grouped, rows)
         for path, other in model.named_modules()
         if isinstance(other, (nn.Linear, nn.Embedding)) and other.weight is module.weight
     }
 
 
-def _layer(module: Any, kept: GroupedWeight, rows: Tensor | None) -> nn.Module:
+def _layer(module: Any, grouped: GroupedWeight, rows: Tensor | None) -> nn.Module:
     wanted = tuple(module.weight.shape)
-    have = (kept.weight.shape[0], kept.weight.shape[1] * (8 // kept.bits))
+    have = (grouped.weight.shape[0], grouped.weight.shape[1] * (8 // grouped.bits))
     if have != wanted:
         raise FileError(f"load_gguf: a weight of {have} in the file, of {wanted} in the model")
     if rows is not None:
-        zero = None if kept.zero is None else kept.zero[rows]
-        kept = GroupedWeight(kept.weight[rows], kept.scale[rows], zero, kept.bits, kept.group)
+        zero = None if grouped.zero is None else grouped.zero[rows]
+        grouped = GroupedWeight(
+            grouped.weight[rows], grouped.scale[rows], zero, grouped.bits, grouped.group
+        )
     if isinstance(module, nn.Embedding):
-        return WeightOnlyEmbedding(kept, module.padding_idx)
-    return WeightOnlyLinear(kept, module.bias)
+        return WeightOnlyEmbedding(grouped, module.padding_idx)
+    return WeightOnlyLinear(grouped, module.bias)

@@ -116,12 +116,12 @@ def search(counts: Floats, width: float, steps: int) -> tuple[int, int]:
     return first, last
 
 
-def square_error(counts: Floats, width: float, kept: tuple[int, int], steps: int) -> float:
+def square_error(counts: Floats, width: float, bins: tuple[int, int], steps: int) -> float:
     """The square error of rounding to the middles of equal steps, numbers even within bins."""
-    step = width * (kept[1] - kept[0] + 1) / steps
+    step = width * (bins[1] - bins[0] + 1) / steps
     if step == 0:
         return 0.0
-    begin = (np.arange(len(counts)) - kept[0]) * width
+    begin = (np.arange(len(counts)) - bins[0]) * width
     end = begin + width
     density = counts / width
     from_step = np.clip(np.floor(begin / step), 0, steps - 1)
@@ -130,10 +130,10 @@ def square_error(counts: Floats, width: float, kept: tuple[int, int], steps: int
     def between(low: Any, high: Any) -> Any:
         return density * (high**3 - low**3) / 3
 
-    found = between(begin - (from_step + 0.5) * step, step / 2)
-    found = found + (to_step - from_step - 1) * between(-step / 2, step / 2)
-    found = found + between(-step / 2, end - (to_step + 0.5) * step)
-    return float(found.sum())
+    error = between(begin - (from_step + 0.5) * step, step / 2)
+    error = error + (to_step - from_step - 1) * between(-step / 2, step / 2)
+    error = error + between(-step / 2, end - (to_step + 0.5) * step)
+    return float(error.sum())
 
 
 default_histogram_observer = HistogramObserver.with_args(quant_min=0, quant_max=127)

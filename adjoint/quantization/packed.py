@@ -36,13 +36,13 @@ def unpack(words: Any, bits: int, axis: int) -> Any:
     >>> unpack(np.array([[0x21]], np.int32), 4, 1)[:, :3]
     array([[1, 2, 0]], dtype=uint8)
     """
-    each = 32 // bits
-    shifts = np.arange(each, dtype=np.uint32) * bits
+    count = 32 // bits
+    shifts = np.arange(count, dtype=np.uint32) * bits
     wide = words.view(np.uint32)
-    found = (np.expand_dims(wide, -1) >> shifts) & ((1 << bits) - 1)
+    numbers = (np.expand_dims(wide, -1) >> shifts) & ((1 << bits) - 1)
     shape = list(words.shape)
-    shape[axis] *= each
-    return np.moveaxis(found, -1, axis + 1).reshape(shape).astype(np.uint8)
+    shape[axis] *= count
+    return np.moveaxis(numbers, -1, axis + 1).reshape(shape).astype(np.uint8)
 
 
 def gptq_weight(
@@ -57,10 +57,10 @@ def gptq_weight(
     places = np.asarray(tensors.get("g_idx", np.arange(features) // group))
     order = None
     if not (places == np.arange(features) // group).all():
-        found = np.argsort(places, kind="stable")
-        if not (places[found] == np.arange(features) // group).all():
+        order_of_groups = np.argsort(places, kind="stable")
+        if not (places[order_of_groups] == np.arange(features) // group).all():
             raise ValueError(f"groups of other sizes than {group}")
-        numbers, order = numbers[:, found], ad.tensor(found.astype(np.int64))
+        numbers, order = numbers[:, order_of_groups], ad.tensor(order_of_groups.astype(np.int64))
     return _grouped(numbers, zeros, tensors["scales"], bits, group), order
 
 
@@ -71,8 +71,8 @@ def awq_weight(tensors: dict[str, Any], bits: int, group: int) -> GroupedWeight:
     back = np.argsort(AWQ_ORDER)
 
     def ordered(words: Any) -> Any:
-        found = unpack(words, bits, 1)
-        return found.reshape(len(found), -1, 8)[..., back].reshape(found.shape)
+        numbers = unpack(words, bits, 1)
+        return numbers.reshape(len(numbers), -1, 8)[..., back].reshape(numbers.shape)
 
     numbers, zeros = ordered(tensors["qweight"]).T, ordered(tensors["qzeros"]).T
     return _grouped(numbers, zeros, tensors["scales"], bits, group)
@@ -98,9 +98,9 @@ def _config(folder: Path) -> dict[str, Any]:
         if path.is_file():
             data = path.read_bytes()
             about = read_json_object(data, Budget(len(data), f"load_packed: {path}"))
-            found = about.get("quantization_config", about)
-            if isinstance(found, dict) and "bits" in found:
-                return found
+            config = about.get("quantization_config", about)
+            if isinstance(config, dict) and "bits" in config:
+                return config
     raise FileError(
         f"load_packed: {folder} has no quantization_config in config.json, nor quantize_config.json"
     )
@@ -167,13 +167,13 @@ def _layer(
         size = features if group == -1 else group
         order = None
         if method == "gptq":
-            kept, order = gptq_weight(own, bits, size, plus_one)
+            grouped, order = gptq_weight(own, bits, size, plus_one)
         else:
-            kept = awq_weight(own, bits, size)
-        made = WeightOnlyLinear(kept, rest.pop(f"{name}.bias", None), order)
+            grouped = awq_weight(own, bits, size)
+        converted = WeightOnlyLinear(grouped, rest.pop(f"{name}.bias", None), order)
     except (KeyError, ValueError, IndexError, RuntimeError) as error:
         raise FileError(f"load_packed: damaged or unknown layer {name!r}: {error}") from error
-    have, want = (made.out_features, made.in_features), (module.out_features, features)
+    have, want = (converted.out_features, converted.in_features), (module.out_features, features)
     if have != want:
         raise FileError(f"load_packed: {name!r} is {have} in the file, {want} in the model")
-    return made
+    return converted

@@ -198,10 +198,10 @@ def _moving(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Elements are moved about: the whole numbers do as well."""
     x, *rest = args
     x._want_one(func.__name__)
-    made = func(x._ints, *rest, **kwargs)
-    if isinstance(made, Tensor):
-        return QuantizedTensor(made, x._scale, x._zero)
-    return type(made)(QuantizedTensor(each, x._scale, x._zero) for each in made)
+    result = func(x._ints, *rest, **kwargs)
+    if isinstance(result, Tensor):
+        return QuantizedTensor(result, x._scale, x._zero)
+    return type(result)(QuantizedTensor(part, x._scale, x._zero) for part in result)
 
 
 def _real(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -320,5 +320,5 @@ def quantize_per_tensor_dynamic(
 def dequantize(tensor: Any) -> Any:
     """The real numbers of a quantised tensor, or of several."""
     if isinstance(tensor, (list, tuple)):
-        return type(tensor)(dequantize(each) for each in tensor)
+        return type(tensor)(dequantize(part) for part in tensor)
     return tensor.dequantize() if isinstance(tensor, QuantizedTensor) else tensor.to(ad.float32)

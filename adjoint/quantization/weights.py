@@ -84,8 +84,8 @@ def _searched(
             best = (error, scale, zero)
         else:
             less = error < best[0]
-            found = zip((error, scale, zero), best, strict=True)
-            best = tuple(ad.where(less, new, old) for new, old in found)
+            pairs = zip((error, scale, zero), best, strict=True)
+            best = tuple(ad.where(less, new, old) for new, old in pairs)
     assert best is not None
     return best[1], best[2]
 

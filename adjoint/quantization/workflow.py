@@ -86,8 +86,8 @@ QAT: dict[type, Make] = {
         for rank in _RANKS
     },
     **{
-        getattr(ni, f"Conv{'Bn' if norms else ''}{'ReLU' if relu else ''}{rank}d"): made.from_float
-        for (rank, norms, relu), made in QAT_CONVOLUTIONS.items()
+        getattr(ni, f"Conv{'Bn' if norms else ''}{'ReLU' if relu else ''}{rank}d"): layer.from_float
+        for (rank, norms, relu), layer in QAT_CONVOLUTIONS.items()
         if norms or relu
     },
 }
@@ -107,8 +107,8 @@ def _embedding(mod: Any) -> nn.Module:
 
 def _recurrent(mod: Any) -> nn.Module:
     per_channel = mod.qconfig.weight().qscheme.per_channel
-    made: nn.Module = RECURRENT[type(mod)].of(mod, per_channel)
-    return made
+    converted: nn.Module = RECURRENT[type(mod)].of(mod, per_channel)
+    return converted
 
 
 DYNAMIC: dict[type, Make] = {

@@ -174,13 +174,13 @@ def as_dict(node: ElementTree.Element) -> dict[str, Any]:
     children = list(node)
     if not children:
         return {node.tag: (node.text or "").strip() or None}
-    found: dict[str, list[Any]] = {}
+    parts: dict[str, list[Any]] = {}
     for child in children:
         for name, value in as_dict(child).items():
-            found.setdefault(name, []).append(value)
+            parts.setdefault(name, []).append(value)
     if node.tag == "annotation":
-        found["object"] = [found.get("object", [])]
-    return {node.tag: {k: v[0] if len(v) == 1 else v for k, v in found.items()}}
+        parts["object"] = [parts.get("object", [])]
+    return {node.tag: {k: v[0] if len(v) == 1 else v for k, v in parts.items()}}
 
 
 class CocoDetection(Annotated):
@@ -206,18 +206,18 @@ class CocoDetection(Annotated):
                 f"({type(error).__name__}: {str(error)[:200]})"
             ) from error
 
-    def _read(self, told: Any, budget: Budget) -> None:
-        for each in told["images"]:
-            if not isinstance(each["file_name"], str):
-                raise TypeError(f"a file_name of {each['file_name']!r}")
-            budget.check_key(each["id"])
-        self._files = {each["id"]: each["file_name"] for each in told["images"]}
+    def _read(self, content: Any, budget: Budget) -> None:
+        for entry in content["images"]:
+            if not isinstance(entry["file_name"], str):
+                raise TypeError(f"a file_name of {entry['file_name']!r}")
+            budget.check_key(entry["id"])
+        self._files = {image["id"]: image["file_name"] for image in content["images"]}
         self._told: dict[Any, list[Any]] = {number: [] for number in self._files}
-        for each in told.get("annotations", []):
-            budget.check_key(each["image_id"])
-            self._told.setdefault(each["image_id"], []).append(each)
+        for entry in content.get("annotations", []):
+            budget.check_key(entry["image_id"])
+            self._told.setdefault(entry["image_id"], []).append(entry)
         self.ids = sorted(self._files)
-        self.categories = told.get("categories", [])
+        self.categories = content.get("categories", [])
 
     def pair(self, index: int) -> tuple[Any, Any]:
         number = self.ids[index]
@@ -231,8 +231,8 @@ class CocoCaptions(CocoDetection):
     """Images with COCO's captions, a list of sentences for each."""
 
     def pair(self, index: int) -> tuple[Any, Any]:
-        image, told = super().pair(index)
-        return image, [each["caption"] for each in told]
+        image, annotations = super().pair(index)
+        return image, [annotation["caption"] for annotation in annotations]
 
 
 class SVHN(Annotated):
@@ -254,15 +254,15 @@ class SVHN(Annotated):
             raise ValueError(f"SVHN: split must be train, test or extra, received {split!r}")
         self.split = split
         path = self.need(self.root / f"{split}_32x32.mat")
-        told = read_matrices(path, ["X", "y"], "SVHN")
-        count = told["y"].size
-        if told["X"].shape != (32, 32, 3, count) or told["X"].dtype != np.uint8:
+        matrices = read_matrices(path, ["X", "y"], "SVHN")
+        count = matrices["y"].size
+        if matrices["X"].shape != (32, 32, 3, count) or matrices["X"].dtype != np.uint8:
             raise FileError(
-                f"SVHN: {path}: {count} labels and images of shape {told['X'].shape}, "
-                f"{told['X'].dtype}"
+                f"SVHN: {path}: {count} labels and images of shape {matrices['X'].shape}, "
+                f"{matrices['X'].dtype}"
             )
-        self.labels = told["y"].astype(np.int64).reshape(-1) % 10  # ten stands for zero
-        self.data = np.transpose(told["X"], (3, 2, 0, 1))
+        self.labels = matrices["y"].astype(np.int64).reshape(-1) % 10  # ten stands for zero
+        self.data = np.transpose(matrices["X"], (3, 2, 0, 1))
 
     def pair(self, index: int) -> tuple[Any, Any]:
         return picture(self.data[index].transpose(1, 2, 0)), int(self.labels[index])
@@ -295,10 +295,10 @@ class STL10(Annotated):
         self.data = pixels.reshape(-1, 3, 96, 96).transpose(0, 1, 3, 2)
         self.labels = np.full(len(self.data), -1)
         if split != "unlabeled":
-            told = np.fromfile(self.need(folder / f"{split}_y.bin"), np.uint8)
-            if len(told) != len(self.data):
-                raise FileError(f"STL10: {len(self.data)} images and {len(told)} labels")
-            self.labels = told.astype(np.int64) - 1
+            labels = np.fromfile(self.need(folder / f"{split}_y.bin"), np.uint8)
+            if len(labels) != len(self.data):
+                raise FileError(f"STL10: {len(self.data)} images and {len(labels)} labels")
+            self.labels = labels.astype(np.int64) - 1
         if folds is not None:
             chosen = self._fold(folder / "fold_indices.txt", folds)
             self.data, self.labels = self.data[chosen], self.labels[chosen]

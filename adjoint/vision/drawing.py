@@ -45,7 +45,9 @@ def _colours(name: str, colors: Any, count: int) -> list[tuple[int, int, int]]:
         given = [colors] * count
     else:
         raise ValueError(f"{name}: colors must be a colour or a list of them, got {colors!r}")
-    return [library.getrgb(each) if isinstance(each, str) else tuple(each) for each in given]
+    return [
+        library.getrgb(colour) if isinstance(colour, str) else tuple(colour) for colour in given
+    ]
 
 
 def _bytes(image: Tensor) -> Any:
@@ -55,8 +57,8 @@ def _bytes(image: Tensor) -> Any:
 
 
 def _like(pixels: Any, image: Tensor) -> Tensor:
-    made = from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))).to(image.device)
-    return made if image.dtype is uint8 else (made.to(image.dtype) / 255)
+    drawn = from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))).to(image.device)
+    return drawn if image.dtype is uint8 else (drawn.to(image.dtype) / 255)
 
 
 def draw_bounding_boxes(

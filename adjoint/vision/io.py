@@ -108,8 +108,8 @@ def _bytes_of(input: Tensor, name: str) -> Any:
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
     """Bytes (C, H, W) as the bytes of a PNG file."""
-    made = png.encode(_bytes_of(input, "encode_png"), compression_level)
-    return from_numpy(np.frombuffer(made, np.uint8).copy())
+    encoded = png.encode(_bytes_of(input, "encode_png"), compression_level)
+    return from_numpy(np.frombuffer(encoded, np.uint8).copy())
 
 
 def encode_jpeg(input: Tensor, quality: int = 75) -> Tensor:

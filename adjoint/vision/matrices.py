@@ -42,8 +42,8 @@ def read_matrices(path: Path, names: list[str], who: str) -> dict[str, Any]:
         for name, shape, kind in library.whosmat(str(path)):
             if name in names:
                 budget.spend(prod(shape) * np.dtype(kind).itemsize, f"the array {name}")
-        found: dict[str, Any] = library.loadmat(str(path), variable_names=names)
-        return {name: found[name] for name in names}
+        matrices: dict[str, Any] = library.loadmat(str(path), variable_names=names)
+        return {name: matrices[name] for name in names}
     except FileRefusal:
         raise
     except Exception as error:  # its readers raise whatever they like

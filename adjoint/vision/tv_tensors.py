@@ -33,8 +33,8 @@ def plain(tensor: Tensor) -> Tensor:
     """The tensor without its class, on the same elements."""
     if type(tensor) is Tensor:
         return tensor
-    made: Tensor = tensor.as_subclass(Tensor)
-    return made
+    bare: Tensor = tensor.as_subclass(Tensor)
+    return bare
 
 
 class TVTensor(Tensor):
@@ -61,8 +61,8 @@ class TVTensor(Tensor):
 
     @classmethod
     def _labelled(cls, tensor: Tensor) -> Self:
-        made: Self = plain(tensor).as_subclass(cls)
-        return made
+        labelled: Self = plain(tensor).as_subclass(cls)
+        return labelled
 
     @classmethod
     def wrap(cls, tensor: Tensor, like: Any, **kwargs: Any) -> Self:
@@ -94,12 +94,12 @@ def _method(name: str) -> Callable[..., Any]:
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         with having(subclasses=False):
-            made = raw(self if writes else plain(self), *args, **kwargs)
-        if made is NotImplemented:
-            return made
+            result = raw(self if writes else plain(self), *args, **kwargs)
+        if result is NotImplemented:
+            return result
         if name in KEEPING:
-            return made if made is self else type(self).wrap(made, self)
-        return _kept(made, self) if _Returning.keeps_class else _stripped(made)
+            return result if result is self else type(self).wrap(result, self)
+        return _kept(result, self) if _Returning.keeps_class else _stripped(result)
 
     method.__name__ = name
     return method
@@ -124,32 +124,32 @@ def _override(
     if not all(issubclass(kind, TVTensor) or issubclass(cls, kind) for kind in types):
         return NotImplemented
     with having(subclasses=False):
-        made = func(*args, **(kwargs or {}))
-    flat = [each for given in (*args, *(kwargs or {}).values()) for each in _each(given)]
-    first = next(each for each in flat if isinstance(each, TVTensor))
-    return _kept(made, first) if _Returning.keeps_class else _stripped(made)
+        result = func(*args, **(kwargs or {}))
+    flat = [leaf for given in (*args, *(kwargs or {}).values()) for leaf in _each(given)]
+    first = next(leaf for leaf in flat if isinstance(leaf, TVTensor))
+    return _kept(result, first) if _Returning.keeps_class else _stripped(result)
 
 
 def _each(given: Any) -> Any:
     return given if isinstance(given, (list, tuple)) else (given,)
 
 
-def _kept(made: Any, first: TVTensor) -> Any:
-    if isinstance(made, TVTensor):
-        return made
-    if isinstance(made, Tensor):
+def _kept(result: Any, first: TVTensor) -> Any:
+    if isinstance(result, TVTensor):
+        return result
+    if isinstance(result, Tensor):
         if isinstance(first, BoundingBoxes):
-            return type(first)._labelled(made, **first._known())
-        return type(first).wrap(made, first)
-    if type(made) in (list, tuple):
-        return type(made)(_kept(each, first) for each in made)
-    if isinstance(made, tuple) and hasattr(made, "_fields"):
-        return type(made)(*(_kept(each, first) for each in made))
-    return made
+            return type(first)._labelled(result, **first._known())
+        return type(first).wrap(result, first)
+    if type(result) in (list, tuple):
+        return type(result)(_kept(part, first) for part in result)
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return type(result)(*(_kept(part, first) for part in result))
+    return result
 
 
-def _stripped(made: Any) -> Any:
-    return plain(made) if isinstance(made, TVTensor) else made
+def _stripped(result: Any) -> Any:
+    return plain(result) if isinstance(result, TVTensor) else result
 
 
 def _take_over() -> None:

@@ -18,11 +18,13 @@ class TorchLater:
 
     @staticmethod
     def _ready() -> Any:
-        sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, TorchLater)]
+        sys.meta_path[:] = [
+            finder for finder in sys.meta_path if not isinstance(finder, TorchLater)
+        ]
         from adjoint.cli import torch_alias
 
         torch_alias.install()
-        return next(each for each in sys.meta_path if type(each) is torch_alias.TorchFinder)
+        return next(finder for finder in sys.meta_path if type(finder) is torch_alias.TorchFinder)
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname.partition(".")[0] not in ("torch", "torchvision"):

@@ -68,8 +68,8 @@ class _Cifar(Labelled):
     def _pickled(self, path: str) -> tuple[Any, Any]:
         try:
             with open(path, "rb") as file:
-                found = assembly.find("io").files.load_pickle(file, path)
-            images, labels = found["data"], np.asarray(found[self.label_key])
+                content = assembly.find("io").files.load_pickle(file, path)
+            images, labels = content["data"], np.asarray(content[self.label_key])
             if labels.ndim != 1 or labels.dtype.kind not in "iu":
                 raise ValueError(f"labels of {labels.dtype} {labels.shape}")
             if images.dtype != np.uint8 or images.shape != (len(labels), PIXELS):

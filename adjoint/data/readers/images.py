@@ -63,7 +63,7 @@ def read_image(path: str | os.PathLike[str]) -> Any:
 
 @contextmanager
 def opened(
-    library: Any, data: bytes, budget: Budget, each: int = 12, formats: Sequence[str] = PILLOW
+    library: Any, data: bytes, budget: Budget, cost: int = 12, formats: Sequence[str] = PILLOW
 ) -> Iterator[Any]:
     """An image as Pillow has it, of a kind and size that may be decoded.
 
@@ -78,7 +78,7 @@ def opened(
         with warnings.catch_warnings(), library.open(io.BytesIO(data), formats=formats) as image:
             warnings.simplefilter("ignore")  # of sizes, which the budget sees to
             width, height = image.size
-            budget.spend(each * width * height, "an image of its size")
+            budget.spend(cost * width * height, "an image of its size")
             yield image
     except FileRefusal:
         raise
@@ -115,11 +115,11 @@ def _npy(data: bytes, source: str) -> Any:
         sized = {1: "<H", 2: "<I"}[data[6]]
         start = 8 + struct.calcsize(sized)
         (length,) = struct.unpack_from(sized, data, 8)
-        found = _NPY_HEADER.fullmatch(data[start : start + length].decode("latin1"))
-        if found is None:
+        header = _NPY_HEADER.fullmatch(data[start : start + length].decode("latin1"))
+        if header is None:
             raise ValueError("its header")
-        dtype = np.dtype(found[1])
-        shape = tuple(int(n) for n in found[3].replace(",", " ").split())
+        dtype = np.dtype(header[1])
+        shape = tuple(int(n) for n in header[3].replace(",", " ").split())
         count = prod(shape)
         left = len(data) - start - length
         if dtype.kind not in "biufc" or len(shape) > 32 or count * dtype.itemsize != left:
@@ -127,7 +127,7 @@ def _npy(data: bytes, source: str) -> Any:
         flat = np.frombuffer(data, dtype, count, start + length)
         if dtype.kind == "b" and count and flat.view(np.uint8).max() > 1:
             raise ValueError("booleans that are neither 0 nor 1")
-        return flat.reshape(shape, order="F" if found[2] == "True" else "C").copy()
+        return flat.reshape(shape, order="F" if header[2] == "True" else "C").copy()
     except (KeyError, IndexError, ValueError, TypeError, struct.error) as error:
         raise FileError(f"read_image: {source}: damaged npy file ({error})") from error
 
@@ -189,13 +189,13 @@ class ImageFolder(Labelled):
         valid = is_valid_file or (lambda path: path.lower().endswith(EXTENSIONS))
         self.samples: list[tuple[str, int]] = []
         for name, label in self.class_to_idx.items():
-            found = [p for p in _files(os.path.join(self.root, name)) if valid(p)]
-            if not found:
+            paths = [p for p in _files(os.path.join(self.root, name)) if valid(p)]
+            if not paths:
                 raise FileNotFoundError(
                     f"ImageFolder: found no valid file for class {name!r} in {self.root}. "
                     f"Extensions: {', '.join(EXTENSIONS)}"
                 )
-            self.samples += [(path, label) for path in found]
+            self.samples += [(path, label) for path in paths]
         self.imgs = self.samples
         self.targets = [label for _, label in self.samples]
 

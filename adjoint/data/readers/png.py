@@ -73,8 +73,8 @@ def check_palette(data: bytes, last: int) -> None:
     """Refuse a file without the colours that its pixels name; Pillow would make some up."""
     palette = _chunks(data)[1]
     if palette is None or last >= len(palette):
-        held = 0 if palette is None else len(palette)
-        raise ValueError(f"a palette of {held} colours, a pixel of colour {last}")
+        count = 0 if palette is None else len(palette)
+        raise ValueError(f"a palette of {count} colours, a pixel of colour {last}")
 
 
 def _chunks(data: bytes) -> tuple[bytes, Any, list[bytes]]:

@@ -69,11 +69,11 @@ def to_channels_first(image: Any) -> Tensor:
     return from_numpy(np.array(array.transpose(2, 0, 1), order="C"))
 
 
-def like(image: Any, made: Tensor) -> Any:
+def like(image: Any, tensor: Tensor) -> Any:
     """A tensor (C, H, W) as the kind of image another is: array for array, PIL for PIL."""
     if isinstance(image, Tensor):
-        return made
-    array = made._array
+        return tensor
+    array = tensor._array
     is_array = isinstance(image, np.ndarray)
     if array.shape[0] == 1 and not (is_array and image.ndim == 3 and image.shape[2] == 1):
         array = array[0]
@@ -82,8 +82,8 @@ def like(image: Any, made: Tensor) -> Any:
     if is_array:
         return array
     channels = 1 if array.ndim == 2 else array.shape[2]
-    kept = channels == len(image.getbands()) and array.dtype == np.uint8
-    return pillow.picture(array, image.mode if kept else None, image)
+    same_kind = channels == len(image.getbands()) and array.dtype == np.uint8
+    return pillow.picture(array, image.mode if same_kind else None, image)
 
 
 class ImageTransform(Transform):
@@ -129,10 +129,10 @@ class ToTensor(Transform):
             raise TypeError("ToTensor: image should be PIL Image or ndarray, received a Tensor")
         if pillow.is_picture(image) and image.mode == "1":
             image = image.convert("L")
-        made = to_channels_first(image)
-        if made.dtype is uint8:
-            return made.to(get_default_dtype()) / 255
-        return made
+        tensor = to_channels_first(image)
+        if tensor.dtype is uint8:
+            return tensor.to(get_default_dtype()) / 255
+        return tensor
 
 
 class PILToTensor(Transform):

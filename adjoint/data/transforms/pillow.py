@@ -37,12 +37,12 @@ def is_picture(image: Any) -> bool:
 def picture(array: Any, mode: str | None = None, source: Any = None) -> Any:
     """An image of an array (H, W) or (H, W, C), in a mode, with the palette of another."""
     library = sys.modules["PIL.Image"]
-    made = library.fromarray(array)
-    if mode is not None and made.mode != mode:
-        made = library.frombytes(mode, made.size, np.ascontiguousarray(array).tobytes())
+    image = library.fromarray(array)
+    if mode is not None and image.mode != mode:
+        image = library.frombytes(mode, image.size, np.ascontiguousarray(array).tobytes())
         if mode == "P" and source is not None:
-            made.putpalette(source.getpalette())
-    return made
+            image.putpalette(source.getpalette())
+    return image
 
 
 def resize_picture(image: Any, height: int, width: int, mode: str) -> Any:
@@ -160,8 +160,8 @@ def resize_bytes(array: Any, height: int, width: int, mode: str) -> Any:
     if library is None:
         return resize_plain(array, height, width, mode)
     planes = array.reshape(-1, *array.shape[-2:])
-    made = [resize_picture(library.fromarray(p), height, width, mode) for p in planes]
-    return np.stack([np.asarray(one) for one in made]).reshape(*array.shape[:-2], height, width)
+    resized = [resize_picture(library.fromarray(p), height, width, mode) for p in planes]
+    return np.stack([np.asarray(one) for one in resized]).reshape(*array.shape[:-2], height, width)
 
 
 def resize_plain(array: Any, height: int, width: int, mode: str) -> Any:

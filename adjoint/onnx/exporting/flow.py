@@ -26,8 +26,8 @@ def cond(w: NodeWriter, node: Node) -> list[str]:
         _outer(w, inner, graph.inputs, operands)
         inner.write(graph)
         graphs[key] = inner.closed([(inner.names[v], v) for v in graph.outputs], [], side)
-    made = w.emit("If", w.operand(condition, ad.bool), outputs=len(node.outputs), **graphs)
-    return [made] if isinstance(made, str) else made
+    outputs = w.emit("If", w.operand(condition, ad.bool), outputs=len(node.outputs), **graphs)
+    return [outputs] if isinstance(outputs, str) else outputs
 
 
 @emits("scan")
@@ -51,7 +51,7 @@ def scan(w: NodeWriter, node: Node) -> list[str]:
     ]
     back = int(bool(node.params["reverse"]))
     outs = len(body.outputs) - carries
-    made = w.emit(
+    outputs = w.emit(
         "Scan",
         *names,
         outputs=len(body.outputs),
@@ -60,7 +60,7 @@ def scan(w: NodeWriter, node: Node) -> list[str]:
         scan_input_directions=[back] * xs,
         scan_output_directions=[back] * outs if outs else None,
     )
-    return [made] if isinstance(made, str) else made
+    return [outputs] if isinstance(outputs, str) else outputs
 
 
 @emits("while_loop")
@@ -90,7 +90,7 @@ def while_loop(w: NodeWriter, node: Node) -> list[str]:
     outputs = [(inner.names[test.outputs[0]], test.outputs[0])]
     graph = inner.closed([*outputs, *zip(results, body.outputs, strict=True)], formals, "body")
     limit = w.constant(np.iinfo(np.int64).max, np.int64)
-    made = w.emit(
+    emitted = w.emit(
         "Loop", limit, first.names[test.outputs[0]], *names[:carries], outputs=carries, body=graph
     )
-    return [made] if isinstance(made, str) else made
+    return [emitted] if isinstance(emitted, str) else emitted

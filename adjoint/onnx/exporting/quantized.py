@@ -71,8 +71,8 @@ def fake_quantize(w: NodeWriter, node: Node) -> str:
     names = _per(w, scale, zero, dtype)
     ints = w.emit("QuantizeLinear", w.operand(x, ad.float32), *names, axis=axis)
     out = w.emit("DequantizeLinear", ints, *names, axis=axis)
-    made = node.outputs[0].spec.dtype
-    return out if made is ad.float32 else w.cast_name(out, made)
+    wanted = node.outputs[0].spec.dtype
+    return out if wanted is ad.float32 else w.cast_name(out, wanted)
 
 
 def _dequantized(w: NodeWriter, x: Value, scale: Any, zero: Any, axis: int | None) -> str:

@@ -87,16 +87,16 @@ def _usual_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
         bound = inspect.signature(getattr(model, "forward", model)).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return []
-    found = []
+    names = []
     for name, value in bound.arguments.items():
         several = value if isinstance(value, tuple) else (value,)
         tensors = [v for v in several if isinstance(v, Tensor)]
-        found += (
+        names += (
             [name]
             if len(tensors) == 1 and not isinstance(value, tuple)
             else [f"{name}_{k}" for k in range(len(tensors))]
         )
-    return found
+    return names
 
 
 def dynamic_dims(dynamic: Any, given: ExampleArguments) -> Dims:
@@ -120,7 +120,7 @@ def dynamic_dims(dynamic: Any, given: ExampleArguments) -> Dims:
             )
     else:
         entries = list(enumerate(dynamic))
-    found: Dims = {}
+    open_dims: Dims = {}
     for position, dims in entries:
         if not dims:
             continue
@@ -146,10 +146,10 @@ def dynamic_dims(dynamic: Any, given: ExampleArguments) -> Dims:
                     f"has {rank}."
                 )
             text = label if isinstance(label, str) else getattr(label, "__name__", None)
-            found.setdefault(position, {})[dim % rank] = (
+            open_dims.setdefault(position, {})[dim % rank] = (
                 text or f"{given.names[position]}_dim_{dim % rank}"
             )
-    return found
+    return open_dims
 
 
 @contextlib.contextmanager
@@ -184,9 +184,9 @@ def record(
                 symbols[own], labels[own] = (given.names[position], dim), label
     graph = ad.Graph()
     graph.trace.located = True
-    held = [*model.named_parameters(), *model.named_buffers()] if isinstance(model, Module) else []
+    named = [*model.named_parameters(), *model.named_buffers()] if isinstance(model, Module) else []
     with ad.no_grad(), graph:
-        for name, tensor in held:
+        for name, tensor in named:
             if not tensor._chain and name not in given.names:
                 graph.variable(tensor, name, requires_grad=False)
         fed = []
@@ -212,17 +212,17 @@ def _state(graph: Any, inputs: list[tuple[str, Value]]) -> list[tuple[str, Value
     """What the recording read besides its inputs: parameters, buffers, constants."""
     fed = {value for _, value in inputs}
     names = {value: name for name, value in graph.names.items()}
-    found = []
+    constants = []
     for value, source in zip(graph.body.inputs, graph.trace.sources, strict=True):
         if value in fed:
             continue
-        held = source.given(())
-        array = np.asarray(held if not isinstance(held, Tensor) else array_of(held))
-        found.append(
+        tensor = source.given(())
+        array = np.asarray(tensor if not isinstance(tensor, Tensor) else array_of(tensor))
+        constants.append(
             (
                 names.get(value, f"constant_{value.name}"),
                 value,
                 array.reshape([int(n) for n in value.spec.shape]),
             )
         )
-    return found
+    return constants

@@ -66,8 +66,8 @@ def layer_of(node: Node) -> ExportedDirection | None:
         fits = fits and between[0].inputs == (step, sums) and not (bias or between[0].params)
         rest = (body.inputs[1],) if carries == 2 else ()
         fits = fits and last.inputs == (between[0].outputs[0], *rest)
-    made = last.outputs[0]
-    if not fits or list(body.outputs) != [made, *last.outputs[1:carries], made]:
+    hidden = last.outputs[0]
+    if not fits or list(body.outputs) != [hidden, *last.outputs[1:carries], hidden]:
         return None
     whole = node.inputs[carries]
     before = whole.node if isinstance(whole, Value) else None

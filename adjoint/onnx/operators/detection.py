@@ -31,7 +31,7 @@ def non_max_suppression(
     overlap = 0.0 if iou_threshold is None else float(number(iou_threshold))
     least = -math.inf if score_threshold is None else float(number(score_threshold))
     places, values = array_of(boxes), array_of(scores)
-    kept = []
+    chosen_boxes = []
     for batch, rows in enumerate(values):
         corners = _corners(places[batch], bool(center_point_box))
         for kind, row in enumerate(rows):
@@ -41,8 +41,8 @@ def non_max_suppression(
                     break
                 if not chosen or not (_overlaps(corners[k], corners[chosen]) > overlap).any():
                     chosen.append(int(k))
-            kept += [(batch, kind, k) for k in chosen]
-    return ad.tensor(np.array(kept, dtype=np.int64).reshape(-1, 3))
+            chosen_boxes += [(batch, kind, k) for k in chosen]
+    return ad.tensor(np.array(chosen_boxes, dtype=np.int64).reshape(-1, 3))
 
 
 def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:
@@ -123,20 +123,20 @@ def _samples(
 ) -> tuple[list[list[tuple[int, float]]], int]:
     """Places sampled along an axis, each as elements and their weights."""
     steps = ratio if ratio > 0 else math.ceil(size)
-    found = []
+    samples = []
     for k in range(bins):
         for i in range(steps):
             at = start + k * size + (i + 0.5) * size / steps
             if at < -1.0 or at > limit:
-                found.append([(0, 0.0), (0, 0.0)])
+                samples.append([(0, 0.0), (0, 0.0)])
                 continue
             at = max(at, 0.0)
             low = int(at)
             if low >= limit - 1:
-                found.append([(limit - 1, 1.0), (limit - 1, 0.0)])
+                samples.append([(limit - 1, 1.0), (limit - 1, 0.0)])
             else:
-                found.append([(low, 1 - (at - low)), (low + 1, at - low)])
-    return found, steps
+                samples.append([(low, 1 - (at - low)), (low + 1, at - low)])
+    return samples, steps
 
 
 def _matrix(samples: list[list[tuple[int, float]]], size: int, bins: int, steps: int) -> Tensor:

@@ -194,10 +194,10 @@ def is_inf(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> V
     """Whether an element is infinite, of the signs asked for."""
 
     def ours(v: Tensor) -> Tensor:
-        found = ad.isinf(v)
+        infinite = ad.isinf(v)
         if not detect_negative:
-            found = found & (v > 0)
-        return found if detect_positive else found & (v < 0)
+            infinite = infinite & (v > 0)
+        return infinite if detect_positive else infinite & (v < 0)
 
     return choose("IsInf", ours, None, x)
 

@@ -199,5 +199,5 @@ def _batched_scan(
 
 
 def _outputs(run: Any, states: list[Tensor], columns: list[Tensor], b: int) -> list[int]:
-    found = run(*[s[b] for s in states], *[x[b][0] for x in columns])
-    return [0] * (len(found) - len(states))
+    outputs = run(*[s[b] for s in states], *[x[b][0] for x in columns])
+    return [0] * (len(outputs) - len(states))

@@ -110,8 +110,8 @@ def tree_ensemble(
     splits, modes = np.asarray(array_of(nodes_splits)), integers(nodes_modes)
     weights = np.asarray(array_of(leaf_weights))
     sets = _memberships(membership_values, modes)
-    found: list[list[list[float]]] = [[[] for _ in range(n_targets)] for _ in rows]
-    for row, targets in zip(rows, found, strict=True):
+    scores: list[list[list[float]]] = [[[] for _ in range(n_targets)] for _ in rows]
+    for row, targets in zip(rows, scores, strict=True):
         for root in tree_roots:
             node, leaf = root, False
             if (
@@ -145,7 +145,7 @@ def tree_ensemble(
         lambda v: min(v, default=0.0),
         lambda v: max(v, default=0.0),
     )[aggregate_function]
-    out = np.array([[combine(values) for values in targets] for targets in found])
+    out = np.array([[combine(values) for values in targets] for targets in scores])
     return ad.tensor(out.astype(rows.dtype).reshape(-1, n_targets))
 
 

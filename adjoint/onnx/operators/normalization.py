@@ -149,8 +149,8 @@ def dropout(
     training = training_mode is not None and bool(number(training_mode))
     part = 0.5 if ratio is None else ratio if isinstance(ratio, float) else number(ratio)
     if not training or part == 0:
-        kept = ad.ones(x.shape, dtype=ad.bool if call.opset >= 10 else x.dtype)
-        return x, kept
+        mask = ad.ones(x.shape, dtype=ad.bool if call.opset >= 10 else x.dtype)
+        return x, mask
     source = None if seed is None else ad.Generator().manual_seed(seed)
-    kept = ad.rand(x.shape, dtype=ad.float32, generator=source) >= part
-    return ad.where(kept, x / (1 - part), ad.zeros_like(x)), kept
+    mask = ad.rand(x.shape, dtype=ad.float32, generator=source) >= part
+    return ad.where(mask, x / (1 - part), ad.zeros_like(x)), mask

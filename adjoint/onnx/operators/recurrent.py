@@ -39,7 +39,7 @@ def _activations(
     names: list[str], alphas: list[float] | None, betas: list[float] | None
 ) -> list[Activation]:
     first, second = iter(alphas or []), iter(betas or [])
-    made = []
+    functions = []
     for name in names:
         key = name.lower()
         if key not in _ACTIVATIONS:
@@ -56,12 +56,12 @@ def _activations(
             "elu",
         }
         both = key in {"affine", "scaledtanh", "hardsigmoid"}
-        made.append(
+        functions.append(
             _ACTIVATIONS[key](
                 next(first, None) if takes else None, next(second, None) if both else None
             )
         )
-    return made
+    return functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +175,10 @@ def _recurrent(
         x = x.transpose(0, 1)
         initial = [None if s is None else s.transpose(0, 1) for s in initial]
     hidden = int(r.shape[2])
-    made = _activations(activations or defaults * len(ways), alphas, betas)
+    functions = _activations(activations or defaults * len(ways), alphas, betas)
     outputs, states = [], []
     for k, backwards in enumerate(ways):
-        own = made[k * len(defaults) : (k + 1) * len(defaults)]
+        own = functions[k * len(defaults) : (k + 1) * len(defaults)]
         half = int(w.shape[1])
         wb, rb = (0.0, 0.0) if b is None else (b[k, :half], b[k, half:])
         at = Direction(

@@ -139,8 +139,10 @@ def unique(
 ) -> tuple[Tensor, ...]:
     """The values that differ, where each is first, which each element is, how often it occurs."""
     array = x.detach().numpy()
-    found = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    values, first, inverse, counts = found
+    results = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    values, first, inverse, counts = results
     if not sorted:
         order = np.argsort(first)
         back = np.argsort(order)

@@ -82,10 +82,10 @@ def split_to_sequence(
         return parts if keepdims else [part.squeeze(axis) for part in parts]
     sizes = integers(split)
     if split.ndim == 0:
-        each = sizes[0]
-        if each <= 0:
-            raise OnnxError(f"onnx: SplitToSequence: parts of {each} are no parts.")
-        sizes = [min(each, length - start) for start in range(0, length, each)]
+        size = sizes[0]
+        if size <= 0:
+            raise OnnxError(f"onnx: SplitToSequence: parts of {size} are no parts.")
+        sizes = [min(size, length - start) for start in range(0, length, size)]
     return list(ad.split(x, sizes, axis))
 
 

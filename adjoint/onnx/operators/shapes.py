@@ -104,8 +104,8 @@ def split(
     length = int(x.shape[axis])
     if split is None:
         count = num_outputs or call.outputs
-        each = -(-length // count)
-        sizes = [max(0, min(each, length - k * each)) for k in range(count)]
+        size = -(-length // count)
+        sizes = [max(0, min(size, length - k * size)) for k in range(count)]
     else:
         sizes = integers(split)
     return tuple(ad.split(x, sizes, axis))
@@ -217,8 +217,8 @@ def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: A
     if mode == "constant":
         ends = [list(x.shape) for _ in range(2)]
         ends[0][dim], ends[1][dim] = before, after
-        made = [ad.full(s, filling, dtype=x.dtype, device=x.device) for s in ends]
-        return ad.cat([made[0], x, made[1]], dim)
+        borders = [ad.full(s, filling, dtype=x.dtype, device=x.device) for s in ends]
+        return ad.cat([borders[0], x, borders[1]], dim)
     positions = range(-before, size + after)
     period = max(2 * (size - 1), 1)
     places: Callable[[int], int] = {

@@ -51,8 +51,8 @@ def string_normalizer(
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     if rows.shape[0] != 1:
         raise OnnxError(f"onnx: StringNormalizer takes [C] or [1, C]; received {x.shape}.")
-    kept = [change(_plain(s)) for s in rows[0] if fold(s) not in stops and s] or [""]
-    return np.array(kept, dtype=object).reshape((-1,) if x.ndim == 1 else (1, -1))
+    words = [change(_plain(s)) for s in rows[0] if fold(s) not in stops and s] or [""]
+    return np.array(words, dtype=object).reshape((-1,) if x.ndim == 1 else (1, -1))
 
 
 def _plain(text: str) -> str:
@@ -65,8 +65,8 @@ def _plain(text: str) -> str:
 @operator("RegexFullMatch")
 def regex_full_match(x: Any, *, pattern: str) -> Tensor:
     """Whether all of a string matches a pattern."""
-    found = re.compile(pattern)
-    flags = [found.fullmatch(s) is not None for s in x.ravel()]
+    expression = re.compile(pattern)
+    flags = [expression.fullmatch(s) is not None for s in x.ravel()]
     return ad.tensor(np.array(flags, dtype=bool).reshape(x.shape))
 
 

@@ -37,12 +37,12 @@ class QATLinear(nn.Linear):
     def from_float(cls, mod: Any, **_: Any) -> QATLinear:
         """The layer of a float one, whose parameters it takes over."""
         layer = mod[0] if isinstance(mod, nn.Sequential) else mod
-        made = cls(
+        converted = cls(
             layer.in_features, layer.out_features, layer.bias is not None, qconfig=mod.qconfig
         )
-        made.weight, made.bias = layer.weight, layer.bias
-        _look_at(made)
-        return made
+        converted.weight, converted.bias = layer.weight, layer.bias
+        _look_at(converted)
+        return converted
 
     def forward(self, input: Tensor) -> Tensor:
         out = F.linear(input, self.weight_fake_quant(self.weight), self.bias)
@@ -71,7 +71,7 @@ class _QATConv:
         """The layer of a float one, whose parameters it takes over."""
         parts = list(mod) if isinstance(mod, nn.Sequential) else [mod]
         conv: Any = parts[0]
-        made: Any = cls(
+        converted: Any = cls(
             conv.in_channels,
             conv.out_channels,
             conv.kernel_size,
@@ -83,12 +83,12 @@ class _QATConv:
             conv.padding_mode,
             qconfig=mod.qconfig,
         )
-        made.weight, made.bias = conv.weight, conv.bias
+        converted.weight, converted.bias = conv.weight, conv.bias
         if cls.norms:
-            made.bn = parts[1]
-        _look_at(made)
-        made.train(mod.training)
-        return made
+            converted.bn = parts[1]
+        _look_at(converted)
+        converted.train(mod.training)
+        return converted
 
     def forward(self: Any, input: Tensor) -> Tensor:
         out = self.normed(input) if self.norms else self.plain(input, self.weight, self.bias)

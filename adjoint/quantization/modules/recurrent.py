@@ -29,14 +29,14 @@ class _Weights:
 
 def products_of(layer: Any, per_channel: bool) -> Products:
     """The products of a float layer by name: `ih_l0` of its `weight_ih_l0` and bias."""
-    made = {}
+    products = {}
     for name, weight in layer.named_parameters():
         if name.startswith("weight_"):
             own = name.removeprefix("weight_")
             bias = getattr(layer, f"bias_{own}", None)
             pair = _Weights(weight, None if bias is None else bias.detach())
-            made[own] = DynamicLinear.of(pair, False, False, per_channel)
-    return made
+            products[own] = DynamicLinear.of(pair, False, False, per_channel)
+    return products
 
 
 def products_in(tensors: dict[str, Tensor]) -> Products:
@@ -46,18 +46,18 @@ def products_in(tensors: dict[str, Tensor]) -> Products:
         own, _, part = name.partition(".")
         parts.setdefault(own, {})[part] = tensor
     return {
-        own: DynamicLinear.empty(found, per_row=False, symmetric=False)
-        for own, found in parts.items()
+        own: DynamicLinear.empty(tensors, per_row=False, symmetric=False)
+        for own, tensors in parts.items()
     }
 
 
-def check_products(layer: Any, made: Products, wanted: dict[str, tuple[int, int]]) -> None:
+def check_products(layer: Any, products: Products, wanted: dict[str, tuple[int, int]]) -> None:
     """Refuse products of other names or sizes than the layer has."""
-    found = {name: (each.out_features, each.in_features) for name, each in made.items()}
-    if found != wanted:
-        raise ValueError(f"{type(layer).__name__}: expected products {wanted}, received {found}")
-    for name, each in made.items():
-        layer.add_module(name, each)
+    sizes = {name: (linear.out_features, linear.in_features) for name, linear in products.items()}
+    if sizes != wanted:
+        raise ValueError(f"{type(layer).__name__}: expected products {wanted}, received {sizes}")
+    for name, product in products.items():
+        layer.add_module(name, product)
 
 
 class _DynamicRecurrent(Kept, RNNBase):
@@ -92,8 +92,8 @@ class _DynamicRecurrent(Kept, RNNBase):
     def of(cls, layer: Any, per_channel: bool = False) -> Any:
         """The layer of a float one's weights, rounded to 8 bits."""
         options = {name: getattr(layer, name) for name in RNNBase.__constants__}
-        made = cls(products_of(layer, per_channel), **options)
-        return made.train(layer.training)
+        layer_of_bytes = cls(products_of(layer, per_channel), **options)
+        return layer_of_bytes.train(layer.training)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> Any:

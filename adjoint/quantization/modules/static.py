@@ -102,8 +102,8 @@ def weight_tensors(module: Any, weight: Tensor, bias: Tensor | None) -> dict[str
     channels = weight.shape[0]
     scales = scale.reshape(-1).expand((channels,)).to(ad.float32).clone()
     zeros = zero.reshape(-1).expand((channels,)).to(ad.int32).clone()
-    kept = quantize_per_channel(weight.detach(), scales, zeros, 0, ad.qint8)
-    tensors = {"weight": kept.int_repr(), "weight_scale": scales}
+    integers = quantize_per_channel(weight.detach(), scales, zeros, 0, ad.qint8)
+    tensors = {"weight": integers.int_repr(), "weight_scale": scales}
     if bool(zeros.any()):
         tensors["weight_zero"] = zeros
     out_scale, out_zero, _ = observed(module)
@@ -313,8 +313,8 @@ class QuantizedThrough(Kept):
     @classmethod
     def from_float(cls, mod: Any) -> QuantizedThrough:
         """The layer of an observed one."""
-        found = observed(mod)
-        return cls(mod, *found)
+        observers = observed(mod)
+        return cls(mod, *observers)
 
     def options(self) -> dict[str, Any]:
         return {"around": type(self.layer).__name__, "dtype": self.dtype.name}
@@ -381,7 +381,7 @@ class QFunctional(Kept):
 
     def cat(self, x: Any, dim: int = 0) -> QuantizedTensor:
         """Tensors joined."""
-        return self._made(ad.cat([each.dequantize() for each in x], dim=dim))
+        return self._made(ad.cat([part.dequantize() for part in x], dim=dim))
 
     def add_scalar(self, x: QuantizedTensor, y: float) -> QuantizedTensor:
         """x + a number, by the scale of x moved along."""

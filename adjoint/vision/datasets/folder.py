@@ -62,7 +62,7 @@ def make_dataset(
         raise ValueError("'class_to_index' must have at least one entry to collect any samples.")
     endings: Any = extensions
     belongs = is_valid_file or (lambda path: has_file_allowed_extension(path, endings))
-    found: list[tuple[str, int]] = []
+    samples: list[tuple[str, int]] = []
     empty = []
     for name in sorted(numbers):
         paths = [
@@ -73,7 +73,7 @@ def make_dataset(
         members = [(path, numbers[name]) for path in paths if belongs(path)]
         if not members:
             empty.append(name)
-        found += members
+        samples += members
     if empty and not allow_empty:
         raise FileNotFoundError(f"Found no valid file for the classes {', '.join(empty)}.")
-    return found
+    return samples

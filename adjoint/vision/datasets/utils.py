@@ -17,11 +17,11 @@ Name = TypeVar("Name", str, bytes)
 
 def calculate_md5(fpath: str | os.PathLike[str], chunk_size: int = 1 << 20) -> str:
     """The MD5 sum of a file."""
-    found = hashlib.md5(usedforsecurity=False)
+    digest = hashlib.md5(usedforsecurity=False)
     with open(fpath, "rb") as file:
         while block := file.read(chunk_size):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def check_md5(fpath: str | os.PathLike[str], md5: str, **kwargs: Any) -> bool:
@@ -102,8 +102,8 @@ def list_files(root: str | os.PathLike[str], suffix: str, prefix: bool = False) 
 
 
 def _listed(root: Path, prefix: bool, belongs: Any, suffix: str) -> list[str]:
-    found = [p for p in root.iterdir() if belongs(p) and p.name.endswith(suffix)]
-    return [str(p) if prefix else p.name for p in found]
+    paths = [p for p in root.iterdir() if belongs(p) and p.name.endswith(suffix)]
+    return [str(p) if prefix else p.name for p in paths]
 
 
 def iterable_to_str(iterable: Iterable[Any]) -> str:

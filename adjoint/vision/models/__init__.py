@@ -105,7 +105,7 @@ def list_models(
     for patterns, keep in ((include, True), (exclude, False)):
         if patterns:
             given = [patterns] if isinstance(patterns, str) else patterns
-            hit = {name for name in names for each in given if fnmatch.fnmatch(name, each)}
+            hit = {name for name in names for pattern in given if fnmatch.fnmatch(name, pattern)}
             names = hit if keep else names - hit
     return sorted(names)
 
@@ -154,8 +154,8 @@ def __getattr__(name: str) -> Any:
         return getattr(_import(_CLASSES[name]), name)
     match = re.fullmatch(r"(\w+)_Weights", name)
     known = {re.sub("_", "", n): n for n in _NETWORKS}
-    if match and (found := known.get(re.sub("_", "", match[1]).lower())):
-        return _Versions(found)
+    if match and (network := known.get(re.sub("_", "", match[1]).lower())):
+        return _Versions(network)
     raise AttributeError(
         f"module 'torchvision.models' has no attribute {name!r}",
         name=name,

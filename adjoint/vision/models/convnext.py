@@ -80,17 +80,17 @@ class ConvNeXt(nn.Module):
                 3, first, 4, 4, 0, norm_layer=norm, activation_layer=None, bias=True
             )
         ]
-        total, seen = sum(each.num_layers for each in block_setting), 0
-        for each in block_setting:
+        total, seen = sum(stage_setting.num_layers for stage_setting in block_setting), 0
+        for setting in block_setting:
             stage = []
-            for _ in range(each.num_layers):
+            for _ in range(setting.num_layers):
                 drop = stochastic_depth_prob * seen / (total - 1.0) if total > 1 else 0.0
-                stage.append(make(each.input_channels, layer_scale, drop))
+                stage.append(make(setting.input_channels, layer_scale, drop))
                 seen += 1
             layers.append(nn.Sequential(*stage))
-            if each.out_channels is not None:
-                halve = nn.Conv2d(each.input_channels, each.out_channels, 2, 2)
-                layers.append(nn.Sequential(norm(each.input_channels), halve))
+            if setting.out_channels is not None:
+                halve = nn.Conv2d(setting.input_channels, setting.out_channels, 2, 2)
+                layers.append(nn.Sequential(norm(setting.input_channels), halve))
         self.features = nn.Sequential(*layers)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         last = block_setting[-1].out_channels or block_setting[-1].input_channels

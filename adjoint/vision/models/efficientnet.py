@@ -109,14 +109,14 @@ class EfficientNet(nn.Module):
         make = partial(Conv2dNormActivation, norm_layer=norm, activation_layer=nn.SiLU)
         settings = list(inverted_residual_setting)
         layers: list[nn.Module] = [make(3, settings[0].input_channels, 3, 2)]
-        total, seen = sum(each.num_layers for each in settings), 0
-        for each in settings:
-            blocks, fan_in = [], each.input_channels
-            for index in range(each.num_layers):
+        total, seen = sum(stage.num_layers for stage in settings), 0
+        for setting in settings:
+            blocks, fan_in = [], setting.input_channels
+            for index in range(setting.num_layers):
                 drop = stochastic_depth_prob * seen / total
-                stride = each.stride if index == 0 else 1
-                blocks.append(each.block(fan_in, each, stride, drop, norm))
-                fan_in, seen = each.out_channels, seen + 1
+                stride = setting.stride if index == 0 else 1
+                blocks.append(setting.block(fan_in, setting, stride, drop, norm))
+                fan_in, seen = setting.out_channels, seen + 1
             layers.append(nn.Sequential(*blocks))
         width = settings[-1].out_channels
         last = 4 * width if last_channel is None else last_channel

@@ -68,8 +68,8 @@ class NodePathTracer(LeafModuleAwareTracer):
         path = re.sub(r"(?<=.)_[0-9]+$", "", path)
         same = re.compile(rf"{re.escape(path)}(?:_([0-9]+))?")
         for earlier in reversed(self.node_to_qualname.values()):
-            if found := same.fullmatch(earlier):
-                return f"{path}_{int(found[1] or 0) + 1}"
+            if match := same.fullmatch(earlier):
+                return f"{path}_{int(match[1] or 0) + 1}"
         return path
 
 
@@ -104,8 +104,8 @@ class DualGraphModule(GraphModule):
 def _tracer(options: Mapping[str, Any] | None) -> NodePathTracer:
     """A tracer that keeps torchvision's operations whole, beside what the caller says."""
     given = dict(options or {})
-    layers = [each for each in vars(ops).values() if isinstance(each, type)]
-    own = [each for each in layers if issubclass(each, nn.Module)]
+    layers = [member for member in vars(ops).values() if isinstance(member, type)]
+    own = [layer for layer in layers if issubclass(layer, nn.Module)]
     given["leaf_modules"] = [*given.get("leaf_modules", ()), *own]
     given["autowrap_modules"] = (*given.get("autowrap_modules", ()), math, ops)
     given["autowrap_functions"] = tuple(given.get("autowrap_functions", ()))
@@ -116,33 +116,36 @@ def _traced(
     model: nn.Module, options: Mapping[str, Any] | None, concrete: dict[str, Any] | None
 ) -> dict[str, NodePathTracer]:
     """The model traced in both modes, and left in its own."""
-    before, found = model.training, {}
+    before, tracers = model.training, {}
     try:
         for mode in ("train", "eval"):
-            tracer = found[mode] = _tracer(options)
+            tracer = tracers[mode] = _tracer(options)
             tracer.trace(model.train(mode == "train"), concrete_args=concrete)
     finally:
         model.train(before)
-    return found
+    return tracers
 
 
 def _tell_differences(train: list[str], evaluate: list[str]) -> None:
     if train == evaluate:
         return
-    told = "The nodes obtained by tracing the model in train mode are different to those obtained "
-    told += "in eval mode. "
+    message = (
+        "The nodes obtained by tracing the model in train mode are different to those obtained "
+    )
+    message += "in eval mode. "
     for few, many, one, other in (
         (evaluate, train, "eval", "train"), (train, evaluate, "train", "eval")
     ):  # fmt: skip
         rest = iter(many)
         if all(name in rest for name in few):
-            told = (
+            message = (
                 f"NOTE: The nodes obtained by tracing the model in {one} mode are a subsequence "
                 f"of those obtained in {other} mode. "
             )
             break
     warnings.warn(
-        told + "When choosing nodes for feature extraction, you may need to specify output nodes "
+        message
+        + "When choosing nodes for feature extraction, you may need to specify output nodes "
         "for train and eval mode separately.",
         stacklevel=3,
     )
@@ -174,7 +177,7 @@ def _as_dict(names: Names) -> dict[str, str]:
 def _keep(tracer: NodePathTracer, wanted: dict[str, str]) -> Graph:
     """A tracer's graph with other results: the last node of each name asked for."""
     graph, names = tracer.graph, tracer.node_to_qualname
-    found: dict[str, Node] = {}
+    results: dict[str, Node] = {}
     for query, called in wanted.items():
         inside = [n for n, name in names.items() if name == query or name.startswith(query + ".")]
         if not inside:
@@ -183,10 +186,10 @@ def _keep(tracer: NodePathTracer, wanted: dict[str, str]) -> Graph:
                 "make sure the `return_nodes` you specified are present. It may even be that you "
                 "need to specify `train_return_nodes` and `eval_return_nodes` separately."
             )
-        found[called] = inside[-1]
+        results[called] = inside[-1]
     graph.erase_node(graph.output_node())
     order = {node: place for place, node in enumerate(graph.nodes)}
-    graph.output(dict(sorted(found.items(), key=lambda item: order[item[1]])))
+    graph.output(dict(sorted(results.items(), key=lambda item: order[item[1]])))
     graph.eliminate_dead_code()
     return graph
 
@@ -234,8 +237,8 @@ def create_feature_extractor(
     training = model.training
     traced = _traced(model, tracer_kwargs, concrete_args)
     if not suppress_diff_warning:
-        _tell_differences(*(list(each.node_to_qualname.values()) for each in traced.values()))
+        _tell_differences(*(list(tracer.node_to_qualname.values()) for tracer in traced.values()))
     train, evaluate = (_keep(traced[mode], wanted[mode]) for mode in ("train", "eval"))
-    made = DualGraphModule(model, train, evaluate, type(model).__name__)
-    made.train(training)
-    return made
+    extractor = DualGraphModule(model, train, evaluate, type(model).__name__)
+    extractor.train(training)
+    return extractor

@@ -130,8 +130,8 @@ class GoogLeNet(nn.Module):
         self.maxpool2 = nn.MaxPool2d(3, 2, ceil_mode=True)
         for name, widths in BLOCKS.items():
             size = 3 if name == "maxpool3" else 2
-            made = block(*widths) if widths else nn.MaxPool2d(size, 2, ceil_mode=True)
-            self.add_module(name, made)
+            layer = block(*widths) if widths else nn.MaxPool2d(size, 2, ceil_mode=True)
+            self.add_module(name, layer)
         self.aux1 = aux(512, num_classes, dropout=dropout_aux) if aux_logits else None
         self.aux2 = aux(528, num_classes, dropout=dropout_aux) if aux_logits else None
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))

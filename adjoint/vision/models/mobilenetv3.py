@@ -92,7 +92,7 @@ class MobileNetV3(nn.Module):
         make = partial(Conv2dNormActivation, norm_layer=norm, activation_layer=nn.Hardswish)
         settings = list(inverted_residual_setting)
         layers: list[nn.Module] = [make(3, settings[0].input_channels, 3, 2)]
-        layers += [(block or InvertedResidual)(each, norm) for each in settings]
+        layers += [(block or InvertedResidual)(setting, norm) for setting in settings]
         wide = 6 * settings[-1].out_channels
         layers.append(make(settings[-1].out_channels, wide, 1))
         self.features = nn.Sequential(*layers)

@@ -21,13 +21,13 @@ class Published(NamedTuple):
 
 def published(network: str) -> dict[str, Published]:
     """The versions of a network's weights, oldest first; none where there are none."""
-    found = {}
+    versions = {}
     for line in TABLE.strip().splitlines():
         name, version, file, *sizes = line.split()
         if name == network:
             resize, crop, mode = (int(sizes[0]), int(sizes[1]), sizes[2]) if sizes else (0, 0, "")
-            found[version] = Published(version, file, resize, crop, mode)
-    return found
+            versions[version] = Published(version, file, resize, crop, mode)
+    return versions
 
 
 TABLE = """

@@ -53,15 +53,15 @@ class Weights:
         folder = Path(hub.get_dir()) / "checkpoints"
         versions = published(self.network)
         exact = folder / f"{self._published().file}.pth"
-        found = [exact] if exact.exists() else []
+        paths = [exact] if exact.exists() else []
         if len(versions) == 1:  # of one version any file can only be that
-            found += sorted(folder.glob(f"{self.network}-*.pth"))
-        if not found:
+            paths += sorted(folder.glob(f"{self.network}-*.pth"))
+        if not paths:
             raise FileNotFoundError(
                 f"{self!r}: no {exact.name} in {folder}. Nothing is downloaded: put torchvision's "
                 "file there."
             )
-        return found[0]
+        return paths[0]
 
     def _published(self) -> Published:
         versions = published(self.network)
@@ -110,14 +110,14 @@ def weights_in(module: str) -> Callable[[str], Versions]:
     """The `__getattr__` of a family's module, which has the `ResNet18_Weights` of its networks."""
 
     def find(name: str) -> Versions:
-        known = {each.replace("_", ""): each for each in BUILDERS}
-        found = known.get(name.removesuffix("_Weights").replace("_", "").lower())
-        if not name.endswith("_Weights") or found is None:
+        known = {builder.replace("_", ""): builder for builder in BUILDERS}
+        network = known.get(name.removesuffix("_Weights").replace("_", "").lower())
+        if not name.endswith("_Weights") or network is None:
             path = module.replace("adjoint.vision", "torchvision", 1)
             raise AttributeError(
                 f"module {path!r} has no attribute {name!r}", name=name, obj=sys.modules[module]
             )
-        return Versions(found)
+        return Versions(network)
 
     return find
 

@@ -46,8 +46,8 @@ class InvertedResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.stride == 1:
-            kept, rest = x.chunk(2, 1)
-            return channel_shuffle(cat((kept, self.branch2(rest)), 1), 2)
+            untouched, rest = x.chunk(2, 1)
+            return channel_shuffle(cat((untouched, self.branch2(rest)), 1), 2)
         return channel_shuffle(cat((self.branch1(x), self.branch2(x)), 1), 2)
 
 

@@ -48,27 +48,27 @@ def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
     x1, y1, x2, y2 = corners
     match out_fmt:
         case "xyxy":
-            made = corners
+            columns = corners
         case "xywh":
-            made = (x1, y1, x2 - x1, y2 - y1)
+            columns = (x1, y1, x2 - x1, y2 - y1)
         case "cxcywh":
-            made = ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1)
+            columns = ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1)
         case _:
             raise ValueError(f"box_convert: unknown format {out_fmt!r}")
-    return stack(made, -1)
+    return stack(columns, -1)
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of boxes kept, best first: none overlaps a better one by more than the threshold."""
     overlaps = np.asarray(box_iou(boxes, boxes).detach().cpu().numpy())
     order = np.argsort(-np.asarray(scores.detach().cpu().numpy()), kind="stable")
-    kept: list[int] = []
+    chosen: list[int] = []
     alive = np.ones(len(order), bool)
     for i in order:
         if alive[i]:
-            kept.append(int(i))
+            chosen.append(int(i))
             alive &= ~(overlaps[i] > iou_threshold)
-    return from_numpy(np.array(kept, np.int64)).to(boxes.device, int64)
+    return from_numpy(np.array(chosen, np.int64)).to(boxes.device, int64)
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
@@ -95,13 +95,13 @@ def clip_boxes_to_image(boxes: Tensor, size: tuple[int, int]) -> Tensor:
 
 def masks_to_boxes(masks: Tensor) -> Tensor:
     """The box around each mask (N, H, W)."""
-    found = np.zeros((masks.shape[0], 4), np.float32)
+    boxes = np.zeros((masks.shape[0], 4), np.float32)
     for number, mask in enumerate(np.asarray(masks.detach().cpu().numpy())):
         y, x = np.nonzero(mask)
         if not len(x):
             raise ValueError(f"masks_to_boxes: mask {number} is empty")
-        found[number] = x.min(), y.min(), x.max(), y.max()
-    return from_numpy(found).to(masks.device)
+        boxes[number] = x.min(), y.min(), x.max(), y.max()
+    return from_numpy(boxes).to(masks.device)
 
 
 def _sides(boxes: Tensor) -> tuple[Tensor, Tensor]:

@@ -37,11 +37,11 @@ def as_rois(boxes: Any) -> Tensor:
             raise ShapeValueError(f"expected boxes (K, 5), received shape {tuple(boxes.shape)}")
         return boxes
     parts = []
-    for number, each in enumerate(boxes):
-        if each.ndim != 2 or each.shape[1] != 4:
-            raise ShapeValueError(f"expected boxes (L, 4), received shape {tuple(each.shape)}")
-        index = full((each.shape[0], 1), number, dtype=each.dtype, device=each.device)
-        parts.append(cat([index, each], 1))
+    for number, part in enumerate(boxes):
+        if part.ndim != 2 or part.shape[1] != 4:
+            raise ShapeValueError(f"expected boxes (L, 4), received shape {tuple(part.shape)}")
+        index = full((part.shape[0], 1), number, dtype=part.dtype, device=part.device)
+        parts.append(cat([index, part], 1))
     return cat(parts, 0)
 
 
@@ -94,7 +94,7 @@ def _pooled(
             down.append(weigh(y, h, size[0], height, ratio))
             across.append(weigh(x, w, size[1], width, ratio))
         rows, columns = (
-            from_numpy(np.stack(each)).to(input.device, input.dtype) for each in (down, across)
+            from_numpy(np.stack(axis)).to(input.device, input.dtype) for axis in (down, across)
         )
         images = input[from_numpy(part[:, 0].astype(np.int64)).to(input.device)]
         out.append(einsum("kph,kchw,kqw->kcpq", rows, images, columns))
@@ -229,15 +229,15 @@ def deform_conv2d(
     x = moved[:, :, 1] + from_numpy(across.astype(np.float32)).to(input)
     grid = stack([(x + 0.5) * (2.0 / width) - 1.0, (y + 0.5) * (2.0 / height) - 1.0], -1)
     images = input.reshape(batch * groups, channels // groups, height, width)
-    found = grid_sample(
+    sampled = grid_sample(
         images, grid.reshape(batch * groups, taps * out_h, out_w, 2),
         mode="bilinear", padding_mode="zeros", align_corners=False,
     )  # fmt: skip
-    found = found.reshape(batch, groups, channels // groups, taps, out_h, out_w)
+    sampled = sampled.reshape(batch, groups, channels // groups, taps, out_h, out_w)
     if mask is not None:
-        found = found * mask.reshape(batch, groups, 1, taps, out_h, out_w)
+        sampled = sampled * mask.reshape(batch, groups, 1, taps, out_h, out_w)
     parts = channels // per_group
-    columns = found.reshape(batch, parts, per_group * taps, out_h * out_w)
+    columns = sampled.reshape(batch, parts, per_group * taps, out_h * out_w)
     weights = weight.reshape(parts, out_channels // parts, per_group * taps)
     out = einsum("gok,ngkp->ngop", weights, columns).reshape(batch, out_channels, out_h, out_w)
     return out if bias is None else out + bias.view(1, -1, 1, 1)

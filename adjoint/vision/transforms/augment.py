@@ -225,7 +225,7 @@ class AugMix(_Policy):
         """The changes with their magnitudes."""
         bins = 10
         width, height = F.get_image_size(img)
-        found: Space = {
+        changes: Space = {
             "ShearX": (np.linspace(0.0, 0.3, bins), True),
             "ShearY": (np.linspace(0.0, 0.3, bins), True),
             "TranslateX": (np.linspace(0.0, width / 3.0, bins), True),
@@ -238,8 +238,8 @@ class AugMix(_Policy):
         }
         if self.all_ops:
             for name in ("Brightness", "Color", "Contrast", "Sharpness"):
-                found[name] = (np.linspace(0.0, 0.9, bins), True)
-        return found
+                changes[name] = (np.linspace(0.0, 0.9, bins), True)
+        return changes
 
     def __call__(self, orig_img: Any) -> Any:
         img = orig_img if isinstance(orig_img, Tensor) else to_channels_first(orig_img)
@@ -256,10 +256,10 @@ class AugMix(_Policy):
                 index = integer(0, self.severity) if np.ndim(magnitudes) else 0
                 out = self.alter(out, name, _pick(magnitudes, index, signed))
             mixed = mixed + float(share) * out.float()
-        made = mixed.to(img.dtype)
+        result = mixed.to(img.dtype)
         if isinstance(orig_img, Tensor):
-            return made
-        return F.to_pil_image(made, orig_img.mode) if is_picture(orig_img) else made
+            return result
+        return F.to_pil_image(result, orig_img.mode) if is_picture(orig_img) else result
 
 
 def _policy(text: str) -> list[list[tuple[str, float, int]]]:

@@ -69,8 +69,8 @@ def convert_image_dtype(image: Tensor, dtype: Any = float32) -> Tensor:
     if image.dtype is dtype:
         return image
     if dtype.is_floating_point:
-        made = image.to(dtype)
-        return made if image.dtype.is_floating_point else made / bound_of(image)
+        converted = image.to(dtype)
+        return converted if image.dtype.is_floating_point else converted / bound_of(image)
     top = int(bound_of(image.new_empty((), dtype=dtype)))
     if image.dtype.is_floating_point:
         if dtype.itemsize >= image.dtype.itemsize or (dtype is int32 and image.dtype is float32):

@@ -72,7 +72,7 @@ def picture_fill(img: Any, fill: Any, name: str = "fillcolor") -> dict[str, Any]
         colour = colour[0] if bands == 1 else colour
     if img.mode != "F":
         whole = isinstance(colour, (int, float))
-        colour = int(colour) if whole else tuple(int(each) for each in colour)
+        colour = int(colour) if whole else tuple(int(part) for part in colour)
     return {name: colour}
 
 

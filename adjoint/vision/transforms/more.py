@@ -163,7 +163,7 @@ def _both_ways(name: str, value: float | Sequence[float]) -> tuple[float, ...]:
         if value < 0:
             raise ValueError(f"If {name} is a single number, it must be positive.")
         return (-float(value), float(value))
-    return tuple(float(each) for each in value)
+    return tuple(float(part) for part in value)
 
 
 class RandomPerspective(Transform):

@@ -191,8 +191,8 @@ def equalize(img: Any) -> Any:
             raise DTypeTypeError(f"Only uint8 image tensors are supported, but found {given.dtype}")
         pixels = np.asarray(given.cpu().numpy())
         planes = pixels.reshape(-1, *pixels.shape[-2:])
-        made = np.stack([_equal(plane) for plane in planes]) if len(planes) else planes
-        return from_numpy(made.reshape(pixels.shape)).to(given.device)
+        equalized = np.stack([_equal(plane) for plane in planes]) if len(planes) else planes
+        return from_numpy(equalized.reshape(pixels.shape)).to(given.device)
 
     return by_kind(img, lambda p: image_ops().equalize(p), tensor)
 

@@ -82,7 +82,11 @@ def sample_image(img: Tensor, grid: Any, mode: str, fill: Any) -> Tensor:
     if fill is not None:
         out, mask = out[:, :-1], out[:, -1:].expand(count, channels, *out.shape[-2:])
         given = fill if isinstance(fill, (tuple, list)) else [float(fill)]
-        colour = out.new_tensor([float(each) for each in given]).view(1, -1, 1, 1).expand(out.shape)
+        colour = (
+            out.new_tensor([float(channel) for channel in given])
+            .view(1, -1, 1, 1)
+            .expand(out.shape)
+        )
         if mode == "nearest":
             out = out.where(~(mask < 0.5), colour)
         else:
@@ -158,9 +162,9 @@ def rotate(
 def _room(matrix: Sequence[float], w: int, h: int) -> tuple[int, int]:
     """The size that holds all of the turned image."""
     corners = np.array([[x * w, y * h, 1.0] for x in (-0.5, 0.5) for y in (-0.5, 0.5)], np.float32)
-    found = corners @ np.array(matrix, np.float32).reshape(2, 3).T
+    turned = corners @ np.array(matrix, np.float32).reshape(2, 3).T
     half = np.array([w * 0.5, h * 0.5], np.float32)
-    low, high = found.min(0) + half, found.max(0) + half
+    low, high = turned.min(0) + half, turned.max(0) + half
     tolerance = np.float32(1e-4)
     top = np.ceil(np.trunc(high / tolerance) * tolerance)
     bottom = np.floor(np.trunc(low / tolerance) * tolerance)
@@ -175,8 +179,8 @@ def perspective_coefficients(startpoints: Any, endpoints: Any) -> list[float]:
         rows.append([x, y, 1, 0, 0, 0, -u * x, -u * y])
         rows.append([0, 0, 0, x, y, 1, -v * x, -v * y])
         wanted += [u, v]
-    found = np.linalg.lstsq(np.array(rows, np.float64), np.array(wanted, np.float64), rcond=None)
-    return [float(np.float32(value)) for value in found[0]]
+    solution = np.linalg.lstsq(np.array(rows, np.float64), np.array(wanted, np.float64), rcond=None)
+    return [float(np.float32(value)) for value in solution[0]]
 
 
 def perspective(

@@ -109,9 +109,9 @@ class Placing:
                     continue
                 if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
                     continue
-                shown = reshaped(window, base.spec.shape)
-                if shown is not None:
-                    self.places[base] = shown
+                found = reshaped(window, base.spec.shape)
+                if found is not None:
+                    self.places[base] = found
 
     def begin_in_place(self) -> None:
         """Have what a template's result begins as made where that lies, if nobody else reads it."""
@@ -205,14 +205,14 @@ class Placing:
 
     def place_of(self, value: Value) -> Place:
         """Where a realised value, or a view of one, lies."""
-        place = self.places.get(value)
-        if place is None:
+        found = self.places.get(value)
+        if found is None:
             node = value.node
             assert node is not None
-            place = show(self.place_of(node.inputs[0]), node)
-            assert place is not None, f"{value} has no place"
-            self.places[value] = place
-        return place
+            found = show(self.place_of(node.inputs[0]), node)
+            assert found is not None, f"{value} has no place"
+            self.places[value] = found
+        return found
 
     def place_outputs(self) -> None:
         """Let results and updated state be written where they belong, or copied there."""
@@ -269,24 +269,24 @@ class Placing:
 
     def write_in_place(self) -> None:
         """State whose old value nobody needs any more is overwritten by the unit that makes it."""
-        copied = []
+        kept = []
         calls = [k for k, u in enumerate(self.units) if may_fail(self.setting, u)]
         for value, place in self.last:
             if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
-                copied.append((value, place))
+                kept.append((value, place))
             else:
                 self.places[value] = place
         # What is copied at the end must not be overwritten by an earlier copy: take it first.
-        written = {place.buffer for _, place in copied}
+        written = {place.buffer for _, place in kept}
         self.last = []
-        for value, place in copied:
+        for value, place in kept:
             base, _ = self.fusion.rooted(value)
             source = self.places.get(base)
             if place.buffer.kind != RESULT and source is not None and source.buffer in written:
                 own = PlannedBuffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
-                before = row_major(own, value.spec.shape)
-                self.last.insert(0, (value, before))
-                self.last.append((Taken(value.spec, before), place))
+                held = row_major(own, value.spec.shape)
+                self.last.insert(0, (value, held))
+                self.last.append((Taken(value.spec, held), place))
             else:
                 self.last.append((value, place))
 

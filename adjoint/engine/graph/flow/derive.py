@@ -83,20 +83,20 @@ def extras(body: BodyTrace) -> list[LiftedInput]:
 
 def reached(graph: DataflowGraph, sources: set[Value]) -> set[Value]:
     """The values through which a derivative by any of `sources` may flow."""
-    dependent = set(sources)
+    found = set(sources)
     for node in graph:
         flows = node.record.differentiable or node.record.compose is not None
-        if flows and any(isinstance(x, Value) and x in dependent for x in node.inputs):
-            dependent.update(v for v in node.outputs if v.spec.dtype.is_inexact)
-    return dependent
+        if flows and any(isinstance(x, Value) and x in found for x in node.inputs):
+            found.update(v for v in node.outputs if v.spec.dtype.is_inexact)
+    return found
 
 
 def carried(graph: DataflowGraph, carries: int, wanted: Sequence[bool]) -> tuple[bool, ...]:
     """`wanted` inputs, and those carries that come to depend on them."""
     now = list(wanted)
     while True:
-        dependent = reached(graph, {v for v, w in zip(graph.inputs, now, strict=True) if w})
-        new = [i for i in range(carries) if graph.outputs[i] in dependent and not now[i]]
+        found = reached(graph, {v for v, w in zip(graph.inputs, now, strict=True) if w})
+        new = [i for i in range(carries) if graph.outputs[i] in found and not now[i]]
         if not new:
             return tuple(now)
         for i in new:
@@ -192,11 +192,11 @@ class Reverse:
         with recording(body):
             run.run([r for r in roots if r[0] is not None])
             for i in self.wanted:
-                cotangent = run.found.get((self.inputs[i], 0))
-                if cotangent is None and i in must:
-                    cotangent = self.zeros(i)
-                if cotangent is not None:
-                    outputs[i] = body.value_of(body.entered(cotangent))
+                found = run.found.get((self.inputs[i], 0))
+                if found is None and i in must:
+                    found = self.zeros(i)
+                if found is not None:
+                    outputs[i] = body.value_of(body.entered(found))
         return Pulled(body.graph, cotangents, body.needs, outputs, extras(body))
 
     def zeros(self, position: int) -> Any:
@@ -225,8 +225,8 @@ class PullBody(BodyTrace):
         return super().entered(tensor)
 
     def operand(self, x: Any) -> Any:
-        lifted_input = self.forward.trace.lifted.get(x.key) if isinstance(x, HostScalar) else None
-        return super().operand(x if lifted_input is None else self.bring(lifted_input.value))
+        held = self.forward.trace.lifted.get(x.key) if isinstance(x, HostScalar) else None
+        return super().operand(x if held is None else self.bring(held.value))
 
     def bring(self, value: Value) -> Any:
         """A forward value, as an argument or computed again."""
@@ -288,9 +288,9 @@ def push(graph: DataflowGraph, has: Sequence[bool], must: Sequence[int] = ()) ->
         shown = [*(d.primal for d in duals), *(t for t in tangents if t is not None)]
         values = [body.value_of(body.entered(t)) for t in shown]
     level.active = False
-    pushed = extract(body.graph, body.graph.inputs, values)
+    made = extract(body.graph, body.graph.inputs, values)
     constants = [x.source for x in extras(body)]
-    return Pushed(pushed, constants, [t is not None for t in tangents])
+    return Pushed(made, constants, [t is not None for t in tangents])
 
 
 # -- batching -----------------------------------------------------------------------------------
@@ -328,6 +328,6 @@ def batch(
         ]
         values = [body.value_of(body.entered(t)) for t in shown]
     level.active = False
-    batched_graph = extract(body.graph, body.graph.inputs, values)
+    made = extract(body.graph, body.graph.inputs, values)
     constants = [x.source for x in extras(body)]
-    return BatchedGraph(batched_graph, constants, [b or i in must for i, b in enumerate(batched)])
+    return BatchedGraph(made, constants, [b or i in must for i, b in enumerate(batched)])

@@ -112,7 +112,7 @@ class BoxCoder:
 
     def decode_single(self, rel_codes: Tensor, boxes: Tensor) -> Tensor:
         """Boxes (N, classes * 4) that differ so from boxes (N, 4)."""
-        w, h, x, y = (each[:, None] for each in _middles(boxes.to(rel_codes.dtype)))
+        w, h, x, y = (column[:, None] for column in _middles(boxes.to(rel_codes.dtype)))
         by_x, by_y, by_w, by_h = (rel_codes[:, i::4] / self.weights[i] for i in range(4))
         middle_x, middle_y = by_x * w + x, by_y * h + y
         half_w = 0.5 * (by_w.clamp(max=self.bbox_xform_clip).exp() * w)
@@ -147,8 +147,8 @@ class BoxLinearCoder:
         """Left, upper, right and lower distances of proposals from the middles."""
         x, y, sides = self._frame(reference_boxes)
         x0, y0, x1, y1 = (proposals[..., i] for i in range(4))
-        found = stack([x - x0, y - y0, x1 - x, y1 - y], -1)
-        return found if sides is None else found / sides
+        distances = stack([x - x0, y - y0, x1 - x, y1 - y], -1)
+        return distances if sides is None else distances / sides
 
     def decode(self, rel_codes: Tensor, boxes: Tensor) -> Tensor:
         """The boxes at these distances."""
@@ -189,13 +189,13 @@ class Matcher:
             lacking = "ground-truth" if match_quality_matrix.shape[0] == 0 else "proposal"
             raise ValueError(f"No {lacking} boxes available for one of the images during training")
         quality, best = match_quality_matrix.max(dim=0)
-        found = where(quality < self.high_threshold, self.BETWEEN_THRESHOLDS, best)
-        found = where(quality < self.low_threshold, self.BELOW_LOW_THRESHOLD, found)
+        matches = where(quality < self.high_threshold, self.BETWEEN_THRESHOLDS, best)
+        matches = where(quality < self.low_threshold, self.BELOW_LOW_THRESHOLD, matches)
         if self.allow_low_quality_matches:
             highest = match_quality_matrix.max(dim=1)[0]
-            kept = (match_quality_matrix == highest[:, None]).any(0)
-            found = where(kept, best, found)
-        return found.to(best.dtype)
+            is_best = (match_quality_matrix == highest[:, None]).any(0)
+            matches = where(is_best, best, matches)
+        return matches.to(best.dtype)
 
 
 class SSDMatcher(Matcher):
@@ -210,10 +210,10 @@ class SSDMatcher(Matcher):
 
     def __call__(self, match_quality_matrix: Tensor) -> Tensor:
         """(true, predictions) -> the number of the true element, or -1."""
-        found = super().__call__(match_quality_matrix)
+        matches = super().__call__(match_quality_matrix)
         best = match_quality_matrix.max(dim=1)[1]
-        found[best] = arange(int(best.shape[0]), dtype=found.dtype, device=found.device)
-        return found
+        matches[best] = arange(int(best.shape[0]), dtype=matches.dtype, device=matches.device)
+        return matches
 
 
 def retrieve_out_channels(model: nn.Module, size: tuple[int, int]) -> list[int]:

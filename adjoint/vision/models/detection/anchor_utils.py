@@ -75,7 +75,7 @@ class AnchorGenerator(nn.Module):
                 f"AnchorGenerator: {len(grid_sizes)} levels but sizes and aspect_ratios of "
                 f"{len(self.cell_anchors)}. Give one tuple of sizes and of ratios for each level."
             )
-        found = []
+        levels = []
         for (rows, columns), (down, across), cell in zip(
             grid_sizes, strides, self.cell_anchors, strict=True
         ):
@@ -85,8 +85,8 @@ class AnchorGenerator(nn.Module):
                 indexing="ij",
             )
             shifts = stack([x, y, x, y], -1).reshape(-1, 1, 4)
-            found.append((shifts + cell[None]).reshape(-1, 4))
-        return found
+            levels.append((shifts + cell[None]).reshape(-1, 4))
+        return levels
 
     def forward(self, image_list: ImageList, feature_maps: list[Tensor]) -> list[Tensor]:
         """Of each image, the boxes of all levels."""
@@ -133,7 +133,7 @@ class DefaultBoxGenerator(nn.Module):
         self, num_outputs: int, dtype: DType = float32, device: Any = "cpu"
     ) -> list[Tensor]:
         """Of each level, widths and heights: two squares, and both ways of each ratio."""
-        found = []
+        levels = []
         for level in range(num_outputs):
             side, above = self.scales[level], self.scales[level + 1]
             between = math.sqrt(side * above)
@@ -141,8 +141,8 @@ class DefaultBoxGenerator(nn.Module):
             for ratio in self.aspect_ratios[level]:
                 w, h = side * math.sqrt(ratio), side / math.sqrt(ratio)
                 pairs += [[w, h], [h, w]]
-            found.append(as_tensor(pairs, dtype=dtype, device=device))
-        return found
+            levels.append(as_tensor(pairs, dtype=dtype, device=device))
+        return levels
 
     def num_anchors_per_location(self) -> list[int]:
         """Boxes at a place, of each level."""
@@ -152,7 +152,7 @@ class DefaultBoxGenerator(nn.Module):
         self, grid_sizes: Sequence[Sequence[int]], image_size: Sequence[int], dtype: DType = float32
     ) -> Tensor:
         """Middles, widths and heights as shares of the image: (boxes of all levels, 4)."""
-        found = []
+        levels = []
         for level, (rows, columns) in enumerate(grid_sizes):
             down, across = float(rows), float(columns)
             if self.steps is not None:
@@ -166,8 +166,8 @@ class DefaultBoxGenerator(nn.Module):
             sides = pairs.clamp(0, 1) if self.clip else pairs
             count = int(sides.shape[0])
             middles = stack([x.reshape(-1), y.reshape(-1)] * count, -1).reshape(-1, 2)
-            found.append(cat([middles, sides.to(dtype).repeat(rows * columns, 1)], 1))
-        return cat(found, 0)
+            levels.append(cat([middles, sides.to(dtype).repeat(rows * columns, 1)], 1))
+        return cat(levels, 0)
 
     def forward(self, image_list: ImageList, feature_maps: list[Tensor]) -> list[Tensor]:
         """Of each image, the boxes of all levels in its pixels."""

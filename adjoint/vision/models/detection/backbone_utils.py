@@ -52,17 +52,17 @@ def trunk(name: str, weights: Any, **options: Any) -> Any:
     make = next((getattr(home, name) for home in homes if name in vars(home)), None)
     if make is None:
         raise ValueError(f"backbone_name: received {name!r}, wanted a ResNet's or MobileNetV3's")
-    made = make(**options)
+    network = make(**options)
     if isinstance(weights, str):
         weights = weights.rpartition(".")[2]
     try:
-        load_backbone(name, made, weights, name)
+        load_backbone(name, network, weights, name)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"backbone {error} Or start it at random: weights_backbone=None (weights=None of "
             "functions that make a backbone)."
         ) from None
-    return made
+    return network
 
 
 def resnet_fpn_backbone(

@@ -145,8 +145,8 @@ class FCOSHead(nn.Module):
     ) -> dict[str, Tensor]:  # fmt: skip
         """The losses of classes, of boxes and of nearness, by the number of places with objects."""
         pairs = zip(targets, matched_idxs, strict=True)
-        found = [_truth(target, matched) for target, matched in pairs]
-        labels, truth = (stack(list(part)) for part in zip(*found, strict=True))
+        truths = [_truth(target, matched) for target, matched in pairs]
+        labels, truth = (stack(list(part)) for part in zip(*truths, strict=True))
         places, logits = stack(anchors), head_outputs["cls_logits"]
         object_there = labels >= 0
         wanted = zeros_like(logits)
@@ -179,8 +179,8 @@ def _truth(target: Target, matched: Tensor) -> tuple[Tensor, Tensor]:
     if len(target["labels"]) == 0:
         labels, boxes = target["labels"].new_zeros(count), target["boxes"].new_zeros(count, 4)
     else:
-        kept = matched.clip(min=0)
-        labels, boxes = target["labels"][kept], target["boxes"][kept]
+        which = matched.clip(min=0)
+        labels, boxes = target["labels"][which], target["boxes"][which]
     labels[matched < 0] = -1
     return labels, boxes
 
@@ -255,9 +255,9 @@ class FCOS(nn.Module):
         far = distances.max(2)[0]
         may &= (far > least[:, None]) & (far < most[:, None])
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        smallness, found = (may.to(float32) * (LARGEST_AREA - areas[None])).max(1)
-        found[smallness < 1e-5] = -1
-        return found
+        smallness, matched = (may.to(float32) * (LARGEST_AREA - areas[None])).max(1)
+        matched[smallness < 1e-5] = -1
+        return matched
 
     def compute_loss(
         self, targets: list[Target], head_outputs: dict[str, Tensor], anchors: list[Tensor],
@@ -276,7 +276,7 @@ class FCOS(nn.Module):
     ) -> list[Target]:  # fmt: skip
         """Of each image, the boxes, scores and labels of its best detections."""
         parts = [head_outputs[name] for name in ("cls_logits", "bbox_ctrness", "bbox_regression")]
-        found = []
+        detections = []
         for number, shape in enumerate(image_shapes):
             levels = [
                 best_of_level(
@@ -285,8 +285,8 @@ class FCOS(nn.Module):
                 )
                 for logits, near, codes, squares in zip(*parts, anchors[number], strict=True)
             ]  # fmt: skip
-            found.append(without_doubles(levels, self.nms_thresh, self.detections_per_img))
-        return found
+            detections.append(without_doubles(levels, self.nms_thresh, self.detections_per_img))
+        return detections
 
     def forward(self, images: Sequence[Tensor], targets: list[Target] | None = None) -> Any:
         """Images (C, H, W) -> a dictionary of losses while training, else one for each image."""
@@ -296,10 +296,10 @@ class FCOS(nn.Module):
         counts = [int(level.shape[2] * level.shape[3]) for level in levels]
         if self.training:
             return self.compute_loss(targets or [], answers, anchors, counts)
-        parts = {name: list(each.split(counts, 1)) for name, each in answers.items()}
-        squares = [list(each.split(counts, 0)) for each in anchors]
-        found = self.postprocess_detections(parts, squares, batch.image_sizes)
-        return self.transform.postprocess(found, batch.image_sizes, sizes_of(images))
+        parts = {name: list(answer.split(counts, 1)) for name, answer in answers.items()}
+        squares = [list(boxes.split(counts, 0)) for boxes in anchors]
+        detections = self.postprocess_detections(parts, squares, batch.image_sizes)
+        return self.transform.postprocess(detections, batch.image_sizes, sizes_of(images))
 
 
 @network

@@ -39,7 +39,7 @@ class GeneralizedRCNN(nn.Module):
         if isinstance(features, Tensor):
             features = OrderedDict([("0", features)])
         proposals, losses = self.rpn(batch, features, targets)
-        found, further = self.roi_heads(features, proposals, batch.image_sizes, targets)
+        detections, further = self.roi_heads(features, proposals, batch.image_sizes, targets)
         if self.training:
             return {**further, **losses}
-        return self.transform.postprocess(found, batch.image_sizes, sizes)
+        return self.transform.postprocess(detections, batch.image_sizes, sizes)

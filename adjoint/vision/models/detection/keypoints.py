@@ -59,14 +59,14 @@ def keypointrcnn_loss(
             "keypoint_logits height and width (last two elements of shape) should be equal. "
             f"Instead got H = {h} and W = {w}"
         )
-    found = [
+    places = [
         keypoints_to_heatmap(truth[matched], boxes, h)
         for boxes, truth, matched in zip(
             proposals, gt_keypoints, keypoint_matched_idxs, strict=True
         )
     ]
-    wanted = cat([place.reshape(-1) for place, _ in found], 0)
-    seen = where(cat([valid.reshape(-1) for _, valid in found], 0))[0]
+    wanted = cat([place.reshape(-1) for place, _ in places], 0)
+    seen = where(cat([valid.reshape(-1) for _, valid in places], 0))[0]
     if seen.numel() == 0:
         return keypoint_logits.sum() * 0
     return F.cross_entropy(keypoint_logits.reshape(count * points, h * w)[seen], wanted[seen])
@@ -74,6 +74,6 @@ def keypointrcnn_loss(
 
 def keypointrcnn_inference(x: Tensor, boxes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Of each image, its boxes' points and their scores."""
-    parts = x.split([int(each.shape[0]) for each in boxes], 0)
-    found = [heatmaps_to_keypoints(maps, each) for maps, each in zip(parts, boxes, strict=True)]
-    return [points for points, _ in found], [scores for _, scores in found]
+    parts = x.split([int(box.shape[0]) for box in boxes], 0)
+    answers = [heatmaps_to_keypoints(maps, box) for maps, box in zip(parts, boxes, strict=True)]
+    return [points for points, _ in answers], [scores for _, scores in answers]

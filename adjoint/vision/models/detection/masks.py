@@ -13,7 +13,7 @@ def maskrcnn_inference(x: Tensor, labels: list[Tensor]) -> list[Tensor]:
     """Logits (N, classes, H, W) -> of each image, the masks (n, 1, H, W) of its labels."""
     every = cat(labels, 0)
     chosen = x.sigmoid()[arange(int(x.shape[0]), device=x.device), every][:, None]
-    return list(chosen.split([int(each.shape[0]) for each in labels], 0))
+    return list(chosen.split([int(label.shape[0]) for label in labels], 0))
 
 
 def project_masks_on_boxes(gt_masks: Tensor, boxes: Tensor, matched_idxs: Tensor, M: int) -> Tensor:
@@ -28,7 +28,7 @@ def maskrcnn_loss(
 ) -> Tensor:  # fmt: skip
     """Binary cross entropy of the true class's mask."""
     size = int(mask_logits.shape[-1])
-    labels = cat([each[i] for each, i in zip(gt_labels, mask_matched_idxs, strict=True)], 0)
+    labels = cat([label[i] for label, i in zip(gt_labels, mask_matched_idxs, strict=True)], 0)
     wanted = cat(
         [
             project_masks_on_boxes(masks, boxes, matched, size)
@@ -74,8 +74,8 @@ def paste_masks_in_image(
     wide = F.pad(masks, (padding,) * 4)  # so that borders fade
     corners = expand_boxes(boxes, (size + 2 * padding) / size)
     whole = [[int(v) for v in box] for box in corners.detach().cpu().tolist()]
-    found = [
+    pasted = [
         paste_mask_in_image(mask[0], box, height, width)
         for mask, box in zip(wide, whole, strict=True)
     ]
-    return stack(found, 0)[:, None]
+    return stack(pasted, 0)[:, None]

@@ -40,13 +40,13 @@ def sizes_of(images: Sequence[Tensor]) -> list[tuple[int, int]]:
 
 def matches(anchors: list[Tensor], targets: list[Target], matcher: Matcher) -> list[Tensor]:
     """Of each image, the true box that each anchor is matched to; -1 for none."""
-    found = []
+    matched = []
     for boxes, target in zip(anchors, targets, strict=True):
         if target["boxes"].numel() == 0:
-            found.append(full((int(boxes.shape[0]),), -1, dtype=int64, device=boxes.device))
+            matched.append(full((int(boxes.shape[0]),), -1, dtype=int64, device=boxes.device))
         else:
-            found.append(matcher(box_ops.box_iou(target["boxes"], boxes)))
-    return found
+            matched.append(matcher(box_ops.box_iou(target["boxes"], boxes)))
+    return matched
 
 
 def best_of_level(

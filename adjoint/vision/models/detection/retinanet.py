@@ -84,12 +84,12 @@ class _Head(nn.Module):
 
     def _answers(self, x: list[Tensor], last: nn.Module, values: int) -> Tensor:
         """(B, anchors of all levels, values)."""
-        found = []
+        answers = []
         for level in x:
             out = last(self.conv(level))
             batch, channels, h, w = (int(n) for n in out.shape)
-            found.append(permute_and_flatten(out, batch, channels // values, values, h, w))
-        return cat(found, 1)
+            answers.append(permute_and_flatten(out, batch, channels // values, values, h, w))
+        return cat(answers, 1)
 
 
 class RetinaNetClassificationHead(_Head):
@@ -258,15 +258,15 @@ class RetinaNet(nn.Module):
         self, targets: list[Target], head_outputs: dict[str, Tensor], anchors: list[Tensor]
     ) -> dict[str, Tensor]:
         """The losses, each anchor matched to the truth."""
-        found = matches(anchors, targets, self.proposal_matcher)
-        return self.head.compute_loss(targets, head_outputs, anchors, found)
+        matched = matches(anchors, targets, self.proposal_matcher)
+        return self.head.compute_loss(targets, head_outputs, anchors, matched)
 
     def postprocess_detections(
         self, head_outputs: dict[str, list[Tensor]], anchors: list[list[Tensor]],
         image_shapes: list[tuple[int, int]],
     ) -> list[Target]:  # fmt: skip
         """Of each image, the boxes, scores and labels of its best detections."""
-        found = []
+        detections = []
         for number, shape in enumerate(image_shapes):
             levels = [
                 best_of_level(
@@ -278,8 +278,8 @@ class RetinaNet(nn.Module):
                     strict=True,
                 )
             ]  # fmt: skip
-            found.append(without_doubles(levels, self.nms_thresh, self.detections_per_img))
-        return found
+            detections.append(without_doubles(levels, self.nms_thresh, self.detections_per_img))
+        return detections
 
     def forward(self, images: Sequence[Tensor], targets: list[Target] | None = None) -> Any:
         """Images (C, H, W) -> a dictionary of losses while training, else one for each image."""
@@ -291,11 +291,11 @@ class RetinaNet(nn.Module):
         places = [int(level.shape[2] * level.shape[3]) for level in levels]
         at_place = int(answers["cls_logits"].shape[1]) // sum(places)
         counts = [count * at_place for count in places]
-        parts = {name: list(each.split(counts, 1)) for name, each in answers.items()}
-        found = self.postprocess_detections(
-            parts, [list(each.split(counts, 0)) for each in anchors], batch.image_sizes
+        parts = {name: list(answer.split(counts, 1)) for name, answer in answers.items()}
+        detections = self.postprocess_detections(
+            parts, [list(boxes.split(counts, 0)) for boxes in anchors], batch.image_sizes
         )
-        return self.transform.postprocess(found, batch.image_sizes, sizes_of(images))
+        return self.transform.postprocess(detections, batch.image_sizes, sizes_of(images))
 
 
 @network

@@ -114,10 +114,10 @@ class RoIHeads(nn.Module):
                 matched.append(nothing)
                 labels.append(nothing)
                 continue
-            found = self.proposal_matcher(self.box_similarity(truth, boxes))
-            which = found.clamp(min=0)
-            label = where(found == Matcher.BELOW_LOW_THRESHOLD, 0, classes[which].to(int64))
-            label = where(found == Matcher.BETWEEN_THRESHOLDS, -1, label)
+            matches = self.proposal_matcher(self.box_similarity(truth, boxes))
+            which = matches.clamp(min=0)
+            label = where(matches == Matcher.BELOW_LOW_THRESHOLD, 0, classes[which].to(int64))
+            label = where(matches == Matcher.BETWEEN_THRESHOLDS, -1, label)
             matched.append(which)
             labels.append(label.to(int64))
         return matched, labels
@@ -151,7 +151,7 @@ class RoIHeads(nn.Module):
         matched, labels = self.assign_targets_to_proposals(proposals, truth, classes)
         drawn = self.subsample(labels)
         proposals, matched, labels = (
-            [each[chosen] for each, chosen in zip(all_of, drawn, strict=True)]
+            [values[chosen] for values, chosen in zip(all_of, drawn, strict=True)]
             for all_of in (proposals, matched, labels)
         )
         nothing = zeros(1, 4, dtype=dtype, device=device)
@@ -181,8 +181,8 @@ class RoIHeads(nn.Module):
             box, score, label = box[keep], score[keep], label[keep]
             keep = box_ops.batched_nms(box, score, label, self.nms_thresh)
             keep = keep[: self.detections_per_img]
-            for found, each in zip(final, (box, score, label), strict=True):
-                found.append(each[keep])
+            for column, values in zip(final, (box, score, label), strict=True):
+                column.append(values[keep])
         return final
 
     def _check_types(self, targets: list[Target] | None) -> None:
@@ -219,20 +219,22 @@ class RoIHeads(nn.Module):
         if self.training:
             return [], self._losses(features, proposals, image_shapes, targets)
         logits, differences = self._look("box", features, proposals, image_shapes)
-        found = self.postprocess_detections(logits, differences, proposals, image_shapes)
+        detections = self.postprocess_detections(logits, differences, proposals, image_shapes)
         result: list[Target] = [
             {"boxes": box, "labels": label, "scores": score}
-            for box, score, label in zip(*found, strict=True)
+            for box, score, label in zip(*detections, strict=True)
         ]
         if self.has_mask():
-            masks = self._look("mask", features, found[0], image_shapes)
-            for each, mask in zip(result, maskrcnn_inference(masks, found[2]), strict=True):
-                each["masks"] = mask
+            masks = self._look("mask", features, detections[0], image_shapes)
+            for detection, mask in zip(
+                result, maskrcnn_inference(masks, detections[2]), strict=True
+            ):
+                detection["masks"] = mask
         if self.has_keypoint():
-            maps = self._look("keypoint", features, found[0], image_shapes)
-            answers = zip(result, *keypointrcnn_inference(maps, found[0]), strict=True)
-            for each, points, scores in answers:
-                each["keypoints"], each["keypoints_scores"] = points, scores
+            maps = self._look("keypoint", features, detections[0], image_shapes)
+            answers = zip(result, *keypointrcnn_inference(maps, detections[0]), strict=True)
+            for detection, points, scores in answers:
+                detection["keypoints"], detection["keypoints_scores"] = points, scores
         return result, {}
 
     def _losses(
@@ -252,12 +254,12 @@ class RoIHeads(nn.Module):
         if self.has_mask():
             masks = self._look("mask", features, boxes, image_shapes)
             losses["loss_mask"] = maskrcnn_loss(
-                masks, boxes, [each["masks"] for each in truth],
-                [each["labels"] for each in truth], matched,
+                masks, boxes, [target["masks"] for target in truth],
+                [target["labels"] for target in truth], matched,
             )  # fmt: skip
         if self.has_keypoint():
             maps = self._look("keypoint", features, boxes, image_shapes)
             losses["loss_keypoint"] = keypointrcnn_loss(
-                maps, boxes, [each["keypoints"] for each in truth], matched
+                maps, boxes, [target["keypoints"] for target in truth], matched
             )
         return losses

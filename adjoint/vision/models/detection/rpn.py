@@ -62,7 +62,7 @@ class RPNHead(nn.Module):
     def forward(self, x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Of each level, (B, anchors, H, W) and (B, anchors * 4, H, W)."""
         seen = [self.conv(level) for level in x]
-        return [self.cls_logits(each) for each in seen], [self.bbox_pred(each) for each in seen]
+        return [self.cls_logits(level) for level in seen], [self.bbox_pred(level) for level in seen]
 
 
 def permute_and_flatten(layer: Tensor, N: int, A: int, C: int, H: int, W: int) -> Tensor:
@@ -136,19 +136,19 @@ class RegionProposalNetwork(nn.Module):
                 labels.append(zeros(int(boxes.shape[0]), dtype=float32, device=boxes.device))
                 matched.append(zeros(*boxes.shape, dtype=float32, device=boxes.device))
                 continue
-            found = self.proposal_matcher(self.box_similarity(truth, boxes))
-            label = (found >= 0).to(float32)
-            labels.append(where(found == self.proposal_matcher.BETWEEN_THRESHOLDS, -1.0, label))
-            matched.append(truth[found.clamp(min=0)])
+            matches = self.proposal_matcher(self.box_similarity(truth, boxes))
+            label = (matches >= 0).to(float32)
+            labels.append(where(matches == self.proposal_matcher.BETWEEN_THRESHOLDS, -1.0, label))
+            matched.append(truth[matches.clamp(min=0)])
         return labels, matched
 
     def _get_top_n_idx(self, objectness: Tensor, num_anchors_per_level: list[int]) -> Tensor:
-        found, before = [], 0
+        best, before = [], 0
         for level in objectness.split(num_anchors_per_level, 1):
             count = min(self.pre_nms_top_n(), int(level.shape[1]))
-            found.append(level.topk(count, dim=1)[1] + before)
+            best.append(level.topk(count, dim=1)[1] + before)
             before += int(level.shape[1])
-        return cat(found, 1)
+        return cat(best, 1)
 
     def filter_proposals(
         self, proposals: Tensor, objectness: Tensor, image_shapes: list[tuple[int, int]],
@@ -202,7 +202,7 @@ class RegionProposalNetwork(nn.Module):
         levels = list(features.values())
         objectness, differences = self.head(levels)
         anchors = self.anchor_generator(images, levels)
-        counts = [int(each[0].numel()) for each in objectness]
+        counts = [int(level[0].numel()) for level in objectness]
         objectness, differences = concat_box_prediction_layers(objectness, differences)
         # No gradient flows through the boxes that the second stage looks at.
         proposals = self.box_coder.decode(differences.detach(), anchors)

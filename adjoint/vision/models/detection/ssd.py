@@ -60,13 +60,13 @@ class SSDScoringHead(nn.Module):
 
     def forward(self, x: list[Tensor]) -> Tensor:
         """(B, boxes of all levels, columns)."""
-        found = []
+        answers = []
         for layer, level in zip(self.module_list, x, strict=True):
             out = layer(level)
             batch, channels, h, w = (int(n) for n in out.shape)
             columns = self.num_columns
-            found.append(permute_and_flatten(out, batch, channels // columns, columns, h, w))
-        return cat(found, 1)
+            answers.append(permute_and_flatten(out, batch, channels // columns, columns, h, w))
+        return cat(answers, 1)
 
 
 class SSDClassificationHead(SSDScoringHead):
@@ -202,7 +202,7 @@ class SSD(nn.Module):
         image_shapes: list[tuple[int, int]],
     ) -> list[Target]:  # fmt: skip
         """Of each image, the boxes, scores and labels of its best detections."""
-        found = []
+        detections = []
         scores = head_outputs["cls_logits"].softmax(-1)
         for codes, likely, anchors, shape in zip(
             head_outputs["bbox_regression"], scores, image_anchors, image_shapes, strict=True
@@ -213,8 +213,8 @@ class SSD(nn.Module):
                 self._of_class(boxes, likely[:, label], label)
                 for label in range(1, int(likely.shape[-1]))
             ]
-            found.append(without_doubles(classes, self.nms_thresh, self.detections_per_img))
-        return found
+            detections.append(without_doubles(classes, self.nms_thresh, self.detections_per_img))
+        return detections
 
     def forward(self, images: Sequence[Tensor], targets: list[Target] | None = None) -> Any:
         """Images (C, H, W) -> a dictionary of losses while training, else one for each image."""
@@ -225,8 +225,8 @@ class SSD(nn.Module):
             given = targets or []
             match = matches(anchors, given, self.proposal_matcher)
             return self.compute_loss(given, answers, anchors, match)
-        found = self.postprocess_detections(answers, anchors, batch.image_sizes)
-        return self.transform.postprocess(found, batch.image_sizes, sizes_of(images))
+        detections = self.postprocess_detections(answers, anchors, batch.image_sizes)
+        return self.transform.postprocess(detections, batch.image_sizes, sizes_of(images))
 
 
 def check_levels(channels: Sequence[int], boxes: Sequence[int]) -> None:

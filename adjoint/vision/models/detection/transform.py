@@ -48,8 +48,8 @@ class GeneralizedRCNNTransform(nn.Module):
         self, images: Sequence[Tensor], targets: list[Target] | None = None
     ) -> tuple[ImageList, list[Target] | None]:
         """Images (C, H, W) and their targets -> a batch and targets of its images' sizes."""
-        made: list[Tensor] = []
-        kept: list[Target] | None = None if targets is None else []
+        resized: list[Tensor] = []
+        resized_targets: list[Target] | None = None if targets is None else []
         for number, image in enumerate(images):
             if image.ndim != 3:
                 raise ShapeValueError(
@@ -58,11 +58,11 @@ class GeneralizedRCNNTransform(nn.Module):
                 )
             target = None if targets is None else dict(targets[number])
             image, target = self.resize(self.normalize(image), target)
-            made.append(image)
-            if kept is not None and target is not None:
-                kept.append(target)
-        sizes = [(int(image.shape[-2]), int(image.shape[-1])) for image in made]
-        return ImageList(self.batch_images(made, self.size_divisible), sizes), kept
+            resized.append(image)
+            if resized_targets is not None and target is not None:
+                resized_targets.append(target)
+        sizes = [(int(image.shape[-2]), int(image.shape[-1])) for image in resized]
+        return ImageList(self.batch_images(resized, self.size_divisible), sizes), resized_targets
 
     def normalize(self, image: Tensor) -> Tensor:
         """Less the mean, over the deviation."""
@@ -72,8 +72,8 @@ class GeneralizedRCNNTransform(nn.Module):
                 f"but found type {image.dtype} instead"
             )
         mean, deviation = (
-            as_tensor(each, dtype=image.dtype, device=image.device)[:, None, None]
-            for each in (self.image_mean, self.image_std)
+            as_tensor(statistic, dtype=image.dtype, device=image.device)[:, None, None]
+            for statistic in (self.image_mean, self.image_std)
         )
         return (image - mean) / deviation
 
@@ -123,12 +123,16 @@ class GeneralizedRCNNTransform(nn.Module):
         """Detections in the coordinates of the images that were given."""
         if self.training:
             return result
-        for found, size, original in zip(result, image_shapes, original_image_sizes, strict=True):
-            found["boxes"] = resize_boxes(found["boxes"], size, original)
-            if "masks" in found:
-                found["masks"] = paste_masks_in_image(found["masks"], found["boxes"], original)
-            if "keypoints" in found:
-                found["keypoints"] = resize_keypoints(found["keypoints"], size, original)
+        for detection, size, original in zip(
+            result, image_shapes, original_image_sizes, strict=True
+        ):
+            detection["boxes"] = resize_boxes(detection["boxes"], size, original)
+            if "masks" in detection:
+                detection["masks"] = paste_masks_in_image(
+                    detection["masks"], detection["boxes"], original
+                )
+            if "keypoints" in detection:
+                detection["keypoints"] = resize_keypoints(detection["keypoints"], size, original)
         return result
 
     def __repr__(self) -> str:

@@ -28,12 +28,12 @@ class _SimpleSegmentationModel(nn.Module):
 
     def forward(self, x: Tensor) -> dict[str, Any]:
         """(B, 3, H, W) -> "out" (and "aux") of (B, classes, H, W)."""
-        size, found = x.shape[-2:], self.backbone(x)
+        size, features = x.shape[-2:], self.backbone(x)
         out: OrderedDict[str, Any] = OrderedDict()
         for name, head in (("out", self.classifier), ("aux", self.aux_classifier)):
             if head is not None:
                 out[name] = F.interpolate(
-                    head(found[name]), size=size, mode="bilinear", align_corners=False
+                    head(features[name]), size=size, mode="bilinear", align_corners=False
                 )
         return out
 

@@ -107,7 +107,7 @@ def deeplabv3_mobilenet_v3_large(
     trunk = mobilenet_v3_large(_dilated=True)
     load_backbone("deeplabv3_mobilenet_v3_large", trunk, weights_backbone, "mobilenet_v3_large")
     layers = trunk.features
-    halvings = [0, *(i for i, each in enumerate(layers) if getattr(each, "_is_cn", False))]
+    halvings = [0, *(i for i, layer in enumerate(layers) if getattr(layer, "_is_cn", False))]
     last, middle = len(layers) - 1, halvings[-3]
     wanted = {str(last): "out"} | ({str(middle): "aux"} if aux_loss else {})
     aux = FCNHead(layers[middle].out_channels, num_classes) if aux_loss else None

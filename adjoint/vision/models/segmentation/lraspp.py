@@ -63,7 +63,7 @@ def lraspp_mobilenet_v3_large(num_classes: int = 21, weights_backbone: Any = Non
     trunk = mobilenet_v3_large(_dilated=True)
     load_backbone("lraspp_mobilenet_v3_large", trunk, weights_backbone, "mobilenet_v3_large")
     layers = trunk.features
-    halvings = [0, *(i for i, each in enumerate(layers) if getattr(each, "_is_cn", False))]
+    halvings = [0, *(i for i, layer in enumerate(layers) if getattr(layer, "_is_cn", False))]
     low, high = halvings[-3], len(layers) - 1
     getter = IntermediateLayerGetter(layers, {str(low): "low", str(high): "high"})
     return LRASPP(getter, layers[low].out_channels, layers[high].out_channels, num_classes)

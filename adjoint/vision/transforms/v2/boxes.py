@@ -90,10 +90,12 @@ def convert_bounding_box_format(
     if given is not wanted:
         _upright("convert_bounding_box_format", given)
         _upright("convert_bounding_box_format", wanted)
-    made = _converted(plain(inpt), given, wanted)
+    converted = _converted(plain(inpt), given, wanted)
     if inplace and given is not wanted:
-        made = plain(inpt).copy_(made)
-    return wrap(made, like=inpt, format=wanted) if isinstance(inpt, BoundingBoxes) else made
+        converted = plain(inpt).copy_(converted)
+    return (
+        wrap(converted, like=inpt, format=wanted) if isinstance(inpt, BoundingBoxes) else converted
+    )
 
 
 def _clamped(boxes: Tensor, format: Any, canvas_size: Size, mode: str | None) -> Tensor:
@@ -296,13 +298,13 @@ def _around(
 ) -> Tensor:
     """The boxes around the corners (N, 4, 2) of boxes after `move`, cut off at the edges."""
     work = boxes if boxes.dtype.is_floating_point else boxes.to(float32)
-    found = _hull(_corners(work, kind), move)
-    return _converted(_clamped(found, XYXY, size, mode), XYXY, kind).to(boxes.dtype)
+    hull = _hull(_corners(work, kind), move)
+    return _converted(_clamped(hull, XYXY, size, mode), XYXY, kind).to(boxes.dtype)
 
 
 def _hull(corners: Tensor, move: Any) -> Tensor:
     x1, y1, x2, y2 = corners.unbind(-1)
-    points = [stack(each, -1) for each in ((x1, y1), (x2, y1), (x2, y2), (x1, y2))]
+    points = [stack(pair, -1) for pair in ((x1, y1), (x2, y1), (x2, y2), (x1, y2))]
     moved = move(stack(points, -2))
     return cat([moved.amin(-2), moved.amax(-2)], -1).to(corners.dtype)
 
@@ -383,8 +385,8 @@ def perspective_bounding_boxes(
     matrix = np.linalg.inv(np.array([*numbers, 1.0]).reshape(3, 3))
     corners = _corners(boxes, kind)  # of whole numbers: whole
     work = corners if corners.dtype.is_floating_point else corners.to(float32)
-    found = _hull(work, lambda p: _projected(p, matrix))
-    inside = _clamped(found, XYXY, canvas_size, clamping_mode)
+    hull = _hull(work, lambda p: _projected(p, matrix))
+    inside = _clamped(hull, XYXY, canvas_size, clamping_mode)
     return _converted(inside, XYXY, kind).to(boxes.dtype)
 
 
@@ -417,8 +419,8 @@ def elastic_bounding_boxes(
         moved = np.stack([x, y], -1) - table[y, x] * half
         return from_numpy(moved.astype(np.float32)).to(points.device)
 
-    found = _hull(_corners(boxes, kind), move)
-    return _converted(_clamped(found, XYXY, canvas_size, clamping_mode), XYXY, kind)
+    hull = _hull(_corners(boxes, kind), move)
+    return _converted(_clamped(hull, XYXY, canvas_size, clamping_mode), XYXY, kind)
 
 
 def usable(

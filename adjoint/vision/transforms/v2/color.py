@@ -28,10 +28,10 @@ class _OfImages(Transform):
     _of_pictures = True
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
-        for each in flat_inputs:
-            if isinstance(each, self._refused):
+        for part in flat_inputs:
+            if isinstance(part, self._refused):
                 raise TypeError(
-                    f"Inputs of type {type(each).__name__} are not supported by "
+                    f"Inputs of type {type(part).__name__} are not supported by "
                     f"{type(self).__name__}(); it is for images by themselves"
                 )
 

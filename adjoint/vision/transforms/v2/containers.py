@@ -26,12 +26,12 @@ class _OfTransforms(Transform):
         """A sample after one transform and another."""
         several = len(inputs) > 1
         for transform in transforms:
-            made = transform(*inputs)
-            inputs = made if several else (made,)
+            sample = transform(*inputs)
+            inputs = sample if several else (sample,)
         return inputs if several else inputs[0]
 
     def extra_repr(self) -> str:
-        return "\n".join(f"    {each}" for each in self.transforms)
+        return "\n".join(f"    {transform}" for transform in self.transforms)
 
 
 class Compose(_OfTransforms):

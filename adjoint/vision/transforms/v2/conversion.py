@@ -171,9 +171,9 @@ class SetClampingMode(Transform):
         self.clamping_mode = clamping_mode
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        made = inpt.clone()
-        made.clamping_mode = self.clamping_mode
-        return made
+        boxes = inpt.clone()
+        boxes.clamping_mode = self.clamping_mode
+        return boxes
 
 
 class UniformTemporalSubsample(Transform):

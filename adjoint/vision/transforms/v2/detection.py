@@ -101,9 +101,9 @@ class RandomIoUCrop(Transform):
             if overlap >= 1.0:
                 return {}
             for _ in range(self.trials):
-                found = self._attempt(size, corners, overlap)
-                if found is not None:
-                    return found
+                crop = self._attempt(size, corners, overlap)
+                if crop is not None:
+                    return crop
 
     def _attempt(
         self, size: tuple[int, int], corners: Tensor, overlap: float
@@ -130,11 +130,11 @@ class RandomIoUCrop(Transform):
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         if not params:
             return inpt
-        made = self._call_kernel(F.crop, inpt, *params["rectangle"])
-        if not isinstance(made, BoundingBoxes):
-            return made
-        kept = params["inside"][:, None].to(made.dtype)
-        return wrap(plain(made) * kept, like=made)
+        cropped = self._call_kernel(F.crop, inpt, *params["rectangle"])
+        if not isinstance(cropped, BoundingBoxes):
+            return cropped
+        inside = params["inside"][:, None].to(cropped.dtype)
+        return wrap(plain(cropped) * inside, like=cropped)
 
 
 def labels_of(sample: Any) -> Any:
@@ -150,13 +150,13 @@ def labels_of(sample: Any) -> Any:
         )
     names = [key for key in given if isinstance(key, str)]
     exact = [key for key in names if key.lower() == "labels"]
-    found = exact or [key for key in names if "label" in key.lower()]
-    if not found:
+    keys = exact or [key for key in names if "label" in key.lower()]
+    if not keys:
         raise ValueError(
             "Could not infer where the labels are in the sample. Pass a callable as "
             "labels_getter, or None if there are no labels by design."
         )
-    return given[found[0]]
+    return given[keys[0]]
 
 
 def _getter(given: Any) -> Callable[[Any], Any]:
@@ -168,8 +168,8 @@ def _getter(given: Any) -> Callable[[Any], Any]:
         raise ValueError(
             f"labels_getter should either be 'default', a callable, or None, but got {given}."
         )
-    got: Callable[[Any], Any] = given
-    return got
+    getter: Callable[[Any], Any] = given
+    return getter
 
 
 class SanitizeBoundingBoxes(Transform):

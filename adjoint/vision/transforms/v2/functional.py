@@ -95,17 +95,17 @@ def on_mask(kernel: Kernel) -> Kernel:
 
     def run(mask: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         flat = mask.ndim == 2
-        made: Tensor = kernel(mask[None] if flat else mask, *args, **kwargs)
-        return made[0] if flat else made
+        result: Tensor = kernel(mask[None] if flat else mask, *args, **kwargs)
+        return result[0] if flat else result
 
     return run
 
 
-def _moved(inpt: BoundingBoxes, made: Any) -> Any:
+def _moved(inpt: BoundingBoxes, result: Any) -> Any:
     """Boxes of a kernel's result: boxes, or boxes and the image's new size."""
-    if isinstance(made, tuple):
-        return wrap(made[0], like=inpt, canvas_size=made[1])
-    return wrap(made, like=inpt)
+    if isinstance(result, tuple):
+        return wrap(result[0], like=inpt, canvas_size=result[1])
+    return wrap(result, like=inpt)
 
 
 def resize_image(
@@ -124,8 +124,8 @@ def resize_mask(
     antialias: Any = None,
 ) -> Tensor:  # fmt: skip
     """A mask of another size; every pixel is one there was."""
-    made: Tensor = resize_image(mask, size, NEAREST, max_size, False)
-    return made
+    resized: Tensor = resize_image(mask, size, NEAREST, max_size, False)
+    return resized
 
 
 def _resize_boxes(
@@ -150,8 +150,10 @@ hflip, vflip = horizontal_flip, vertical_flip
 
 
 def _crop_boxes(inpt: BoundingBoxes, top: int, left: int, height: int, width: int) -> Any:
-    made = box.crop_bounding_boxes(inpt, inpt.format, top, left, height, width, inpt.clamping_mode)
-    return _moved(inpt, made)
+    result = box.crop_bounding_boxes(
+        inpt, inpt.format, top, left, height, width, inpt.clamping_mode
+    )
+    return _moved(inpt, result)
 
 
 crop = function("crop", first.crop, on_mask(first.crop), _crop_boxes)
@@ -163,10 +165,10 @@ def center_crop_image(image: Any, output_size: Any) -> Any:
 
 
 def _center_crop_boxes(inpt: BoundingBoxes, output_size: Any) -> Any:
-    made = box.center_crop_bounding_boxes(
+    result = box.center_crop_bounding_boxes(
         inpt, inpt.format, inpt.canvas_size, output_size, inpt.clamping_mode
     )
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 center_crop = function(
@@ -187,10 +189,10 @@ def _resized_crop_boxes(
     inpt: BoundingBoxes, top: int, left: int, height: int, width: int, size: Any, *_: Any, **__: Any
 ) -> Any:
     rectangle = (top, left, height, width)
-    made = box.resized_crop_bounding_boxes(
+    result = box.resized_crop_bounding_boxes(
         inpt, inpt.format, *rectangle, size, clamping_mode=inpt.clamping_mode
     )
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 resized_crop = function("resized_crop", first.resized_crop, resized_crop_mask, _resized_crop_boxes)
@@ -212,10 +214,10 @@ def pad_mask(mask: Tensor, padding: Any, fill: Any = None, padding_mode: str = "
 def _pad_boxes(
     inpt: BoundingBoxes, padding: Any, fill: Any = None, padding_mode: str = "constant"
 ) -> Any:
-    made = box.pad_bounding_boxes(
+    result = box.pad_bounding_boxes(
         inpt, inpt.format, inpt.canvas_size, padding, padding_mode, inpt.clamping_mode
     )
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 pad = function("pad", pad_image, pad_mask, _pad_boxes)
@@ -234,11 +236,11 @@ def _affine_boxes(
     inpt: BoundingBoxes, angle: float, translate: Any, scale: float, shear: Any,
     interpolation: Any = None, fill: Any = None, center: Any = None,
 ) -> Any:  # fmt: skip
-    made = box.affine_bounding_boxes(
+    result = box.affine_bounding_boxes(
         inpt, inpt.format, inpt.canvas_size, angle, translate, scale, shear, center,
         inpt.clamping_mode,
     )  # fmt: skip
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 affine = function("affine", first.affine, affine_mask, _affine_boxes)
@@ -257,10 +259,10 @@ def _rotate_boxes(
     inpt: BoundingBoxes, angle: float, interpolation: Any = None, expand: bool = False,
     center: Any = None, fill: Any = None,
 ) -> Any:  # fmt: skip
-    made = box.rotate_bounding_boxes(
+    result = box.rotate_bounding_boxes(
         inpt, inpt.format, inpt.canvas_size, angle, expand, center, inpt.clamping_mode
     )
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 rotate = function("rotate", first.rotate, rotate_mask, _rotate_boxes)
@@ -278,10 +280,10 @@ def _perspective_boxes(
     inpt: BoundingBoxes, startpoints: Any, endpoints: Any, interpolation: Any = None,
     fill: Any = None,
 ) -> Any:  # fmt: skip
-    made = box.perspective_bounding_boxes(
+    result = box.perspective_bounding_boxes(
         inpt, inpt.format, inpt.canvas_size, startpoints, endpoints, None, inpt.clamping_mode
     )
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 perspective = function("perspective", first.perspective, perspective_mask, _perspective_boxes)
@@ -298,10 +300,10 @@ def elastic_mask(
 def _elastic_boxes(
     inpt: BoundingBoxes, displacement: Tensor, interpolation: Any = None, fill: Any = None
 ) -> Any:
-    made = box.elastic_bounding_boxes(
+    result = box.elastic_bounding_boxes(
         inpt, inpt.format, inpt.canvas_size, displacement, inpt.clamping_mode
     )
-    return _moved(inpt, made)
+    return _moved(inpt, result)
 
 
 elastic = function("elastic", first.elastic_transform, elastic_mask, _elastic_boxes)

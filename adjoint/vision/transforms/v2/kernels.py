@@ -21,11 +21,11 @@ def is_pure_tensor(inpt: Any) -> bool:
     return isinstance(inpt, Tensor) and not isinstance(inpt, TVTensor)
 
 
-def rewrapped(made: Any, like: Any) -> Any:
+def rewrapped(result: Any, like: Any) -> Any:
     """A result as the kind of thing it was made of; each part of a tuple."""
-    if isinstance(made, tuple):
-        return tuple(rewrapped(part, like) for part in made)
-    return wrap(made, like=like) if isinstance(like, TVTensor) else made
+    if isinstance(result, tuple):
+        return tuple(rewrapped(part, like) for part in result)
+    return wrap(result, like=like) if isinstance(like, TVTensor) else result
 
 
 def _on_plain(kernel: Kernel) -> Kernel:
@@ -75,10 +75,10 @@ def kernel_of(function: Kernel, inpt: Any) -> Kernel | None:
 def register_kernel(functional: Any, tv_tensor_cls: type) -> Callable[[Kernel], Kernel]:
     """Have a function call another for a class of one's own; it is given the thing as it is."""
     if isinstance(functional, str):
-        found = [each for each in KERNELS if each.__name__ == functional]
-        if not found:
+        matching = [known for known in KERNELS if known.__name__ == functional]
+        if not matching:
             raise ValueError(f"Could not find functional with name '{functional}'.")
-        functional = found[0]
+        functional = matching[0]
     if functional not in KERNELS:
         raise ValueError(f"Kernels can only be registered on functionals, but got {functional}.")
     if not (isinstance(tv_tensor_cls, type) and issubclass(tv_tensor_cls, TVTensor)):

@@ -29,49 +29,49 @@ def is_image(inpt: Any) -> bool:
 def check_type(obj: Any, types_or_checks: tuple[Check, ...]) -> bool:
     """Whether something is of one of the types, or one of the functions says yes to it."""
     return any(
-        isinstance(obj, each) if isinstance(each, type) else each(obj) for each in types_or_checks
+        isinstance(obj, test) if isinstance(test, type) else test(obj) for test in types_or_checks
     )
 
 
 def has_any(flat_inputs: list[Any], *types_or_checks: Check) -> bool:
     """Whether there is something of any of the types."""
-    return any(check_type(each, types_or_checks) for each in flat_inputs)
+    return any(check_type(part, types_or_checks) for part in flat_inputs)
 
 
 def has_all(flat_inputs: list[Any], *types_or_checks: Check) -> bool:
     """Whether there is something of each of the types."""
-    return all(has_any(flat_inputs, each) for each in types_or_checks)
+    return all(has_any(flat_inputs, test) for test in types_or_checks)
 
 
 def get_bounding_boxes(flat_inputs: list[Any]) -> BoundingBoxes:
     """The boxes of a sample."""
-    for each in flat_inputs:
-        if isinstance(each, BoundingBoxes):
-            return each
+    for part in flat_inputs:
+        if isinstance(part, BoundingBoxes):
+            return part
     raise ValueError("No bounding boxes were found in the sample")
 
 
-def _only(found: set[tuple[int, ...]], what: str, missing: str) -> tuple[int, ...]:
-    if not found:
+def _only(sizes: set[tuple[int, ...]], what: str, missing: str) -> tuple[int, ...]:
+    if not sizes:
         raise TypeError(f"No {missing} was found in the sample")
-    if len(found) > 1:
-        raise ValueError(f"Found multiple {what} dimensions in the sample: {sorted(found)}")
-    return found.pop()
+    if len(sizes) > 1:
+        raise ValueError(f"Found multiple {what} dimensions in the sample: {sorted(sizes)}")
+    return sizes.pop()
 
 
 def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
     """Channels, height and width that all images of a sample have."""
     kinds = (is_pure_tensor, Image, Video, is_image)
-    found = {tuple(F.get_dimensions(x)) for x in flat_inputs if check_type(x, kinds)}
-    c, h, w = _only(found, "CxHxW", "image or video")
+    sizes = {tuple(F.get_dimensions(x)) for x in flat_inputs if check_type(x, kinds)}
+    c, h, w = _only(sizes, "CxHxW", "image or video")
     return c, h, w
 
 
 def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
     """Height and width that all parts of a sample have."""
     kinds = (is_pure_tensor, Image, Video, is_image, Mask, BoundingBoxes)
-    found = {tuple(F.get_size(x)) for x in flat_inputs if check_type(x, kinds)}
-    h, w = _only(found, "HxW", "image, video, mask or bounding box")
+    sizes = {tuple(F.get_size(x)) for x in flat_inputs if check_type(x, kinds)}
+    h, w = _only(sizes, "HxW", "image, video, mask or bounding box")
     return h, w
 
 
@@ -103,17 +103,17 @@ class Transform(nn.Module):
         self.check_inputs(parts)
         concerned = self._needs_transform_list(parts)
         params = self.make_params([x for x, yes in zip(parts, concerned, strict=True) if yes])
-        made = [
+        changed = [
             self.transform(x, params) if yes else x for x, yes in zip(parts, concerned, strict=True)
         ]
-        return tree_unflatten(made, structure)
+        return tree_unflatten(changed, structure)
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
         wanted = not has_any(flat_inputs, Image, Video, is_image)
         concerned = []
-        for each in flat_inputs:
-            yes = check_type(each, self._transformed_types)
-            if yes and is_pure_tensor(each):
+        for part in flat_inputs:
+            yes = check_type(part, self._transformed_types)
+            if yes and is_pure_tensor(part):
                 yes, wanted = wanted, False
             concerned.append(yes)
         return concerned
