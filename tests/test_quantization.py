@@ -270,6 +270,57 @@ def test_dynamic_linear(per_row: bool, symmetric: bool) -> None:
     np.testing.assert_allclose(compiled.detach().numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+def far_out(model: Any, x: Any) -> None:
+    """One weight and one feature of the inputs far from the others of their rows."""
+    with ad.no_grad():
+        model[0].weight[2, 5] = 4.0
+        x[1, 7] = 60.0
+
+
+@pytest.mark.parametrize(
+    "config", [q.Int8DynamicActivationInt8WeightConfig, q.Int8WeightOnlyConfig]
+)
+def test_what_stands_out_is_multiplied_apart(config: Any, tmp_path: Path) -> None:
+    ad.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(64, 32)), ad.randn(6, 64)
+    far_out(model, x)
+    real = model(x)
+    errors = {}
+    for outliers in (True, False):
+        made: Any = copy.deepcopy(model)
+        q.quantize_(made, config(outliers=outliers))
+        assert made[0].dequantize().allclose(model[0].weight, atol=0.02)
+        errors[outliers] = float((made(x) - real).abs().max())
+        assert (ad.compile(made)(x) - made(x)).abs().max() < 1e-4 * real.abs().max()
+        path = tmp_path / f"{outliers}.safetensors"
+        q.save_quantized(made, path)
+        assert (q.load_quantized(copy.deepcopy(model), path)(x) == made(x)).all()
+        assert made(x[:0]).shape == (0, 32)
+    assert errors[True] < 0.25 * errors[False]
+
+
+def test_columns_that_no_matrix_has_are_refused(tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Linear(64, 32)), ad.randn(6, 64)
+    far_out(model, x)
+    plain = copy.deepcopy(model)
+    q.quantize_(model, q.Int8WeightOnlyConfig())
+    path = tmp_path / "m.safetensors"
+    q.save_quantized(model, path)
+    tensors, about = ad.io.safetensors.load_file(path), ad.io.safetensors.load_metadata(path)
+    for name, wrong in (
+        ("0.columns", ad.tensor([64])),
+        ("0.columns", ad.tensor([-1])),
+        ("0.column_weight", ad.ones(32, 2)),
+    ):
+        ad.io.safetensors.save_file(tensors | {name: wrong}, path, about)
+        with pytest.raises(RuntimeError, match="cannot make"):
+            q.load_quantized(plain, path)
+    tensors.pop("0.columns")
+    ad.io.safetensors.save_file(tensors, path, about)
+    with pytest.raises(RuntimeError, match="cannot make"):
+        q.load_quantized(plain, path)
+
+
 def test_an_embedding_in_bytes() -> None:
     table = nn.Embedding(10, 16, padding_idx=0)
     kept = group_weight(table.weight, 8)

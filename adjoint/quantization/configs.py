@@ -14,6 +14,7 @@ from adjoint.quantization.modules.weight_only import (
     WeightOnlyEmbedding,
     WeightOnlyLinear,
 )
+from adjoint.quantization.outliers import Columns, most_apart, split_columns
 from adjoint.quantization.weights import GroupedWeight, group_weight
 
 
@@ -71,6 +72,9 @@ class _Made:
     bias: Tensor | None
 
 
+SHARED = "shared"  # in the memory: weights, by identity, that several layers have
+
+
 class Config:
     """Says what a layer becomes; the memory holds weights that were quantised already."""
 
@@ -88,6 +92,16 @@ class Config:
         found: GroupedWeight = memory[key][0]
         return found
 
+    def split(self, weight: Tensor, memory: dict[Any, Any]) -> tuple[Tensor, Columns | None]:
+        """A weight without the columns that stand out, and those; a shared one stays whole."""
+        if id(weight) in memory.get(SHARED, ()):
+            return weight, None
+        key = ("split", id(weight))
+        if key not in memory:
+            memory[key] = (*split_columns(weight), weight)
+        rest, columns, _ = memory[key]
+        return rest, columns
+
 
 def embedding_of(layer: nn.Embedding, kept: GroupedWeight) -> WeightOnlyEmbedding:
     """An embedding with a weight in few bits."""
@@ -102,6 +116,11 @@ def embedding_of(layer: nn.Embedding, kept: GroupedWeight) -> WeightOnlyEmbeddin
 class _WeightOnly(Config):
     """Weights in few bits, all else in floats."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether columns that stand out are kept in floats."""
+        return False
+
     def bits_and_group(self, weight: Tensor) -> tuple[int, int | None, dict[str, Any]]:
         """How a weight is kept."""
         raise NotImplementedError
@@ -112,12 +131,17 @@ class _WeightOnly(Config):
             return embedding_of(layer, self.kept(layer.weight, memory, bits, group, **how))
         weight, bias = parameters_of(layer)
         bits, group, how = self.bits_and_group(weight)
-        return WeightOnlyLinear(self.kept(weight, memory, bits, group, **how), bias)
+        rest, columns = self.split(weight, memory) if self.apart else (weight, None)
+        kept = self.kept(rest, memory, bits, group, **how)
+        return WeightOnlyLinear(kept, bias, columns=columns)
 
 
 @dataclass(frozen=True)
 class Int8WeightOnlyConfig(_WeightOnly):
     """Weights in int8, symmetric, a scale to each row, or to each group of one.
+
+    With a scale to a row, columns that stand out are kept in floats (`outliers`): one weight much
+    larger than its row's others would coarsen them all.
 
     Example:
         >>> from adjoint import nn
@@ -129,6 +153,11 @@ class Int8WeightOnlyConfig(_WeightOnly):
     """
 
     group_size: int | None = None
+    outliers: bool = True
+
+    @property
+    def apart(self) -> bool:
+        return self.outliers and self.group_size is None
 
     def bits_and_group(self, weight: Tensor) -> tuple[int, int | None, dict[str, Any]]:
         return 8, self.group_size, {}
@@ -168,23 +197,30 @@ class Int8DynamicActivationInt8WeightConfig(Config):
     """Products in int8: weights by rows, inputs row by row as they come.
 
     Inputs use all of their range (torchao's default, SYMMETRIC, loses three times as much with
-    MiniLM). Embeddings, which have no inputs to round, keep their weights in int8.
+    MiniLM). Embeddings, which have no inputs to round, keep their weights in int8. With `outliers`,
+    columns of weights that stand out are kept in floats, and the features of inputs that stand out
+    most in a call (one of 128) are multiplied in floats: results of rows then depend, within the
+    error of rounding, on the other rows.
     """
 
     act_mapping_type: MappingType = MappingType.ASYMMETRIC
     granularity: PerRow | PerTensor = PerRow()
+    outliers: bool = True
 
     def replace(self, layer: nn.Module, memory: dict[Any, Any]) -> nn.Module:
         if isinstance(layer, nn.Embedding):
             return embedding_of(layer, self.kept(layer.weight, memory, 8, None))
         weight, bias = parameters_of(layer)
-        kept = self.kept(weight, memory, 8, None)
+        rest, columns = self.split(weight, memory) if self.outliers else (weight, None)
+        kept = self.kept(rest, memory, 8, None)
         return DynamicLinear(
             kept.weight,
             _flat(kept, memory),
             bias,
             per_row=isinstance(self.granularity, PerRow),
             symmetric=self.act_mapping_type is MappingType.SYMMETRIC,
+            outliers=most_apart(weight.shape[1]) if self.outliers else 0,
+            columns=columns,
         )
 
 

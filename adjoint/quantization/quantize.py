@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from adjoint import nn
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.quantization.configs import Config, is_linear
+from adjoint.quantization.configs import SHARED, Config, is_linear, parameters_of
 
 Filter = Callable[[nn.Module, str], bool]
 
@@ -34,6 +35,18 @@ def replace_children(
         else:
             seen[child] = child
             replace_children(child, chosen, make, f"{path}.", seen)
+
+
+def _shared_weights(model: nn.Module, chosen: Filter) -> set[int]:
+    """The weights, by identity, that several of the layers chosen have."""
+    layers = [module for name, module in model.named_modules() if chosen(module, name)]
+    weights = [
+        layer.weight if isinstance(layer, nn.Embedding) else parameters_of(layer)[0]
+        for layer in layers
+        if isinstance(layer, (nn.Linear, nn.Embedding)) or hasattr(layer, "linear_parameters")
+    ]
+    counts = Counter(id(weight) for weight in weights)
+    return {identity for identity, count in counts.items() if count > 1}
 
 
 def quantize_(
@@ -69,7 +82,7 @@ def quantize_(
         )
     if device is not None:
         model.to(device)
-    memory: dict[Any, Any] = {}
+    memory: dict[Any, Any] = {SHARED: _shared_weights(model, chosen)}
 
     def make(module: nn.Module, name: str) -> nn.Module:
         if not isinstance(module, (nn.Linear, nn.Embedding)) and not hasattr(

@@ -291,11 +291,6 @@ def cumsum(w: NodeWriter, node: Node) -> str:
     )
 
 
-@emits("topk")
-def topk(w: NodeWriter, node: Node) -> list[str]:
-    raise NoForm(f"topk with {node.params}")
-
-
 @emits("random")
 def random(w: NodeWriter, node: Node) -> str:
     """Draws: of the same law, of the runtime's own bits."""

@@ -16,6 +16,7 @@ from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.onnx.exporting import elementwise as elementwise  # these fill the table
 from adjoint.onnx.exporting import flow as flow
 from adjoint.onnx.exporting import layers as layers
+from adjoint.onnx.exporting import order as order
 from adjoint.onnx.exporting import quantized as quantized
 from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare

@@ -7,7 +7,8 @@ from typing import Any
 import adjoint as ad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.quantization.functional import quantize_affine, quantized_linear
-from adjoint.quantization.modules.kept import Kept, put_bias
+from adjoint.quantization.modules.kept import Kept, columns_of, put_bias, put_columns
+from adjoint.quantization.outliers import Columns, standing_out, without
 from adjoint.quantization.ranges import INT8, choose_scale
 from adjoint.quantization.weights import group_weight
 
@@ -21,6 +22,9 @@ class DynamicLinear(Kept):
         bias: (out,), or none.
         per_row: whether each row of the input has a range of its own, or all have one.
         symmetric: whether zero is in the middle of the range.
+        outliers: how many features of the inputs, those that stand out most, are multiplied in
+            floats, so that they do not coarsen the steps of all others.
+        columns: columns of the weight that are kept in floats; the weight has zeros there.
 
     Shape:
         (..., in_features) -> (..., out_features)
@@ -35,6 +39,8 @@ class DynamicLinear(Kept):
     weight: Tensor
     scale: Tensor
     weight_sums: Tensor
+    columns: Tensor | None
+    column_weight: Tensor | None
 
     def __init__(
         self,
@@ -43,13 +49,20 @@ class DynamicLinear(Kept):
         bias: Tensor | None = None,
         per_row: bool = True,
         symmetric: bool = True,
+        outliers: int = 0,
+        columns: Columns | None = None,
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = int(weight.shape[0]), int(weight.shape[1])
-        self.per_row, self.symmetric = per_row, symmetric
+        if not 0 <= outliers <= self.in_features:
+            raise ValueError(
+                f"DynamicLinear: outliers must be from 0 to {self.in_features}, received {outliers}"
+            )
+        self.per_row, self.symmetric, self.outliers = per_row, symmetric, outliers
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale)
         put_bias(self, bias)
+        put_columns(self, columns)
         sums = weight.sum(1, dtype=ad.int32)
         self.register_buffer("weight_sums", sums, persistent=False)
         self.register_load_state_dict_post_hook(_sum_again)
@@ -67,32 +80,56 @@ class DynamicLinear(Kept):
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> DynamicLinear:
-        return cls(tensors["weight"], tensors["scale"], tensors.get("bias"), **options)
+        columns = columns_of(tensors)
+        weight, scale, bias = tensors["weight"], tensors["scale"], tensors.get("bias")
+        return cls(weight, scale, bias, columns=columns, **options)
 
     def options(self) -> dict[str, Any]:
-        return {"per_row": self.per_row, "symmetric": self.symmetric}
+        options = {"per_row": self.per_row, "symmetric": self.symmetric}
+        return options | ({"outliers": self.outliers} if self.outliers else {})
 
     def dequantize(self) -> Tensor:
         """The weight in float32."""
-        return self.weight.to(ad.float32) * self.scale.unsqueeze(-1)
+        real = self.weight.to(ad.float32) * self.scale.unsqueeze(-1)
+        if self.columns is None or self.column_weight is None:
+            return real
+        return real.index_copy(1, self.columns, self.column_weight)
 
     def forward(self, input: Tensor) -> Tensor:
-        x = input.detach().to(ad.float32)
+        rest, apart = self._apart(input.detach().to(ad.float32))
+        out = self._rounded(rest)
+        return (out if apart is None else out + apart).to(input.dtype)
+
+    def _apart(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Inputs with zeros at the features that are multiplied in floats, and their products."""
+        out: Tensor | None = None
+        if self.columns is not None and self.column_weight is not None:
+            out = Columns(self.columns, self.column_weight).product(x)
+            x = without(x, self.columns)
+        if self.outliers and x.numel():
+            features = standing_out(x, self.outliers)
+            steps = self.weight.index_select(1, features).to(ad.float32)
+            products = Columns(features, steps * self.scale.unsqueeze(-1)).product(x)
+            out = products if out is None else out + products
+            x = without(x, features)
+        return x, out
+
+    def _rounded(self, x: Tensor) -> Tensor:
         if self.per_row:
             low, high = x.amin(-1, True), x.amax(-1, True)
         else:
             low, high = x.amin(), x.amax()
         scale, zero = choose_scale(low, high, INT8, self.symmetric)
         steps = quantize_affine(x, scale, zero, INT8.low, INT8.high, ad.int8)
-        out = quantized_linear(
+        return quantized_linear(
             steps, scale, zero, self.weight, self.scale, self.weight_sums, self.bias
         )
-        return out.to(input.dtype)
 
     def extra_repr(self) -> str:
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, per_row={self.per_row}, symmetric={self.symmetric}"
+            + (f", outliers={self.outliers}" if self.outliers else "")
         )
 
 

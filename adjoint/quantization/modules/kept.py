@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.quantization.outliers import Columns
 
 KINDS: dict[str, type[Kept]] = {}
 
@@ -41,3 +42,18 @@ def put_bias(module: nn.Module, bias: Tensor | None) -> None:
         module.register_parameter("bias", bias)
     else:
         module.register_parameter("bias", nn.Parameter(bias))
+
+
+def put_columns(module: Any, columns: Columns | None) -> None:
+    """Columns kept in floats, as buffers of a layer that has weight (out, in)."""
+    if columns is not None:
+        columns.check(module.out_features, module.in_features)
+    module.register_buffer("columns", None if columns is None else columns.features)
+    module.register_buffer("column_weight", None if columns is None else columns.weight)
+
+
+def columns_of(tensors: dict[str, Tensor]) -> Columns | None:
+    """The columns that a file's tensors are; where there is one of the two, there are both."""
+    if "columns" not in tensors and "column_weight" not in tensors:
+        return None
+    return Columns(tensors["columns"], tensors["column_weight"])

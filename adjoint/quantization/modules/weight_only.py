@@ -9,7 +9,8 @@ from adjoint.engine.ops.quantized.products import check_groups
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.quantization.functional import grouped_linear, quantize_affine
-from adjoint.quantization.modules.kept import Kept, put_bias
+from adjoint.quantization.modules.kept import Kept, columns_of, put_bias, put_columns
+from adjoint.quantization.outliers import Columns
 from adjoint.quantization.ranges import INT8, choose_scale
 from adjoint.quantization.weights import GroupedWeight
 
@@ -60,9 +61,15 @@ class WeightOnlyLinear(_Grouped):
     """
 
     kind = "weight_only_linear"
+    columns: Tensor | None
+    column_weight: Tensor | None
 
     def __init__(
-        self, kept: GroupedWeight, bias: Tensor | None = None, order: Tensor | None = None
+        self,
+        kept: GroupedWeight,
+        bias: Tensor | None = None,
+        order: Tensor | None = None,
+        columns: Columns | None = None,
     ) -> None:
         super().__init__(kept)
         self.out_features = int(kept.weight.shape[0])
@@ -70,17 +77,27 @@ class WeightOnlyLinear(_Grouped):
         put_bias(self, bias)
         # Where groups are not of neighbouring features: which feature each column is of.
         self.register_buffer("order", order)
+        put_columns(self, columns)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> WeightOnlyLinear:
         kept = grouped_from(tensors, **options)
-        return cls(kept, tensors.get("bias"), tensors.get("order"))
+        return cls(kept, tensors.get("bias"), tensors.get("order"), columns_of(tensors))
+
+    def dequantize(self) -> Tensor:
+        real = super().dequantize()
+        if self.columns is None or self.column_weight is None:
+            return real
+        return real.index_copy(1, self.columns, self.column_weight)
 
     def forward(self, input: Tensor) -> Tensor:
         x = input if self.order is None else input.index_select(-1, self.order)
-        return grouped_linear(
+        out = grouped_linear(
             x, self.weight, self.scale, self.zero, self.bias, self.bits, self.group
         )
+        if self.columns is None or self.column_weight is None:
+            return out
+        return out + Columns(self.columns, self.column_weight).product(x)
 
     def extra_repr(self) -> str:
         return (

@@ -1,0 +1,68 @@
+"""Forms of what puts elements in order. Each finds positions, by TopK: of equal elements the first.
+
+NaN, which is larger than every number here, has no place in ONNX.
+"""
+
+from __future__ import annotations
+
+import adjoint as ad
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.graph.ir import Node, Value
+from adjoint.onnx.exporting.writer import NoForm, NodeWriter, emits
+
+# What onnxruntime puts in order; other dtypes are widened.
+_ORDERED = (ad.float32, ad.float64, ad.int64, ad.int32)
+
+
+def wide(dtype: DType) -> DType:
+    """A dtype that TopK takes, with all the numbers of this one."""
+    if dtype in _ORDERED:
+        return dtype
+    if dtype.is_floating_point:
+        return ad.float32
+    if dtype.is_complex:
+        raise NoForm(f"no order of {dtype.name}")
+    return ad.int32 if dtype.itemsize < 4 else ad.int64
+
+
+def positions(w: NodeWriter, x: Value, dim: int, count: int | None, largest: bool) -> str:
+    """Where the first so many elements along a dimension are, all if None."""
+    name = w.operand(x, wide(x.spec.dtype))
+    if not x.spec.shape:  # a number is in order
+        return w.constant(0, "int64")
+    size = w.size(x.spec.shape[dim] if count is None else count)
+    _, at = w.emit("TopK", name, size, outputs=2, axis=int(dim), largest=int(largest), sorted=1)
+    found: str = at
+    return found
+
+
+@emits("topk")
+def topk(w: NodeWriter, node: Node) -> str:
+    p = node.params
+    return positions(w, node.inputs[0], p["dim"], p["k"], p["largest"])
+
+
+@emits("argsort")
+def argsort(w: NodeWriter, node: Node) -> str:
+    p = node.params
+    return positions(w, node.inputs[0], p["dim"], None, p["descending"])
+
+
+def _one(w: NodeWriter, node: Node, rank: int) -> str:
+    """Where the element of a rank, counted from the smallest, is; the dimension stays, as one."""
+    x, dim = node.inputs[0], node.params["dim"]
+    if not x.spec.shape:
+        return w.constant(0, "int64")
+    at = positions(w, x, dim, rank + 1, largest=False)
+    return w.emit("Slice", at, w.size(rank), w.size(rank + 1), w.ints([dim]))
+
+
+@emits("kthvalue")
+def kthvalue(w: NodeWriter, node: Node) -> str:
+    return _one(w, node, node.params["k"] - 1)
+
+
+@emits("argmedian")
+def argmedian(w: NodeWriter, node: Node) -> str:
+    shape = node.inputs[0].spec.shape
+    return _one(w, node, (shape[node.params["dim"]] - 1) // 2 if shape else 0)
