@@ -68,7 +68,7 @@ def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Te
     array = array_of(example)
     for dim, label in entries.items():
         array = np.take(array, np.arange(sizes[label]) % array.shape[dim], axis=dim)
-    return value_of(np.ascontiguousarray(array))
+    return value_of(np.array(array, order="C"))  # ascontiguousarray makes a number a row
 
 
 def compare(

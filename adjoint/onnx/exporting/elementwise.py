@@ -10,7 +10,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.onnx.exporting.writer import EMITTERS, NodeWriter, NoForm, emits
+from adjoint.onnx.exporting.writer import EMITTERS, NoForm, NodeWriter, emits
 
 # record -> operator, where operands have the result's dtype
 _PLAIN = {
@@ -177,15 +177,19 @@ def floor_divide(w: NodeWriter, node: Node) -> str:
 @emits("trunc_divide")
 def trunc_divide(w: NodeWriter, node: Node) -> str:
     dtype, (x, y) = _floats(w, node)
-    if dtype.is_floating_point:
-        raise NoForm("a quotient of floats, truncated")
-    return w.emit("Div", x, y)
+    quotient: str = w.emit("Div", x, y)
+    return truncated(w, quotient) if dtype.is_floating_point else quotient
+
+
+def truncated(w: NodeWriter, x: str) -> str:
+    """Floats without what is behind the point."""
+    return w.emit("Mul", w.emit("Sign", x), w.emit("Floor", w.emit("Abs", x)))
 
 
 @emits("trunc")
 def trunc(w: NodeWriter, node: Node) -> str:
-    _, (x,) = _floats(w, node)
-    return w.emit("Mul", w.emit("Sign", x), w.emit("Floor", w.emit("Abs", x)))
+    dtype, (x,) = _floats(w, node)
+    return truncated(w, x) if dtype.is_floating_point else x
 
 
 @emits("where")
@@ -262,10 +266,12 @@ def reduce(w: NodeWriter, node: Node) -> str:
 
 @emits("any", "all")
 def any_all(w: NodeWriter, node: Node) -> str:
-    op = "ReduceMax" if node.record.name == "any" else "ReduceMin"
-    x = w.cast_name(w.operand(node.inputs[0], ad.bool), ad.int32)
-    found = w.emit(op, x, w.ints(node.params["dims"]), keepdims=int(node.params["keepdim"]))
-    return w.cast_name(found, node.outputs[0].spec.dtype)
+    every = node.record.name == "all"
+    x = w.operand(node.inputs[0], ad.bool)
+    counted = w.cast_name(w.emit("Not", x) if every else x, ad.int64)
+    dims, keep = w.ints(node.params["dims"]), int(node.params["keepdim"])
+    some = w.cast_name(w.emit("ReduceSum", counted, dims, keepdims=keep), ad.bool)
+    return w.cast_name(w.emit("Not", some) if every else some, node.outputs[0].spec.dtype)
 
 
 @emits("argmax", "argmin")

@@ -65,6 +65,11 @@ def convolution(w: NodeWriter, node: Node) -> str:
     )
 
 
+@emits("det")
+def det(w: NodeWriter, node: Node) -> str:
+    return w.emit("Det", w.operand(node.inputs[0]))
+
+
 @emits("max_pool")
 def max_pool(w: NodeWriter, node: Node) -> str:
     kernel, strides, dilations, before, after = [], [], [], [], []

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.engine.graph.sizes.extents import Extent
-from adjoint.onnx.exporting.writer import EMITTERS, NodeWriter, NoForm, emits
+from adjoint.onnx.exporting.writer import NoForm, NodeWriter, emits
 from adjoint.onnx.types import ARRAYS, NUMBERS
 
 
@@ -167,19 +167,32 @@ def scatter(w: NodeWriter, node: Node) -> str:
     return w.emit("ScatterElements", *names, axis=int(node.params["dim"]), reduction=reduction)
 
 
+_REDUCTIONS = {"prod": "mul", "amax": "max", "amin": "min"}
+
+
+@emits("scatter_reduce")
+def scatter_reduce(w: NodeWriter, node: Node) -> str:
+    x, y, index = node.inputs
+    dtype = node.outputs[0].spec.dtype
+    reduction = _REDUCTIONS.get(node.params["reduce"])
+    if reduction is None:
+        raise NoForm(f"elements put together by {node.params['reduce']}")
+    names = w.operand(x, dtype), w.operand(index), w.operand(y, dtype)
+    return w.emit("ScatterElements", *names, axis=int(node.params["dim"]), reduction=reduction)
+
+
 @emits("index")
 def index(w: NodeWriter, node: Node) -> str:
     x, *indices = node.inputs
     dims = [int(d) for d in node.params["dims"]]
     if len(indices) == 1:
         return w.emit("Gather", w.operand(x), w.operand(indices[0], ad.int64), axis=dims[0])
-    if dims != list(range(dims[0], dims[0] + len(dims))):
-        raise NoForm("indices of dimensions that do not lie side by side")
-    shape = np.broadcast_shapes(*[tuple(int(n) for n in i.spec.shape) for i in indices])
-    if any(isinstance(n, Extent) for i in indices for n in i.spec.shape):
-        raise NoForm("several indices of dynamic sizes")
-    rows = [w.emit("Expand", w.operand(i, ad.int64), w.ints(shape)) for i in indices]
-    sizes = x.spec.shape
+    table, sizes = w.operand(x), x.spec.shape
+    if dims != list(range(dims[0], dims[0] + len(dims))):  # what is picked goes in front
+        order = [*dims, *[d for d in range(len(sizes)) if d not in dims]]
+        table, sizes = w.emit("Transpose", table, perm=order), [sizes[d] for d in order]
+        dims = list(range(len(dims)))
+    rows = [w.operand(i, ad.int64) for i in indices]
     rows = [
         w.emit(
             "Where",
@@ -195,7 +208,7 @@ def index(w: NodeWriter, node: Node) -> str:
     joined = 1
     for d in dims:
         joined = joined * sizes[d]
-    table = reshaped(w, w.operand(x), (*sizes[: dims[0]], joined, *sizes[dims[-1] + 1 :]))
+    table = reshaped(w, table, (*sizes[: dims[0]], joined, *sizes[dims[-1] + 1 :]))
     return w.emit("Gather", table, flat, axis=dims[0])
 
 
@@ -213,13 +226,10 @@ def view_scatter(w: NodeWriter, node: Node) -> str:
     now = Value("places", spec._replace(dtype=ad.int64))
     w.names[now] = reshaped(w, places, spec.shape)
     for record, params in node.params["chain"]:
-        if record.name not in EMITTERS:
-            raise NoForm(f"a write through {record.name}")
         step = Node(record, (now,), params)
         seen = Value("seen", record.infer(now.spec, **params), step)
         step.outputs = (seen,)
-        made = EMITTERS[record.name](w, step)
-        w.names[seen] = made if isinstance(made, str) else made[0]
+        (w.names[seen],) = w.outputs_of(step, (True,))
         now = seen
     row = w.constant([-1], np.int64)
     dtype = spec.dtype

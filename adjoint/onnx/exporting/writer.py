@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.core.availability.libraries import need
+import adjoint as ad
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.libraries import need
+from adjoint.engine.graph.extents import Extent, Poly
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.sizes.extents import Extent, Poly
-from adjoint.onnx.types import ARRAYS, NUMBERS
+from adjoint.engine.graph.record.aliasing import has_symbols
+from adjoint.onnx.types import ARRAYS, NUMBERS, array_of
 
 Emitter = Callable[["NodeWriter", Node], "Sequence[str] | str"]
 EMITTERS: dict[str, Emitter] = {}
+# Functions of tensors, by the names of records that have no form of their own.
+REWRITES: dict[str, Callable[..., Any]] = {}
 _QUOTIENTS = (arithmetic.floordiv,)
+
+
+_NO_FORM = "it has no form in ONNX, and is not composed of operations that do"
 
 
 class NoForm(Exception):
@@ -33,6 +40,16 @@ def emits(*names: str) -> Callable[[Emitter], Emitter]:
         return emitter
 
     return enter
+
+
+def _values(node: Node) -> list[Value]:
+    return [x for x in node.inputs if isinstance(x, Value)]
+
+
+def _settled(node: Node) -> bool:
+    """Whether a node gives the same whenever it runs."""
+    loose = any(has_symbols(part) for part in (node.inputs, node.params))
+    return not (_values(node) or loose or node.record.draws)
 
 
 @dataclass
@@ -183,23 +200,57 @@ class NodeWriter:
 
     def outputs_of(self, node: Node, used: tuple[bool, ...]) -> Sequence[str]:
         """The names of a node's outputs: by its emitter, else by what it is composed of."""
-        emitter = EMITTERS.get(node.record.name)
+        if any(v.spec.dtype.is_complex for v in (*node.outputs, *_values(node))):
+            raise NoForm("runtimes of ONNX compute with no complex numbers")
+        emitter, reason = EMITTERS.get(node.record.name), _NO_FORM
         if emitter is not None:
             try:
                 made = emitter(self, node)
                 names = [made] if isinstance(made, str) else list(made)
                 if len(names) >= max((k + 1 for k, u in enumerate(used) if u), default=0):
                     return [*names, *[""] * (len(node.outputs) - len(names))]
-            except NoForm:
-                if node.composition is None:
-                    raise
+            except NoForm as error:
+                reason = str(error)
         inner = node.subgraph
         if inner is None:
-            raise NoForm("it has no form in ONNX, and is not composed of operations that do")
+            if node.record.name in REWRITES:
+                return self.rewritten(node)
+            if _settled(node):
+                return self.computed(node)
+            raise NoForm(reason)
         for formal, actual in zip(inner.inputs, node.inputs, strict=True):
             self.names[formal] = self.operand(actual, formal.spec.dtype)
         self.write(inner)
         return [self.names[v] for v in inner.outputs]
+
+    def rewritten(self, node: Node) -> Sequence[str]:
+        """What stands for a node whose record has no form, recorded on its operands."""
+        graph = ad.Graph()
+        with ad.no_grad(), graph:
+            operands = [
+                graph.placeholder(x.spec.shape, x.spec.dtype, f"x{k}")
+                if isinstance(x, Value)
+                else x
+                for k, x in enumerate(node.inputs)
+            ]
+            made = REWRITES[node.record.name](*operands, **node.params)
+            results = made if isinstance(made, tuple) else (made,)
+            typed = [x.to(v.spec.dtype) for x, v in zip(results, node.outputs, strict=True)]
+            outputs = [graph.trace.value_of(x) for x in typed]
+        fed = {graph.names[f"x{k}"]: x for k, x in enumerate(node.inputs) if isinstance(x, Value)}
+        for value, actual in fed.items():
+            self.names[value] = self.names[actual]
+        for value, source in zip(graph.body.inputs, graph.trace.sources, strict=True):
+            if value not in fed:
+                self.names[value] = self.constant(array_of(source.given(())))
+        self.write(graph.body, outputs)
+        return [self.names[v] for v in outputs]
+
+    def computed(self, node: Node) -> Sequence[str]:
+        """The results of a node that depends on no input, as constants."""
+        with ad.no_grad():
+            made = node.record(*node.inputs, **node.params)
+        return [self.constant(array_of(x)) for x in (made if isinstance(made, tuple) else (made,))]
 
     def body(
         self, graph: DataflowGraph, inputs: Sequence[Value], name: str, before: Sequence[Any] = ()
