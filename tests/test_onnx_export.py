@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from adjoint.nn import functional as F
 onnx = pytest.importorskip("onnx")
 
 from adjoint.onnx import OnnxError, export, load  # noqa: E402
+from tests.conformance.cases import make, rows  # noqa: E402
+from tests.samples import S  # noqa: E402
 from tests.test_models import SHAPES, tiny_ddpm  # noqa: E402
 
 
@@ -53,6 +56,21 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "branch": (lambda x: ad.cond(x.sum() > 0, lambda v: v.exp(), lambda v: -v, (x,)), (ad.randn(3, 4),), None),
     "scan": (lambda x: ad.scan(lambda c, row: (c * 0.5 + row, c * row), x[0] * 0, x)[1], (ad.randn(5, 3),), None),
     "loop": (lambda x: ad.while_loop(lambda v: v.abs().sum() > 1, lambda v: v / 2, (x,)), (ad.randn(3),), None),
+    "order": (lambda x: (*x.topk(3, 1), x.sort(1, descending=True).indices, x.median(1).values, x.kthvalue(2, 1).values, x.median(), x.mode(1).values), (ad.randn(3, 7),), [{0: "n"}]),
+    "running": (lambda x: (x.cumprod(1), x.cummax(1).values, x.cummin(0).indices, x.logcumsumexp(1)), (ad.randn(3, 4),), None),
+    "searched": (lambda x, e: ad.bucketize(x, e) + ad.searchsorted(e, x, right=True) + ad.isin(x, e), (ad.randn(3, 5), ad.tensor([-1.0, 0.0, 1.0])), [{0: "n"}, None]),
+    "put": (lambda x, i: (x.index_add(0, i, ad.ones(2, 5)), x.index_copy(0, i, ad.ones(2, 5)), x.scatter_reduce(0, i[None, :, None].expand(1, 2, 5)[0], ad.ones(2, 5), "amax"), x[i][:, i]), (ad.randn(3, 5), ad.tensor([0, 2])), None),
+    "apart": (lambda x, i: x[i, :, i] + x[:, i, i].T, (ad.randn(4, 4, 4), ad.tensor([0, -1, 2, 3])), [None, {0: "n"}]),
+    "diagonals": (lambda x: (x.diagonal(1), ad.diag_embed(x), x.roll((1, -2), (0, 1)), x.diag()), (ad.randn(4, 4),), None),
+    "windows": (lambda x: (F.fold(F.unfold(x, 3, 2, 1), (6, 6), 3, 2, 1), x.unfold(2, 3, 2)), (ad.randn(2, 3, 6, 6),), [{0: "n"}]),
+    "largest": (lambda x: (*F.max_pool2d(x, 2, return_indices=True), F.adaptive_max_pool2d(x, 3)), (ad.randn(1, 2, 7, 7),), [{0: "n"}]),
+    "numbers": (lambda x, y: (ad.atan2(x, y), ad.hypot(x, y), ad.lerp(x, y, 0.3), ad.logaddexp(x, y), ad.xlogy(x, y.abs()), ad.copysign(x, y), x.isfinite(), ad.fmax(x, y), x.erfc(), ad.sinc(x)), (ad.randn(9), ad.randn(9)), [{0: "n"}, {0: "n"}]),
+    "shifts": (lambda x: (x << 2, x >> 1, ad.div(x.float(), 3, rounding_mode="trunc")), (ad.arange(-5, 5),), [{0: "n"}]),
+    "one number": (lambda x, y: (x + y.sum(), x.reshape(1)), (ad.tensor(2.0), ad.randn(3)), [None, {0: "n"}]),
+    "resized openly": (lambda x, y: F.interpolate(x, size=y.shape[-2:], mode="bilinear") + y, (ad.randn(1, 2, 3, 4), ad.randn(1, 2, 6, 9)), [{2: "h", 3: "w"}, {2: "H", 3: "W"}]),
+    "doubled": (lambda x: F.interpolate(x, scale_factor=2) + F.interpolate(x, scale_factor=2.0, mode="bicubic"), (ad.randn(1, 2, 4, 5),), [{2: "h", 3: "w"}]),
+    "pooled openly": (lambda x: (F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.pad(x, (2, 1, 1, 0), "reflect"), F.pad(x, (2, 1, 0, 1), "replicate")), (ad.randn(1, 2, 6, 7),), [{2: "h", 3: "w"}]),
+    "a root of sizes": (lambda x: x / x.shape[1] ** 0.5, (ad.randn(2, 5),), [{1: "t"}]),
     "attention": (Attend(), (ad.randn(2, 2, 5, 4),), [{0: "b", 2: "t"}]),
 }  # fmt: skip
 
@@ -83,6 +101,20 @@ def small_models() -> dict[str, Any]:
     }
 
 
+WITHOUT_FORM = "no form in ONNX|the shape of the result|is asked for at|a model returns tensors"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in rows() if not row.random], ids=repr)
+def test_samples_give_the_same_or_are_refused(row: S) -> None:
+    case = make(row, ad.float32)
+    try:
+        export(lambda *given: case.fn(*given), tuple(case.tensors))  # compares by itself
+    except (OnnxError, RuntimeError) as error:
+        if not re.search(WITHOUT_FORM, str(error)):
+            raise
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("opset", [18, 20, 24])
 @pytest.mark.parametrize("name", [*SHAPES, "lstm", "vae", "ddpm"])
@@ -102,6 +134,14 @@ def test_models_read_back(name: str, tmp_path: Path) -> None:
     assert len(held) > 3
     with ad.no_grad():
         np.testing.assert_allclose(again(*args).numpy(), model(*args).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_nodes_name_their_modules() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2)))
+    nodes = export(model, ad.randn(1, 4), opset_version=18).model_proto.graph.node
+    named = {n.op_type: {p.key: p.value for p in n.metadata_props}.get("module") for n in nodes}
+    assert named["Gemm"] == "Sequential.2.0"
+    assert any(n.name.startswith("Sequential.0/Gemm") for n in nodes)
 
 
 def test_composites_keep_their_names() -> None:

@@ -2,7 +2,8 @@
 
 One number many times as large as its row's others sets the step by which all of them are rounded:
 transformers have such weights, and such inputs at a few features (LLM.int8(), Dettmers et al.,
-2022). Columns of weights that stand out are kept in floats; features of inputs are found as they come.
+2022). Columns of weights that stand out are kept in floats; features of inputs are found in each
+call.
 """
 
 from __future__ import annotations

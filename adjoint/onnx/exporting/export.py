@@ -18,6 +18,7 @@ from adjoint.onnx.exporting import flow as flow
 from adjoint.onnx.exporting import layers as layers
 from adjoint.onnx.exporting import order as order
 from adjoint.onnx.exporting import quantized as quantized
+from adjoint.onnx.exporting import resampling as resampling
 from adjoint.onnx.exporting import rewrites as rewrites
 from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare

@@ -198,7 +198,9 @@ def _spread(x: Tensor, dim: int, count: int, size: int, step: int, dilation: int
 
 
 @rewrites("unfold_windows")
-def unfold_windows(x: Tensor, kernel: Shape, stride: Shape, padding: Any, dilation: Shape) -> Tensor:
+def unfold_windows(
+    x: Tensor, kernel: Shape, stride: Shape, padding: Any, dilation: Shape
+) -> Tensor:
     rank = len(kernel)
     x = ad.nn.functional.pad(x, [n for pair in reversed(padding) for n in pair])
     for k in range(rank):  # dimensions before are two each by now
@@ -259,7 +261,9 @@ def _pooled(window: tuple[Any, ...], source: int) -> Tensor:
 
 
 @rewrites("index_put")
-def index_put(x: Tensor, y: Tensor, *indices: Tensor, dims: Shape, accumulate: bool, **_: Any) -> Tensor:
+def index_put(
+    x: Tensor, y: Tensor, *indices: Tensor, dims: Shape, accumulate: bool, **_: Any
+) -> Tensor:
     at = INDEX(_positions(x), *indices, dims=dims)
     flat = [t.reshape(-1) for t in (x, y.expand(at.shape), at)]
     return SCATTER(*flat, dim=0, accumulate=accumulate).reshape(x.shape)
@@ -292,7 +296,21 @@ def median(x: Tensor, dims: Shape, keepdim: bool, omit: bool) -> Tensor:
     count = math.prod(x.shape[d] for d in dims)
     rows = x.permute([*rest, *dims]).reshape((*[x.shape[d] for d in rest], count))
     found = rows.sort(-1).values.select(-1, (count - 1) // 2)
-    return found.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else found
+    return (
+        found.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else found
+    )
+
+
+@rewrites("argmode")
+def argmode(x: Tensor, dim: int) -> Tensor:
+    """The last place of the most frequent element, the smallest of such."""
+    rows = x.movedim(dim, -1)
+    counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1)
+    frequent = counts == counts.amax(-1, True)
+    highest = rows.amax(-1, True)
+    mode = ad.where(frequent, rows, highest).amin(-1, True)
+    places = ad.arange(rows.shape[-1])
+    return ad.where(rows == mode, places, -1).amax(-1, True).movedim(-1, dim)
 
 
 def _running(step: Callable[[Tensor, Tensor], Tensor], first: float) -> Callable[..., Tensor]:
@@ -326,5 +344,3 @@ def cumextreme(x: Tensor, dim: int, largest: bool) -> Tensor:
 
     found: Tensor = ad.scan(one, (rows[0], places[0]), (rows, places))[1]
     return found.movedim(0, dim)
-
-

@@ -12,7 +12,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.libraries import need
-from adjoint.engine.graph.extents import Extent, Poly
+from adjoint.engine.graph.extents import Extent, ExtentFloat, Poly
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.record.aliasing import has_symbols
 from adjoint.onnx.types import ARRAYS, NUMBERS, array_of
@@ -22,6 +22,14 @@ EMITTERS: dict[str, Emitter] = {}
 # Functions of tensors, by the names of records that have no form of their own.
 REWRITES: dict[str, Callable[..., Any]] = {}
 _QUOTIENTS = (arithmetic.floordiv,)
+# What floats are computed from dynamic sizes by.
+_ARITHMETIC = {
+    arithmetic.add: "Add",
+    arithmetic.sub: "Sub",
+    arithmetic.mul: "Mul",
+    arithmetic.truediv: "Div",
+    arithmetic.pow: "Pow",
+}
 
 
 _NO_FORM = "it has no form in ONNX, and is not composed of operations that do"
@@ -76,7 +84,8 @@ class NodeWriter:
         self.nodes: list[Any] = []
         self.names: dict[Value, str] = dict(outer.names) if outer else {}
         self.sizes: dict[Any, str] = dict(outer.sizes) if outer else {}
-        self.module = ""
+        # Of the layer that nodes come from, "GPT.blocks.0.mlp": in their names and metadata.
+        self.module: str = outer.module if outer else ""
 
     @property
     def opset(self) -> int:
@@ -90,9 +99,13 @@ class NodeWriter:
         """Add a node; the name of its output, or of its outputs."""
         names = [self.fresh(op.lower()) for _ in range(outputs)]
         given = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(
-            self.onnx.helper.make_node(op, list(inputs), names, self.fresh(f"n_{op}"), **given)
+        place = f"{self.module}/" if self.module else "n_"
+        node = self.onnx.helper.make_node(
+            op, list(inputs), names, self.fresh(f"{place}{op}"), **given
         )
+        if self.module:
+            node.metadata_props.add(key="module", value=self.module)
+        self.nodes.append(node)
         return names[0] if outputs == 1 else names
 
     def constant(self, value: Any, kind: Any = None) -> str:
@@ -112,6 +125,10 @@ class NodeWriter:
         """A Python number as a scalar of a dtype; a dynamic size is computed."""
         if isinstance(value, Extent):
             return self.cast_name(self.emit("Squeeze", self.size(value)), dtype)
+        if isinstance(value, ExtentFloat):
+            combine, *parts = value.parts
+            operands = [self.number(part, ad.float64) for part in parts]
+            return self.cast_name(self.emit(_ARITHMETIC[combine], *operands), dtype)
         return self.constant(np.array(value).astype(ARRAYS[dtype]))
 
     def cast_name(self, name: str, dtype: DType) -> str:
@@ -191,11 +208,16 @@ class NodeWriter:
 
     def write_node(self, node: Node, needed: set[Value]) -> None:
         used = tuple(v in needed for v in node.outputs)
+        outer = self.module
+        if node.where is not None and node.where.module:
+            self.module = node.where.module
         try:
             names = self.outputs_of(node, used)
         except NoForm as error:
             self.shared.failures.append((node, str(error)))
             names = [self.fresh("missing") for _ in node.outputs]
+        finally:
+            self.module = outer
         self.names.update(zip(node.outputs, names, strict=False))
 
     def outputs_of(self, node: Node, used: tuple[bool, ...]) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, isfinite
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import ShapeError, ShapeValueError
@@ -42,12 +42,19 @@ def _sizes(
             raise ValueError(
                 "interpolate: recompute_scale_factor is not meaningful with an explicit size."
             )
-        return [int(s) for s in (size if _many(size) else [size] * rank)], [None] * rank
+        wanted = list(size) if _many(size) else [size] * rank
+        return [s if isinstance(s, int) else int(s) for s in wanted], [None] * rank
     if scale_factor is None:
         raise ValueError("interpolate: either size or scale_factor should be defined")
     factors = [float(f) for f in (scale_factor if _many(scale_factor) else [scale_factor] * rank)]
-    sizes = [floor(n * f) for n, f in zip(input.shape[2:], factors, strict=True)]
+    sizes = [_times(n, f) for n, f in zip(input.shape[2:], factors, strict=True)]
     return sizes, [None] * rank if recompute else list(factors)
+
+
+def _times(size: int, factor: float) -> int:
+    """A size times a factor, rounded down; by whole numbers, as open sizes want, where they do."""
+    above, below = factor.as_integer_ratio() if isfinite(factor) else (0, 0)
+    return size * above // below if 0 < below <= 1 << 16 else floor(size * factor)
 
 
 def _scale(source: int, size: int, factor: float | None, align: bool) -> float:
