@@ -10,7 +10,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.onnx.exporting.writer import EMITTERS, NoForm, NodeWriter, emits
+from adjoint.onnx.exporting.writer import EMITTERS, NodeWriter, NoForm, emits
 
 # record -> operator, where operands have the result's dtype
 _PLAIN = {

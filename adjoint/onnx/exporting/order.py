@@ -8,7 +8,7 @@ from __future__ import annotations
 import adjoint as ad
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.onnx.exporting.writer import NoForm, NodeWriter, emits
+from adjoint.onnx.exporting.writer import NodeWriter, NoForm, emits
 
 # What onnxruntime puts in order; other dtypes are widened.
 _ORDERED = (ad.float32, ad.float64, ad.int64, ad.int32)

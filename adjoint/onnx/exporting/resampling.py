@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import adjoint as ad
-from adjoint.engine.graph.extents import Extent
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.image.resample import Rule
 from adjoint.onnx.exporting.writer import REWRITES, NoForm
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 import adjoint as ad
-from adjoint.engine.graph.extents import Extent
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.index.gather import SCATTER
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.onnx.exporting.writer import REWRITES, NoForm

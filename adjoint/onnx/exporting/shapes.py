@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.graph.extents import Extent
 from adjoint.engine.graph.ir import Node, Value
-from adjoint.onnx.exporting.writer import NoForm, NodeWriter, emits
+from adjoint.engine.graph.sizes.extents import Extent
+from adjoint.onnx.exporting.writer import NodeWriter, NoForm, emits
 from adjoint.onnx.types import ARRAYS, NUMBERS
 
 

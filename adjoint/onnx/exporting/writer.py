@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.libraries import need
-from adjoint.engine.graph.extents import Extent, ExtentFloat, Poly
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.record.aliasing import has_symbols
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly
 from adjoint.onnx.types import ARRAYS, NUMBERS, array_of
 
 Emitter = Callable[["NodeWriter", Node], "Sequence[str] | str"]
