@@ -5,6 +5,7 @@ Graphs are verified wherever they are made, and code is kept apart.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import random
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 # Before adjoint is imported: both are read when first needed.
@@ -61,9 +63,8 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
-def pytest_sessionfinish() -> None:
-    """Libraries that count what is left over at the end find nothing."""
-    gc.unfreeze()
+# Libraries that count what is left over at the end find nothing.
+atexit.register(gc.unfreeze)
 
 
 def _left_out(config: pytest.Config) -> frozenset[str]:
@@ -80,6 +81,26 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
         return None
     marks = [*getattr(obj, "pytestmark", ()), *collector.iter_markers()]
     return [] if _left_out(collector.config).intersection(mark.name for mark in marks) else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What is compared with PyTorch imports it: seconds, for tests that would be deselected."""
+    beside = collection_path == Path(__file__).parent / "compare"
+    return True if beside and "compare" in _left_out(config) else None
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A worker tells the process it works for what became of a test; of its parts, what failed.
+
+    To tell of each part takes as long as to run a short test.
+    """
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
