@@ -12,7 +12,7 @@ import pytest
 from adjoint.engine.graph.passes import run_passes
 from adjoint.graph import Task, capture, interpreted
 from tests.samples.modules import Row
-from tests.test_nn_steps import CASES, train
+from tests.test_nn_steps import CASES, eager, train
 
 
 def optimised(task: Task) -> Any:
@@ -20,11 +20,20 @@ def optimised(task: Task) -> Any:
     return interpreted(replace(task, graph=run_passes(task.graph, verify=True)))
 
 
-@pytest.mark.parametrize("row", CASES)
+# A module's first row; the others are slow.
+SOME = [
+    pytest.param(
+        *case.values, id=case.id, marks=() if f"{case.id}".endswith("-0") else pytest.mark.slow
+    )
+    for case in CASES
+]
+
+
+@pytest.mark.parametrize("row", SOME)
 def test_steps(row: Row) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        want, _ = train(row, lambda fn: fn)
+        want = eager(row)
         got, _ = train(row, lambda fn: capture(fn, optimised))
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
