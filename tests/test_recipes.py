@@ -24,6 +24,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network of characters that is quickly trained and asked: what it learns is not looked at."""
+    for name, size in (("WIDTH", 16), ("LAYERS", 1), ("WRITTEN", 1)):
+        monkeypatch.setattr(gpt, name, size)
+
+
 def flowers(path: str, rows: int = 120) -> None:
     rng = np.random.default_rng(0)
     with open(path, "w", encoding="utf-8") as file:
@@ -350,6 +357,7 @@ def test_inks_become_light() -> None:
     assert np.abs(red - np.array([255, 0, 0])).max() < 8
 
 
+@pytest.mark.usefixtures("small")
 def test_a_text_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,10 +375,8 @@ def test_a_text_goes_on(
     assert "there is no nowhere/model.pt" in capsys.readouterr().err.replace("\\", "/")
 
 
-def test_a_finished_run_learns_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpt, "WRITTEN", 1)
+@pytest.mark.usefixtures("small")
+def test_a_finished_run_learns_on(capsys: pytest.CaptureFixture[str]) -> None:
     Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
     command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
     assert main([*command, "--epochs", "1"]) == 0
@@ -404,6 +410,7 @@ TOWNS = "rooms,area,town\n" + "1,20,Ulm\n2,41,Bonn\n3,59,Ulm\n" * 5
 SONG = ["gpt", "song.txt", "--length", "4", "--blocks", "8"]
 
 
+@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     ("text", "old", "new", "data", "said"),
     [
@@ -420,6 +427,7 @@ def test_a_run_does_not_go_on_with_data_of_another_meaning(
     assert not resumed_refused(text, text + text.split("\n", 1)[-1], data)
 
 
+@pytest.mark.usefixtures("small")
 def test_a_checkpoint_that_does_not_fit_leaves_the_model() -> None:
     Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
     command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
