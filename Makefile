@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 JOBS ?= 2
 
+# Where it is set, each of the hundred processes that tests start compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: test train check lint types layers stubs-check unit doctest validate compare ecosystem bench docs pages stubs format clean
 
 # The checker of types takes a core for a minute: the others run beside it.
