@@ -182,7 +182,11 @@ def table() -> tuple[list[Place], list[str]]:
             size = path.startswith("fft.") and parameter.name == "s"
             if size or not takes_number(parameter) or (method and position == 0):
                 continue
-            alike = [r for n in {name, fn.__name__} for r in by_name.get(n.rstrip("_"), ())]
+            alike = [
+                r
+                for n in dict.fromkeys((name, fn.__name__))
+                for r in by_name.get(n.rstrip("_"), ())
+            ]
             alike.sort(key=lambda row: row.path != path)  # its own samples first
             made = _given(path, signature, parameter, alike)
             if made is None:
