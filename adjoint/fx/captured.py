@@ -51,6 +51,8 @@ class GraphWriter:
         state: the node for a storage that the function reached by itself.
         dims: the sizes that may change, and where they are found.
         scope: of these sizes.
+        draws: whether places in streams of random numbers may be read, at each call; who calls the
+            graph then moves the generators on.
     """
 
     def __init__(
@@ -60,8 +62,11 @@ class GraphWriter:
         state: Callable[[Storage], Node],
         dims: Dims | None = None,
         scope: SizeScope | None = None,
+        *,
+        draws: bool = False,
     ) -> None:
         self.graph = graph
+        self.draws = draws
         self.arguments = arguments
         self.state = state
         self.places = {symbol: at for at, symbol in reversed([*(dims or {}).items()])}
@@ -72,7 +77,7 @@ class GraphWriter:
 
     def write(self, program: Program) -> NodesOfRecording:
         """All operations of a recording, in their order."""
-        refuse_python(program)
+        refuse_python(program, draws=self.draws)
         for value, source in zip(program.graph.inputs, program.sources, strict=True):
             self.values[value] = self._input(source)
         for operation in program.graph:
@@ -90,8 +95,14 @@ class GraphWriter:
         if isinstance(source, State):
             return self.state(source.held)
         if isinstance(source, Host):
-            return source.scalar.get()
+            return self._number(source.scalar)
         raise CannotWrite(f"it reads a {type(source).__name__}")
+
+    def _number(self, scalar: HostScalar) -> Any:
+        """A number of the host's: as it is now, or a node that reads it at each call."""
+        if not self.draws:
+            return scalar.get()
+        return self.graph.call_function(ReadNumber(scalar), (), name=scalar.name)
 
     def _result(self, program: Program, recipe: Any, *, kept: bool) -> Any:
         if isinstance(recipe, Constant):
@@ -128,7 +139,7 @@ class GraphWriter:
             fn, *parts = x.parts
             return self.graph.call_function(fn, tuple(self._argument(p) for p in parts))
         if isinstance(x, HostScalar):
-            return x.get()
+            return self._number(x)
         if isinstance(x, DataflowGraph):
             if self.places and _sized(x):
                 raise CannotWrite("the body of a loop or branch depends on a size that may change")
@@ -173,7 +184,18 @@ class GraphWriter:
 SIZE: OpOverload = aten.sym_size.int
 
 
-def refuse_python(program: Program) -> None:
+class ReadNumber:
+    """A function that reads a number of the host's."""
+
+    def __init__(self, scalar: HostScalar) -> None:
+        self.scalar = scalar
+        self.__name__ = "read_number"
+
+    def __call__(self) -> Any:
+        return self.scalar.get()
+
+
+def refuse_python(program: Program, *, draws: bool = False) -> None:
     """Refuse what a recording would do again in Python at each call."""
     if program.python is not None:
         raise CannotWrite(
@@ -181,7 +203,10 @@ def refuse_python(program: Program) -> None:
         )
     if program.grads or any(isinstance(s, GradOf) for s in program.sources):
         raise CannotWrite("it changes `.grad` of tensors; use autograd.grad and return the result")
-    if program.moves.counts:
+    moves = program.moves
+    if draws and (moves.starts or moves.everywhere is not None):
+        raise CannotWrite("it seeds a generator; seed it before")
+    if not draws and moves.counts:
         raise CannotWrite("it draws random numbers; call .eval(), or pass them as arguments")
     if any(isinstance(s, Argument) and s.whole for s in program.sources):
         raise CannotWrite("arguments share memory; give each its own: x.clone()")

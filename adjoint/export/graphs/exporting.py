@@ -75,7 +75,7 @@ def export(
         )
     if preserve_module_call_signature:
         raise NotImplementedError("export: preserve_module_call_signature is not taken.")
-    recorder = _Recorder(mod, args, dict(kwargs or {}))
+    recorder = ForwardRecorder(mod, args, dict(kwargs or {}))
     names = _names(mod, args)
     sizes = dynamic_sizes(dynamic_shapes, args, dict(kwargs or {}), names)
     try:
@@ -122,7 +122,7 @@ def _never_run(task: Task) -> Executable:
     return run
 
 
-class _Recorder:
+class ForwardRecorder:
     """Records a module's forward for tensors of some sizes."""
 
     def __init__(self, mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -283,7 +283,7 @@ class _Exporter:
     """Writes a recording as a graph whose state is among its inputs."""
 
     def __init__(
-        self, mod: Module, recorder: _Recorder, recorded: Program, sizes: Sizes | None
+        self, mod: Module, recorder: ForwardRecorder, recorded: Program, sizes: Sizes | None
     ) -> None:
         self.mod = mod
         self.recorder = recorder
