@@ -14,7 +14,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
-from adjoint.distributed.fsdp import fully_shard
+from adjoint.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from adjoint.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.cuda
@@ -122,7 +122,21 @@ def sharded(net: Any) -> Any:
     return net
 
 
-@pytest.mark.parametrize("wrap", [DistributedDataParallel, sharded])
+def offloaded(net: Any) -> Any:
+    """Parts, gradients and state on the host, computing on the GPU."""
+    fully_shard(net[0], offload_policy=CPUOffloadPolicy())
+    fully_shard(net, offload_policy=CPUOffloadPolicy())
+    assert {p.device.type for p in net.parameters()} == {"cpu"}
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(on_the_host)
+    return net
+
+
+def on_the_host(parameter: Any) -> None:
+    assert parameter.grad.device.type == "cpu"
+
+
+@pytest.mark.parametrize("wrap", [DistributedDataParallel, sharded, offloaded])
 def test_training_equals_one_process(world: Any, wrap: Any) -> None:
     assert train(wrap) == pytest.approx(train(lambda net: net), rel=1e-5)
 

@@ -20,7 +20,13 @@ from adjoint.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 from adjoint.distributed.device_mesh import init_device_mesh
-from adjoint.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from adjoint.distributed.fsdp import (
+    CPUOffload,
+    CPUOffloadPolicy,
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    fully_shard,
+)
 from adjoint.distributed.optim import ZeroRedundancyOptimizer
 from adjoint.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from adjoint.distributed.tensor import Replicate
@@ -32,6 +38,10 @@ from adjoint.distributed.tensor.parallel import (
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
 from tests.ranks.checks import run, same
+from tests.ranks.pipelines import check_a_traced_gpt as check_a_traced_gpt
+from tests.ranks.pipelines import check_refused_pipelines as check_refused_pipelines
+from tests.ranks.pipelines import check_traced_pipelines as check_traced_pipelines
+from tests.ranks.tensor_parallel import check_compiled_layers as check_compiled_layers
 from tests.ranks.training import CASES, mlp, train
 
 
@@ -113,6 +123,23 @@ def check_wrapper(rank: int, size: int) -> None:
 
 def shard_in_half(model: Any) -> Any:
     return fully_shard(model, mp_policy=MixedPrecisionPolicy(ad.bfloat16, ad.float32))
+
+
+def check_offload(rank: int, size: int) -> None:
+    """Parts on the host: on CPUs they are there already, and nothing differs by a bit."""
+    losses = []
+    for policy in (None, CPUOffloadPolicy()):
+        _, model, batches, loss_of = sharded_case("mlp")
+        for inner in (model[0], model):
+            fully_shard(inner, offload_policy=policy)
+        losses.append(train(model, batches, loss_of))
+        assert all(p.device.type == p.grad.device.type == "cpu" for p in model.parameters())
+    _, model, batches, loss_of = sharded_case("mlp")
+    wrapped = FullyShardedDataParallel(model, cpu_offload=CPUOffload(offload_params=True))
+    losses.append(train(wrapped, batches, loss_of))
+    assert losses[0] == losses[1] == losses[2]
+    with pytest.raises(NotImplementedError, match="offload_policy"):
+        fully_shard(mlp(), offload_policy="cpu")
 
 
 def check_divided_optimizer(rank: int, size: int) -> None:

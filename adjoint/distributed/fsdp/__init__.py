@@ -2,13 +2,11 @@
 
 from adjoint.distributed.fsdp.options import BackwardPrefetch as BackwardPrefetch
 from adjoint.distributed.fsdp.options import CPUOffload as CPUOffload
-from adjoint.distributed.fsdp.options import CPUOffloadPolicy as CPUOffloadPolicy
 from adjoint.distributed.fsdp.options import FullOptimStateDictConfig as FullOptimStateDictConfig
 from adjoint.distributed.fsdp.options import FullStateDictConfig as FullStateDictConfig
 from adjoint.distributed.fsdp.options import LocalOptimStateDictConfig as LocalOptimStateDictConfig
 from adjoint.distributed.fsdp.options import LocalStateDictConfig as LocalStateDictConfig
 from adjoint.distributed.fsdp.options import MixedPrecision as MixedPrecision
-from adjoint.distributed.fsdp.options import OffloadPolicy as OffloadPolicy
 from adjoint.distributed.fsdp.options import (
     ShardedOptimStateDictConfig as ShardedOptimStateDictConfig,
 )
@@ -20,3 +18,5 @@ from adjoint.distributed.fsdp.wrapper import FullyShardedDataParallel as FullySh
 from adjoint.distributed.sharded.fully_shard import FSDPModule as FSDPModule
 from adjoint.distributed.sharded.fully_shard import MixedPrecisionPolicy as MixedPrecisionPolicy
 from adjoint.distributed.sharded.fully_shard import fully_shard as fully_shard
+from adjoint.distributed.sharded.offload import CPUOffloadPolicy as CPUOffloadPolicy
+from adjoint.distributed.sharded.offload import OffloadPolicy as OffloadPolicy

@@ -96,18 +96,6 @@ class LocalOptimStateDictConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class OffloadPolicy:
-    """Nothing is offloaded."""
-
-
-@dataclass(frozen=True, slots=True)
-class CPUOffloadPolicy:
-    """Parameters on the CPU while they are not used: not supported by `fully_shard`."""
-
-    pin_memory: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class StateDictSettings:
     """What `set_state_dict_type` replaced."""
 

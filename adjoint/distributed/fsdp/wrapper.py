@@ -21,6 +21,7 @@ from adjoint.distributed.fsdp.options import (
 )
 from adjoint.distributed.group import get_rank
 from adjoint.distributed.sharded.fully_shard import MixedPrecisionPolicy, fully_shard
+from adjoint.distributed.sharded.offload import CPUOffloadPolicy
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
@@ -40,6 +41,7 @@ class FullyShardedDataParallel(Module):
         auto_wrap_policy: `policy(module=, recurse=, nonwrapped_numel=)`, which says what inner
             modules are units of their own.
         mixed_precision: the dtypes to compute (`param_dtype`) and to reduce (`reduce_dtype`) in.
+        cpu_offload: whether parts, gradients and optimizer state lie on the host.
         use_orig_params: accepted; parameters keep their names in any case.
         sharding_strategy: FULL_SHARD, or SHARD_GRAD_OP, which does not gather again in backward.
         sync_module_states: whether to begin with the first process's parameters.
@@ -77,8 +79,8 @@ class FullyShardedDataParallel(Module):
             raise NotImplementedError(
                 "FullyShardedDataParallel: ignored_modules and param_init_fn are not supported"
             )
-        if cpu_offload is not None and getattr(cpu_offload, "offload_params", cpu_offload):
-            raise NotImplementedError("FullyShardedDataParallel: cpu_offload is not supported")
+        offloads = bool(getattr(cpu_offload, "offload_params", cpu_offload))
+        offload = CPUOffloadPolicy() if offloads else None
         if sync_module_states:
             from adjoint.distributed.collectives import broadcast
 
@@ -89,11 +91,13 @@ class FullyShardedDataParallel(Module):
             getattr(mixed_precision, "reduce_dtype", None),
         )
         if auto_wrap_policy is not None:
-            wrap_inner(module, auto_wrap_policy, process_group, policy)
+            options = {"mesh": process_group, "mp_policy": policy, "offload_policy": offload}
+            wrap_inner(module, auto_wrap_policy, options)
         reshard = sharding_strategy is not ShardingStrategy.SHARD_GRAD_OP
         self.module = fully_shard(
-            module, mesh=process_group, mp_policy=policy, reshard_after_forward=reshard
-        )
+            module, mesh=process_group, mp_policy=policy, reshard_after_forward=reshard,
+            offload_policy=offload,
+        )  # fmt: skip
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self.module(*inputs, **kwargs)
@@ -238,10 +242,10 @@ class FullyShardedDataParallel(Module):
         return found[:1] if root_only else found
 
 
-def wrap_inner(module: Module, policy: Callable[..., bool], group: Any, precision: Any) -> None:
+def wrap_inner(module: Module, policy: Callable[..., bool], options: dict[str, Any]) -> None:
     """Make units of the inner modules a policy chooses, innermost first."""
     for child in module.children():
-        wrap_inner(child, policy, group, precision)
+        wrap_inner(child, policy, options)
         count = sum(p.shape.numel() for p in child.parameters() if not isinstance(p, DTensor))
         chosen: Any = count and policy(module=child, recurse=False, nonwrapped_numel=count)
         if isinstance(chosen, dict) and chosen:
@@ -250,4 +254,4 @@ def wrap_inner(module: Module, policy: Callable[..., bool], group: Any, precisio
                 f"received {sorted(chosen)}"
             )
         if chosen:
-            fully_shard(child, mesh=group, mp_policy=precision)
+            fully_shard(child, **options)

@@ -18,12 +18,15 @@ from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.group import ProcessGroup, resolve
 from adjoint.distributed.kernels import all_gather
 from adjoint.distributed.operations import ALL_REDUCE, REDUCE_SCATTER
+from adjoint.distributed.sharded.offload import computing_device, offloads, require_on_host
 from adjoint.distributed.sharded.parameter import gathered_shape, shard_parameter
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import Layout, padded
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
+from adjoint.engine.backends.array.cuda import is_available
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record
@@ -74,9 +77,10 @@ class GatheredUnit:
 
     def __init__(
         self, module: Module, mesh: DeviceMesh, policy: MixedPrecisionPolicy, reshard: bool,
-        ignored: set[int],
+        ignored: set[int], offload: bool,
     ) -> None:  # fmt: skip
         self.module, self.mesh, self.policy, self.reshard = module, mesh, policy, reshard
+        self.offload = offload  # see Note [parts on the host]
         self.group: ProcessGroup = mesh.get_group(mesh.ndim - 1)
         self.replicas = mesh.get_group(0).group_name if mesh.ndim == 2 else None
         self.places: list[tuple[Module, str]] = []
@@ -95,7 +99,9 @@ class GatheredUnit:
             return parameter
         part = parameter.__dict__.get("kept_as")
         if part is None:
-            part = parameter.kept_as = shard_parameter(parameter, self.mesh)
+            part = parameter.kept_as = shard_parameter(
+                parameter, self.mesh, CPU if self.offload else None
+            )
             part.fully_sharded = True
         return part
 
@@ -110,6 +116,8 @@ class GatheredUnit:
                     "tensors with checkpoint.state_dict.set_model_state_dict, or distribute_tensor "
                     "them first."
                 )
+            if self.offload:
+                require_on_host(name, part)
             found[id(part)] = part
         for key, part in found.items():
             if key not in self.watched:
@@ -140,6 +148,8 @@ class GatheredUnit:
             flat = cat(rows_of)
             if self.policy.param_dtype is not None and flat.dtype.is_floating_point:
                 flat = flat.to(self.policy.param_dtype)
+            if self.offload:
+                flat = flat.to(computing_device(self.mesh))
             rows = GATHER_PARTS(
                 flat, group=self.group.group_name, replicas=self.replicas,
                 reduce_dtype=self.policy.reduce_dtype,
@@ -261,7 +271,7 @@ def is_part(parameter: Any) -> bool:
     return isinstance(parameter, DTensor) and bool(parameter.__dict__.get("fully_sharded"))
 
 
-def line_of(mesh: Any, module: Module) -> DeviceMesh:
+def line_of(mesh: Any, module: Module, *, offload: bool) -> DeviceMesh:
     """The mesh that was given, or the processes of a group in one line."""
     if isinstance(mesh, DeviceMesh):
         if mesh.ndim > 2:
@@ -272,7 +282,17 @@ def line_of(mesh: Any, module: Module) -> DeviceMesh:
     group = resolve(mesh)
     first = next(iter(module.parameters()), None)
     kind = "cpu" if first is None or first.device.type == "meta" else first.device.type
+    if offload and "nccl" in group.backend and is_available():
+        kind = "cuda"  # parameters wait on the host for it
     return DeviceMesh(kind, list(group.ranks), _groups=[group])
+
+
+def move_buffers(module: Module, device: Device) -> None:
+    """Bring buffers, which are not divided, to where a unit computes."""
+    for owner in own_modules(module):
+        for name, buffer in owner._buffers.items():
+            if buffer is not None and buffer.device.type != "meta":
+                owner._buffers[name] = buffer.to(device)
 
 
 def fully_shard(
@@ -300,7 +320,7 @@ def fully_shard(
         reshard_after_forward: whether backward gathers again; the default.
         shard_placement_fn: not supported.
         mp_policy: the dtypes to compute and to reduce in.
-        offload_policy: not supported.
+        offload_policy: `CPUOffloadPolicy()` keeps parts, gradients and optimizer state on the host.
         ignored_params: parameters that stay whole; their gradients are not averaged.
 
     Returns:
@@ -308,12 +328,12 @@ def fully_shard(
     """
     if shard_placement_fn is not None:
         raise NotImplementedError("fully_shard: shard_placement_fn is not supported")
-    if offload_policy is not None and type(offload_policy).__name__ != "OffloadPolicy":
-        raise NotImplementedError("fully_shard: offload_policy is not supported")
+    offload = offloads(offload_policy)
     if isinstance(module, (list, tuple)):
         return [
             fully_shard(m, mesh=mesh, reshard_after_forward=reshard_after_forward,
-                        mp_policy=mp_policy, ignored_params=ignored_params)
+                        mp_policy=mp_policy, offload_policy=offload_policy,
+                        ignored_params=ignored_params)
             for m in module
         ]  # fmt: skip
     if hasattr(module, "_unit"):
@@ -325,8 +345,11 @@ def fully_shard(
         )
     reshard = reshard_after_forward is not False
     ignored = {id(p) for p in ignored_params or ()}
-    line = line_of(mesh, module)
-    unit = GatheredUnit(module, line, mp_policy or MixedPrecisionPolicy(), reshard, ignored)
+    line = line_of(mesh, module, offload=offload)
+    if offload:
+        move_buffers(module, computing_device(line))
+    precision = mp_policy or MixedPrecisionPolicy()
+    unit = GatheredUnit(module, line, precision, reshard, ignored, offload)
     forward = module.forward
     object.__setattr__(module, "_unit", unit)
     if unit.places:

@@ -9,6 +9,7 @@ from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import Layout, chunk_of
 from adjoint.distributed.tensor.placement import Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.device import Device
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -37,14 +38,16 @@ def layout_over(parameter: Tensor, mesh: DeviceMesh) -> Layout:
     return Layout(both, (Shard(0), *inner.placements), inner.shape, order=(1, 0))
 
 
-def shard_parameter(parameter: Any, mesh: DeviceMesh) -> Any:
-    """A parameter's part, as a parameter that knows what it is a part of."""
+def shard_parameter(parameter: Any, mesh: DeviceMesh, device: Device | None = None) -> Any:
+    """A parameter's part, on a device, as a parameter that knows what it is a part of."""
     layout = layout_over(parameter, mesh)
     at = mesh.ndim - 1
     local = part_of(parameter) if isinstance(parameter, DTensor) else parameter
     with no_grad():
         first, last = chunk_of(local.shape[0], mesh.size(at), mesh.get_local_rank(at))
         rows = local.detach()[first:last].clone()
+        if device is not None and rows.device.type != "meta":
+            rows = rows.to(device)
     made: Any = as_dtensor(rows, layout)
     made._is_param = True
     return made.requires_grad_(parameter.requires_grad)

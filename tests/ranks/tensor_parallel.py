@@ -1,0 +1,111 @@
+"""Compiled training with divided layers: the collectives are nodes of the program."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import adjoint as ad
+from adjoint import nn
+from adjoint.distributed.device_mesh import init_device_mesh
+from adjoint.distributed.tensor import Replicate, Shard
+from adjoint.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from adjoint.nn import functional as F
+from tests.ranks.checks import run, same
+
+
+class FeedForward(nn.Module):
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(F.gelu(self.up(x)))
+
+
+class Block(nn.Module):
+    """A block of a GPT: attention of two heads, and a feed-forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.q, self.k, self.v, self.out = (nn.Linear(8, 8) for _ in range(4))
+        self.mlp = FeedForward()
+
+    def forward(self, x: Any) -> Any:
+        B, T = x.shape[:2]
+        h = self.norm1(x)
+        q, k, v = (f(h).view(B, T, -1, 2).transpose(1, 2) for f in (self.q, self.k, self.v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(B, T, -1))
+        return x + self.mlp(self.norm2(x))
+
+
+class Divided(nn.Module):
+    """A feed-forward after a norm that each process does for some positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), FeedForward()
+
+    def forward(self, x: Any) -> Any:
+        return self.mlp(self.norm(x))
+
+
+PAIR: dict[str, Any] = {"mlp.up": ColwiseParallel(), "mlp.down": RowwiseParallel()}
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "mlp": (FeedForward, {"up": ColwiseParallel(), "down": RowwiseParallel()}),
+    "block": (
+        Block,
+        {**PAIR, **dict.fromkeys("qkv", ColwiseParallel()), "out": RowwiseParallel()},
+    ),
+    "sequence": (
+        Divided,
+        {
+            "norm": SequenceParallel(),
+            "mlp": PrepareModuleInput(input_layouts=Shard(1), desired_input_layouts=Replicate()),
+            **PAIR,
+        },
+    ),
+}
+
+
+def train(net: Any, batches: Any, compiled: bool) -> tuple[list[float], Any]:
+    optimizer = ad.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run_step = ad.compile(step) if compiled else step
+    return [run_step(x).item() for x in batches], run_step
+
+
+def check_compiled_layers(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cpu", (size,))
+    for name, (make, plan) in CASES.items():
+        ad.manual_seed(3)
+        alone, batches = make(), ad.randn(4, 2, 4, 8)
+        divided = [parallelize_module(copy.deepcopy(alone), mesh, plan) for _ in range(2)]
+        wanted, _ = train(alone, batches, compiled=False)
+        for net, compiled in zip(divided, (False, True), strict=True):
+            losses, step = train(net, batches, compiled)
+            same(losses, wanted, 2e-5)
+            for p, q in zip(alone.parameters(), net.parameters(), strict=True):
+                same(getattr(q, "full_tensor", lambda q=q: q)(), p, 1e-4)
+            if compiled:
+                assert "summed" in step.explain(), name
+
+
+if __name__ == "__main__":
+    run(sys.modules[__name__])
