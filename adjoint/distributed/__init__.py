@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from adjoint.distributed import kernels as kernels
+from adjoint.distributed.collectives import _coalescing_manager as _coalescing_manager
 from adjoint.distributed.collectives import all_gather as all_gather
 from adjoint.distributed.collectives import all_gather_coalesced as all_gather_coalesced
 from adjoint.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
@@ -167,8 +168,21 @@ def get_pg_count() -> int:
     return len(GROUPS)
 
 
+# Names that lie in modules which load when they are used.
+_ELSEWHERE = {
+    "GradBucket": "adjoint.nn.parallel.distributed",
+    "Join": "adjoint.distributed.algorithms.join",
+    "Joinable": "adjoint.distributed.algorithms.join",
+    "JoinHook": "adjoint.distributed.algorithms.join",
+}
+
+
 def __getattr__(name: str) -> Any:
     if name in ("DeviceMesh", "device_mesh", "init_device_mesh"):
         device_mesh = importlib.import_module("adjoint.distributed.device_mesh")
         return device_mesh if name == "device_mesh" else getattr(device_mesh, name)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
+    if name == "distributed_c10d":
+        return importlib.import_module("adjoint.distributed.distributed_c10d")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.distributed import operations as ops
+from adjoint.distributed.collectives import check_splits
 from adjoint.distributed.group import resolve
 from adjoint.distributed.progress import PROGRESS
 from adjoint.distributed.reduce_op import RedOpType
@@ -119,4 +120,18 @@ def all_to_all(xp: Any, x: Any, group: str) -> Any:
     out = way.xp.empty_like(host)
     counts = [host[0].size] * len(host)
     _run(way, "all_to_all", host, lambda comm: comm.all_to_all(out, counts, host, counts))
+    return _back(way, xp, out)
+
+
+@lowers(ops.EXCHANGE)
+def exchange(xp: Any, x: Any, gives: Any, takes: Any, group: str) -> Any:
+    way = _way(group, x)
+    host = _array(way, xp, x)
+    out = way.xp.empty((sum(takes), *host.shape[1:]), host.dtype)
+    row = int(np.prod(host.shape[1:], dtype=np.int64))
+    given, taken = [n * row for n in gives], [n * row for n in takes]
+    check_splits(resolve(group), list(gives), list(takes))
+    what = f"all_to_all {host.shape[1:]} {host.dtype.name} (recorded)"
+    operation = way.begin(what, lambda comm: comm.all_to_all(out, taken, host, given), None, None)
+    PROGRESS.wait(operation)
     return _back(way, xp, out)

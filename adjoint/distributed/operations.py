@@ -6,11 +6,13 @@ of a collective is a collective, so every member must also run its backward.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from adjoint.distributed.group import ProcessGroup, resolve
 from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
@@ -71,6 +73,15 @@ END_ALL_REDUCE: Record = _collective(
 )
 ALL_TO_ALL: Record = _collective(
     linear, "all_to_all", _same, lambda g, group: ALL_TO_ALL(g, group=group)
+)
+
+
+# The same with rows of different numbers: `gives` for each member, `takes` from each.
+EXCHANGE: Record = _collective(
+    linear,
+    "exchange",
+    lambda x, gives, takes, group: Spec((sum(takes), *x.shape[1:]), x.dtype, x.device),
+    lambda g, gives, takes, group: EXCHANGE(g, gives=takes, takes=gives, group=group),
 )
 
 
@@ -136,3 +147,24 @@ def reduce_scatter(rows: Tensor, op: Any, group: ProcessGroup) -> Tensor:
 def all_to_all(rows: Tensor, group: ProcessGroup) -> Tensor:
     """Row r goes to member r; the rows received, in the members' order."""
     return ALL_TO_ALL(rows, group=group.group_name)
+
+
+def exchanged(
+    tensor: Tensor, takes: Sequence[int] | None, gives: Sequence[int] | None, group: ProcessGroup
+) -> Tensor:
+    """Rows given to every member, and those received joined; equal numbers unless given."""
+    size = group.size()
+    rows = tensor.shape[0]
+    if not gives and rows % size:
+        raise ShapeError(
+            f"all_to_all_single: {tuple(tensor.shape)} cannot be divided equally among {size} "
+            "members; pass input_split_sizes"
+        )
+    sent = tuple(gives) if gives else (rows // size,) * size
+    received = tuple(takes) if takes else (rows // size,) * size
+    if sum(sent) != rows or len(sent) != size or len(received) != size:
+        raise ShapeError(
+            f"all_to_all_single: input_split_sizes {list(sent)} and output_split_sizes "
+            f"{list(received)} must be {size} numbers each, the former with the sum {rows}"
+        )
+    return EXCHANGE(tensor, gives=sent, takes=received, group=group.group_name)

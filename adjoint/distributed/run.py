@@ -11,6 +11,11 @@ from adjoint.distributed.launch import chosen, launch, parse
 from adjoint.distributed.launch import get_args_parser as get_args_parser
 
 
+def parse_args(args: Sequence[str]) -> argparse.Namespace:
+    """The fields of a command line."""
+    return get_args_parser().parse_args(list(args))
+
+
 def main(args: Sequence[str] | None = None) -> None:
     """Start a job; the arguments are torchrun's."""
     sys.exit(launch(parse(sys.argv[1:] if args is None else args)))

@@ -113,6 +113,7 @@ class Reducer:
         self.hook: Hook | None = None
         self.next = 0
         self.absent: set[int] = set()  # parameters without a gradient here
+        self.divide_by: int | None = None  # processes that averages are over, where not all
 
     def arm(self, unused: set[int]) -> None:
         """Expect a backward, in which some parameters get no gradient."""
@@ -165,7 +166,13 @@ class Reducer:
         if work is None:
             future.set_result(flat)
             return future
-        return work.get_future().then(lambda done: done.value()[0])
+        factor = 1.0 if self.divide_by is None else self.group.size() / self.divide_by
+
+        def averaged(done: Future) -> Tensor:
+            found: Tensor = done.value()[0]
+            return found if factor == 1.0 else found.mul_(factor)
+
+        return work.get_future().then(averaged)
 
     def average_recorded(self, flat: Tensor) -> Future:
         """The same as two nodes of a program: it goes on with backward between them."""

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from adjoint.distributed.collectives import all_gather_into_tensor, broadcast
+from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
+from adjoint.distributed.collectives import broadcast
 from adjoint.distributed.data_parallel.buckets import MIB, Reducer, cut
 from adjoint.distributed.group import resolve
 from adjoint.distributed.objects import gathered
@@ -18,14 +19,13 @@ from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
-from adjoint.engine.ops.create.creation import full, zeros
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.futures import Future
 from adjoint.nn.modules.module import Module
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """Wraps a module whose replicas, one per process, are trained together.
 
     At the start every process gets the parameters and buffers of the first. In backward, gradients
@@ -72,6 +72,7 @@ class DistributedDataParallel(Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        self._join_config = JoinConfig()
         object.__setattr__(self, "process_group", resolve(process_group))
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if not named:
@@ -93,7 +94,7 @@ class DistributedDataParallel(Module):
         self.static_graph = static_graph
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
-        self._joining = False
+        self._divides_by_all = True
         limit = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MIB)
         reducer = Reducer(named, self.process_group, limit, find_unused_parameters)
         object.__setattr__(self, "reducer", reducer)
@@ -124,7 +125,11 @@ class DistributedDataParallel(Module):
         inputs, kwargs = self._moved((inputs, kwargs))
         if self._alone:
             return self.module(*inputs, **kwargs)
-        source = self._announce() if self._joining else 0
+        source = 0
+        if self._join_config.enable:
+            Join.notify_join_context(self)
+            source, _, count = self._announce(active=True)
+            self.reducer.divide_by = None if self._divides_by_all else count
         if self.broadcast_buffers and self.require_forward_param_sync and self.training:
             buffers = [b.detach() for b in self.module.buffers()]
             if buffers:
@@ -189,17 +194,7 @@ class DistributedDataParallel(Module):
             raise RuntimeError("register_comm_hook can only be called once")
         self.reducer.hook = partial(hook, state)
 
-    # -- uneven inputs ---------------------------------------------------------------------------
-
-    def _announce(self) -> int:
-        """Say that this process still has inputs; the first that does."""
-        active = self._active(1)
-        return active.index(1)
-
-    def _active(self, mine: int) -> list[int]:
-        flags = zeros(self.process_group.size())
-        all_gather_into_tensor(flags, full((1,), float(mine)), self.process_group)
-        return [int(f) for f in flags.tolist()]
+    # -- uneven inputs (Note [joining]) ----------------------------------------------------------
 
     @contextmanager
     def join(
@@ -212,35 +207,74 @@ class DistributedDataParallel(Module):
 
         A process that is done goes on taking part in the others' averages with zeros. In the end
         all get the parameters of one that was active last.
-        """
-        if not enable or self._alone:
-            yield
-            return
-        if not divide_by_initial_world_size:
-            raise NotImplementedError("join: divide_by_initial_world_size=False is not supported")
-        self._joining = True
-        try:
-            yield
-            last = 0
-            while True:
-                active = self._active(0)
-                if not any(active):
-                    break
-                if throw_on_early_termination:
-                    raise RuntimeError("join: some process has no more inputs")
-                last = active.index(1)
-                self._shadow(last)
-            last_seen = gathered(self.process_group, last, "join")
-            self._spread([p.detach() for p in self.module.parameters()], max(last_seen))
-        finally:
-            self._joining = False
 
-    def _shadow(self, source: int) -> None:
+        Args:
+            divide_by_initial_world_size: whether averages are over all processes; else over those
+                that still have inputs.
+            enable: whether it does anything.
+            throw_on_early_termination: raise on every process when the first has no more inputs.
+        """
+        with Join(
+            [self], enable and not self._alone, throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        ):  # fmt: skip
+            yield
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a process without inputs does in place of a step."""
+        self._divides_by_all = bool(kwargs.get("divide_by_initial_world_size", True))
+        return ReplicaJoinHook(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return next(self.module.parameters()).device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The processes that are trained together."""
+        return self.process_group
+
+    def _announce(self, *, active: bool) -> tuple[int, bool, int]:
+        """Of processes with inputs: the last one, whether gradients will be averaged, the count."""
+        mine = [
+            self.process_group.rank() if active else -1,
+            int(active and CONTEXT.grad_enabled and self.require_backward_grad_sync),
+        ]
+        every = gathered(self.process_group, mine, "DistributedDataParallel join")
+        here = [rank for rank, _ in every if rank >= 0]
+        return max(here), any(flag for _, flag in every), len(here)
+
+    def _shadow(self) -> None:
+        """The collectives of a step of the others, without inputs of one's own."""
+        source, averages, count = self._announce(active=False)
         buffers = [b.detach() for b in self.module.buffers()]
-        if self.broadcast_buffers and buffers:
+        if self.broadcast_buffers and buffers and self.training:
             self._spread(buffers, source)
-        if self.require_backward_grad_sync:
+        if averages:
+            self.reducer.divide_by = None if self._divides_by_all else count
             self.reducer.shadow()
+
+
+class ReplicaJoinHook(JoinHook):
+    """What a process without inputs does for a module under DistributedDataParallel."""
+
+    def __init__(self, model: DistributedDataParallel) -> None:
+        self.model = model
+
+    def main_hook(self) -> None:
+        """Take part in the others' averages, with zeros."""
+        self.model._shadow()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Everybody gets the parameters and buffers of one that was active last."""
+        model = self.model
+        group = model.process_group
+        mine = group.rank() if is_last_joiner else -1
+        source = max(gathered(group, mine, "DistributedDataParallel join"))
+        module = model.module
+        model._spread([t.detach() for t in (*module.parameters(), *module.buffers())], source)
+        model.reducer.divide_by = None
 
 
 def check_replicas(group: Any, named: Sequence[tuple[str, Tensor]]) -> None:

@@ -2,13 +2,11 @@
 
 from adjoint.distributed.fsdp.options import BackwardPrefetch as BackwardPrefetch
 from adjoint.distributed.fsdp.options import CPUOffload as CPUOffload
-from adjoint.distributed.fsdp.options import CPUOffloadPolicy as CPUOffloadPolicy
 from adjoint.distributed.fsdp.options import FullOptimStateDictConfig as FullOptimStateDictConfig
 from adjoint.distributed.fsdp.options import FullStateDictConfig as FullStateDictConfig
 from adjoint.distributed.fsdp.options import LocalOptimStateDictConfig as LocalOptimStateDictConfig
 from adjoint.distributed.fsdp.options import LocalStateDictConfig as LocalStateDictConfig
 from adjoint.distributed.fsdp.options import MixedPrecision as MixedPrecision
-from adjoint.distributed.fsdp.options import OffloadPolicy as OffloadPolicy
 from adjoint.distributed.fsdp.options import (
     ShardedOptimStateDictConfig as ShardedOptimStateDictConfig,
 )
@@ -17,3 +15,5 @@ from adjoint.distributed.fsdp.options import ShardingStrategy as ShardingStrateg
 from adjoint.distributed.fsdp.options import StateDictSettings as StateDictSettings
 from adjoint.distributed.fsdp.options import StateDictType as StateDictType
 from adjoint.distributed.fsdp.wrapper import FullyShardedDataParallel as FullyShardedDataParallel
+from adjoint.distributed.sharded.offload import CPUOffloadPolicy as CPUOffloadPolicy
+from adjoint.distributed.sharded.offload import OffloadPolicy as OffloadPolicy

@@ -12,6 +12,8 @@ from adjoint.distributed import operations
 from adjoint.distributed.collectives import check_reduction, root_of
 from adjoint.distributed.group import resolve
 from adjoint.distributed.reduce_op import ReduceOp
+from adjoint.engine.core.dtype import bool_
+from adjoint.engine.ops.create.creation import ones
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -42,7 +44,7 @@ def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...
     chosen = resolve(group)
     found = operations.all_gather(tensor, chosen)
     if chosen.rank() != root_of("gather", chosen, dst, None):
-        found = found * 0
+        found = found.masked_fill(ones((), dtype=bool_, device=found.device), 0)
     return tuple(found.unbind(0))
 
 
@@ -82,12 +84,9 @@ def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
     group: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Equal parts of the first dimension exchanged with every member."""
-    chosen = resolve(group)
-    if output_split_sizes or input_split_sizes:
-        raise NotImplementedError("distributed.nn.all_to_all_single: parts must be equal")
-    rows = input.reshape(chosen.size(), -1, *input.shape[1:])
-    return operations.all_to_all(rows, chosen).reshape(output.shape)
+    """Parts of the first dimension exchanged with every member."""
+    found = operations.exchanged(input, output_split_sizes, input_split_sizes, resolve(group))
+    return found.reshape(output.shape)
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
 from adjoint.distributed.collectives import broadcast
 from adjoint.distributed.group import resolve
 from adjoint.distributed.objects import gathered
@@ -14,7 +15,7 @@ from adjoint.optim.lbfgs import LBFGS
 from adjoint.optim.optimizer import Optimizer
 
 
-class ZeroRedundancyOptimizer(Optimizer):
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """Each process updates some of the parameters, keeps state for those only, and tells the rest.
 
     Args:
@@ -56,7 +57,8 @@ class ZeroRedundancyOptimizer(Optimizer):
                 "no process has here; use an optimizer that updates each parameter by itself."
             )
         self.group = resolve(process_group)
-        super().__init__(params, defaults)
+        self._join_config = JoinConfig()
+        Optimizer.__init__(self, params, defaults)
         self.owner = self._divide()
         mine = self.group.rank()
         groups = [
@@ -81,9 +83,12 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """Update this process's share, and exchange the results."""
-        loss = None
-        if closure is not None:
-            loss = closure()
+        Join.notify_join_context(self)
+        loss = None if closure is None else closure()
+        self._share()
+        return loss
+
+    def _share(self) -> None:
         if self.optim is not None:
             for at, kept in zip(self._kept, self.optim.param_groups, strict=True):
                 ours = {k: v for k, v in self.param_groups[at].items() if k != "params"}
@@ -98,7 +103,20 @@ class ZeroRedundancyOptimizer(Optimizer):
         for work in works:
             if work is not None:
                 work.wait()
-        return loss
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a process without inputs does: it updates its share and tells the others."""
+        return SharedStepHook(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return self.param_groups[0]["params"][0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The processes that share the work."""
+        return self.group
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Bring everybody's state together, before `state_dict` on process `to`."""
@@ -136,3 +154,14 @@ class ZeroRedundancyOptimizer(Optimizer):
                 self.optim.state[parameter] = {
                     k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()
                 }
+
+
+class SharedStepHook(JoinHook):
+    """A step in which a process without inputs takes part."""
+
+    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
+        self.optimizer = optimizer
+
+    def main_hook(self) -> None:
+        """A step: this process's share is updated with the gradients it has."""
+        self.optimizer._share()

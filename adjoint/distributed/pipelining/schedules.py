@@ -187,3 +187,19 @@ class ScheduleLoopedBFS(_SeveralStages):
             yield from (("F", index, i) for i in range(self.count))
         for index in sorted(self.stages, reverse=True):
             yield from (("B", index, i) for i in range(self.count))
+
+
+_BY_NAME = {
+    kind.__name__.removeprefix("Schedule").lower(): kind
+    for kind in (ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleLoopedBFS)
+}
+
+
+def get_schedule_class(schedule_name: str) -> type[Schedule]:
+    """A schedule by its name: "GPipe", "1F1B", "Interleaved1F1B" or "LoopedBFS"."""
+    found = _BY_NAME.get(schedule_name.lower().removeprefix("schedule"))
+    if found is None:
+        raise ValueError(
+            f"Unknown schedule '{schedule_name}'. The valid options are {sorted(_BY_NAME)}"
+        )
+    return found

@@ -1,7 +1,7 @@
 """Sharded data parallelism, at PyTorch's older path."""
 
-from adjoint.distributed.fsdp.options import CPUOffloadPolicy as CPUOffloadPolicy
-from adjoint.distributed.fsdp.options import OffloadPolicy as OffloadPolicy
 from adjoint.distributed.sharded.fully_shard import FSDPModule as FSDPModule
 from adjoint.distributed.sharded.fully_shard import MixedPrecisionPolicy as MixedPrecisionPolicy
 from adjoint.distributed.sharded.fully_shard import fully_shard as fully_shard
+from adjoint.distributed.sharded.offload import CPUOffloadPolicy as CPUOffloadPolicy
+from adjoint.distributed.sharded.offload import OffloadPolicy as OffloadPolicy
