@@ -110,10 +110,10 @@ class DeviceMesh:
         """This process's rank in the world."""
         return default_group().rank()
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """This process's place in the mesh; None if it is not in it."""
         found = np.argwhere(self._ranks == self.get_rank())
-        return found[0].tolist() if len(found) else None
+        return tuple(found[0].tolist()) if len(found) else None
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """This process's place along a dimension."""

@@ -42,6 +42,7 @@ from tests.ranks.pipelines import check_a_traced_gpt as check_a_traced_gpt
 from tests.ranks.pipelines import check_refused_pipelines as check_refused_pipelines
 from tests.ranks.pipelines import check_traced_pipelines as check_traced_pipelines
 from tests.ranks.tensor_parallel import check_compiled_layers as check_compiled_layers
+from tests.ranks.tensor_parallel import check_divided_losses as check_divided_losses
 from tests.ranks.training import CASES, mlp, train
 
 
@@ -204,7 +205,7 @@ def check_tensor_parallel(rank: int, size: int) -> None:
 def check_mesh(rank: int, size: int) -> None:
     mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("dp", "tp"))
     assert mesh.shape == (size // 2, 2)
-    assert mesh.get_coordinate() == [rank // 2, rank % 2]
+    assert mesh.get_coordinate() == (rank // 2, rank % 2)
     x = ad.full((1,), float(rank))
     dist.all_reduce(x, group=mesh.get_group("tp"))
     assert x.item() == 4 * (rank // 2) + 1

@@ -6,15 +6,18 @@ import copy
 import sys
 from typing import Any
 
+import pytest
+
 import adjoint as ad
 from adjoint import nn
 from adjoint.distributed.device_mesh import init_device_mesh
-from adjoint.distributed.tensor import Replicate, Shard
+from adjoint.distributed.tensor import Replicate, Shard, distribute_tensor
 from adjoint.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
     RowwiseParallel,
     SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
 from adjoint.nn import functional as F
@@ -105,6 +108,29 @@ def check_compiled_layers(rank: int, size: int) -> None:
                 same(getattr(q, "full_tensor", lambda q=q: q)(), p, 1e-4)
             if compiled:
                 assert "summed" in step.explain(), name
+
+
+def check_divided_losses(rank: int, size: int) -> None:
+    """Cross entropy of scores divided by classes, against the whole scores'."""
+    mesh = init_device_mesh("cpu", (size,))
+    ad.manual_seed(1)
+    for shape in ((5, 7), (2, 7, 3), (7,)):
+        whole = (ad.randn(shape) * 4).requires_grad_()
+        target = ad.randint(0, 7, shape[:1] + shape[2:] if len(shape) > 1 else ())
+        if target.numel() > 1:
+            target.view(-1)[0] = -100
+        for options in ({}, {"reduction": "sum"}, {"reduction": "none"}, {"label_smoothing": 0.1}):
+            scores = distribute_tensor(whole.detach(), mesh, [Shard(min(1, whole.ndim - 1))])
+            scores.requires_grad_()
+            wanted = F.cross_entropy(whole, target, **options)
+            with loss_parallel():
+                loss = F.cross_entropy(scores, target, **options)
+                same(loss.full_tensor(), wanted, 1e-5)
+                loss.sum().backward()
+            (grad,) = ad.autograd.grad(wanted.sum(), whole)
+            same(scores.grad.full_tensor(), grad, 1e-5)
+    with loss_parallel(), pytest.raises(IndexError, match="classes"):
+        F.cross_entropy(scores, ad.tensor(9))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import Layout, padded
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
-from adjoint.engine.backends.array.cuda import is_available
+from adjoint.engine.backends.array.gpu.cuda import is_available
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType

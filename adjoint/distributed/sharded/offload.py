@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.distributed.device_mesh import DeviceMesh
-from adjoint.engine.backends.array.cuda import current_device
+from adjoint.engine.backends.array.gpu.cuda import current_device
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.tensor.tensor import Tensor
 

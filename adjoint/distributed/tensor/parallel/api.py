@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from typing import Any
 
@@ -58,9 +57,3 @@ def line_of(mesh: Any) -> DeviceMesh:
         return mesh
     group = resolve(mesh)
     return DeviceMesh("cpu", list(group.ranks), _groups=[group])
-
-
-@contextmanager
-def loss_parallel() -> Iterator[None]:
-    """Accepted: the loss of a DTensor that is divided by classes is computed on the whole."""
-    yield
