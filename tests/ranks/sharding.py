@@ -37,6 +37,7 @@ from adjoint.distributed.tensor.parallel import (
 )
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
+from adjoint.utils.checkpoint import checkpoint
 from tests.ranks.checks import run, same
 from tests.ranks.pipelines import check_a_traced_gpt as check_a_traced_gpt
 from tests.ranks.pipelines import check_refused_pipelines as check_refused_pipelines
@@ -141,6 +142,36 @@ def check_offload(rank: int, size: int) -> None:
     assert losses[0] == losses[1] == losses[2]
     with pytest.raises(NotImplementedError, match="offload_policy"):
         fully_shard(mlp(), offload_policy="cpu")
+
+
+def check_recomputed_blocks(rank: int, size: int) -> None:
+    """Checkpoints inside and around a unit see whole parameters when they are computed again."""
+    for reentrant in (False, True):
+        grads = []
+        for sharded in (False, True):
+            ad.manual_seed(4)
+            inner = nn.Sequential(nn.Linear(5, 5), nn.Tanh())
+            outer = Recomputed(inner, reentrant)
+            net = nn.Sequential(nn.Linear(5, 5), outer, nn.Linear(5, 1))
+            if sharded:
+                fully_shard(outer)
+                fully_shard(net)
+            x = ad.ones(3, 5).requires_grad_()
+            net(x).sum().backward()
+            grads.append(
+                [getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for p in net.parameters()]
+            )
+        for a, b in zip(*grads, strict=True):
+            same(a, b, 1e-6)
+
+
+class Recomputed(nn.Module):
+    def __init__(self, inner: Any, reentrant: bool) -> None:
+        super().__init__()
+        self.inner, self.reentrant = inner, reentrant
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.inner, x, use_reentrant=self.reentrant)
 
 
 def check_divided_optimizer(rank: int, size: int) -> None:

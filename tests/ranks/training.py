@@ -11,6 +11,14 @@ import adjoint as ad
 import adjoint.distributed as dist
 from adjoint import nn
 from adjoint.distributed import kernels
+from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from adjoint.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
+    PostLocalSGDState,
+    post_localSGD_hook,
+)
+from adjoint.distributed.algorithms.join import Join, Joinable, JoinHook
+from adjoint.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from adjoint.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from adjoint.distributed.progress import PROGRESS
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
@@ -103,6 +111,25 @@ def check_compiled_replicas(rank: int, size: int) -> None:
         follows(rank, size, name, DDP, compiled=True)
 
 
+def check_compiled_forward(rank: int, size: int) -> None:
+    """Averages are made where only the forward is compiled, by module, by function or in place."""
+    alone, model = mlp(), DDP(mlp())
+    alone.load_state_dict(model.module.state_dict())
+    x = ad.randn(4, 8, 6)
+    share = 8 // size
+    forwards: list[Any] = [ad.compile(model), ad.compile(lambda x: model(x))]
+    model.compile()
+    forwards.append(model)
+    for forward in forwards:
+        for batch in x:
+            model.zero_grad()
+            alone.zero_grad()
+            forward(batch[rank * share : (rank + 1) * share]).square().mean().backward()
+            alone(batch).square().mean().backward()
+            for a, b in zip(alone.parameters(), model.parameters(), strict=True):
+                same(a.grad, b.grad, 1e-5)
+
+
 def check_compiled_overlap(rank: int, size: int) -> None:
     """In a compiled step averages of gradients are begun while backward goes on, and ended later."""
     events: list[str] = []
@@ -193,23 +220,102 @@ def check_unused(rank: int, size: int) -> None:
         strict(x, "a")
 
 
+def uneven_gradients(rank: int, size: int, divide_by_all: bool) -> Any:
+    """What rank 0's process sees of gradients when others have inputs left."""
+    model: Any = DDP(nn.Linear(2, 1, bias=False))
+    seen = []
+    with model.join(divide_by_initial_world_size=divide_by_all):
+        for number in range(2 + rank):
+            model.zero_grad()
+            model(ad.full((1, 2), float(rank + 1))).sum().backward()
+            seen.append((number, model.module.weight.grad[0, 0].item()))
+    return seen
+
+
 def check_uneven_inputs(rank: int, size: int) -> None:
-    model = DDP(mlp())
+    model = DDP(cnn())
     optimizer = ad.optim.SGD(model.parameters(), lr=0.1)
     with model.join():
-        for _ in range(2 + rank):
+        for number in range(2 + rank):
             optimizer.zero_grad()
-            model(ad.ones(2, 6)).sum().backward()
+            if number == 1:
+                with model.no_sync():
+                    model(ad.ones(2, 1, 6, 6)).sum().backward()
+            model(ad.ones(2, 1, 6, 6)).sum().backward()
             optimizer.step()
-    for p in model.parameters():
+    for p in (*model.parameters(), *model.buffers()):
         first = p.detach().clone()
         dist.broadcast(first, 0)
         same(p, first)
+    for divide_by_all in (True, False):
+        for number, grad in uneven_gradients(rank, size, divide_by_all):
+            active = [r for r in range(size) if 2 + r > number]
+            total = sum(r + 1 for r in active)
+            same(grad, total / (size if divide_by_all else len(active)), 1e-6)
+    with pytest.raises(RuntimeError, match="exhausted inputs"):
+        ends_with_the_first(model, 2 + rank)
+
+
+def ends_with_the_first(model: Any, count: int) -> None:
+    with model.join(throw_on_early_termination=True):
+        for _ in range(count):
+            model(ad.ones(2, 1, 6, 6)).sum().backward()
+
+
+class Counted(Joinable):
+    """Sums ones over the processes that still have inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0.0
+        self.last = False
+
+    def __call__(self) -> None:
+        Join.notify_join_context(self)
+        one = ad.ones(1)
+        dist.all_reduce(one)
+        self.count += one.item()
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        return CountedHook(self, kwargs["factor"])
+
+    @property
+    def join_device(self) -> Any:
+        return ad.device("cpu")
+
+    @property
+    def join_process_group(self) -> Any:
+        return dist.group.WORLD
+
+
+class CountedHook(JoinHook):
+    def __init__(self, counted: Counted, factor: float) -> None:
+        self.counted, self.factor = counted, factor
+
+    def main_hook(self) -> None:
+        dist.all_reduce(ad.zeros(1))
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        self.counted.last = is_last_joiner
+        self.counted.count *= self.factor
+
+
+def check_joining_by_hooks(rank: int, size: int) -> None:
+    counted = Counted()
+    model = DDP(nn.Linear(1, 1))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), ad.optim.SGD, lr=0.1)
+    with Join([model, optimizer, counted], factor=10.0):
+        for _ in range(3 + rank):
+            optimizer.zero_grad()
+            model(ad.ones(1, 1)).sum().backward()
+            optimizer.step()
+            counted()
+    assert counted.last == (rank == size - 1)
+    steps = range(3 + rank)
+    assert counted.count == 10 * sum(sum(3 + r > n for r in range(size)) for n in steps)
 
 
 def check_hooks(rank: int, size: int) -> None:
-    from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks
-
     grads = []
     for hook in (None, default_hooks.allreduce_hook, default_hooks.bf16_compress_hook):
         ad.manual_seed(1)
@@ -220,6 +326,51 @@ def check_hooks(rank: int, size: int) -> None:
         grads.append(model.module[0].weight.grad)
     same(grads[0], grads[1], 1e-6)
     same(grads[0], grads[2], 2e-2)
+
+
+def check_compressed_gradients(rank: int, size: int) -> None:
+    """PowerSGD: exact where the rank suffices; what is lost comes with the next gradients."""
+    shape = (24, 16)
+    for hook in (powerSGD_hook.powerSGD_hook, powerSGD_hook.batched_powerSGD_hook):
+        model: Any = DDP(nn.Linear(shape[1], shape[0], bias=False))
+        state = powerSGD_hook.PowerSGDState(
+            None, matrix_approximation_rank=2, start_powerSGD_iter=2
+        )
+        model.register_comm_hook(state, hook)
+        total, wanted = ad.zeros(shape), ad.zeros(shape)
+        for number in range(12):
+            model.zero_grad()
+            x = ad.arange(16.0).mul(0.3 * (rank + 1)).cos().view(1, 16)
+            (model(x) * ad.arange(24.0).sin()).sum().backward()
+            every = [ad.arange(16.0).mul(0.3 * (r + 1)).cos() for r in range(size)]
+            exact = ad.outer(ad.arange(24.0).sin(), sum(every) / size)  # type: ignore[arg-type]
+            if number < 2 or hook is powerSGD_hook.powerSGD_hook:
+                same(model.module.weight.grad, exact, 1e-4)
+            total += model.module.weight.grad
+            wanted += exact
+        lost = state.errors[0].view(shape).clone()
+        dist.all_reduce(lost, dist.ReduceOp.AVG)
+        same(total + lost, wanted, 1e-3)
+
+
+def check_local_training(rank: int, size: int) -> None:
+    """Gradients of neighbours after a while, and parameters that are averaged now and then."""
+    model: Any = DDP(nn.Linear(2, 1, bias=False))
+    alone, _ = dist.new_subgroups(1)
+    model.register_comm_hook(PostLocalSGDState(None, alone, 2), post_localSGD_hook)
+    averager = PeriodicModelAverager(period=2, warmup_steps=2)
+    optimizer = PostLocalSGDOptimizer(ad.optim.SGD(model.parameters(), lr=0.1), averager)
+    for number in range(6):
+        optimizer.zero_grad()
+        model(ad.full((1, 2), float(rank + 1))).sum().backward()
+        grad = (size + 1) / 2 if number < 2 else rank + 1
+        same(model.module.weight.grad, [[grad] * 2], 1e-6)
+        optimizer.step()
+        every = [ad.zeros(1, 2) for _ in range(size)]
+        dist.all_gather(every, model.module.weight.detach())
+        alike = all(ad.allclose(e, every[0]) for e in every)
+        assert alike == (number < 3 or number % 2 == 0), number
+    assert optimizer.state_dict()["step"] == 6
 
 
 def check_different_modules(rank: int, size: int) -> None:

@@ -15,6 +15,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.errors import FileError, ShapeValueError
 from adjoint.engine.core.state.processes import STATE
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.futures import Future
 from adjoint.io.safetensors import load_file, save_file
 
 PLAIN = (str, int, float, bool, type(None))
@@ -90,10 +90,10 @@ def _is_stateful(value: Any) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
-def async_save(state_dict: dict[str, Any], **options: Any) -> Future:
+def async_save(state_dict: dict[str, Any], **options: Any) -> Future[None]:
     """`save`, done when it returns; the answer is a future, as in PyTorch."""
     save(state_dict, **options)
-    done = Future()
+    done: Future[None] = Future()
     done.set_result(None)
     return done
 

@@ -99,6 +99,13 @@ def fill_buckets(named: Sequence[tuple[str, Tensor]], limit: int) -> list[Bucket
 Hook = Callable[[GradBucket], Future]
 
 
+@dataclass(slots=True)
+class RecordedBackward:
+    """Whether the recording that holds a forward holds its averages of gradients as well."""
+
+    inside: bool = False
+
+
 class Reducer:
     """Collects gradients as they come and averages them over a group, bucket after bucket."""
 
@@ -113,6 +120,7 @@ class Reducer:
         self.hook: Hook | None = None
         self.next = 0
         self.absent: set[int] = set()  # parameters without a gradient here
+        self.recorded = RecordedBackward()  # of the forward before
         self.divide_by: int | None = None  # processes that averages are over, where not all
 
     def arm(self, unused: set[int]) -> None:
@@ -183,6 +191,7 @@ class Reducer:
 
     def finish(self) -> None:
         """Wait for all buckets and give parameters their averaged gradients."""
+        self.recorded.inside = CONTEXT.capture is not None
         used = self.used_anywhere()
         with no_grad():
             for bucket in self.buckets:

@@ -10,7 +10,7 @@ from typing import Any
 
 from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
 from adjoint.distributed.collectives import broadcast
-from adjoint.distributed.data_parallel.buckets import MIB, Reducer, cut
+from adjoint.distributed.data_parallel.buckets import MIB, RecordedBackward, Reducer, cut
 from adjoint.distributed.group import resolve
 from adjoint.distributed.objects import gathered
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
@@ -55,6 +55,8 @@ class DistributedDataParallel(Module, Joinable):
         >>> dist.destroy_process_group()
     """
 
+    _compiled_part = "module"  # what is done around its calls, each call does
+
     def __init__(
         self,
         module: Module,
@@ -73,6 +75,7 @@ class DistributedDataParallel(Module, Joinable):
     ) -> None:
         super().__init__()
         self._join_config = JoinConfig()
+        object.__setattr__(self, "_stand_in", None)  # a compiled twin of the module, in a call
         object.__setattr__(self, "process_group", resolve(process_group))
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if not named:
@@ -123,8 +126,9 @@ class DistributedDataParallel(Module, Joinable):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         inputs, kwargs = self._moved((inputs, kwargs))
+        module = self._stand_in or self.module
         if self._alone:
-            return self.module(*inputs, **kwargs)
+            return module(*inputs, **kwargs)
         source = 0
         if self._join_config.enable:
             Join.notify_join_context(self)
@@ -138,12 +142,24 @@ class DistributedDataParallel(Module, Joinable):
         reducer: Reducer = self.reducer
         if expects and reducer.armed and reducer.next + len(reducer.buckets[0].ready) > 0:
             self._refuse_unfinished(reducer)
-        out = self.module(*inputs, **kwargs)
+        out = module(*inputs, **kwargs)
         if expects:
             self._arm(reducer, out)
         else:
             reducer.armed = False
         return out
+
+    def call_around(self, inner: Any, *inputs: Any, **kwargs: Any) -> Any:
+        """A call in which a compiled twin of the module runs."""
+        object.__setattr__(self, "_stand_in", inner)
+        try:
+            return self._call_impl(*inputs, **kwargs)
+        finally:
+            object.__setattr__(self, "_stand_in", None)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the inner module's calls, in place."""
+        self.module.compile(*args, **kwargs)
 
     def _refuse_unfinished(self, reducer: Reducer) -> None:
         names = reducer.missing()
@@ -162,6 +178,10 @@ class DistributedDataParallel(Module, Joinable):
             reached = leaves_of(tensors)
             unused = {i for i in reducer.place if i not in reached}
         reducer.arm(unused)
+        if CONTEXT.capture is not None:
+            # A program that does not hold the averages stands for no other call.
+            backward = reducer.recorded = RecordedBackward()
+            CONTEXT.capture.guard(lambda: backward.inside, "gradients are averaged outside of it")
         if unused and tensors:
             # A bucket of parameters without gradients is sent as soon as backward begins.
             first = next((t for t in tensors if t.grad_fn is not None), None)

@@ -9,8 +9,8 @@ Note [gathered parameters]
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from adjoint.distributed.sharded.offload import computing_device, offloads, requ
 from adjoint.distributed.sharded.parameter import gathered_shape, shard_parameter
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import Layout, padded
+from adjoint.engine.autodiff.tape.checkpoint import SURROUNDINGS
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
 from adjoint.engine.backends.array.gpu.cuda import is_available
@@ -84,6 +85,7 @@ class GatheredUnit:
         self.group: ProcessGroup = mesh.get_group(mesh.ndim - 1)
         self.replicas = mesh.get_group(0).group_name if mesh.ndim == 2 else None
         self.places: list[tuple[Module, str]] = []
+        self.inside = False  # whether whole parameters are in the places of parts
         self.again: list[Tensor] | None = None  # gathered for backward
         self.watched: dict[int, Any] = {}
         for owner in own_modules(module):
@@ -167,24 +169,36 @@ class GatheredUnit:
 
     def call(self, forward: Any, inputs: Any, kwargs: Any) -> Any:
         """The module's forward with whole parameters."""
-        whole = self.gather()
-        by_part: dict[int, Any] = {id(p): w for p, w in zip(self.parts(), whole, strict=True)}
-        before = [owner._parameters[name] for owner, name in self.places]
-        for (owner, name), part in zip(self.places, before, strict=True):
-            owner._parameters[name] = by_part[id(part)]
         if self.policy.param_dtype is not None and self.policy.cast_forward_inputs:
             inputs = [self._cast(x, self.policy.param_dtype) for x in inputs]
-        try:
-            with ExitStack() as stack:
-                if self.reshard and CONTEXT.capture is None and CONTEXT.grad_enabled:
-                    stack.enter_context(self._notes(whole))
-                out = forward(*inputs, **kwargs)
-        finally:
-            for (owner, name), part in zip(self.places, before, strict=True):
-                owner._parameters[name] = part
+        with self.whole_parameters() as whole, ExitStack() as stack:
+            if self.reshard and CONTEXT.capture is None and CONTEXT.grad_enabled:
+                stack.enter_context(self._notes(whole))
+            token = SURROUNDINGS.set((*SURROUNDINGS.get(), self.whole_parameters))
+            stack.callback(SURROUNDINGS.reset, token)
+            out = forward(*inputs, **kwargs)
         if self.policy.output_dtype is not None:
             out = self._cast(out, self.policy.output_dtype)
         return out
+
+    @contextmanager
+    def whole_parameters(self) -> Iterator[list[Tensor]]:
+        """Whole parameters in the place of parts, inside a `with` block."""
+        if self.inside:
+            yield []  # they are whole already
+            return
+        before: list[Any] = [owner._parameters[name] for owner, name in self.places]
+        whole = self.gather()
+        by_part: dict[int, Any] = {id(p): w for p, w in zip(self.parts(), whole, strict=True)}
+        for (owner, name), part in zip(self.places, before, strict=True):
+            owner._parameters[name] = by_part[id(part)]
+        self.inside = True
+        try:
+            yield whole
+        finally:
+            self.inside = False
+            for (owner, name), part in zip(self.places, before, strict=True):
+                owner._parameters[name] = part
 
     @staticmethod
     def _cast(x: Any, dtype: DType) -> Any:

@@ -3,6 +3,9 @@
 The compiled module shares its `__dict__` with the one it was made from, so parameters, buffers,
 hooks, flags and every other attribute are one and the same, and so are the names in state dicts.
 Its class is a subclass of the module's, of the same name, that only changes what a call does.
+
+A module that wraps another and does something around its calls that no program holds, such as
+DistributedDataParallel, names the inner one in `_compiled_part`: that is what becomes a program.
 """
 
 from __future__ import annotations
@@ -31,8 +34,26 @@ def compiled_module(module: Any, settings: dict[str, Any], capture: Callable[...
     twin.__dict__ = module.__dict__
     object.__setattr__(twin, "_orig_mod", module)
     object.__setattr__(twin, "_made_by", (settings, capture))
-    object.__setattr__(twin, "_program", capture(module._call_impl, settings))
+    part = getattr(type(module), "_compiled_part", None)
+    if part is None:
+        object.__setattr__(twin, "_program", capture(module._call_impl, settings))
+    else:
+        inner = compiled_module(getattr(module, part), settings, capture)
+        object.__setattr__(twin, "_program", AroundProgram(module, inner))
     return twin
+
+
+class AroundProgram:
+    """Calls of a module whose inner module is a program."""
+
+    def __init__(self, module: Any, inner: Any) -> None:
+        self.module, self.inner = module, inner
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module.call_around(self.inner, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner._program, name)
 
 
 def _compiled_class(cls: Any) -> Any:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from adjoint.engine.autodiff.levels.function import Function
@@ -28,6 +29,13 @@ from adjoint.engine.tensor.tensor import Tensor
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 
 
+# Contexts that functions called now run in once more when they are computed again: a sharded
+# module's parameters are whole inside it only.
+SURROUNDINGS: ContextVar[tuple[Callable[[], AbstractContextManager[Any]], ...]] = ContextVar(
+    "surroundings", default=()
+)
+
+
 class CheckpointError(RuntimeError):
     """The recomputation did not do what the forward pass did."""
 
@@ -37,10 +45,11 @@ class _Enough(Exception):
 
 
 class Ambience:
-    """What besides its arguments a function's result depends on: random state, autocast."""
+    """What besides its arguments a function's result depends on: random state, autocast, ..."""
 
     def __init__(self, *, preserve_rng: bool) -> None:
         self.autocast = CONTEXT.autocast
+        self.surroundings = SURROUNDINGS.get()
         self.random = (
             [(d, default_generator_of(d).clone_state()) for d in defaults()] if preserve_rng else []
         )
@@ -52,7 +61,9 @@ class Ambience:
         for device, state in self.random:
             default_generator_of(device).graphsafe_set_state(state.clone_state())
         try:
-            with CONTEXT.having(autocast=self.autocast, grad_enabled=True):
+            with CONTEXT.having(autocast=self.autocast, grad_enabled=True), ExitStack() as stack:
+                for surrounding in self.surroundings:
+                    stack.enter_context(surrounding())
                 yield
         finally:
             for device, state in now:
