@@ -11,13 +11,16 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
+import adjoint.distributed._functional_collectives as funcol
 import adjoint.distributed.nn as dist_nn
 from tests.ranks.checks import run, same
 
 DTYPES = [
     ad.bool, ad.uint8, ad.int8, ad.int16, ad.int32, ad.int64, ad.float16, ad.bfloat16, ad.float32,
-    ad.float64, ad.complex64, ad.complex128,
+    ad.float64, ad.complex64, ad.complex128, ad.uint16, ad.uint32, ad.uint64, ad.float8_e4m3fn,
+    ad.float8_e5m2,
 ]  # fmt: skip
+NOT_OF_NUMPY = (ad.bfloat16, ad.float8_e4m3fn, ad.float8_e5m2)
 
 
 def values(rank: int, dtype: Any, shape: tuple[int, ...] = (3, 4)) -> Any:
@@ -37,7 +40,7 @@ COMBINE: dict[Any, Any] = {
 
 
 def as_numpy(x: Any) -> Any:
-    return x.float().numpy() if x.dtype is ad.bfloat16 else x.numpy()
+    return x.float().numpy() if x.dtype in NOT_OF_NUMPY else x.numpy()
 
 
 def check_reductions(rank: int, size: int) -> None:
@@ -198,42 +201,78 @@ def check_mismatches(rank: int, size: int) -> None:
     assert x.tolist() == [size, size]
 
 
+def uneven(size: int) -> list[int]:
+    return [1 + r % 2 for r in range(size)]
+
+
+def derivatives_of(size: int) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    """Differentiable collectives, as functions of one tensor of a shape."""
+    world = dist.group.WORLD
+    ops = {name: getattr(dist.ReduceOp, name) for name in ("SUM", "AVG", "PRODUCT", "MAX", "MIN")}
+    rows, parts = sum(uneven(size)), uneven(size)
+
+    def exchange(x: Any) -> Any:  # symmetric: everybody gives and takes the same numbers of rows
+        mine = [parts[dist.get_rank()] * n for n in parts]
+        return funcol.all_to_all_single(x[: sum(mine)], mine, mine, world)
+
+    return {
+        **{f"all_reduce {n}": (lambda x, op=op: dist_nn.all_reduce(x, op), (3,)) for n, op in ops.items()},
+        "broadcast": (lambda x: dist_nn.broadcast(x, 1), (3,)),
+        "reduce": (lambda x: dist_nn.reduce(x, 1), (3,)),
+        "all_gather": (lambda x: ad.stack(list(dist_nn.all_gather(x))), (2, 3)),
+        "gather": (lambda x: ad.stack(list(dist_nn.gather(x, 1))), (2, 3)),
+        "scatter": (lambda x: dist_nn.scatter(list(x), 1), (size, 3)),
+        "reduce_scatter": (lambda x: dist_nn.reduce_scatter(x[0], list(x)), (size, 3)),
+        "all_to_all": (lambda x: ad.stack(list(dist_nn.all_to_all([x], list(x)))), (size, 3)),
+        "all_to_all_single": (lambda x: dist_nn.all_to_all_single(x, x), (2 * size, 2)),
+        "uneven all_to_all_single": (exchange, (2 * rows, 2)),
+        "functional all_reduce": (lambda x: funcol.all_reduce(x * x, "avg", world), (3,)),
+        "functional all_gather": (lambda x: funcol.all_gather_tensor(x * x, 1, world), (2, 3)),
+        "functional reduce_scatter": (
+            lambda x: funcol.reduce_scatter_tensor(x * x, "sum", 1, world), (2, 2 * size)),
+        "functional broadcast": (lambda x: funcol.broadcast(x * x, 1, world), (3,)),
+        "permute": (
+            lambda x: funcol.permute_tensor(x, [(r + 1) % size for r in range(size)], world), (3, 2)),
+    }  # fmt: skip
+
+
 def check_derivatives(rank: int, size: int) -> None:
-    """Each rule against the transpose: <A x, y> = <x, A' y>, summed over ranks."""
+    """Each rule against differences, of the sum over ranks and along one direction of all."""
     rng = np.random.default_rng(100 + rank)
 
     def draw(*shape: int) -> Any:
         return ad.tensor(rng.normal(size=shape).tolist(), dtype=ad.float64)
 
-    functions = [
-        (lambda x: dist_nn.all_reduce(x), (3,)),
-        (lambda x: dist_nn.all_reduce(x, dist.ReduceOp.AVG), (3,)),
-        (lambda x: dist_nn.broadcast(x, 1), (3,)),
-        (lambda x: dist_nn.reduce(x, 1), (3,)),
-        (lambda x: ad.stack(list(dist_nn.all_gather(x))), (2, 3)),
-        (lambda x: dist_nn.reduce_scatter(x[0], list(x)), (size, 3)),
-        (lambda x: ad.stack(list(dist_nn.all_to_all([x], list(x)))), (size, 3)),
-    ]
-    for f, shape in functions:
+    step = 1e-5
+    for name, (f, shape) in derivatives_of(size).items():
         x = draw(*shape).requires_grad_()
         out = f(x)
-        y = draw(*out.shape)
+        y, t = draw(*out.shape), draw(*shape)
         (grad,) = ad.autograd.grad(out, x, y)
-        t = draw(*shape)
-        sides = ad.stack([(f(t) * y).sum(), (t * grad).sum()]).detach()
-        dist.all_reduce(sides)
-        assert abs(sides[0].item() - sides[1].item()) < 1e-9, f
-    x = draw(3).requires_grad_()
-    dist_nn.all_reduce(x, dist.ReduceOp.PRODUCT).sum().backward()
-    every = [ad.zeros(3, dtype=ad.float64) for _ in range(size)]
-    dist.all_gather(every, x.detach())
-    others = reduce(np.multiply, [e.numpy() for r, e in enumerate(every) if r != rank])
-    same(x.grad, others * size, 1e-12)
-    x = draw(3).requires_grad_()
-    dist_nn.all_reduce(x, dist.ReduceOp.MAX).sum().backward()
-    total = x.grad.clone()
-    dist.all_reduce(total)
-    same(total, np.full(3, float(size)), 1e-12)
+        with ad.no_grad():
+            change = ((f(x + step * t) - f(x - step * t)) * y).sum() / (2 * step)
+            sides = ad.stack([change, (t * grad).sum()])
+            dist.all_reduce(sides)
+        assert abs(sides[0].item() - sides[1].item()) < 1e-7, (name, sides.tolist())
+
+
+def check_split_groups(rank: int, size: int) -> None:
+    halves = [list(range(size // 2)), list(range(size // 2, size))]
+    mine = dist.split_group(split_ranks=halves)
+    members = halves[rank >= size // 2]
+    x = ad.full((2,), float(rank))
+    dist.all_reduce(x, group=mine)
+    same(x, [float(sum(members))] * 2)
+    assert dist.get_process_group_ranks(mine) == members
+    pairs = dist.split_group(split_ranks=[[size - 1, 0]])  # the others are in none
+    assert (pairs is None) == (rank not in (0, size - 1))
+    if pairs is not None:
+        dist.broadcast(x, group=pairs, group_src=1)
+        same(x, [float(sum(halves[1]))] * 2)
+    inner = dist.split_group(mine, [[0]])  # of a part, by ranks in the part
+    assert (inner is None) == (rank not in (0, size // 2))
+    with pytest.raises(ValueError, match="different ranks"):
+        dist.split_group(split_ranks=[[0], [0]])
 
 
 def check_compiled(rank: int, size: int) -> None:

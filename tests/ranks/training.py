@@ -107,7 +107,7 @@ def check_replicas_follow_one_process(rank: int, size: int) -> None:
 
 
 def check_compiled_replicas(rank: int, size: int) -> None:
-    for name in ("mlp", "gpt"):
+    for name in CASES:
         follows(rank, size, name, DDP, compiled=True)
 
 
