@@ -27,7 +27,7 @@ from adjoint.engine.graph.record.sources import Argument, Source, State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.graphs.exporting import ForwardRecorder
-from adjoint.fx.captured import CannotWrite, Writer, meta_tensor, write_
+from adjoint.fx.captured import CannotWrite, GraphWriter, meta_tensor, write_
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
 from adjoint.nn.modules.module import Module
@@ -176,7 +176,7 @@ class StageWriter:
             if at in places:
                 arguments[places.index(at)] = node
                 node.meta["val"] = meta_tensor(leaf._spec)
-        writer = Writer(self.graph, arguments, self._read, draws=True)
+        writer = GraphWriter(self.graph, arguments, self._read, draws=True)
         written = writer.write(self.program)
         for source, value in written.writes:
             self.graph.call_function(write_, (self._target(source), value))
