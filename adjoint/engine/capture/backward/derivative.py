@@ -2,12 +2,11 @@
 
 Note [program nodes]
     A program whose results want gradients is one node of the tape. At the end of the trace, the
-    tape inside it is run backward for symbolic cotangents, recorded in the same graph; what that
-    adds becomes a second graph, from cotangents and residuals to the gradients of everything the
-    function reached outside. Residuals are values of the forward graph that the backward graph
-    uses: inputs by reference, with the version they had, and so what the program wrote to memory
-    from outside; views and constants made again; all other values as extra outputs of the forward
-    graph.
+    tape inside it is followed backward (Note [backward graphs]): that makes a second graph, from
+    cotangents and residuals to the gradients of everything the function reached outside. Residuals
+    are values of the forward graph that the backward graph uses: inputs by reference, with the
+    version they had, and so what the program wrote to memory from outside; views and constants made
+    again; all other values as extra outputs of the forward graph.
 
 Note [separate backwards]
     Results may be differentiated one after the other. In eager execution the second backward is
@@ -24,13 +23,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge
 from adjoint.engine.autodiff.tape.saved import FreedError
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.backward_graph import backward_graph, outward
 from adjoint.engine.graph.execution import Executable
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.sources import Source
@@ -134,31 +133,6 @@ class Derivative:
     sizing: Sizing | None = None
 
 
-class _Outward(Backward):
-    """A backward run that stops at everything older than the trace, hooks and all."""
-
-    def __init__(
-        self, start: int, *, create_graph: bool = False, stops: Collection[Edge] = ()
-    ) -> None:
-        super().__init__(
-            retain_graph=True, create_graph=create_graph, targets=None, accumulate=False, level=None
-        )
-        self.start = start
-        self.stops = stops  # further edges not to be followed
-
-    def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
-        inner: list[tuple[Edge, Any]] = []
-        for edge, grad in zip(edges, grads, strict=False):
-            if edge is None or grad is None:
-                continue
-            if is_tensor(edge[0]) or edge[0].sequence <= self.start or edge in self.stops:
-                held = self.found.get(edge)
-                self.found[edge] = grad if held is None else held + grad
-            else:
-                inner.append((edge, grad))
-        super().send([e for e, _ in inner], [g for _, g in inner])
-
-
 def differentiate(
     trace: Trace, outputs: Outputs, reached: Sequence[Tensor], written: set[int]
 ) -> Derivative | None:
@@ -169,26 +143,23 @@ def differentiate(
     """
     if not outputs.seeds:
         return None
-    graph = trace.graph
-    first, mark = len(graph.inputs), len(graph.nodes)
-    cotangents = [trace.wrap(graph.add_input(_spec_of(outputs, k))) for _, k in outputs.seeds]
-    # Cotangents are no inputs of the forward graph; sources found from here on are.
-    given = graph.inputs[first:]
-    del graph.inputs[first:]
     read_from: dict[Value, list[StorageCell]] = {}
-    trace.read_from = read_from
-    try:
-        found, refused = _followed(
-            trace, [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
-        )
-    finally:
-        trace.read_from = None
-    backward = Split(trace, outputs, given, mark, written)
+    refused: dict[int, tuple[str, str]] = {}
+
+    def follow(cotangents: list[Tensor]) -> dict[Edge, Value]:
+        trace.read_from = read_from
+        try:
+            roots = [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
+            return _followed(trace, roots, refused)
+        finally:
+            trace.read_from = None
+
+    specs = [_spec_of(outputs, k) for _, k in outputs.seeds]
+    backward = backward_graph(trace, specs, follow, costs_more_to_make)
+    backward.graph.outputs += backward.gradients.values()
+    found = list(backward.gradients)
     copied = {value for value, cells in read_from.items() if _copied(value, cells)}
-    backward.written |= copied
-    for value in found.values():
-        backward.graph.outputs.append(backward.value(value))
-    del graph.nodes[mark:]
+    residuals = residuals_of(trace, outputs, backward.needs, written, copied)
     reached_from = [nodes_behind(edge, trace.start) for edge, _ in outputs.seeds]
     behind = [nodes for nodes, _ in reached_from]
     pairs = list(zip(outputs.seeds, behind, strict=True))
@@ -196,7 +167,7 @@ def differentiate(
         graph=backward.graph,
         seeds=[k for _, k in outputs.seeds],
         targets=[target(trace, outputs, edge, reached) for edge in found],
-        residuals=backward.residuals,
+        residuals=residuals,
         depends=dependence(found, [ends for _, ends in reached_from]),
         refused=refused,
         spoils=_spoils(behind),
@@ -205,8 +176,8 @@ def differentiate(
             for j, (edge, _) in enumerate(outputs.seeds)
             if any(edge[0] in held and edge[0] is not root[0] for (root, _), held in pairs)
         ),
-        written=_left_in(outputs, backward.residuals, read_from),
-        tape=Tape(trace, outputs, reached, list(found), written, copied) if found else None,
+        written=_left_in(outputs, residuals, read_from),
+        tape=Tape(trace, outputs, reached, found, written, copied) if found else None,
     )
 
 
@@ -233,42 +204,27 @@ def _left_in(
 
 
 def _followed(
-    trace: Trace, roots: list[tuple[Edge, Any]]
-) -> tuple[dict[Edge, Value], dict[int, tuple[str, str]]]:
-    """The gradients of everything outside; and which roots cannot be asked, with the reason."""
-    refused: dict[int, tuple[str, str]] = {}
+    trace: Trace, roots: list[tuple[Edge, Any]], refused: dict[int, tuple[str, str]]
+) -> dict[Edge, Value]:
+    """The gradients of everything outside; `refused` gets roots that cannot be asked, and why."""
     try:
-        return _outward(trace, roots), refused
+        return _values_outward(trace, roots)
     except FreedError as error:
         first = str(error)
     for i, root in enumerate(roots):
         try:
             if len(roots) > 1:
-                _outward(trace, [root])
+                _values_outward(trace, [root])
                 continue
         except FreedError as error:
             first = str(error)
         refused[i] = first, root[0][0].name()
-    return _outward(trace, [r for i, r in enumerate(roots) if i not in refused]), refused
+    return _values_outward(trace, [r for i, r in enumerate(roots) if i not in refused])
 
 
-def _outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
+def _values_outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
     with CONTEXT.having(grad_enabled=False):
-        found = outward(trace, roots)
-        return {edge: trace.value_of(g) for edge, g in found.items()}
-
-
-def outward(
-    trace: Trace,
-    roots: list[tuple[Edge, Any]],
-    *,
-    create_graph: bool = False,
-    stops: Collection[Edge] = (),
-) -> dict[Edge, Any]:
-    """What arrives at everything older than a trace, or at `stops`, for cotangents of roots."""
-    run = _Outward(trace.start, create_graph=create_graph, stops=stops)
-    run.run(roots)
-    return run.found
+        return {edge: trace.value_of(g) for edge, g in outward(trace, roots).items()}
 
 
 def nodes_behind(
@@ -340,60 +296,33 @@ def _found_target(
     return GradientTarget(edge, None)
 
 
-class Split:
-    """Copies the part of a joint graph after the first `mark` nodes, finding its residuals."""
+def costs_more_to_make(value: Value) -> bool:
+    """Whether making a forward value again costs more than keeping it."""
+    node: Any = value.node
+    return not node.record.is_view and any(isinstance(x, Value) for x in node.inputs)
 
-    def __init__(
-        self,
-        trace: Trace,
-        outputs: Outputs,
-        cotangents: list[Value],
-        mark: int,
-        written: set[int],
-    ) -> None:
-        self.outputs = outputs
-        self.graph = DataflowGraph()
-        self.residuals: list[tuple[str, int]] = []
-        self.values = {v: self.graph.add_input(v.spec) for v in cotangents}
-        self.inputs = {v: i for i, v in enumerate(trace.graph.inputs)}
-        self.forward = set(map(id, trace.graph.nodes[:mark]))
-        self.written = {
-            cell.initial
-            for cell in trace.cells.values()
-            if cell.value is not cell.initial or cell.storage.identity in written
-        }
 
-    def value(self, value: Value) -> Value:
-        """The backward graph's own value for one of the joint graph."""
-        stack = [value]
-        while stack:  # depth first without recursion: graphs are deep
-            top = stack[-1]
-            if top in self.values:
-                stack.pop()
-                continue
-            node = top.node
-            if node is None or (id(node) in self.forward and not self._cheap(node)):
-                self.values[top] = self._residual(top)
-                continue
-            missing = [x for x in node.inputs if isinstance(x, Value) and x not in self.values]
-            if missing:
-                stack += missing
-                continue
-            inputs = tuple(self.values[x] if isinstance(x, Value) else x for x in node.inputs)
-            specs = tuple(o.spec for o in node.outputs)
-            self.graph.where = node.where
-            made = self.graph.add_node(node.record, inputs, node.params, specs, node.composition)
-            self.values.update(zip(node.outputs, made, strict=True))
-        return self.values[value]
+def residuals_of(
+    trace: Trace,
+    outputs: Outputs,
+    needs: Iterable[Value],
+    written: set[int],
+    copied: set[Value],
+) -> list[tuple[str, int]]:
+    """What a backward graph needs: inputs of the program where they stay as they are, or outputs.
 
-    @staticmethod
-    def _cheap(node: Any) -> bool:
-        """Whether making a forward value again costs less than keeping it."""
-        return node.record.is_view or not any(isinstance(x, Value) for x in node.inputs)
-
-    def _residual(self, value: Value) -> Value:
-        if value in self.inputs and value not in self.written:
-            self.residuals.append(("input", self.inputs[value]))
-        else:
-            self.residuals.append(("output", self.outputs.index(value)))
-        return self.graph.add_input(value.spec, host=value.host)
+    `written` are the identities of states the program writes; `copied` values were read only where
+    a copy of them was written.
+    """
+    inputs = {value: i for i, value in enumerate(trace.graph.inputs)}
+    gone = copied | {
+        cell.initial
+        for cell in trace.cells.values()
+        if cell.value is not cell.initial or cell.storage.identity in written
+    }
+    return [
+        ("input", inputs[value])
+        if value in inputs and value not in gone
+        else ("output", outputs.index(value))
+        for value in needs
+    ]

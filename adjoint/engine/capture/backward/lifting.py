@@ -14,15 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.backward.derivative import (
-    Derivative,
-    Split,
-    Tape,
-    differentiate,
-    outward,
-)
+from adjoint.engine.capture.backward.derivative import Derivative, Tape, differentiate
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.graph.backward_graph import GraphCopy, outward
 from adjoint.engine.graph.execution import Executable
 from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.record.trace import TRACING
@@ -92,9 +87,8 @@ def _program(
         seed = outputs.seed(g, value) if g.requires_grad else None
         results.append((outputs.index(value), seed))
     derivative = differentiate(trace, outputs, tape.reached, set())
-    whole = Split(trace, outputs, [], 0, set())
-    whole.written = set()  # what was written since is found by its version
-    for value in list(outputs.indices):
-        whole.graph.outputs.append(whole.value(value))
-    operands = [k for _, k in whole.residuals]
+    whole = GraphCopy()
+    whole.graph.outputs = [whole.value(value) for value in list(outputs.indices)]
+    inputs = {value: i for i, value in enumerate(trace.graph.inputs)}
+    operands = [inputs[value] for value in whole.needs]  # versions tell what was written since
     return GradientProgram(whole.graph, operands, results, passed, derivative)

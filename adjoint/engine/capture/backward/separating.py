@@ -11,19 +11,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.autodiff.tape.node import Edge
 from adjoint.engine.capture.backward.derivative import (
     Derivative,
     GradientTarget,
-    Split,
     Tape,
+    costs_more_to_make,
     dependence,
     nodes_behind,
-    outward,
+    residuals_of,
     target,
 )
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.backward_graph import backward_graph, outward
+from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.trace import TRACING
+from adjoint.engine.tensor.tensor import Tensor
 
 
 def stages_of(derivative: Derivative) -> dict[int | None, Derivative]:
@@ -54,20 +58,19 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     outputs.positions = dict(tape.positions)
     outputs.made_leaves = dict(tape.made_leaves)
     outputs.indices = {value: i for i, value in enumerate(graph.outputs)}
-    first, mark = len(graph.inputs), len(graph.nodes)
-    every = range(len(tape.seeds)) if len(seeds) > 1 else seeds
-    cotangents = {i: trace.wrap(graph.add_input(tape.seeds[i][1])) for i in every}
-    given = graph.inputs[first:]
-    del graph.inputs[first:]
+    every = list(range(len(tape.seeds)) if len(seeds) > 1 else seeds)
     at = {tape.seeds[j][0]: j for j in stops}
     ends = {i: nodes_behind(tape.seeds[i][0], trace.start, at)[1] for i in seeds}
-    found = outward(trace, [(tape.seeds[i][0], cotangents[i]) for i in seeds], stops=at)
-    values = {edge: trace.value_of(g) for edge, g in found.items()}
-    backward = Split(trace, outputs, given, mark, tape.written)
-    backward.written |= tape.copied
-    for value in values.values():
-        backward.graph.outputs.append(backward.value(value))
-    del graph.nodes[mark:]
+
+    def follow(cotangents: list[Tensor]) -> dict[Edge, Value]:
+        given = dict(zip(every, cotangents, strict=True))
+        found = outward(trace, [(tape.seeds[i][0], given[i]) for i in seeds], stops=at)
+        return {edge: trace.value_of(g) for edge, g in found.items()}
+
+    backward = backward_graph(trace, [tape.seeds[i][1] for i in every], follow, costs_more_to_make)
+    backward.graph.outputs += backward.gradients.values()
+    values = backward.gradients
+    residuals = residuals_of(trace, outputs, backward.needs, tape.written, tape.copied)
     if len(outputs.indices) > len(graph.outputs):
         raise RuntimeError(
             "CompiledBackward: the gradient of a result that another result of the same compiled "
@@ -75,13 +78,13 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
         )
     return Derivative(
         graph=backward.graph,
-        seeds=list(every),
+        seeds=every,
         targets=[
             GradientTarget(None, None, seed=at[edge])
             if edge in at
             else target(trace, outputs, edge, tape.reached)
             for edge in values
         ],
-        residuals=backward.residuals,
+        residuals=residuals,
         depends=dependence(values, [ends.get(i, frozenset()) for i in every]),
     )

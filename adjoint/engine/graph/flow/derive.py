@@ -5,8 +5,8 @@ duals, on the tape, or with batches. What comes out is an ordinary graph, so eve
 derived of every other.
 
 Note [residuals]
-    The reverse form takes two recordings. The first runs the graph on the tape. The second runs
-    backward; whatever backward asks of the first is an input of the second: a residual. A residual
+    For the reverse form the graph runs on the tape, which is then followed backward (Note [backward
+    graphs]); whatever backward asks of the forward is an input of its graph: a residual. A residual
     that is an input of the graph costs nothing, one made of constants alone or a view of an input
     is computed again, and the rest is what the forward form must return in addition.
 """
@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
-from adjoint.engine.autodiff.tape.engine import Backward
 from adjoint.engine.autodiff.tape.node import edge_of
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.graph.backward_graph import backward_graph, outward
 from adjoint.engine.graph.ir import DataflowGraph, Value, extract
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
 from adjoint.engine.graph.verify import as_operand
@@ -151,14 +150,10 @@ class Reverse:
 
     def keeps(self, value: Value) -> bool:
         """Whether a value is kept for backward rather than computed again."""
-        node = value.node
-        if node is None:
-            return True
         if self.checkpoint or self.is_steady(value):
             return False
-        while node is not None and node.record.is_view:
-            value = node.inputs[0]
-            node = value.node
+        while value.node is not None and value.node.record.is_view:
+            value = value.node.inputs[0]
         return value not in self.held
 
     def is_steady(self, value: Value) -> bool:
@@ -177,27 +172,27 @@ class Reverse:
 
         Operands that `must` have a cotangent get zeros for none.
         """
-        body = PullBody(self)
-        roots: list[Any] = []
-        cotangents: list[Value] = []
-        for out, value, g in zip(self.outs, self.values, given, strict=True):
-            if g:
-                roots.append((edge_of(out), body.parameter(value.spec)))
-                cotangents.append(body.graph.inputs[-1])
-        targets = [(self.inputs[i], 0) for i in self.wanted]
-        run = Backward(
-            retain_graph=True, create_graph=False, targets=targets, accumulate=False, level=None
-        )
-        outputs: dict[int, Value] = {}
-        with recording(body):
-            run.run([r for r in roots if r[0] is not None])
-            for i in self.wanted:
-                found = run.found.get((self.inputs[i], 0))
-                if found is None and i in must:
-                    found = self.zeros(i)
-                if found is not None:
-                    outputs[i] = body.value_of(body.entered(found))
-        return Pulled(body.graph, cotangents, body.needs, outputs, extras(body))
+        outs = [out for out, g in zip(self.outs, given, strict=True) if g]
+        specs = [value.spec for value, g in zip(self.values, given, strict=True) if g]
+
+        def follow(cotangents: list[Tensor]) -> dict[int, Value]:
+            pairs = zip(map(edge_of, outs), cotangents, strict=True)
+            with recording(self.trace):
+                found = outward(self.trace, [(edge, g) for edge, g in pairs if edge is not None])
+                arrived = {i: found.get((self.inputs[i], 0)) for i in self.wanted}
+                for i in must:
+                    arrived[i] = self.zeros(i) if arrived[i] is None else arrived[i]
+                shown = {i: self.trace.entered(g) for i, g in arrived.items() if g is not None}
+                return {i: self.trace.value_of(g) for i, g in shown.items()}
+
+        known = len(self.trace.graph.inputs)
+        made = backward_graph(self.trace, specs, follow, self.keeps)
+        constants = self.trace.drop_inputs(known)
+        needs = {v: mine for v, mine in made.needs.items() if v not in constants}
+        brought = [
+            LiftedInput(constants[v], mine) for v, mine in made.needs.items() if v in constants
+        ]
+        return Pulled(made.graph, made.cotangents, needs, made.gradients, brought)
 
     def zeros(self, position: int) -> Any:
         """A cotangent of nothing."""
@@ -208,51 +203,6 @@ class Reverse:
         """The graph, returning residuals after its outputs."""
         graph = self.trace.graph
         return extract(graph, graph.inputs, [*self.values, *residuals])
-
-
-class PullBody(BodyTrace):
-    """The recording of a backward pass: values of the forward recording are brought in."""
-
-    def __init__(self, forward: Reverse) -> None:
-        super().__init__(None, "backward")
-        self.forward = forward
-        self.needs: dict[Value, Value] = {}
-        self.brought: dict[Value, Any] = {}
-
-    def entered(self, tensor: Tensor) -> Tensor:
-        if tensor._storage.trace is self.forward.trace:
-            return self.bring(self.forward.trace.value_of(tensor))
-        return super().entered(tensor)
-
-    def operand(self, x: Any) -> Any:
-        held = self.forward.trace.lifted.get(x.key) if isinstance(x, HostScalar) else None
-        return super().operand(x if held is None else self.bring(held.value))
-
-    def bring(self, value: Value) -> Any:
-        """A forward value, as an argument or computed again."""
-        pending = [value]
-        while pending:
-            v = pending[-1]
-            if v in self.brought:
-                pending.pop()
-            elif self.forward.keeps(v):
-                self.brought[v] = self.host(as_operand(v)) if v.host else self.parameter(v.spec)
-                self.needs[v] = self.graph.inputs[-1]
-            else:
-                node: Any = v.node
-                missing = [x for x in node.inputs if isinstance(x, Value) and x not in self.brought]
-                pending += missing
-                if not missing:
-                    self.perform(node)
-        return self.brought[value]
-
-    def perform(self, node: Any) -> None:
-        """A forward node once more."""
-        operands = [self.brought[x] if isinstance(x, Value) else x for x in node.inputs]
-        with recording(self):
-            results = node.record(*operands, **node.params)
-        many = results if isinstance(results, tuple) else (results,)
-        self.brought.update(zip(node.outputs, many, strict=True))
 
 
 # -- forward ------------------------------------------------------------------------------------

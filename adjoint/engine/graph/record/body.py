@@ -161,6 +161,16 @@ class BodyTrace(Trace):
             lifted_input = self.lifted[x.key] = LiftedInput(x, value)
         return lifted_input.value
 
+    def drop_inputs(self, count: int) -> dict[Value, Any]:
+        """Take back all inputs but the first ones; what the others stood for."""
+        gone = set(self.graph.inputs[count:])
+        del self.graph.inputs[count:]
+        dropped = {key: x for key, x in self.lifted.items() if x.value in gone}
+        for key in dropped:
+            del self.lifted[key]
+            self.stand_ins.pop(key, None)
+        return {x.value: x.source for x in dropped.values()}
+
     def finish(self, outputs: Sequence[Any]) -> DataflowGraph:
         """The graph, with the given tensors as its outputs."""
         self.graph.outputs = [self.value_of(self.entered(t)) for t in outputs]
