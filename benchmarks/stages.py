@@ -104,7 +104,7 @@ def measure(family: str) -> dict[str, float]:
     with timed(stages, places()):
         call("first call")
     call("second call")
-    guards: Any = compiled.latest.dependence  # type: ignore[attr-defined]
+    guards: Any = compiled.latest.conditions.guards  # type: ignore[attr-defined]
     stages["guards of a call"] = least(guards.holds, 300)
     last = ["second call", "guards of a call"]
     order = ["compile() itself", "first call", *[label for *_, label in places()], *last]

@@ -158,4 +158,4 @@ def test_a_program_says_how_it_seeds() -> None:
 
     run = capture(f)
     assert run(ad.ones(2)).tolist() == run(ad.ones(2)).tolist()
-    assert run.latest.moves.everywhere is not None
+    assert run.latest.effects.moves.everywhere is not None

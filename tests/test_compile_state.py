@@ -529,7 +529,7 @@ def test_of_a_large_array_only_what_was_read_counts() -> None:
         found = [float(run(ad.ones(1))) for run in compiled]
         assert found == [1 << 20, big[5], big.sum()]
         assert tuple(run.traces for run in compiled) == traces
-    held = [guard.value for run in compiled for guard in run.latest.dependence.entries]
+    held = [guard.value for run in compiled for guard in run.latest.conditions.guards.entries]
     assert all(sys.getsizeof(x) < 1000 for value in held if type(value) is tuple for x in value)
 
 

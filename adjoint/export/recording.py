@@ -163,7 +163,7 @@ class SizesRecorder:
         program = self._recorded(args, kwargs)
         self.programs.append(program)
         task = self.tasks[-1]
-        if program.restore is not None:  # it made state: the next call, which finds it, is alike?
+        if program.made_state:  # it made state: the next call, which finds it, is alike?
             later = self._recorded(args, kwargs)
             self.programs.append(later)
             if later.text() != program.text():
@@ -176,8 +176,7 @@ class SizesRecorder:
     def end(self) -> None:
         """Take back the state that recordings made."""
         for program in reversed(self.programs):
-            if program.restore is not None:
-                program.restore()
+            program.take_back()
         self.programs.clear()
 
 
@@ -194,14 +193,15 @@ def _fresh(result: Any) -> Any:
 def recording_of(program: Program, task: Task) -> CallForExport:
     """What a program is to whoever calls it from C; refuses what only Python can do."""
     _refuse_python(program)
-    made = [program.recipes[k] for k in program.results]
-    if not all(isinstance(r, Made) and not r.chain for r in made) or not (made or program.writes):
+    writes, conditions = program.effects.writes, program.conditions
+    made = [program.results.recipes[k] for k in program.results.leaves]
+    if not all(isinstance(r, Made) and not r.chain for r in made) or not (made or writes):
         raise ExportError(
             "export.aot: the function returns something other than tensors that it computes. "
             "Return tensors."
         )
-    outputs = [program.roots[r.root].output for r in made if isinstance(r, Made)]
-    kept = [*outputs, *[k for _, k in program.writes]]
+    outputs = [program.results.roots[r.root].output for r in made if isinstance(r, Made)]
+    kept = [*outputs, *[k for _, k in writes]]
     examples = [_example(v) for v in task.graph.inputs]
     held = {id(x): k for k, x in enumerate(task.examples)}
     targets, unread = [], {}
@@ -233,26 +233,25 @@ def recording_of(program: Program, task: Task) -> CallForExport:
             (tuple(map(int, v.spec.shape)), v.spec.dtype)
             for v in pruned.graph.outputs[: len(outputs)]
         ],
-        written_arguments=frozenset(
-            s.position for s, _ in program.writes if isinstance(s, Argument)
-        ),
-        written_states=frozenset(id(s.held) for s, _ in program.writes if isinstance(s, State)),
-        draws=program.moves.counts,
-        counters={id(t): t._storage for group in program.counters for t in group},
-        guards=tuple(program.host_guards),
-        numbers={id(slot.scalar): slot.place for slot in program.numbers},
+        written_arguments=frozenset(s.position for s, _ in writes if isinstance(s, Argument)),
+        written_states=frozenset(id(s.held) for s, _ in writes if isinstance(s, State)),
+        draws=program.effects.moves.counts,
+        counters={id(t): t._storage for group in conditions.counters for t in group},
+        guards=tuple(conditions.host_tests),
+        numbers={id(slot.scalar): slot.place for slot in conditions.numbers},
     )
 
 
 def _refuse_python(program: Program) -> None:
     """Refuse what a program would do again in Python at each call."""
-    if program.python is not None:
+    effects = program.effects
+    if effects.python is not None:
         raise ExportError(
             "export.aot: the function changes Python's own state (an attribute, a list, a state "
             "that an optimizer makes on its first step), which C has not. Call it once before it "
             "is exported, so that its state is there, or pass what changes and return it."
         )
-    if program.moves.starts or program.moves.everywhere is not None:
+    if effects.moves.starts or effects.moves.everywhere is not None:
         raise ExportError(
             "export.aot: the function seeds a generator, which C would do once. Seed it before "
             "the program is exported, or set the program's state."
@@ -262,7 +261,7 @@ def _refuse_python(program: Program) -> None:
             "export.aot: the function adds to gradients that were there before it. Call "
             "zero_grad() in it."
         )
-    if program.grads and not program.writes:
+    if effects.grads and not effects.writes:
         raise ExportError(
             "export.aot: the function leaves its results in .grad, which C has not. Return the "
             "gradients, or step an optimizer."

@@ -83,10 +83,11 @@ class GraphWriter:
         for operation in program.graph:
             self._operation(operation)
         outputs = program.graph.outputs
-        kept = bool(program.writes)  # a result must not change with what is written afterwards
+        results, writes = program.results, program.effects.writes
+        kept = bool(writes)  # a result must not change with what is written afterwards
         return NodesOfRecording(
-            [self._result(program, program.recipes[k], kept=kept) for k in program.results],
-            [(source, self.values[outputs[k]]) for source, k in program.writes],
+            [self._result(program, results.recipes[k], kept=kept) for k in results.leaves],
+            [(source, self.values[outputs[k]]) for source, k in writes],
         )
 
     def _input(self, source: Source) -> Any:
@@ -110,7 +111,7 @@ class GraphWriter:
             return held.get() if isinstance(held, HostScalar) else held
         if not isinstance(recipe, Made) or recipe.chain:
             raise CannotWrite("it returns what no operation makes")
-        value = program.graph.outputs[program.roots[recipe.root].output]
+        value = program.graph.outputs[program.results.roots[recipe.root].output]
         node = self.values[value]
         if not kept and isinstance(node, Node) and node.target is overload_of(REGISTRY["clone"]):
             return node.args[0]  # the copy that `fresh` made
@@ -197,13 +198,14 @@ class ReadNumber:
 
 def refuse_python(program: Program, *, draws: bool = False) -> None:
     """Refuse what a recording would do again in Python at each call."""
-    if program.python is not None:
+    effects = program.effects
+    if effects.python is not None:
         raise CannotWrite(
             "it changes Python's own state (an attribute, a list); pass what changes and return it"
         )
-    if program.grads or any(isinstance(s, GradOf) for s in program.sources):
+    if effects.grads or any(isinstance(s, GradOf) for s in program.sources):
         raise CannotWrite("it changes `.grad` of tensors; use autograd.grad and return the result")
-    moves = program.moves
+    moves = effects.moves
     if draws and (moves.starts or moves.everywhere is not None):
         raise CannotWrite("it seeds a generator; seed it before")
     if not draws and moves.counts:

@@ -23,8 +23,9 @@ from adjoint.engine.capture.given import (
 from adjoint.engine.capture.making import Recordable
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, slots
-from adjoint.engine.capture.program.prepared import UNREAD
+from adjoint.engine.capture.program.prepared import UNREAD, PreparedCall
 from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.python import Guards
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.recordings.retracing import Retraces, name_of
 from adjoint.engine.capture.signature import Arguments, modes, signature
@@ -39,7 +40,7 @@ from adjoint.engine.graph.execution import ExecutorFactory, interpreted
 from adjoint.engine.graph.record.collecting import uncollected
 from adjoint.engine.graph.record.trace import TRACING
 
-Ready = tuple[tuple[Arguments, Program], ...]
+Ready = tuple[tuple[Arguments, Guards, Program], ...]
 _READY = 8  # programs the quick way tries
 _SIZES = 32  # of these, programs that another size's can be made into within milliseconds
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
@@ -133,9 +134,9 @@ class Captured(Recordable):
         if not kwargs and not hidden:
             recalled = self._recall(args, None, ready)
             if recalled is not None:
-                program, hosts = recalled
+                call, hosts = recalled
                 try:
-                    return program(args, None, hosts)
+                    return call(args, None, hosts)
                 except Raised:
                     pass
                 return self.fn(*args, **kwargs)
@@ -143,7 +144,7 @@ class Captured(Recordable):
         try:
             recalled = self._recall(leaves, structure, ready)
             if recalled is not None:
-                return self._run(*recalled, leaves, (args, kwargs))
+                return self._replay(*recalled, leaves, (args, kwargs))
             if STANCE.word != "default":
                 return self._unrecorded(args, kwargs)
             if self.whole or not self.breaks.covers(leaves, structure):
@@ -190,7 +191,7 @@ class Captured(Recordable):
                 self._remember(args, None, program)
             elif Arguments.simple(leaves):
                 self._remember(leaves, structure, program)
-        if not program.effects:
+        if not program.one_at_a_time:
             return self._first_run(program, leaves, (args, kwargs))
         with self.lock:
             self.effects = True
@@ -198,46 +199,46 @@ class Captured(Recordable):
 
     def _first_run(self, program: Program, leaves: list[Any], given: Any) -> Any:
         """A run that, if it fails, takes back the state that was made while recording."""
-        restore, program.restore = program.restore, None
+        pending, program.pending = program.pending, None
         try:
-            result = self._run(program, UNREAD, leaves, given)
+            result = self._replay(program.call, UNREAD, leaves, given)  # type: ignore[arg-type]
         except BaseException:
-            if restore is not None:
-                restore()
+            if pending is not None:
+                pending.take_back()
             raise
-        for node, kept in program.used_up:
-            node.put(kept)
-        program.used_up = []
+        if pending is not None:
+            pending.settle()
         return result
 
-    def _run(self, program: Program, hosts: list[Any], leaves: list[Any], given: Any) -> Any:
+    def _replay(self, call: PreparedCall, hosts: list[Any], leaves: list[Any], given: Any) -> Any:
         """The result of a program, with its changes to the containers that were given made."""
-        if program.python is not None and program.python.watched is not None:
+        if call.python is not None and call.python.watched is not None:
             try:
-                check_distinct(given, program.python.watched)
+                check_distinct(given, call.python.watched)
             except CaptureError as error:
                 if self.whole:
                     raise
                 raise RecordingFailed from error
-        return program(leaves, given, hosts)
+        return call(leaves, given, hosts)
 
     @staticmethod
     def _recall(
         leaves: Sequence[Any], structure: TreeDef | None, ready: Ready
-    ) -> tuple[Program, list[Any]] | None:
+    ) -> tuple[PreparedCall, list[Any]] | None:
         """The quick way: a recent program for arguments like these, and the host's numbers."""
         now = modes()
-        for arguments, program in ready:
+        for arguments, guards, program in ready:
             if (
                 arguments.structure == structure
                 and arguments.modes == now
                 and arguments.fit(leaves)
-                and (dependence := program.dependence).holds()  # type: ignore[union-attr]
+                and guards.holds()
             ):
-                hosts = program.recall(leaves)
-                if hosts is not None and (not dependence.asked or dependence.asked_hold()):  # type: ignore[union-attr]
+                call: PreparedCall = program.call  # type: ignore[assignment]
+                hosts = call.recall(leaves)
+                if hosts is not None and (not guards.asked or guards.asked_hold()):
                     program.used = next(_clock)
-                    return program, hosts
+                    return call, hosts
         return None
 
     def _find(self, leaves: list[Any], structure: TreeDef) -> Program | None:
@@ -257,12 +258,12 @@ class Captured(Recordable):
         if made is None or len(self.moving) > known:
             return None  # needs the values of numbers it was to read at each call, or others' too
         made.used = next(_clock)
-        if made.sizing is None:
+        if made.origin.sizing is None:
             self.retraces.note(key, self.programs, made, leaves)
         alike = self.programs.get(key, [])
-        for gone in [program for program in alike if program.once]:
+        for gone in [program for program in alike if program.origin.once]:
             self.retraces.forget(gone)
-        self.programs[key] = [*[program for program in alike if not program.once], made]
+        self.programs[key] = [*[program for program in alike if not program.origin.once], made]
         self._latest = made
         self._forget_oldest()
         return made
@@ -293,14 +294,14 @@ class Captured(Recordable):
             return
         everyone = [(key, p) for key, held in self.programs.items() for p in held]
         everyone.sort(key=lambda entry: entry[1].used)
-        sized = [entry for entry in everyone if entry[1].sizing is not None]
+        sized = [entry for entry in everyone if entry[1].origin.sizing is not None]
         forgotten = {*everyone[:-kept], *sized[:-_SIZES]}
         for key, gone in forgotten:
             self.programs[key].remove(gone)
             if not self.programs[key]:
                 del self.programs[key]
             self.retraces.forget(gone)
-            self.ready = tuple(entry for entry in self.ready if entry[1] is not gone)
+            self.ready = tuple(entry for entry in self.ready if entry[2] is not gone)
 
     def reset(self) -> None:
         """Forget every recording."""
@@ -316,12 +317,14 @@ class Captured(Recordable):
 
     def _remember(self, args: Sequence[Any], structure: TreeDef | None, program: Program) -> None:
         """Let the quick way try this program first."""
-        if program.once or any(place is not None for place in program.pattern):
+        conditions, sharing = program.conditions, program.conditions.sharing
+        if program.origin.once or any(place is not None for place in sharing.pattern):
             return
-        states = frozenset(s.identity for s in program.states)
-        others = tuple(entry for entry in self.ready if entry[1] is not program)
-        free = frozenset(slot.place for slot in program.numbers)
-        entry = (Arguments(args, structure, states, free), program)
+        states = frozenset(s.identity for s in sharing.states)
+        others = tuple(entry for entry in self.ready if entry[2] is not program)
+        free = frozenset(slot.place for slot in conditions.numbers)
+        arguments = Arguments(args, structure, states, free)
+        entry = (arguments, conditions.guards, program)
         self.ready = (entry, *others[: _READY - 1])
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from adjoint.engine.capture.breaks import RecordingFailed
@@ -11,8 +11,9 @@ from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
 from adjoint.engine.capture.moving import Itself, has_moved, tensors_in
+from adjoint.engine.capture.program.conditions import completed
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
-from adjoint.engine.capture.program.program import Program, build, note_memory
+from adjoint.engine.capture.program.program import Pending, Program, finish
 from adjoint.engine.capture.python import Guard, Location, Observation, observe
 from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import PlainCall, Raised
@@ -58,8 +59,7 @@ class Recordable(Inspection):
 
     def _move(self, program: Program) -> bool:
         """Have places read at each call whose numbers or tensors changed; whether there are any."""
-        dependence = program.dependence
-        changed = [] if dependence is None else dependence.failed()
+        changed = program.conditions.guards.failed()
         return self._note_moving([(g, g.place.now()) for g in changed if _may_move(g)])
 
     def _note_moving(self, changed: list[tuple[Guard, Any]]) -> bool:
@@ -85,9 +85,8 @@ class Recordable(Inspection):
             program = self.trace(leaves, structure, numbers)
         except Exception:  # recorded for the values themselves, it may succeed, or say why not
             return None
-        if program is not None and needs_values(program):
-            if program.restore is not None:
-                program.restore()
+        if program is not None and needs_values(program.conditions.host_tests):
+            program.take_back()
             return None
         return program
 
@@ -111,51 +110,6 @@ class Recordable(Inspection):
             program.prepare(leaves, self.factory)
         return program
 
-    def _observed(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
-        """The function followed on these arguments: what it did, and its result."""
-        engine = TensorEngine(trace)
-        given = list(given)
-        for place in array_places(structure, given):
-            given[place] = engine.given_array(place, given[place])
-        args, kwargs = unflatten(structure, given)
-        for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
-            del kwargs[name]
-        held = list(containers((args, kwargs)))
-        engine.given_paths = {id(container): path for container, path in held}
-        try:
-            # What the function enters and does not leave, because it is refused there, is left.
-            overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
-            with CONTEXT.having(capture=trace), overrides:
-                found = observe(
-                    self.fn,
-                    args,
-                    kwargs,
-                    engine=engine,
-                    moving=self.moving,
-                    given={id(container): container for container, _ in held},
-                )
-        except BaseException:
-            _all(engine.restores)
-            engine.forget()
-            raise
-        if isinstance(found.error, Exception):
-            self._take_back(found)
-            raise Raised(found.error)
-        return found
-
-    @staticmethod
-    def _take_back(found: Observation) -> None:
-        """Have Python's state as before a recording."""
-        found.roll_back()
-        engine: Any = found.recorder.engine
-        _all(engine.restores)
-        engine.forget()
-
-    @staticmethod
-    def _tensors(found: Observation) -> list[Any]:
-        """The tensors from outside that the recording met."""
-        return [x for g in found.recorder.guards.values() for x in tensors_in(g.value)]
-
     def trace(
         self, leaves: list[Any], structure: TreeDef, numbers: Sequence[NumberSlot] = ()
     ) -> Program | None:
@@ -176,14 +130,13 @@ class Recordable(Inspection):
                     if is_tensor(leaf):
                         trace.argument(i, leaf, how[leaf._storage.identity])
                 with stage(f"record {self.families.name}"):
-                    program = self._recorded(trace, structure, given, leaves)
+                    program = self._program(trace, structure, given, leaves, numbers)
             except Realias as clash:
                 how[clash.storage.identity] = "state"
                 continue
-            except Rebinds as found:
-                self._give(found.tensor)
-                self.traces -= 1
-                return None
+            except Rebinds as rebinding:
+                self._give(rebinding.tensor)
+                program = None
             except Raised:
                 raise
             except PlainCall as error:
@@ -199,66 +152,128 @@ class Recordable(Inspection):
             if program is None:
                 self.traces -= 1
                 return None
-            program.numbers += numbers
             try:
                 program.prepare(leaves, self.factory)
             except MemoryError:
-                if program.restore is not None:
-                    program.restore()
+                program.take_back()
                 raise
             return program
 
-    def _recorded(
-        self, trace: Trace, structure: TreeDef, given: list[Any], leaves: list[Any]
+    def _program(
+        self,
+        trace: Trace,
+        structure: TreeDef,
+        given: list[Any],
+        leaves: list[Any],
+        numbers: Sequence[NumberSlot] = (),
     ) -> Program | None:
-        """The program of a trace; None where places turned out to move."""
-        found = self._observed(trace, structure, given)
+        """The program of a call: observed, recorded, finished, guarded.
+
+        None where places turned out to move.
+        """
+        observation = self._observe(trace, structure, given)
         try:
-            changed = [
-                (guard, now if is_tensor(now) else guard.value)
-                for guard in found.recorder.guards.values()
-                if _may_move(guard) and has_moved(guard.value, now := guard.place.now())
-            ]
-            if changed and self._note_moving(changed):
-                self._take_back(found)
+            if self._places_moved(observation):
+                self._take_back(observation)
                 return None
-            tensors = self._tensors(found)
-            engine: Any = found.recorder.engine
+            tensors = [t for g in observation.recorder.guards.values() for t in tensors_in(g.value)]
+            engine: Any = observation.recorder.engine
             engine.memory.check_written()
             with CONTEXT.having(capture=trace):
-                program = build(trace, found.result, leaves, found, tensors)
+                program = finish(trace, observation, leaves, tensors)
         except BaseException:
-            self._take_back(found)
+            self._take_back(observation)
             raise
-        found.roll_back()
+        observation.roll_back()
         engine.end()
-        program.numbers = [late.slot for late in engine.given_arrays]
-        program.modules = list(engine.roots.values())
-        restores = engine.restores
-        program.restore = partial(_all, restores) if restores else None
-        program.used_up = [(node, node.kept()) for node in trace.passed]
+        program.origin = replace(program.origin, modules=tuple(engine.roots.values()))
+        used_up = [(node, node.kept()) for node in trace.passed]
+        if engine.restores or used_up:
+            program.pending = Pending(engine.restores, used_up)
         trace.undo()  # flags of tensors are looked at as they were
-        note_memory(program, trace, leaves)
-        holders = list(engine.holders.values())
-        program.dependence = found.guards(
-            HOOKS.guard, declared(holders, tensors, trace.positions.keys())
-        )
-        met = {id(tensor): tensor for tensor in looked_at(holders, tensors)[1]}
-        program.pinned = [
-            (position, met[identity])
-            for identity, position in trace.positions.items()
-            if identity in met
-        ]
-        program.apart = frozenset(met.keys() - trace.positions.keys())
-        found.recorder.forget()
+        self._guard(program, trace, observation, tensors, leaves, numbers)
+        observation.recorder.forget()
         engine.forget()
         return program
+
+    def _observe(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
+        """The function followed on these arguments, its operations recorded meanwhile."""
+        engine = TensorEngine(trace)
+        given = list(given)
+        for place in array_places(structure, given):
+            given[place] = engine.given_array(place, given[place])
+        args, kwargs = unflatten(structure, given)
+        for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
+            del kwargs[name]
+        held = list(containers((args, kwargs)))
+        engine.given_paths = {id(container): path for container, path in held}
+        try:
+            # What the function enters and does not leave, because it is refused there, is left.
+            overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
+            with CONTEXT.having(capture=trace), overrides:
+                observation = observe(
+                    self.fn,
+                    args,
+                    kwargs,
+                    engine=engine,
+                    moving=self.moving,
+                    given={id(container): container for container, _ in held},
+                )
+        except BaseException:
+            _all(engine.restores)
+            engine.forget()
+            raise
+        if isinstance(observation.error, Exception):
+            self._take_back(observation)
+            raise Raised(observation.error)
+        return observation
+
+    @staticmethod
+    def _take_back(observation: Observation) -> None:
+        """Have Python's state as before a recording."""
+        observation.roll_back()
+        engine: Any = observation.recorder.engine
+        _all(engine.restores)
+        engine.forget()
+
+    def _places_moved(self, observation: Observation) -> bool:
+        """Whether the function left another number or tensor where it read one before."""
+        changed = [
+            (guard, now if is_tensor(now) else guard.value)
+            for guard in observation.recorder.guards.values()
+            if _may_move(guard) and has_moved(guard.value, now := guard.place.now())
+        ]
+        return bool(changed) and self._note_moving(changed)
+
+    @staticmethod
+    def _guard(
+        program: Program,
+        trace: Trace,
+        observation: Observation,
+        tensors: list[Any],
+        leaves: list[Any],
+        numbers: Sequence[NumberSlot],
+    ) -> None:
+        """Say on which calls a program stands, now that everything is as the call found it."""
+        engine: Any = observation.recorder.engine
+        holders = list(engine.holders.values())
+        program.conditions = completed(
+            program.conditions,
+            trace,
+            leaves,
+            guards=observation.guards(
+                HOOKS.guard, declared(holders, tensors, trace.positions.keys())
+            ),
+            numbers=[*[late.slot for late in engine.given_arrays], *numbers],
+            placed=[ref for ref, _ in program.effects.places],
+            met={id(tensor): tensor for tensor in looked_at(holders, tensors)[1]},
+        )
 
     def recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
         """The program of a call, handed to the executor factory and not run.
 
         Float arguments are numbers of each call where the function allows that. State that the
-        recording made (an optimizer's) stays until `program.restore` is called.
+        recording made (an optimizer's) stays until `program.take_back` is called.
         """
         leaves, structure = flatten((args, kwargs))
         numbers = slots(range(len(leaves)), leaves)
@@ -269,9 +284,8 @@ class Recordable(Inspection):
                 if made is None and numbers:
                     made = self._with_free_numbers(leaves, structure, numbers)
                 made = made or self.trace(leaves, structure)
-                if made is not None and made.once:
-                    if made.restore is not None:
-                        made.restore()
+                if made is not None and made.origin.once:
+                    made.take_back()
                     raise CaptureError(
                         f"export: backward inside {name_of(self.fn)} goes through operations from "
                         "outside, which no other call has. Compute inside what is differentiated "
@@ -294,17 +308,16 @@ class Recordable(Inspection):
             for i, x in enumerate(stand_ins)
         ]
         try:
-            program = self._recorded(trace, structure, leaves, leaves)
-        except Rebinds as found:
-            self._give(found.tensor)
+            program = self._program(trace, structure, leaves, leaves)
+        except Rebinds as rebinding:
+            self._give(rebinding.tensor)
             program = None
         finally:
             trace.undo()
         if program is None:
             raise OnlyOnce
-        if not all(holds() for holds, _ in program.guards):
-            if program.restore is not None:
-                program.restore()
+        if not program.conditions.tests_hold():
+            program.take_back()
             raise OnlyOnce
         return program
 

@@ -158,8 +158,7 @@ class ForwardRecorder:
                 "what it does changes what it reads (an attribute that it counts up, state that "
                 "its first call makes): a recording would hold for one call only"
             ) from None
-        if program.restore is not None:
-            program.restore()
+        program.take_back()
         return program
 
     def _specs(self, shapes: list[tuple[int, ...]]) -> Iterator[tuple[Spec, bool]]:

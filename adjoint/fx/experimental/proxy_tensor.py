@@ -62,8 +62,7 @@ def make_fx(
 
         captured = Captured(function, _never_run)
         program = captured.recorded(tuple(leaves[k] for k in places), {})
-        if program.restore is not None:
-            program.restore()
+        program.take_back()
         graph, root = Graph(), dict[str, Any]()
         names = {k: graph.placeholder(f"arg{k}") for k in range(len(leaves))}
         arguments = {n: names[k] for n, k in enumerate(places)}
@@ -79,7 +78,7 @@ def make_fx(
                 graph.call_function(write_, (place, node))
             else:
                 graph.call_method("copy_", (place, node))
-        graph.output(unflatten(program.structure, written.results))
+        graph.output(unflatten(program.results.structure, written.results))
         graph.eliminate_dead_code()
         return GraphModule(root, graph)
 

@@ -16,7 +16,7 @@ Note [checked sizes]
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -87,7 +87,8 @@ class Family:
         known = self.scope.complete(sizes)
         program = instance(self.template, known, self.static)
         forward, backward = self.kept
-        program.sizing = Sizing(known, self.scope, self.template.graph, forward)
+        sizing = Sizing(known, self.scope, self.template.graph, forward)
+        program.origin = replace(program.origin, sizing=sizing)
         if program.derivative is not None and self.template.derivative is not None:
             graph = self.template.derivative.graph
             program.derivative.sizing = Sizing(known, self.scope, graph, backward)
@@ -154,10 +155,10 @@ class Families:
         """A program of a family there is, for a call that has none yet."""
         for family in reversed(self.families):
             sizes = family.sizes(key)
-            depends = family.template.dependence
-            if sizes is not None and depends.holds() and family.allows(sizes):  # type: ignore[union-attr]
+            guards = family.template.conditions.guards
+            if sizes is not None and guards.holds() and family.allows(sizes):
                 program = family.member(sizes)
-                if not program.fits(leaves) or not depends.asked_hold():  # type: ignore[union-attr]
+                if not program.fits(leaves) or not guards.asked_hold():
                     continue
                 self.families.remove(family)
                 self.families.append(family)  # used last
@@ -229,10 +230,10 @@ class Families:
         self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
     ) -> Family | str:
         """The family, if it says what recordings at other sizes do."""
-        template = family.template
-        if template.python is not None and template.python.sized:
+        template, effects = family.template, family.template.effects
+        if effects.python is not None and effects.python.sized:
             return "it keeps or returns a size"
-        if any(ref.position is not None for ref, _ in template.grads):
+        if any(ref.position is not None for ref, _ in effects.grads):
             return "it sets the gradient of an argument"
         for other in others:
             check = record(_stand_ins(leaves, family.dims, other))

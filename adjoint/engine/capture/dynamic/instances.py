@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 from adjoint.engine.capture.program.program import Program
@@ -10,36 +10,69 @@ from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.graph.sizes.extents import Sizes
 from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, differ
 
-_LEFT_OUT = frozenset(
-    "dependence python executable plan guards structure counters states numbers sizing restore "
-    "used".split()
-)
-
 
 def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
     """The program for given sizes, ready to be prepared.
 
     `static` collects the ids of its parts that hold no extent, for further instances.
     """
-    rebuild = Rebuild(sizes, static)
-    fields = {
-        f.name: rebuild(getattr(program, f.name))
-        for f in dataclasses.fields(program)
-        if f.name not in _LEFT_OUT
-    }
-    return dataclasses.replace(program, **fields, executable=None, plan=None)
+    at = Rebuild(sizes, static)
+    conditions, results, effects = program.conditions, program.results, program.effects
+    return Program(
+        graph=at(program.graph),
+        sources=at(program.sources),
+        conditions=replace(
+            conditions,
+            host_tests=at(conditions.host_tests),
+            grads_seen=at(conditions.grads_seen),
+            looks=at(conditions.looks),
+        ),
+        results=replace(
+            results,
+            recipes=at(results.recipes),
+            roots=at(results.roots),
+            kinds=at(results.kinds),
+        ),
+        effects=replace(effects, writes=at(effects.writes), moves=at(effects.moves)),
+        derivative=at(program.derivative),
+        origin=program.origin,
+        pending=program.pending,
+    )
 
 
 def difference(a: Program, b: Program) -> str | None:
     """Where two programs are not the same but for their states' elements; None where nowhere."""
-    for f in dataclasses.fields(a):
-        if f.name in _LEFT_OUT:
-            continue
-        one, other = _DescribePart()(getattr(a, f.name)), _DescribePart()(getattr(b, f.name))
-        found = differ(one, other, f.name)
+    others = _compared(b)
+    for name, part in _compared(a).items():
+        found = differ(_DescribePart()(part), _DescribePart()(others[name]), name)
         if found is not None:
             return found
     return None
+
+
+def _compared(program: Program) -> dict[str, Any]:
+    """What recordings of one function at the same sizes have in common."""
+    conditions, results, effects = program.conditions, program.results, program.effects
+    sharing, pending = conditions.sharing, program.pending
+    return {
+        "graph": program.graph,
+        "sources": program.sources,
+        "results": (results.leaves, results.recipes, results.roots, results.late),
+        "kinds of results": (results.kinds, results.retained),
+        "writes": (effects.writes, effects.write_counts),
+        "gradients": (effects.grads, effects.result_grads, conditions.grads_seen),
+        "places on the tape": (effects.places, effects.flags, effects.detached, effects.joined),
+        "memory that tensors show": effects.rebound,
+        "random numbers": effects.moves,
+        "tests of numbers": conditions.host_tests,
+        "what tensors are asked": conditions.looks,
+        "shared memory": (sharing.pattern, sharing.grad_pattern, sharing.pinned, sharing.bases),
+        "tensors from outside": sharing.apart,
+        "derivative": program.derivative,
+        "modules": program.origin.modules,
+        "exceptions": program.origin.catches,
+        "nodes from outside": (program.origin.once, [] if pending is None else pending.used_up),
+    }
 
 
 class _DescribePart(Describe):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from adjoint.engine.capture.program.program import Program
 from adjoint.engine.core.state.host import READS, HostScalar
 from adjoint.engine.core.tree import TreeDef
 
@@ -63,9 +62,9 @@ def slots(places: Iterable[int], leaves: Sequence[Any]) -> list[NumberSlot]:
     return [NumberSlot(i, leaves[i]) for i in sorted(places) if type(leaves[i]) is float]
 
 
-def needs_values(program: Program) -> bool:
-    """Whether a recording turned out to hold for one value of a slot only."""
-    return any(_pins(test) for test, _ in program.host_guards)
+def needs_values(tests: Iterable[tuple[HostScalar, Any]]) -> bool:
+    """Whether a recording with these tests of host numbers holds for one value of a slot only."""
+    return any(_pins(test) for test, _ in tests)
 
 
 def _pins(test: HostScalar) -> bool:

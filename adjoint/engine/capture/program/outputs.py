@@ -16,6 +16,7 @@ from adjoint.engine.capture.program.recipes import (
     Passed,
     PickedElement,
     Recipe,
+    Results,
     Root,
     View,
 )
@@ -23,6 +24,7 @@ from adjoint.engine.capture.python.plain import is_plain
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import TreeDef
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.tensor.storage import Storage
@@ -218,7 +220,7 @@ class Outputs:
             self.roots.append(Root(self.index(value), inference=inference))
         return number
 
-    def kinds(self) -> list[tuple[int, type, dict[str, Any]]]:
+    def _kinds(self) -> list[tuple[int, type, dict[str, Any]]]:
         """Results of subclasses of Tensor, and what the framework noted in them."""
         found = []
         for i, x in enumerate(self._described):
@@ -229,7 +231,7 @@ class Outputs:
                 found.append((i, type(x), noted))
         return found
 
-    def late(self) -> list[list[int]]:
+    def _late(self) -> list[list[int]]:
         """For each tensor that came to show other memory, the recipes that are made after it."""
         steps = self.trace.rebound
         found: list[list[int]] = [[] for _ in steps]
@@ -243,6 +245,19 @@ class Outputs:
             if stages[i]:
                 found[stages[i] - 1].append(i)
         return found
+
+    def results(self, structure: TreeDef, leaves: list[int]) -> Results:
+        """What a call gives back; `leaves` are the recipes of what the function returned."""
+        own = [x for x in self.tensors() if x.retains_grad and id(x) not in self.positions]
+        return Results(
+            structure=structure,
+            leaves=leaves,
+            recipes=self.recipes,
+            roots=self.roots,
+            kinds=self._kinds(),
+            late=self._late(),
+            retained=[self.recipe(x) for x in own],
+        )
 
     def finish(self) -> None:
         """Let one tensor be each root's own object: the first that is all of it."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.tree import TreeDef
 from adjoint.engine.graph.record.sources import Argument, Source
 from adjoint.engine.ops.shape.select import select
 from adjoint.engine.ops.shape.views import apply_chain
@@ -35,6 +36,15 @@ class OutsideTensor:
     def of(self, leaves: Sequence[Any]) -> Any:
         """The tensor in a call with these arguments."""
         return self.tensor if self.position is None else leaves[self.position]
+
+
+def tensor_on(source: Source, leaves: Sequence[Any]) -> Tensor:
+    """A tensor on the memory of a source."""
+    if isinstance(source, Argument) and not source.whole:
+        return alias(leaves[source.position])
+    tensor = wrap(source.array(leaves))
+    tensor._storage = source.storage(leaves)
+    return tensor
 
 
 class Making:
@@ -104,11 +114,7 @@ class OutsideView:
     seed: int | None = None  # which result of the program's node it is, if it was put on the tape
 
     def make(self, call: Making) -> Any:
-        if isinstance(self.source, Argument) and not self.source.whole:
-            base = alias(call.leaves[self.source.position])
-        else:
-            base = wrap(self.source.array(call.leaves))
-            base._storage = self.source.storage(call.leaves)
+        base = tensor_on(self.source, call.leaves)
         return _on_its_own(base, self.chain, self.leaf, self.seed, call)
 
 
@@ -185,3 +191,16 @@ class PickedElement:
 
 
 Recipe = Constant | Passed | Gradient | OutsideView | Made | View | PickedElement
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a program's call gives back."""
+
+    structure: TreeDef
+    leaves: list[int]  # which recipe makes each leaf of what is returned
+    recipes: list[Recipe]
+    roots: list[Root]
+    kinds: list[tuple[int, type, dict[str, Any]]]  # results of subclasses, with attributes
+    late: list[list[int]]  # per tensor that shows other memory, the recipes that are made after it
+    retained: list[int]  # results that keep the gradients that arrive at them

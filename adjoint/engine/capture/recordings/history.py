@@ -37,13 +37,14 @@ def _program(program: Program) -> str:
     kinds = Counter(_KINDS[type(s)] for s in program.sources)
     inputs = ", ".join(_counted(n, kind) for kind, n in kinds.items()) or "none"
     parts = [_counted(len(program.graph), "node"), f"inputs: {inputs}"]
-    if program.sizing is not None:
+    if program.origin.sizing is not None:
         parts.insert(0, "from a recording with dynamic sizes")
-    if program.writes:
-        parts.append(f"writes {_counted(len(program.writes), 'state')}")
-    if program.grads:
-        parts.append(f"sets {_counted(len(program.grads), 'gradient')}")
-    if program.moves.any:
+    effects = program.effects
+    if effects.writes:
+        parts.append(f"writes {_counted(len(effects.writes), 'state')}")
+    if effects.grads:
+        parts.append(f"sets {_counted(len(effects.grads), 'gradient')}")
+    if effects.moves.any:
         parts.append("draws random numbers")
     if program.derivative is not None and len(program.derivative.refused) < len(
         program.derivative.seeds

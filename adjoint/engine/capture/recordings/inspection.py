@@ -76,10 +76,10 @@ class Inspection:
 
         Of `ad.compile(lambda x: x * rates["lr"])` a line says: the variable rates['lr'] is 0.5.
         """
-        dependence = self.latest.dependence
-        lines = [] if dependence is None else [str(guard) for guard in dependence.entries]
-        tests = [f"{test.name} gives {outcome!r}" for test, outcome in self.latest.host_guards]
-        looks = [_told(*look) for look in self.latest.looks]
+        conditions = self.latest.conditions
+        lines = [str(guard) for guard in conditions.guards.entries]
+        tests = [f"{test.name} gives {outcome!r}" for test, outcome in conditions.host_tests]
+        looks = [_told(*look) for look in conditions.looks]
         return "\n".join([*lines, *tests, *looks])
 
     @property

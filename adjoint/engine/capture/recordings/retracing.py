@@ -75,18 +75,18 @@ class Retraces:
 
     def _reason(self, key: Any, programs: dict[Any, list[Program]], program: Program) -> str:
         if key in programs:
-            last = programs[key][-1]
-            changed = [] if last.dependence is None else last.dependence.failures()
+            last = programs[key][-1].conditions
+            changed = last.guards.failures()
             if changed:
                 return f"something it reads changed ({'; '.join(changed[:3])})"
             moved = [
                 f"{test.name} came out as {outcome!r} and does no longer"
-                for test, outcome in last.host_guards
+                for test, outcome in last.host_tests
                 if _outcome(test) != outcome
             ]
             return "a guard failed: " + ", ".join(
                 moved[:3]
-                or [reason for holds, reason in last.guards if not holds()]
+                or [reason for holds, reason in last.tests if not holds()]
                 or ["a gradient was there, or not"]
             )
         return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"

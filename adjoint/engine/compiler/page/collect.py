@@ -133,7 +133,7 @@ def graph_data(
 def weight_names(program: Program) -> dict[int, str]:
     """Names of parameters and buffers, by the identity of their storages."""
     names: dict[int, str] = {}
-    for ref in program.modules:
+    for ref in program.origin.modules:
         root = ref()
         if root is None:
             continue

@@ -15,6 +15,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.host import HostScalar, is_host
+from adjoint.engine.core.state.rng import seed_all
 
 Number = int | HostScalar
 
@@ -49,6 +50,19 @@ class Moves:
     def any(self) -> bool:
         """Whether a call moves any generator."""
         return bool(self.counts or self.starts or self.everywhere is not None)
+
+    def carry_out(self) -> None:
+        """Leave generators where the function left them."""
+        if not self.starts and self.everywhere is None:
+            for generator, count in self.counts:
+                generator.advance(count)
+            return
+        places = [(generator, *generator.position(), count) for generator, count in self.counts]
+        places += [(g, start.seed.get(), start.offset.get(), n) for g, start, n in self.starts]
+        if self.everywhere is not None:
+            seed_all(self.everywhere.get())
+        for generator, seed, offset, count in places:
+            generator.move(seed, offset + count)
 
 
 class Streams:
