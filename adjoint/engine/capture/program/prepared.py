@@ -23,7 +23,6 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
-from adjoint.engine.tensor.writing.mutation import take_window
 from adjoint.engine.tensor.storage import FOREIGN, Storage, count_writes
 from adjoint.engine.tensor.tensor import (
     Tensor,
@@ -31,6 +30,7 @@ from adjoint.engine.tensor.tensor import (
     meta_of,
     wrap_places,
 )
+from adjoint.engine.tensor.writing.mutation import take_window
 
 if TYPE_CHECKING:
     from adjoint.engine.capture.program.program import Program
