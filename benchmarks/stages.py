@@ -36,17 +36,17 @@ def places() -> list[Place]:
     from adjoint.engine.backends.llvm.runtime import jit
     from adjoint.engine.capture import making
     from adjoint.engine.capture.capture import Captured
-    from adjoint.engine.capture.program import program
+    from adjoint.engine.capture.program import prepared, program
 
     return [
         (Captured, "_find", "recording and compiling"),
-        (Captured, "_observed", "  run it under the recorder"),
+        (Captured, "_observe", "  run it under the recorder"),
         (ad.Tensor, "backward", "    backward"),
         (ad.optim.AdamW, "step", "    optimizer"),
-        (making, "build", "  make a program of it"),
+        (making, "finish", "  make a program of it"),
         (program.Program, "prepare", "  prepare the program"),
         (program, "PreparedCall", "    plan calls"),
-        (program.Program, "_overlaps", "    look for overlaps"),
+        (prepared, "overlaps_of", "    look for overlaps"),
         (native, "disk_key", "    key"),
         (native, "from_disk", "    load image"),
         (build, "run_passes", "    passes"),

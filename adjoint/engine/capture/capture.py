@@ -23,8 +23,9 @@ from adjoint.engine.capture.given import (
 from adjoint.engine.capture.making import Recordable
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, slots
-from adjoint.engine.capture.program.prepared import UNREAD, PreparedCall
+from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.program import Program
+from adjoint.engine.capture.program.ready import UNREAD
 from adjoint.engine.capture.python import Guards
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.recordings.retracing import Retraces, name_of

@@ -2,158 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.autodiff.tape.hooks import retain_grad
-from adjoint.engine.autodiff.tape.node import ErrorNode, edge_of
+from adjoint.engine.autodiff.tape.node import edge_of
 from adjoint.engine.capture.backward.derivative import Derivative
 from adjoint.engine.capture.backward.program_node import ProgramNode
-from adjoint.engine.capture.program.hosts import checked_reader, reader
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.capture.program.overlaps import Overlaps
-from adjoint.engine.capture.program.recipes import Made, Making, tensor_on
+from adjoint.engine.capture.program.ready import (
+    LATE,
+    UNREAD,
+    ReadyEffects,
+    ReadyInputs,
+    ReadyResults,
+    overlaps_of,
+    refusal,
+)
+from adjoint.engine.capture.program.recipes import Making, tensor_on
 from adjoint.engine.capture.python.errors import Raised
-from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.dispatch import mark_birth
-from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT, INFERENCE_VERSION
-from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import unflatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, one_at_a_time
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
-from adjoint.engine.tensor.storage import FOREIGN, Storage, count_writes
+from adjoint.engine.graph.record.sources import Host
+from adjoint.engine.tensor.storage import FOREIGN
 from adjoint.engine.tensor.tensor import (
     Tensor,
     alias_with_history,
     meta_of,
-    wrap_places,
 )
 from adjoint.engine.tensor.writing.mutation import take_window
 
 if TYPE_CHECKING:
     from adjoint.engine.capture.program.program import Program
 
-UNREAD: list[Any] = []  # in the place of numbers that are read later
-LATE = -2  # in the place of a root: made after tensors came to show other memory
-
 
 class PreparedCall:
     """What runs a program; calling it with the leaves of the arguments does."""
 
-    executable: Executable | None = None  # runs the graph; made by `compile`
-    run: Executable  # the same, one call at a time
-    overlaps: Overlaps | None = None
-    count_writes: Callable[[tuple[Storage, ...], tuple[int, ...]], None]
-    wrap: Callable[[list[Any], tuple[int, ...]], list[Tensor]]
+    __slots__ = (
+        "catches", "changes", "conditions", "derivative", "effects", "executable", "inputs",
+        "overlaps", "particular", "python", "results", "run", "shown", "sources",
+    )  # fmt: skip
+    run: Executable  # the executable, one call at a time
 
     def __init__(self, program: Program) -> None:
+        self.sources = program.sources
         self.conditions = program.conditions
         self.results = program.results
         self.effects = program.effects
         self.derivative = program.derivative
-        self.sources = program.sources
+        self.python = program.effects.python
         self.catches = program.origin.catches
-        self._prepare_inputs()
-        self._prepare_writes()
-        self._prepare_results()
-
-    def _prepare_inputs(self) -> None:
-        sources, conditions = self.sources, self.conditions
-        self.apart = conditions.sharing.apart
-        self.particular = conditions.particular
-        self.slots = conditions.numbers
-        self.fixed = [s.held.buffer for s in sources if isinstance(s, State)]
-        arguments = [s for s in sources if isinstance(s, Argument)]
-        simple = not any(s.whole for s in arguments)
-        self.windows = [s.position for s in arguments] if simple else []
-        self.others: list[Source] = [] if simple else list(arguments)
-        self.others += [s for s in sources if isinstance(s, GradOf)]
-        hosts = [s.scalar for s in sources if isinstance(s, Host)]
-        self.host_count = len(hosts)
-        self.read_hosts = reader(hosts)
-        tests = [
-            (_keyed(test, outcome), _outcome(outcome)) for test, outcome in conditions.host_tests
-        ]
-        # Counters that were alike in the trace, and must be so in every call.
-        counters = [[c._array.item for c in g] for g in conditions.counters if len(g) > 1]
-        self.test_hosts = checked_reader(tests, counters, [])
-        # Numbers made from draws are known once the call has drawn.
-        self.python = python = self.effects.python
-        self.trial = python is not None and python.tested
-        self.early = python is None or not (python.replay.draws or python.tested)
-        self.recall_hosts = (
-            checked_reader(tests, counters, hosts) if self.early else self.test_hosts
-        )
-
-    def _prepare_writes(self) -> None:
-        effects = self.effects
-        written = [s for s, _ in effects.writes]
-        states = [s for s in written if isinstance(s, State)]
-        self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
-        counted = list(zip(written, effects.write_counts, strict=True))
-        self.written = tuple([s.held for s, _ in counted if isinstance(s, State)])
-        self.write_counts = tuple([n for s, n in counted if isinstance(s, State)])
-        self.count_writes, self.wrap = HOOKS.objects or (count_writes, wrap_places)
-        self.written_others = [(s, n) for s, n in counted if not isinstance(s, State)]
-        self.wanting = [ref for ref, flag in effects.flags if flag]
-        self.unwanting = [ref for ref, flag in effects.flags if not flag]
-        self.moves = effects.moves if effects.moves.any else None
-        self.metas = [  # a tensor keeps the one it has
-            (meta_of(ref.tensor), i)
-            for ref, i in effects.grads
-            if ref.position is None and ref.tensor is not None
-        ]
-        self.argument_grads = [
-            (ref.position, i) for ref, i in effects.grads if ref.position is not None
-        ]
-        self.result_grads = effects.result_grads
-
-    def _prepare_results(self) -> None:
-        effects, results, derivative = self.effects, self.results, self.derivative
-        self.layouts = [(r.output, r.strides) for r in results.roots if r.strides is not None]
-        self.root_outputs = tuple([root.output for root in results.roots])
-        self.special = bool(effects.places) or derivative is not None
-        late = {i for step in results.late for i in step}
-        self.shortcuts = [
-            LATE if i in late
-            else r.root if type(r) is Made and r.itself and not r.leaf
-            else -1
-            for i, r in enumerate(results.recipes)
-        ]  # fmt: skip
-        self.inner_targets = [
-            (k, t.result)
-            for k, t in enumerate(() if derivative is None else derivative.targets)
-            if t.result is not None
-        ]
-        self.for_inference = [k for k, root in enumerate(results.roots) if root.inference]
-        self.roots_are_results = self.shortcuts == list(range(len(results.roots))) and not (
-            effects.rebound
-            or effects.detached
-            or results.kinds
-            or effects.joined
-            or self.for_inference
-        )
-        self.retained = results.retained
-        self.refusals = self._refusals()
-        self.single = results.leaves[0] if results.structure.kind is None else None
-
-    def _refusals(self) -> list[tuple[int, ErrorNode]] | None:
-        """Nodes for roots whose part of the tape was used up inside; None if it was not.
-
-        A second backward is refused as eager execution refuses it, and the result prints alike.
-        """
-        derivative = self.derivative
-        if derivative is None or self.effects.places:
-            return None
-        if len(derivative.refused) < len(derivative.seeds):
-            return None
-        return [
-            (i, _refusal(derivative.refused[root.seed]))
-            for i, root in enumerate(self.results.roots)
-            if root.seed is not None
-        ]
+        self.particular = program.conditions.particular
+        self.inputs = ReadyInputs(self.sources, self.conditions, self.python)
+        self.changes = ReadyEffects(self.effects, self.results.retained)
+        self.shown = ReadyResults(self.results, self.effects, self.derivative)
+        self.executable: Executable | None = None  # runs the graph; made by `compile`
+        self.overlaps: Overlaps | None = None
 
     def compile(self, program: Program, leaves: Sequence[Any], factory: ExecutorFactory) -> None:
         """Have the executable made; `leaves` are the arguments of the call it is made for."""
@@ -163,7 +72,7 @@ class PreparedCall:
             returned |= residuals - self.derivative.written.keys()
             self.derivative.factory = factory
         writes = self.effects.writes
-        self.overlaps = self._overlaps()
+        self.overlaps = overlaps_of(self.sources, self.effects)
         self.executable = factory(
             Task(
                 graph=program.graph,
@@ -179,50 +88,23 @@ class PreparedCall:
         locked = program.one_at_a_time
         self.run = self.executable if locked else one_at_a_time(self.executable)
 
-    def _overlaps(self) -> Overlaps | None:
-        """What calls have to look at before they write (Note [overlaps])."""
-        writes = self.effects.writes
-        if not writes:
-            return None
-        changed = {id(source) for source, _ in writes}
-        given = {
-            k: id(source) in changed
-            for k, source in enumerate(self.sources)
-            if isinstance(source, (Argument, GradOf))
-        }
-        written = [s.held.buffer for s, _ in writes if isinstance(s, State)]
-        return Overlaps(self.fixed, written, given)
-
     # -- whether it stands for a call --------------------------------------------------------------
 
     def recall(self, leaves: Sequence[Any]) -> list[Any] | None:
         """The host's numbers for this call, as `__call__` takes them; None: it does not stand."""
-        if self.apart and not self.apart.isdisjoint(map(id, leaves)):
+        apart = self.conditions.sharing.apart
+        if apart and not apart.isdisjoint(map(id, leaves)):
             return None
         if self.particular and not self.conditions.particulars_hold(leaves):
             return None
-        if not self.trial:
-            return self._numbers()
-        self.python.begin()  # type: ignore[union-attr]
+        python = self.python
+        if python is None or not python.tested:
+            return self.inputs.numbers()
+        python.begin()  # a trial
         try:
-            return self._numbers()
+            return self.inputs.numbers()
         finally:
-            self.python.put_back()  # type: ignore[union-attr]
-
-    def _numbers(self) -> list[Any] | None:
-        """The host's numbers for a call, None where the tests of them come out otherwise.
-
-        `UNREAD`: they are known, or raise, when the call runs.
-        """
-        try:
-            numbers = self.recall_hosts()
-            return numbers if self.early or numbers is None else UNREAD
-        except (ArithmeticError, ValueError):
-            pass
-        try:  # a test that another keeps from failing
-            return None if self.test_hosts() is None else UNREAD
-        except (ArithmeticError, ValueError):  # Python did not come to it, or raises it itself
-            return None
+            python.put_back()
 
     # -- the call ----------------------------------------------------------------------------------
 
@@ -231,72 +113,79 @@ class PreparedCall:
 
         `hosts` are the numbers that `recall` gave for this call.
         """
-        for slot in self.slots:
+        for slot in self.conditions.numbers:
             slot.value = leaves[slot.place]
-        python = self.python
+        python, ready, shown = self.python, self.inputs, self.shown
         try:
             if python is not None:
                 python.begin()
-            if hosts is UNREAD and self.host_count:
-                hosts = self.read_hosts()
+            if hosts is UNREAD and ready.host_count:
+                hosts = ready.read_hosts()
         except (ArithmeticError, ValueError) as error:  # Python raises it where the function does
             if python is not None:
                 python.put_back()
             raise Raised(error, by_program=True) from None
-        inputs = self.fixed.copy()
-        for position in self.windows:
+        inputs = ready.fixed.copy()
+        for position in ready.windows:
             inputs.append(leaves[position]._array)
-        for source in self.others:
+        for source in ready.others:
             inputs.append(source.given(leaves))
         inputs += hosts
-        targets = self.targets
+        changes = self.changes
+        targets = changes.targets
         if targets is None:
             targets = [source.array(leaves) for source, _ in self.effects.writes]
         if FOREIGN.seen and self.overlaps is not None:
             self.overlaps.check(inputs)
         node = None
-        if self.refusals is None and self.derivative is not None:
+        if shown.refusals is None and self.derivative is not None:
             node = self._node(leaves, inputs)
         try:
-            results = self.run(inputs, targets)
+            arrays = self.run(inputs, targets)
         except Exception as error:
             if not self.catches or isinstance(error, MemoryError):
                 raise
             if python is not None:
                 python.put_back()
             raise Raised(error, by_program=True) from None
-        self.count_writes(self.written, self.write_counts)
-        for source, count in self.written_others:
+        changes.count_writes(changes.written, changes.write_counts)
+        for source, count in changes.written_others:
             source.storage(leaves).version += count
-        for k, strides in self.layouts:
-            results[k] = laid_out(results[k], strides)
-        roots = self.wrap(results, self.root_outputs)
-        if self.refusals is not None and not CONTEXT.inference:
-            for i, refusal in self.refusals:
-                roots[i]._node, roots[i]._requires_grad = refusal.fresh(), True
-        elif self.special or CONTEXT.inference:
-            self._place(leaves, roots, node, results)
-        for ref in self.wanting:  # before views of them are made
+        for k, strides in shown.layouts:
+            arrays[k] = laid_out(arrays[k], strides)
+        roots = shown.wrap(arrays, shown.root_outputs)
+        if shown.refusals is not None and not CONTEXT.inference:
+            for i, error_node in shown.refusals:
+                roots[i]._node, roots[i]._requires_grad = error_node.fresh(), True
+        elif shown.special or CONTEXT.inference:
+            self._place(leaves, roots, node, arrays)
+        for ref in changes.wanting:  # before views of them are made
             ref.of(leaves)._requires_grad = True
-        made = roots if self.roots_are_results else self._made(leaves, roots, node)
-        for meta, i in self.metas:
-            meta.grad = made[i]
-        for position, i in self.argument_grads:
-            meta_of(leaves[position]).grad = made[i]
-        for result in self.retained:
-            if made[result].requires_grad:
-                retain_grad(made[result])
-        for result, i in self.result_grads:
-            meta_of(made[result]).grad = made[i]
-        for ref in self.unwanting:
-            ref.of(leaves)._requires_grad = False
-        if self.moves is not None:
-            self.moves.carry_out()
+        tensors = roots if shown.roots_are_results else self._made(leaves, roots, node)
+        if changes.after:
+            self._change(leaves, tensors)
         if python is not None:
-            return python.finish(made, given)
-        if self.single is not None:
-            return made[self.single]
-        return unflatten(self.results.structure, [made[i] for i in self.results.leaves])
+            return python.finish(tensors, given)
+        if shown.single is not None:
+            return tensors[shown.single]
+        return unflatten(self.results.structure, [tensors[i] for i in self.results.leaves])
+
+    def _change(self, leaves: Sequence[Any], tensors: list[Any]) -> None:
+        """Set gradients and flags, and move generators; `tensors` are what the recipes made."""
+        changes = self.changes
+        for meta, i in changes.metas:
+            meta.grad = tensors[i]
+        for position, i in changes.argument_grads:
+            meta_of(leaves[position]).grad = tensors[i]
+        for result in self.results.retained:
+            if tensors[result].requires_grad:
+                retain_grad(tensors[result])
+        for result, i in self.effects.result_grads:
+            meta_of(tensors[result]).grad = tensors[i]
+        for ref in changes.unwanting:
+            ref.of(leaves)._requires_grad = False
+        if changes.moves is not None:
+            changes.moves.carry_out()
 
     def _made(self, leaves: Sequence[Any], roots: list[Tensor], node: Any) -> list[Any]:
         """What the recipes make, in their order; tensors come to show other memory meanwhile."""
@@ -307,11 +196,11 @@ class PreparedCall:
         for ref, other in effects.joined:
             tensor, place = ref.of(leaves), other.of(leaves)
             tensor._node, tensor._nr, tensor._requires_grad = place._node, place._nr, True
-        for k in self.for_inference:
+        for k in self.shown.for_inference:
             roots[k]._storage.version = INFERENCE_VERSION
         call = Making(leaves, roots, partial(self._put_on_tape, node))
         made = call.made
-        for i, n in enumerate(self.shortcuts):
+        for i, n in enumerate(self.shown.shortcuts):
             made.append(roots[n] if n >= 0 else None if n == LATE else recipes[i].make(call))
         for (ref, shown, how), late in zip(effects.rebound, self.results.late, strict=True):
             tensor = ref.of(leaves)
@@ -324,7 +213,7 @@ class PreparedCall:
         for i, kind, attributes in self.results.kinds:
             made[i].__class__ = kind
             made[i].__dict__.update(attributes)
-        for k, i in self.inner_targets if node is not None else ():
+        for k, i in self.shown.inner_targets if node is not None else ():
             node.lead(k, edge_of(made[i]))
         return made
 
@@ -333,7 +222,7 @@ class PreparedCall:
     def _node(self, leaves: Sequence[Any], inputs: list[Any]) -> Any:
         """The node of this call, made before the program can change what it saves."""
         derivative: Derivative = self.derivative  # type: ignore[assignment]
-        wanting = [ref.of(leaves) for ref in self.wanting]
+        wanting = [ref.of(leaves) for ref in self.changes.wanting]
         flags = [tensor._requires_grad for tensor in wanting]
         for tensor in wanting:  # the function asks for their gradients before it uses them
             tensor._requires_grad = True
@@ -371,25 +260,8 @@ class PreparedCall:
     def _put_on_tape(self, node: Any, tensor: Tensor, seed: int) -> None:
         """Make a tensor a result of the program's node, or of one that refuses."""
         refused = self.derivative.refused.get(seed)  # type: ignore[union-attr]
-        tensor._node, tensor._nr = (node, seed) if refused is None else (_refusal(refused), 0)
+        tensor._node, tensor._nr = (node, seed) if refused is None else (refusal(refused), 0)
         tensor._requires_grad = True
-
-
-def _refusal(refused: tuple[str, str]) -> ErrorNode:
-    """What is in the place of a node that was used up inside."""
-    message, name = refused
-    return ErrorNode(message, (), name)
-
-
-def _outcome(outcome: Any) -> Any:
-    """The outcome of a test for comparison: of a float, its key."""
-    return number_key(outcome) if isinstance(outcome, (float, complex)) else outcome
-
-
-def _keyed(test: HostScalar, outcome: Any) -> HostScalar:
-    """A test that gives what `_outcome` compares."""
-    floats = isinstance(outcome, (float, complex))
-    return HostScalar.computed(number_key, test) if floats else test
 
 
 def _apart_from(tensor: Tensor, view: Tensor) -> Tensor:
