@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.capture.program.layouts import permuted_strides
 from adjoint.engine.capture.program.recipes import (
+    CallResults,
     Constant,
     Gradient,
     Made,
@@ -16,7 +17,6 @@ from adjoint.engine.capture.program.recipes import (
     Passed,
     PickedElement,
     Recipe,
-    Results,
     Root,
     View,
 )
@@ -221,7 +221,7 @@ class Outputs:
         return number
 
     def _kinds(self) -> list[tuple[int, type, dict[str, Any]]]:
-        """Results of subclasses of Tensor, and what the framework noted in them."""
+        """CallResults of subclasses of Tensor, and what the framework noted in them."""
         found = []
         for i, x in enumerate(self._described):
             if not is_tensor(x) or self.is_outside(x):
@@ -246,10 +246,10 @@ class Outputs:
                 found[stages[i] - 1].append(i)
         return found
 
-    def results(self, structure: TreeDef, leaves: list[int]) -> Results:
+    def results(self, structure: TreeDef, leaves: list[int]) -> CallResults:
         """What a call gives back; `leaves` are the recipes of what the function returned."""
         own = [x for x in self.tensors() if x.retains_grad and id(x) not in self.positions]
-        return Results(
+        return CallResults(
             structure=structure,
             leaves=leaves,
             recipes=self.recipes,

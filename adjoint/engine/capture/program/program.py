@@ -14,7 +14,7 @@ from adjoint.engine.capture.program.effects import Effects, effects_of
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.python_state import python_state
-from adjoint.engine.capture.program.recipes import Results
+from adjoint.engine.capture.program.recipes import CallResults
 from adjoint.engine.capture.program.sharing import alias_pattern, reached_gradients
 from adjoint.engine.capture.python import Observation
 from adjoint.engine.core.tree import flatten
@@ -66,7 +66,7 @@ class Program:
     graph: DataflowGraph
     sources: list[Source]  # of its inputs: states, arguments, gradients, host numbers
     conditions: Conditions  # on which calls it stands
-    results: Results
+    results: CallResults
     effects: Effects
     derivative: Derivative | None  # what puts its results on the tape
     origin: Origin

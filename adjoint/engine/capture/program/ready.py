@@ -12,7 +12,7 @@ from adjoint.engine.capture.program.effects import Effects
 from adjoint.engine.capture.program.hosts import checked_reader, reader
 from adjoint.engine.capture.program.overlaps import Overlaps
 from adjoint.engine.capture.program.python_state import PythonState
-from adjoint.engine.capture.program.recipes import Made, Results
+from adjoint.engine.capture.program.recipes import CallResults, Made
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.host import HostScalar
@@ -116,7 +116,9 @@ class ReadyResults:
     )  # fmt: skip
     wrap: Callable[[list[Any], tuple[int, ...]], list[Tensor]]
 
-    def __init__(self, results: Results, effects: Effects, derivative: Derivative | None) -> None:
+    def __init__(
+        self, results: CallResults, effects: Effects, derivative: Derivative | None
+    ) -> None:
         self.layouts = [(r.output, r.strides) for r in results.roots if r.strides is not None]
         self.root_outputs = tuple([root.output for root in results.roots])
         self.wrap = HOOKS.objects[1] if HOOKS.objects else wrap_places
@@ -143,7 +145,7 @@ class ReadyResults:
 
 
 def _refusals(
-    results: Results, effects: Effects, derivative: Derivative | None
+    results: CallResults, effects: Effects, derivative: Derivative | None
 ) -> list[tuple[int, ErrorNode]] | None:
     """Nodes for roots whose part of the tape was used up inside; None if it was not.
 

@@ -194,7 +194,7 @@ Recipe = Constant | Passed | Gradient | OutsideView | Made | View | PickedElemen
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class CallResults:
     """What a program's call gives back."""
 
     structure: TreeDef
