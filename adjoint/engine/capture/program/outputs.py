@@ -221,7 +221,7 @@ class Outputs:
         return number
 
     def _kinds(self) -> list[tuple[int, type, dict[str, Any]]]:
-        """CallResults of subclasses of Tensor, and what the framework noted in them."""
+        """Results of subclasses of Tensor, and what the framework noted in them."""
         found = []
         for i, x in enumerate(self._described):
             if not is_tensor(x) or self.is_outside(x):
