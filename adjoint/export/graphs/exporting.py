@@ -338,7 +338,7 @@ class _Exporter:
             state_dict={**self.mod.state_dict(keep_vars=True), **self.state},
             constants=self.constants,
             in_spec=self.recorder.structure,
-            out_spec=self.recorded.structure,
+            out_spec=self.recorded.results.structure,
             sizes=self.sizes,
             example_inputs=(self.recorder.args, self.recorder.kwargs),
         )
