@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.distributed.pipelining.stage import PipelineStage
-from adjoint.engine.capture.program.program import move_generators
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.record.streams import Moves
 from adjoint.engine.tensor.tensor import Tensor
@@ -101,7 +100,7 @@ class StageModule(GraphModule):
                 )
         self._check(leaves)
         out = run(self, *leaves)
-        move_generators(recorded.moves)
+        recorded.moves.carry_out()
         return unflatten(recorded.out_spec, out) if last else out
 
     def _check(self, leaves: list[Any]) -> None:

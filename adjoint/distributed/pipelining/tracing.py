@@ -188,8 +188,8 @@ class StageWriter:
             persistent=frozenset(self.kept),
             leaves=tuple(self.recorder.leaves),
             in_spec=self.recorder.structure,
-            out_spec=self.program.structure,
-            moves=self.program.moves,
+            out_spec=self.program.results.structure,
+            moves=self.program.effects.moves,
             training=self.training,
         )
 
