@@ -17,11 +17,11 @@ def active_fake_mode() -> FakeTensorMode | None:
 
 def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
     """The mode that is entered, or that fake tensors among some values are of; or None."""
-    found = active_fake_mode()
-    if found is None:
+    mode = active_fake_mode()
+    if mode is None:
         fakes = [x for x in flatten(inputs)[0] if isinstance(x, FakeTensor)]
-        found = fakes[0].fake_mode if fakes else None
-    return found
+        mode = fakes[0].fake_mode if fakes else None
+    return mode
 
 
 class TracingContext:

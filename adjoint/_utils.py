@@ -26,11 +26,11 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
         return device
     if device is None and optional:
         return 0
-    found = device if isinstance(device, Device) else Device(device)
-    if found.type == "cpu" and not allow_cpu:
+    device_of = device if isinstance(device, Device) else Device(device)
+    if device_of.type == "cpu" and not allow_cpu:
         raise ValueError(f"Expected a non cpu device, but got: {device}")
-    index = found.index
-    return -1 if found.type == "cpu" else int(index or 0)
+    index = device_of.index
+    return -1 if device_of.type == "cpu" else int(index or 0)
 
 
 def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
@@ -40,11 +40,11 @@ def _flatten_dense_tensors(tensors: Sequence[Tensor]) -> Tensor:
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Parts of a row, in the tensors' shapes."""
-    made, place = [], 0
+    parts, place = [], 0
     for tensor in tensors:
-        made.append(flat[place : place + tensor.numel()].view(tensor.shape))
+        parts.append(flat[place : place + tensor.numel()].view(tensor.shape))
         place += tensor.numel()
-    return tuple(made)
+    return tuple(parts)
 
 
 class KeyErrorMessage(str):
@@ -60,9 +60,9 @@ class ExceptionWrapper:
     """An exception as it travels between processes: its class, its traceback as text, its place."""
 
     def __init__(self, exc_info: Any = None, where: str = "in background") -> None:
-        found = sys.exc_info() if exc_info is None else exc_info
-        self.exc_type = found[0]
-        self.exc_msg = "".join(traceback.format_exception(*found))
+        info = sys.exc_info() if exc_info is None else exc_info
+        self.exc_type = info[0]
+        self.exc_msg = "".join(traceback.format_exception(*info))
         self.where = where
 
     def reraise(self) -> NoReturn:
@@ -85,12 +85,12 @@ def _get_available_device_type() -> str | None:
 
 def _get_device_module(device_type: str) -> Any:
     """The module of a kind of device."""
-    found = sys.modules.get(f"adjoint.{device_type}") or getattr(
+    module = sys.modules.get(f"adjoint.{device_type}") or getattr(
         sys.modules["adjoint"], device_type, None
     )
-    if found is None:
+    if module is None:
         raise DeviceError(f"Device {device_type!r} does not have a corresponding module")
-    return found
+    return module
 
 
 def set_vital(section: str, name: str, value: str) -> bool:

@@ -106,12 +106,12 @@ def collect_all(futures: Sequence[Future]) -> Future:
             whole.set_result(list(futures))
 
     def drive() -> None:
-        for each in futures:
-            each.wait()
+        for one in futures:
+            one.wait()
 
     whole._drive = drive
-    for each in futures:
-        each.add_done_callback(count)
+    for future in futures:
+        future.add_done_callback(count)
     if not futures:
         whole.set_result([])
     return whole
@@ -125,4 +125,4 @@ def wait_all(futures: Sequence[Future]) -> list[Any]:
     >>> wait_all([first])
     [1]
     """
-    return [each.wait() for each in futures]
+    return [future.wait() for future in futures]

@@ -105,9 +105,9 @@ def load_state_dict_from_url(
     name = file_name or os.path.basename(urllib.parse.urlparse(url).path)
     cached = os.path.join(folder, name)
     if not os.path.exists(cached):
-        found = HASH_REGEX.search(name) if check_hash else None
+        match = HASH_REGEX.search(name) if check_hash else None
         try:
-            download_url_to_file(url, cached, found.group(1) if found else None, progress)
+            download_url_to_file(url, cached, match.group(1) if match else None, progress)
         except OSError as error:
             raise RuntimeError(
                 f"load_state_dict_from_url: cannot fetch {url} ({error}). Put the file at {cached}."
@@ -179,7 +179,7 @@ def load(
 
 
 def _entry(module: ModuleType, name: str) -> Any:
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise RuntimeError(f"hub: cannot find callable {name} in hubconf")
-    return found
+    return function

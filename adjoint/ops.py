@@ -44,9 +44,9 @@ class OpOverload:
         # `aten.add.Tensor`, `.Scalar`, `.default`: one function serves all.
         if overload.startswith("__"):
             raise AttributeError(overload)
-        made = OpOverload(f"{self._name}.{overload}", self._fn)
-        self.__dict__[overload] = made
-        return made
+        overloaded = OpOverload(f"{self._name}.{overload}", self._fn)
+        self.__dict__[overload] = overloaded
+        return overloaded
 
     def __eq__(self, other: object) -> bool:
         # One function serves all overloads, so they are one key in a table of handlers.
@@ -110,7 +110,8 @@ class Schema:
         self.overload_name = overload_name
         parameters = [] if fn is None else inspect.signature(fn).parameters.values()
         self.arguments = [
-            Argument(each.name, each.kind is each.KEYWORD_ONLY, each.default) for each in parameters
+            Argument(parameter.name, parameter.kind is parameter.KEYWORD_ONLY, parameter.default)
+            for parameter in parameters
         ]
 
     @property
@@ -119,7 +120,7 @@ class Schema:
         return self.name.endswith("_") and not self.name.endswith("__")
 
     def __str__(self) -> str:
-        shown = ", ".join(each.name for each in self.arguments)
+        shown = ", ".join(argument.name for argument in self.arguments)
         return f"{self.name}.{self.overload_name}({shown})"
 
 
@@ -139,9 +140,9 @@ class Namespace:
             raise AttributeError(
                 f"'_OpNamespace' '{self._name}' object has no attribute '{name}'", name=name
             )
-        made = OpOverload(full, _built_in(name))
-        self.__dict__[name] = made
-        return made
+        operation = OpOverload(full, _built_in(name))
+        self.__dict__[name] = operation
+        return operation
 
 
 def _built_in(name: str) -> Callable[..., Any] | None:
@@ -171,9 +172,9 @@ class _Ops(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = Namespace(name)
-        self.__dict__[name] = made
-        return made
+        namespace = Namespace(name)
+        self.__dict__[name] = namespace
+        return namespace
 
 
 def load_library(path: str) -> None:

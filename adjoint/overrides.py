@@ -191,19 +191,19 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """What can be taken over, by the namespace it is found in."""
     HOOKS.load_rest()
-    found: dict[Any, list[Callable[..., Any]]] = {Tensor: list(METHODS.values())}
+    functions: dict[Any, list[Callable[..., Any]]] = {Tensor: list(METHODS.values())}
     for (space, _), entry in PUBLIC.items():
-        found.setdefault(space or "torch", []).append(entry.fn)
-    return found
+        functions.setdefault(space or "torch", []).append(entry.fn)
+    return functions
 
 
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
     """For each function that can be taken over, one of the same arguments that gives -1."""
-    found: dict[Callable[..., Any], Callable[..., Any]] = {}
+    overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
     for functions in get_overridable_functions().values():
         for function in functions:
-            found[function] = _standing_for(function)
-    return found
+            overrides[function] = _standing_for(function)
+    return overrides
 
 
 def _standing_for(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,10 +50,10 @@ class SobolEngine:
             warnings.filterwarnings("ignore", "The balance properties", UserWarning)
             points = self._points.random(n)
         self.num_generated += n
-        made = tensor(points, dtype=get_default_dtype() if dtype is None else dtype)
+        drawn = tensor(points, dtype=get_default_dtype() if dtype is None else dtype)
         if out is None:
-            return made
-        return out.resize_(made.shape).copy_(made)
+            return drawn
+        return out.resize_(drawn.shape).copy_(drawn)
 
     def draw_base2(self, m: int, out: Tensor | None = None, dtype: DType | None = None) -> Tensor:
         """The next 2**m points, which must make a power of two with those drawn before."""

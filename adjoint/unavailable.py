@@ -251,14 +251,14 @@ def fill(target: ModuleType, wanted: str | None = None) -> None:
     name = target.__name__
     purpose, names = TABLE.get(name.removeprefix("adjoint."), ("", ""))
     for entry in names.split():
-        each = entry.removesuffix("()")
-        if each != wanted and (wanted is not None or hasattr(target, each)):
+        missing = entry.removesuffix("()")
+        if missing != wanted and (wanted is not None or hasattr(target, missing)):
             continue
         if entry.endswith("()"):  # a question, whose answer is no
-            target.__dict__[each] = never
+            target.__dict__[missing] = never
         else:
             about = {"__module__": name, "__doc__": f"No {purpose}."}
-            target.__dict__[each] = _Refusing(each, (), about)
+            target.__dict__[missing] = _Refusing(missing, (), about)
 
 
 def module(name: str) -> ModuleType | None:
@@ -268,13 +268,13 @@ def module(name: str) -> ModuleType | None:
     if path not in TABLE and not below:
         return None
     purpose = TABLE.get(path, ("", ""))[0]
-    made = ModuleType(name, f"{purpose}: not in Adjoint; its names refuse when used.")
-    made.__spec__ = ModuleSpec(name, None, is_package=below)
+    placeholder = ModuleType(name, f"{purpose}: not in Adjoint; its names refuse when used.")
+    placeholder.__spec__ = ModuleSpec(name, None, is_package=below)
     if below:
-        made.__path__ = []
-    fill(made)
-    sys.modules[name] = made
+        placeholder.__path__ = []
+    fill(placeholder)
+    sys.modules[name] = placeholder
     parent, _, last = name.rpartition(".")
     if parent in sys.modules:
-        setattr(sys.modules[parent], last, made)
-    return made
+        setattr(sys.modules[parent], last, placeholder)
+    return placeholder

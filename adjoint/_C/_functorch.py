@@ -72,8 +72,8 @@ def _add_batch_dim(tensor: Any, in_dim: int, level: int) -> Any:
 
 def _remove_batch_dim(tensor: Any, level: int, batch_size: int, out_dim: int) -> Any:
     """The opposite; a tensor that is not mapped over is expanded."""
-    found = _at(level)
-    whole = payload(tensor) if _level(tensor) is found else found.lift(tensor)
+    batch_level = _at(level)
+    whole = payload(tensor) if _level(tensor) is batch_level else batch_level.lift(tensor)
     return whole.movedim(0, out_dim)
 
 

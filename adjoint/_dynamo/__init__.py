@@ -31,9 +31,9 @@ def register_backend(
     """Make `compile(backend=name)` mean a function of a graph module and example inputs."""
     if compiler_fn is None:
         return _partial(register_backend, name=name, tags=tags)
-    made = compiler_fn
-    _register(name or made.__name__, lambda mode, options: _factory_for(made, mode, options))
-    return made
+    backend = compiler_fn
+    _register(name or backend.__name__, lambda mode, options: _factory_for(backend, mode, options))
+    return backend
 
 
 def is_dynamo_supported() -> bool:

@@ -27,11 +27,11 @@ class FakeTensor(Tensor):
     shape_only: Tensor  # the tensor of the device "meta" that computes its results
 
     def __new__(cls, fake_mode: FakeTensorMode, elem: Tensor, device: Any) -> Any:
-        made = Tensor._make_wrapper_subclass(
+        fake = Tensor._make_wrapper_subclass(
             cls, elem.shape, strides=elem.stride(), dtype=elem.dtype, device=device
         )
-        made.fake_mode, made.fake_device, made.shape_only = fake_mode, Device(device), elem
-        return made
+        fake.fake_mode, fake.fake_device, fake.shape_only = fake_mode, Device(device), elem
+        return fake
 
     def __init__(self, fake_mode: FakeTensorMode, elem: Tensor, device: Any) -> None:
         """All is done by `__new__`."""
@@ -93,9 +93,9 @@ class FakeTensorMode(TorchDispatchMode):
         """A fake tensor that looks like one."""
         if isinstance(tensor, FakeTensor):
             return tensor
-        made = FakeTensor(self, _shape_only(tensor), tensor.device)
-        made.requires_grad_(tensor.requires_grad)
-        return made
+        fake = FakeTensor(self, _shape_only(tensor), tensor.device)
+        fake.requires_grad_(tensor.requires_grad)
+        return fake
 
     def compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The fake results of an operation."""
@@ -108,8 +108,10 @@ class FakeTensorMode(TorchDispatchMode):
         args, kwargs = unflatten(structure, plain)
         if isinstance(asked, Device):
             kwargs = {**kwargs, "device": META}
-        found, shape = flatten(func(*args, **kwargs))
-        return unflatten(shape, [FakeTensor(self, x, device) if is_tensor(x) else x for x in found])
+        results, shape = flatten(func(*args, **kwargs))
+        return unflatten(
+            shape, [FakeTensor(self, x, device) if is_tensor(x) else x for x in results]
+        )
 
 
 def _shape_only(tensor: Tensor) -> Tensor:

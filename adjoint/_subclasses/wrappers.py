@@ -65,9 +65,9 @@ def make_wrapper_subclass(
     place = CPU if device is None else Device(device)
     spec = Spec(tuple(map(int, size)), dtype or get_default_dtype(), place)
     layout_ = None if strides is None else tuple(map(int, strides))
-    made = symbolic(spec, Storage(None), layout_).as_subclass(cls)
-    made._storage.payload = Dress(cls, made.__dict__)
-    return made.requires_grad_(requires_grad)
+    wrapper = symbolic(spec, Storage(None), layout_).as_subclass(cls)
+    wrapper._storage.payload = Dress(cls, wrapper.__dict__)
+    return wrapper.requires_grad_(requires_grad)
 
 
 def handler_of(cls: type[Any]) -> Any:
@@ -80,8 +80,8 @@ def handler_of(cls: type[Any]) -> Any:
 
 def dress_of(x: Any) -> Dress | None:
     """What a tensor is besides, where it is a wrapper or an alias of one."""
-    held = x._storage.payload if is_tensor(x) else None
-    return held if type(held) is Dress else None
+    payload = x._storage.payload if is_tensor(x) else None
+    return payload if type(payload) is Dress else None
 
 
 def restored(x: Any) -> Any:
@@ -89,9 +89,9 @@ def restored(x: Any) -> Any:
     dress = dress_of(x)
     if dress is None or type(x) is dress.cls:
         return x
-    made = x.as_subclass(dress.cls)
-    made.__dict__.update(dress.attributes)
-    return made
+    wrapper = x.as_subclass(dress.cls)
+    wrapper.__dict__.update(dress.attributes)
+    return wrapper
 
 
 class Wrappers:
@@ -112,14 +112,14 @@ class Wrappers:
         if record.compose is not None and tracked and not record.differentiable:
             return record.compose(*operands, **params)
         outs = hand_over(overload_of(record), tuple(map(restored, operands)), params)
-        made = outs if isinstance(outs, tuple) else (outs,)
-        if not all(map(is_tensor, made)) or (record.outputs == 1) != (len(made) == 1):
+        results = outs if isinstance(outs, tuple) else (outs,)
+        if not all(map(is_tensor, results)) or (record.outputs == 1) != (len(results) == 1):
             raise TypeError(
                 f"{record.name}: __torch_dispatch__ returned {type(outs).__name__}; the operation "
                 f"has {record.outputs or 'several'} results."
             )
         if tracked:
-            fresh = tuple([_off_operands(out, operands) for out in made])
+            fresh = tuple([_off_operands(out, operands) for out in results])
             outs = fresh if isinstance(outs, tuple) else fresh[0]
             HOOKS.attach(record, operands, params, outs)
         return outs
@@ -138,7 +138,7 @@ class Wrappers:
 @functools.cache
 def _writing() -> tuple[str, ...]:
     """The methods that write, and the operators that do."""
-    names = [n for n in {*dir(Tensor), *(f"{each}_" for each in INPLACE)} if n.endswith("_")]
+    names = [n for n in {*dir(Tensor), *(f"{base}_" for base in INPLACE)} if n.endswith("_")]
     methods = [n for n in names if not n.startswith("_") and n not in FLAGS]
     operators = [n for n in names if n.startswith("__i") and n.replace("__i", "__", 1) in names]
     return (*methods, *operators)

@@ -35,14 +35,14 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """What is known of memory, under the names of `cuda.memory_stats`."""
-    found = host_memory()
+    counted = host_memory()
     return {
-        "allocated_bytes.all.current": found[counts.CURRENT],
-        "allocated_bytes.all.peak": found[counts.PEAK],
-        "allocation.all.allocated": found[counts.MADE],
-        "allocation.all.freed": found[counts.FREED],
-        "allocation.all.current": found[counts.MADE] - found[counts.FREED],
-        "num_ooms": found[counts.REFUSED],
+        "allocated_bytes.all.current": counted[counts.CURRENT],
+        "allocated_bytes.all.peak": counted[counts.PEAK],
+        "allocation.all.allocated": counted[counts.MADE],
+        "allocation.all.freed": counted[counts.FREED],
+        "allocation.all.current": counted[counts.MADE] - counted[counts.FREED],
+        "num_ooms": counted[counts.REFUSED],
     }
 
 

@@ -21,8 +21,8 @@ def broadcast(tensor: Any, devices: Any = None, *, out: Any = None) -> Any:
     if (devices is None) == (out is None):
         raise RuntimeError("comm.broadcast: exactly one of 'devices' and 'out' must be specified")
     if out is not None:
-        for each in out:
-            each.copy_(tensor)
+        for target in out:
+            target.copy_(tensor)
         return tuple(out)
     return tuple(tensor.to(_device(d)) for d in devices)
 
@@ -49,7 +49,7 @@ def reduce_add_coalesced(
     inputs: Sequence[Sequence[Any]], destination: Any = None, buffer_size: int = 10485760
 ) -> tuple[Any, ...]:
     """`reduce_add` of the first of each list, the second of each, and so on."""
-    return tuple(reduce_add(list(each), destination) for each in zip(*inputs, strict=True))
+    return tuple(reduce_add(list(tensors), destination) for tensors in zip(*inputs, strict=True))
 
 
 def scatter(

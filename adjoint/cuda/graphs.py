@@ -293,11 +293,11 @@ def make_graphed_callables(
             f"make_graphed_callables: {len(functions)} callables and {len(samples)} tuples of "
             "samples"
         )
-    made = [
+    graphed = [
         _graphed(fn, tuple(args), num_warmup_iters)
         for fn, args in zip(functions, samples, strict=True)
     ]
-    return tuple(made) if several else made[0]
+    return tuple(graphed) if several else graphed[0]
 
 
 def _graphed(fn: Any, sample: tuple[Any, ...], count: int) -> Any:

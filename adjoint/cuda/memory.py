@@ -81,18 +81,18 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
     `allocated_bytes.all.peak`, `reserved_bytes.all.current`, `num_ooms` and their like. There is
     one pool, so each has `all` alone. Empty where there is no GPU.
     """
-    found: dict[str, int] = {}
+    stats: dict[str, int] = {}
     if is_available():
         counts = _counts(device)
         for name, count in counts.counts().items():
             for part in ("current", "peak", "allocated", "freed"):
-                found[f"{name}.all.{part}"] = int(getattr(count, part))
-        found["requested_bytes.all.current"] = counts.asked()
-        found["num_alloc_retries"] = counts.retries
-        found["num_ooms"] = counts.failures
-        found["num_device_alloc"] = counts.segments.allocated
-        found["num_device_free"] = counts.segments.freed
-    return OrderedDict(sorted(found.items()))
+                stats[f"{name}.all.{part}"] = int(getattr(count, part))
+        stats["requested_bytes.all.current"] = counts.asked()
+        stats["num_alloc_retries"] = counts.retries
+        stats["num_ooms"] = counts.failures
+        stats["num_device_alloc"] = counts.segments.allocated
+        stats["num_device_free"] = counts.segments.freed
+    return OrderedDict(sorted(stats.items()))
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
@@ -178,16 +178,16 @@ def _piece(address: int, size: int, asked: int, where: Where | None, used: bool)
 
 def _pieces(start: int, size: int, counts: DeviceCounts) -> list[dict[str, Any]]:
     """What a segment is divided into, in the order of addresses."""
-    found, at = [], start
+    pieces, at = [], start
     for address in sorted(a for a in counts.live if start <= a < start + size):
         room, asked, where = counts.live[address]
         if address > at:
-            found.append(_piece(at, address - at, 0, None, False))
-        found.append(_piece(address, room, asked, where, True))
+            pieces.append(_piece(at, address - at, 0, None, False))
+        pieces.append(_piece(address, room, asked, where, True))
         at = address + room
     if at < start + size:
-        found.append(_piece(at, start + size - at, 0, None, False))
-    return found
+        pieces.append(_piece(at, start + size - at, 0, None, False))
+    return pieces
 
 
 def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
 
     Pieces in use have the line that asked for them, if `_record_memory_history` was called before.
     """
-    found: list[dict[str, Any]] = []
+    segments: list[dict[str, Any]] = []
     segment: dict[str, Any]
     for index in range(device_count()):
         counts = counts_of(index)
@@ -206,8 +206,8 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
             segment = {"device": index, "address": start, "total_size": size, "stream": 0}
             segment |= {"allocated_size": used, "active_size": used, "requested_size": asked}
             segment |= {"segment_type": "large", "segment_pool_id": (0, 0), "frames": []}
-            found.append({**segment, "is_expandable": False, "blocks": pieces})
-    return found
+            segments.append({**segment, "is_expandable": False, "blocks": pieces})
+    return segments
 
 
 def _record_memory_history(

@@ -75,8 +75,8 @@ def is_tf32_supported() -> bool:
 
 def get_arch_list() -> list[str]:
     """The architectures code is made for: those of the GPUs there are, as it is made here."""
-    found = {get_device_capability(i) for i in range(device_count())}
-    return [f"sm_{major}{minor}" for major, minor in sorted(found)]
+    capabilities = {get_device_capability(i) for i in range(device_count())}
+    return [f"sm_{major}{minor}" for major, minor in sorted(capabilities)]
 
 
 def get_gencode_flags() -> str:

@@ -62,7 +62,7 @@ def list_gpu_processes(device: Any = None) -> str:
     nvml, handle = _handle(device)
     running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     lines = [f"GPU:{index_of(device)}"]
-    for each in running:
-        used = (each.usedGpuMemory or 0) / (1 << 20)
-        lines.append(f"process {each.pid:>10d} uses {used:>12.3f} MB GPU memory")
+    for process in running:
+        used = (process.usedGpuMemory or 0) / (1 << 20)
+        lines.append(f"process {process.pid:>10d} uses {used:>12.3f} MB GPU memory")
     return "\n".join(lines if running else [*lines, "no processes are running"])

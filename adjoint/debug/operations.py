@@ -28,8 +28,8 @@ class Operation:
     where: Where | None
 
     def __str__(self) -> str:
-        given, made = ", ".join(self.operands), ", ".join(self.results)
-        return f"{self.name}({given}) -> {made}  {self.place}"
+        given, returned = ", ".join(self.operands), ", ".join(self.results)
+        return f"{self.name}({given}) -> {returned}  {self.place}"
 
     @property
     def place(self) -> str:

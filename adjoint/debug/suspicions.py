@@ -57,9 +57,9 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
     inputs, targets = (
         batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (batch, None)
     )
-    found = Findings()
-    found += about_inputs(inputs)
-    found += about_mode(model)
+    findings = Findings()
+    findings += about_inputs(inputs)
+    findings += about_mode(model)
     before = rng_state(), [(b, b.detach().clone()) for b in model.buffers()]
     grads = [(p, p.grad) for p in model.parameters()]
     for parameter, _ in grads:
@@ -68,11 +68,11 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
     handles = [m.register_forward_hook(watch(name, zeros)) for name, m in model.named_modules()]
     try:
         outputs = model(inputs)
-        found += about_outputs(outputs, targets)
-        if not any(each.kind == "labels" for each in found):
+        findings += about_outputs(outputs, targets)
+        if not any(finding.kind == "labels" for finding in findings):
             (loss or default_loss)(outputs, targets).backward()
-            found += about_gradients(model)
-        found += [
+            findings += about_gradients(model)
+        findings += [
             Finding("dead", f"every result of {name} is zero: nothing passes through it.")
             for name in zeros
         ]
@@ -82,9 +82,9 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         for parameter, grad in grads:
             parameter.grad = grad
         set_rng_state(before[0])
-        for buffer, kept in before[1]:
-            buffer.data.copy_(kept)
-    return found
+        for buffer, old in before[1]:
+            buffer.data.copy_(old)
+    return findings
 
 
 def watch(name: str, zeros: dict[str, int]) -> Callable[..., None]:

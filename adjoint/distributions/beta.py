@@ -39,8 +39,8 @@ class Beta(ExponentialFamily):
         self._dirichlet = Dirichlet(pair, validate_args=validate_args)
         super().__init__(self._dirichlet.batch_shape, validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._dirichlet = self._dirichlet.expand(batch_shape)
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._dirichlet = self._dirichlet.expand(batch_shape)
 
     @property
     def concentration1(self) -> Tensor:

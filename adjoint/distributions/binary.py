@@ -30,8 +30,8 @@ class Binary(Distribution):
     @property
     def _param(self) -> Tensor:
         """The parameter that was given."""
-        found = self.__dict__.get("probs")
-        return self.logits if found is None or not self._by_probs else found
+        probs = self.__dict__.get("probs")
+        return self.logits if probs is None or not self._by_probs else probs
 
     @property
     def _by_probs(self) -> bool:

@@ -50,8 +50,8 @@ class Categorical(Distribution):
         self._num_events = given.shape[-1]
         super().__init__(given.shape[:-1], validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._num_events = self._num_events
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._num_events = self._num_events
 
     @property
     def _param(self) -> Tensor:

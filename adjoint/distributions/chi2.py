@@ -21,9 +21,9 @@ class Chi2(Gamma):
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made.concentration = self.concentration.expand(batch_shape)
-        made.rate = self.rate.expand(batch_shape)
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded.concentration = self.concentration.expand(batch_shape)
+        expanded.rate = self.rate.expand(batch_shape)
 
     @property
     def df(self) -> Tensor:

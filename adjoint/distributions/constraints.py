@@ -169,8 +169,8 @@ class MixtureSameFamilyConstraint(Constraint):
         if value.ndim < self.event_dim:
             raise ShapeValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
         result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
-        kept = value.ndim - self.event_dim
-        return result.reshape((*result.shape[:kept], -1)).all(-1)
+        batch_dims = value.ndim - self.event_dim
+        return result.reshape((*result.shape[:batch_dims], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"MixtureSameFamilyConstraint({self.base_constraint!r})"

@@ -42,8 +42,8 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         if probs is not None:
             self.__dict__["probs"] = clamp_probs(self.probs)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._lims = self._lims
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._lims = self._lims
 
     def _outside(self) -> Tensor:
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])

@@ -72,28 +72,28 @@ class Distribution:
 
     def _like(self, batch_shape: Any, instance: Any, cls: Any = None) -> Any:
         """A bare distribution of the same kind, for `expand`."""
-        made = instance if instance is not None else type(self).__new__(cls or type(self))
-        made._batch_shape = Size(batch_shape)
-        made._event_shape = self._event_shape
-        made._validate_args = self._validate_args
-        return made
+        bare = instance if instance is not None else type(self).__new__(cls or type(self))
+        bare._batch_shape = Size(batch_shape)
+        bare._event_shape = self._event_shape
+        bare._validate_args = self._validate_args
+        return bare
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution with a larger batch; parameters are views."""
         batch_shape = Size(batch_shape)
-        made = self._like(batch_shape, _instance)
+        expanded = self._like(batch_shape, _instance)
         for name, constraint in self._constraints().items():
             if name in self.__dict__:
                 value = self.__dict__[name]
                 rank = value.ndim - self._event_rank(name, constraint)
-                made.__dict__[name] = value.expand((*batch_shape, *value.shape[rank:]))
-        self._expand_rest(made, batch_shape)
-        return made
+                expanded.__dict__[name] = value.expand((*batch_shape, *value.shape[rank:]))
+        self._expand_rest(expanded, batch_shape)
+        return expanded
 
     def _event_rank(self, name: str, constraint: Any) -> int:
         return int(constraint.event_dim)
 
-    def _expand_rest(self, made: Any, batch_shape: Size) -> None:
+    def _expand_rest(self, expanded: Any, batch_shape: Size) -> None:
         """Give an expanded distribution what is not a parameter."""
 
     @property

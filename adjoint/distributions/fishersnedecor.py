@@ -33,9 +33,9 @@ class FisherSnedecor(Distribution):
         shape = () if all_numbers(df1, df2) else self.df1.shape
         super().__init__(shape, validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._gamma1 = self._gamma1.expand(batch_shape)
-        made._gamma2 = self._gamma2.expand(batch_shape)
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._gamma1 = self._gamma1.expand(batch_shape)
+        expanded._gamma2 = self._gamma2.expand(batch_shape)
 
     @property
     def mean(self) -> Tensor:

@@ -45,12 +45,12 @@ class Kumaraswamy(TransformedDistribution):
         ]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        made = self._like(batch_shape, _instance)
-        made.concentration1 = self.concentration1.expand(made._batch_shape)
-        made.concentration0 = self.concentration0.expand(made._batch_shape)
-        made.base_dist = self.base_dist.expand(made._batch_shape)
-        made.transforms = made._parts()
-        return made
+        expanded = self._like(batch_shape, _instance)
+        expanded.concentration1 = self.concentration1.expand(expanded._batch_shape)
+        expanded.concentration0 = self.concentration0.expand(expanded._batch_shape)
+        expanded.base_dist = self.base_dist.expand(expanded._batch_shape)
+        expanded.transforms = expanded._parts()
+        return expanded
 
     def _moment(self, n: int) -> Tensor:
         a, b = self.concentration1, self.concentration0

@@ -48,9 +48,9 @@ class LKJCholesky(Distribution):
         self._beta = Beta(beta_conc1.expand(beta_conc0.shape), beta_conc0)
         super().__init__(batch, (dim, dim), validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made.dim = self.dim
-        made._beta = self._beta.expand((*batch_shape, self.dim))
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded.dim = self.dim
+        expanded._beta = self._beta.expand((*batch_shape, self.dim))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():

@@ -82,10 +82,10 @@ class LowRankMultivariateNormal(Distribution):
         super().__init__(batch, (size,), validate_args=validate_args)
         self._capacitance_tril = capacitance_tril(cov_factor, cov_diag)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._unbroadcasted_cov_factor = self._unbroadcasted_cov_factor
-        made._unbroadcasted_cov_diag = self._unbroadcasted_cov_diag
-        made._capacitance_tril = self._capacitance_tril
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._unbroadcasted_cov_factor = self._unbroadcasted_cov_factor
+        expanded._unbroadcasted_cov_diag = self._unbroadcasted_cov_diag
+        expanded._capacitance_tril = self._capacitance_tril
 
     def _matrix_shape(self) -> tuple[int, ...]:
         return (*self._batch_shape, *self._event_shape, *self._event_shape)

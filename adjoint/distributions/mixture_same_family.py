@@ -71,13 +71,13 @@ class MixtureSameFamily(Distribution):
         super().__init__(inner[:-1], event, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        made = self._like(batch_shape, _instance)
+        expanded = self._like(batch_shape, _instance)
         inner = Size((*batch_shape, self._num_component))
-        made._component_distribution = self._component_distribution.expand(inner)
-        made._mixture_distribution = self._mixture_distribution.expand(batch_shape)
-        made._num_component = self._num_component
-        made._event_ndims = self._event_ndims
-        return made
+        expanded._component_distribution = self._component_distribution.expand(inner)
+        expanded._mixture_distribution = self._mixture_distribution.expand(batch_shape)
+        expanded._num_component = self._num_component
+        expanded._event_ndims = self._event_ndims
+        return expanded
 
     @constraints.dependent_property
     def support(self) -> Any:

@@ -40,10 +40,10 @@ class Multinomial(Distribution):
         shape = self._categorical.param_shape
         super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made.total_count = self.total_count
-        made._categorical = self._categorical.expand(batch_shape)
-        made._binomial = self._binomial.expand((*batch_shape, *self._event_shape))
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded.total_count = self.total_count
+        expanded._categorical = self._categorical.expand(batch_shape)
+        expanded._binomial = self._binomial.expand((*batch_shape, *self._event_shape))
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

@@ -103,8 +103,8 @@ class MultivariateNormal(Distribution):
         else:
             self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
 
     def _matrix_shape(self) -> tuple[int, ...]:
         return (*self._batch_shape, *self._event_shape, *self._event_shape)

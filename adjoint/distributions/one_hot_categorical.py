@@ -35,8 +35,8 @@ class OneHotCategorical(Distribution):
         shape = self._categorical.param_shape
         super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._categorical = self._categorical.expand(batch_shape)
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._categorical = self._categorical.expand(batch_shape)
 
     @property
     def _param(self) -> Tensor:

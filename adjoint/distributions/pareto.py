@@ -29,12 +29,12 @@ class Pareto(TransformedDistribution):
         super().__init__(base, parts, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        made = self._like(batch_shape, _instance)
-        made.scale = self.scale.expand(made._batch_shape)
-        made.alpha = self.alpha.expand(made._batch_shape)
-        made.base_dist = self.base_dist.expand(made._batch_shape)
-        made.transforms = [ExpTransform(), AffineTransform(loc=0, scale=made.scale)]
-        return made
+        expanded = self._like(batch_shape, _instance)
+        expanded.scale = self.scale.expand(expanded._batch_shape)
+        expanded.alpha = self.alpha.expand(expanded._batch_shape)
+        expanded.base_dist = self.base_dist.expand(expanded._batch_shape)
+        expanded.transforms = [ExpTransform(), AffineTransform(loc=0, scale=expanded.scale)]
+        return expanded
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:

@@ -37,8 +37,8 @@ class LogitRelaxedBernoulli(Binary):
         self.temperature = temperature
         super().__init__(self._set_parameter(probs, logits), validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made.temperature = self.temperature
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded.temperature = self.temperature
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

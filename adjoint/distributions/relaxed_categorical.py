@@ -41,9 +41,9 @@ class ExpRelaxedCategorical(Distribution):
         shape = self._categorical.param_shape
         super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made.temperature = self.temperature
-        made._categorical = self._categorical.expand(batch_shape)
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded.temperature = self.temperature
+        expanded._categorical = self._categorical.expand(batch_shape)
 
     @property
     def param_shape(self) -> Any:

@@ -37,8 +37,8 @@ class StudentT(Distribution):
         self._chi2 = Chi2(self.df, validate_args=validate_args)
         super().__init__(self.df.shape, validate_args=validate_args)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._chi2 = self._chi2.expand(batch_shape)
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._chi2 = self._chi2.expand(batch_shape)
 
     @property
     def mean(self) -> Tensor:

@@ -45,11 +45,11 @@ class Transform:
     @property
     def inv(self) -> Transform:
         """The inverse transform; its inverse is this one."""
-        found = None if self._inv is None else self._inv()
-        if found is None:
-            found = _InverseTransform(self)
-            self._inv = weakref.ref(found)
-        return found
+        inverse = None if self._inv is None else self._inv()
+        if inverse is None:
+            inverse = _InverseTransform(self)
+            self._inv = weakref.ref(inverse)
+        return inverse
 
     @property
     def sign(self) -> Any:

@@ -69,15 +69,15 @@ class TransformedDistribution(Distribution):
         super().__init__(forward_shape[:cut], forward_shape[cut:], validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        made = self._like(batch_shape, _instance)
-        made.transforms = self.transforms
+        expanded = self._like(batch_shape, _instance)
+        expanded.transforms = self.transforms
         shape = (*batch_shape, *self._event_shape)
         base_shape = tuple(batch_shape)
         for t in reversed(self.transforms):
             shape = t.inverse_shape(type(self._batch_shape)(shape))
         base_shape = shape[: len(shape) - len(self.base_dist.event_shape)]
-        made.base_dist = self.base_dist.expand(base_shape)
-        return made
+        expanded.base_dist = self.base_dist.expand(base_shape)
+        return expanded
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Any:

@@ -72,12 +72,12 @@ class ComposeTransform(Transform):
 
     @property
     def inv(self) -> Transform:
-        found = None if self._inv is None else self._inv()
-        if found is None:
-            found = ComposeTransform([p.inv for p in reversed(self.parts)])
-            self._inv = weakref.ref(found)
-            found._inv = weakref.ref(self)
-        return found
+        inverse = None if self._inv is None else self._inv()
+        if inverse is None:
+            inverse = ComposeTransform([p.inv for p in reversed(self.parts)])
+            self._inv = weakref.ref(inverse)
+            inverse._inv = weakref.ref(self)
+        return inverse
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         if self._cache_size == cache_size:
@@ -333,11 +333,11 @@ class StackTransform(Transform):
 
     def _call(self, x: Tensor) -> Tensor:
         slices = zip(self.transforms, self._slices(x), strict=True)
-        return stack([t(each) for t, each in slices], self.dim)
+        return stack([t(part) for t, part in slices], self.dim)
 
     def _inverse(self, y: Tensor) -> Tensor:
         slices = zip(self.transforms, self._slices(y), strict=True)
-        return stack([t.inv(each) for t, each in slices], self.dim)
+        return stack([t.inv(part) for t, part in slices], self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         pairs = zip(self.transforms, self._slices(x), self._slices(y), strict=True)

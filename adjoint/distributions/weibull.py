@@ -33,13 +33,13 @@ class Weibull(TransformedDistribution):
         return [PowerTransform(self.concentration_reciprocal), AffineTransform(0, self.scale)]
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        made = self._like(batch_shape, _instance)
-        made.scale = self.scale.expand(made._batch_shape)
-        made.concentration = self.concentration.expand(made._batch_shape)
-        made.concentration_reciprocal = made.concentration.reciprocal()
-        made.base_dist = self.base_dist.expand(made._batch_shape)
-        made.transforms = made._parts()
-        return made
+        expanded = self._like(batch_shape, _instance)
+        expanded.scale = self.scale.expand(expanded._batch_shape)
+        expanded.concentration = self.concentration.expand(expanded._batch_shape)
+        expanded.concentration_reciprocal = expanded.concentration.reciprocal()
+        expanded.base_dist = self.base_dist.expand(expanded._batch_shape)
+        expanded.transforms = expanded._parts()
+        return expanded
 
     @property
     def mean(self) -> Tensor:

@@ -107,9 +107,9 @@ class Wishart(ExponentialFamily):
         steps = arange(size, dtype=self.df.dtype, device=self.df.device)
         self._dist_chi2 = Chi2(self.df.unsqueeze(-1) - steps, validate_args=False)
 
-    def _expand_rest(self, made: Any, batch_shape: Any) -> None:
-        made._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        made._make_chi2()
+    def _expand_rest(self, expanded: Any, batch_shape: Any) -> None:
+        expanded._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
+        expanded._make_chi2()
 
     def _matrix_shape(self) -> tuple[int, ...]:
         return (*self._batch_shape, *self._event_shape)

@@ -84,8 +84,8 @@ class Exported:
         Returns:
             The files. Where something fails none of them is written.
         """
-        made = files_of(self.interface, self.state, self.header, self.text, self.machine, to)
-        return put_all(Path(folder), made)
+        files = files_of(self.interface, self.state, self.header, self.text, self.machine, to)
+        return put_all(Path(folder), files)
 
 
 def aot(
@@ -158,9 +158,12 @@ def aot(
                 f"export.aot: the state has {state.nbytes} bytes, too many to be part of a "
                 "program. Give weights='file'."
             )
-        images = [planner.image(each.task) for each in recordings]
-        points = [point(image, each, state) for image, each in zip(images, recordings, strict=True)]
-        found = variants(points)
+        images = [planner.image(recording.task) for recording in recordings]
+        points = [
+            point(image, recording, state)
+            for image, recording in zip(images, recordings, strict=True)
+        ]
+        programs = variants(points)
         taken = {s.name for s in sizes}
         buffers = _buffers(call, recordings, output_names, taken)
         interface = Interface(
@@ -172,12 +175,12 @@ def aot(
             state_written=state.written,
             embedded=weights == EMBEDDED,
             threads=threads,
-            arena_bytes=tuple(each.nbytes for each in points),
+            arena_bytes=tuple(point_of.nbytes for point_of in points),
         )
-        checks = checks_of(interface, found)
-        names = {f for v in found for f, _ in v.first.entries if f}
+        checks = checks_of(interface, programs)
+        names = {f for v in programs for f, _ in v.first.entries if f}
         program = ProgramText(
-            interface, checks, found, recordings[0], state, fixed, planner.texts(names)
+            interface, checks, programs, recordings[0], state, fixed, planner.texts(names)
         )
         text = module_text(program, where)
     header = header_text(interface, state, checks.codes.messages, where.name)
@@ -194,18 +197,18 @@ def points_of(sizes: Sequence[DynamicSize]) -> list[tuple[int, ...]]:
             f"export.aot: the ranges of dynamic sizes have {total} combinations, and at most "
             f"{MOST} are planned. Narrow them."
         )
-    found: list[tuple[int, ...]] = [()]
+    points: list[tuple[int, ...]] = [()]
     for size in sizes:
-        found = [(*p, n) for p in found for n in range(size.low, size.high + 1)]
-    return found
+        points = [(*p, n) for p in points for n in range(size.low, size.high + 1)]
+    return points
 
 
 def state_of(fn: Any, recordings: Sequence[CallForExport], fixed: set[Any]) -> ProgramState:
     """All that a program holds."""
     builder = StateBuilder(state_names(fn))
-    for each in recordings:
-        for storage in [*each.states.values(), *each.targets.values()]:
-            builder.add(storage, written=id(storage) in each.written_states)
+    for recording in recordings:
+        for storage in [*recording.states.values(), *recording.targets.values()]:
+            builder.add(storage, written=id(storage) in recording.written_states)
     add_numbers(recordings[0], fixed, builder)
     return builder.state()
 
@@ -223,21 +226,21 @@ def _buffers(
     taken: set[str],
 ) -> tuple[HandedBuffer, ...]:
     """The tensors that a caller hands over: arguments, then results."""
-    found = []
+    buffers = []
     for leaf in call.tensors:
         shapes = []
-        for each in recordings:
-            place = next((i for i, k in each.arguments.items() if k == leaf), None)
-            value = None if place is None else each.task.graph.inputs[place]
+        for recording in recordings:
+            place = next((i for i, k in recording.arguments.items() if k == leaf), None)
+            value = None if place is None else recording.task.graph.inputs[place]
             shapes.append(None if value is None else tuple(map(int, value.spec.shape)))
         if None in shapes:
             raise ExportError(
                 f"export.aot: the argument {call.names[leaf]!r} is not read. Leave it out."
             )
-        written = any(leaf in each.written_arguments for each in recordings)
+        written = any(leaf in record.written_arguments for record in recordings)
         dtype = call.leaves[leaf].dtype
         name = c_name(call.names[leaf], taken)
-        found.append(
+        buffers.append(
             HandedBuffer(
                 name,
                 "both" if written else "input",
@@ -251,12 +254,12 @@ def _buffers(
         given = output_names[k] if output_names and k < len(output_names) else ""
         name = c_name(given or ("output" if count == 1 else f"output_{k}"), taken)
         dtype = recordings[0].results[k][1]
-        shapes_of_result = tuple(each.results[k][0] for each in recordings)
-        found.append(HandedBuffer(name, "output", dtype, shapes_of_result, ("result", k)))
-    odd = [b.dtype.name for b in found if b.dtype.name not in C_TYPES]
+        shapes_of_result = tuple(record.results[k][0] for record in recordings)
+        buffers.append(HandedBuffer(name, "output", dtype, shapes_of_result, ("result", k)))
+    odd = [b.dtype.name for b in buffers if b.dtype.name not in C_TYPES]
     if odd:
         raise ExportError(f"export.aot: C has no {odd[0]}. Pass real and imaginary parts.")
-    return tuple(found)
+    return tuple(buffers)
 
 
 def _numbers(

@@ -25,7 +25,7 @@ def dynamic_sizes(dynamic: Any, call: ExampleCall) -> tuple[list[DynamicSize], D
         else zip([call.names[k] for k in call.tensors], dynamic, strict=False)
     )
     sizes: dict[str, DynamicSize] = {}
-    found: Dims = {}
+    dims_of: Dims = {}
     for name, dims in entries:
         if name not in tensors:
             raise ValueError(
@@ -42,8 +42,8 @@ def dynamic_sizes(dynamic: Any, call: ExampleCall) -> tuple[list[DynamicSize], D
             size = _size(said)
             if sizes.setdefault(size.name, size) != size:
                 raise ValueError(f"export.aot: two ranges for the size {size.name!r}.")
-            found.setdefault(leaf, {})[dim % rank] = size.name
-    return list(sizes.values()), found
+            dims_of.setdefault(leaf, {})[dim % rank] = size.name
+    return list(sizes.values()), dims_of
 
 
 def _size(said: Any) -> DynamicSize:

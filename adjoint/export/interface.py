@@ -79,10 +79,10 @@ class Interface:
 
     def points(self) -> list[tuple[int, ...]]:
         """Every combination of sizes, the last fastest."""
-        found: list[tuple[int, ...]] = [()]
+        points: list[tuple[int, ...]] = [()]
         for size in self.sizes:
-            found = [(*p, n) for p in found for n in range(size.low, size.high + 1)]
-        return found
+            points = [(*p, n) for p in points for n in range(size.low, size.high + 1)]
+        return points
 
 
 _C_WORDS = frozenset(
@@ -98,10 +98,10 @@ def c_name(text: str, taken: set[str]) -> str:
     >>> c_name("layer.0", {"layer_0"}), c_name("3d", set()), c_name("int", set())
     ('layer_0_', '_3d', 'int_')
     """
-    made = re.sub(r"\W", "_", text, flags=re.ASCII) or "_"
-    if made[0].isdigit():
-        made = f"_{made}"
-    while {made, f"{made}_count"} & taken or made in _C_WORDS or keyword.iskeyword(made):
-        made += "_"
-    taken |= {made, f"{made}_count"}
-    return made
+    name = re.sub(r"\W", "_", text, flags=re.ASCII) or "_"
+    if name[0].isdigit():
+        name = f"_{name}"
+    while {name, f"{name}_count"} & taken or name in _C_WORDS or keyword.iskeyword(name):
+        name += "_"
+    taken |= {name, f"{name}_count"}
+    return name

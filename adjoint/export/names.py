@@ -14,24 +14,24 @@ from adjoint.optim.optimizer import Optimizer
 
 def state_names(fn: Any) -> dict[int, str]:
     """Names by the id of a tensor's storage: a module's own, an optimizer's after its tensors'."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     reached = list(_reached(fn))
     modules = [(name, x) for name, x in reached if isinstance(x, Module)]
     for name, module in modules:
         stem = f"{name}." if len(modules) > 1 and name else ""
         for own, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            found.setdefault(id(tensor._storage), f"{stem}{own}")
+            names.setdefault(id(tensor._storage), f"{stem}{own}")
     for name, x in reached:
         if isinstance(x, Tensor):
-            found.setdefault(id(x._storage), name)
+            names.setdefault(id(x._storage), name)
     for _, x in reached:
         if isinstance(x, Optimizer):
-            for tensor, held in x.state.items():
-                stem = found.get(id(tensor._storage), "parameter")
-                for key, value in held.items():
+            for tensor, state in x.state.items():
+                stem = names.get(id(tensor._storage), "parameter")
+                for key, value in state.items():
                     if isinstance(value, Tensor):
-                        found.setdefault(id(value._storage), f"{stem}.{key}")
-    return found
+                        names.setdefault(id(value._storage), f"{stem}.{key}")
+    return names
 
 
 def _reached(fn: Any) -> Iterator[tuple[str, Any]]:
@@ -41,10 +41,10 @@ def _reached(fn: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(fn, Module):
         yield "", fn
         return
-    held = getattr(fn, "__self__", None)
-    if held is not None:
-        yield "", held
-        yield from vars(held).items() if hasattr(held, "__dict__") else ()
+    owner = getattr(fn, "__self__", None)
+    if owner is not None:
+        yield "", owner
+        yield from vars(owner).items() if hasattr(owner, "__dict__") else ()
     plain = inspect.unwrap(getattr(fn, "__func__", fn))
     try:
         closed = inspect.getclosurevars(plain)

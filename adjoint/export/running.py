@@ -18,9 +18,9 @@ from adjoint.export.state import ALIGNED, ProgramState
 
 def aligned(nbytes: int) -> Any:
     """Memory at a multiple of what arenas and states want."""
-    held = np.zeros(nbytes + ALIGNED, np.uint8)
-    start = -held.ctypes.data % ALIGNED
-    return held[start : start + nbytes]
+    memory = np.zeros(nbytes + ALIGNED, np.uint8)
+    start = -memory.ctypes.data % ALIGNED
+    return memory[start : start + nbytes]
 
 
 class InProcess:
@@ -43,20 +43,20 @@ class InProcess:
         given: list[Any] = []
         arrays: dict[Any, Any] = {}
         at = 0
-        for each in interface.buffers:
-            if each.role != "output":
-                leaf = leaves[each.base[1]]
-                arrays[each.base] = np.ascontiguousarray(leaf.detach().numpy())
+        for buffer in interface.buffers:
+            if buffer.role != "output":
+                leaf = leaves[buffer.base[1]]
+                arrays[buffer.base] = np.ascontiguousarray(leaf.detach().numpy())
         at = self._point(arrays)
         for size, n in zip(interface.sizes, interface.points()[at], strict=True):
             del size
             given.append(ctypes.c_int64(n))
         outputs = []
-        for each in interface.buffers:
-            if each.role == "output":
-                arrays[each.base] = np.empty(each.shapes[at], NUMPY_OF[each.dtype])
-                outputs.append(arrays[each.base])
-            array = arrays[each.base]
+        for buffer in interface.buffers:
+            if buffer.role == "output":
+                arrays[buffer.base] = np.empty(buffer.shapes[at], NUMPY_OF[buffer.dtype])
+                outputs.append(arrays[buffer.base])
+            array = arrays[buffer.base]
             given += [ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.size)]
         given += [ctypes.c_double(leaves[k]) for _, k in interface.numbers]
         if interface.takes_state:
@@ -67,8 +67,8 @@ class InProcess:
         code = self.run(*given)
         if code:
             raise RuntimeError(f"{interface.name}_run: {self.error(code).decode()}")
-        made: list[Tensor] = [HOOKS.array.wrap(x) for x in outputs]
-        return made[0] if len(made) == 1 else tuple(made)
+        results: list[Tensor] = [HOOKS.array.wrap(x) for x in outputs]
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _point(self, arrays: dict[Any, Any]) -> int:
         """The point whose shapes the arguments have; the first one where there is none."""

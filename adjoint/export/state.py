@@ -51,12 +51,12 @@ class ProgramState:
     @property
     def nbytes(self) -> int:
         """Bytes of the block."""
-        return sum(each.nbytes for each in self.held)
+        return sum(tensor.nbytes for tensor in self.held)
 
     @property
     def written(self) -> bool:
         """Whether a call changes it."""
-        return any(each.written for each in self.held)
+        return any(tensor.written for tensor in self.held)
 
     def offset(self, key: Any) -> int:
         """Where something lies."""
@@ -64,17 +64,17 @@ class ProgramState:
 
     def block(self) -> bytes:
         """The block at first."""
-        return b"".join(each.array.tobytes() for each in self.held)
+        return b"".join(tensor.array.tobytes() for tensor in self.held)
 
     def header(self) -> bytes:
         """What stands before the block in a safetensors file."""
         listed: dict[str, Any] = {
-            each.name: {
-                "dtype": CODES[each.dtype],
-                "shape": list(each.shape),
-                "data_offsets": [each.offset, each.offset + each.nbytes],
+            tensor.name: {
+                "dtype": CODES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "data_offsets": [tensor.offset, tensor.offset + tensor.nbytes],
             }
-            for each in self.held
+            for tensor in self.held
         }
         text = json.dumps(listed, separators=(",", ":")).encode()
         text += b" " * (-(8 + len(text)) % ALIGNED)
@@ -113,19 +113,19 @@ class StateBuilder:
             self.found[key] = (self._unique(name), dtype, array, written)
 
     def _unique(self, name: str) -> str:
-        taken, made, k = {each[0] for each in self.found.values()}, name, 1
-        while made in taken:
-            made, k = f"{name}_{k}", k + 1
-        return made
+        taken, unique, k = {entry[0] for entry in self.found.values()}, name, 1
+        while unique in taken:
+            unique, k = f"{name}_{k}", k + 1
+        return unique
 
     def state(self) -> ProgramState:
         """All of it, wide elements first."""
-        made, at = ProgramState(), 0
+        state, at = ProgramState(), 0
         for key, (name, dtype, array, written) in sorted(
             self.found.items(), key=lambda item: -item[1][1].itemsize
         ):
             array = np.array(array, NUMPY_OF[dtype], order="C")
-            made.places[key] = len(made.held)
-            made.held.append(StateTensor(name, dtype, tuple(array.shape), at, array, written))
-            at += made.held[-1].nbytes
-        return made
+            state.places[key] = len(state.held)
+            state.held.append(StateTensor(name, dtype, tuple(array.shape), at, array, written))
+            at += state.held[-1].nbytes
+        return state

@@ -51,13 +51,13 @@ class Delegated:
 
     def __init__(self, task: Task, backend: Backend, options: dict[str, Any]) -> None:
         self.task = task
-        made = backend(graph_module(task), self._operands(task.examples), **options)
-        if not callable(made):
+        function = backend(graph_module(task), self._operands(task.examples), **options)
+        if not callable(function):
             raise TypeError(
                 f"compile: the backend {getattr(backend, '__name__', backend)!r} must return a "
-                f"function, received {type(made).__name__}"
+                f"function, received {type(function).__name__}"
             )
-        self.run = made
+        self.run = function
 
     def _operands(self, arrays: Sequence[Any]) -> list[Any]:
         """Arrays as tensors; the host's numbers as they are."""
@@ -66,24 +66,24 @@ class Delegated:
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
-            found = self._checked(self.run(*self._operands(inputs)))
+            results = self._checked(self.run(*self._operands(inputs)))
             # Copies, all before the first write: a result may show memory of an input.
-            arrays = [each.detach().clone()._array for each in found]
+            arrays = [result.detach().clone()._array for result in results]
         for (_, place), target in zip(self.task.writes, targets, strict=True):
             HOOKS.array.copy_into(target, arrays[place])
         return arrays
 
-    def _checked(self, found: Any) -> list[Any]:
+    def _checked(self, results: Any) -> list[Any]:
         """The results, which must look as the graph says."""
         outputs = self.task.graph.outputs
-        many = list(found) if isinstance(found, (tuple, list)) else [found]
-        if len(many) != len(outputs) or not all(is_tensor(each) for each in many):
+        many = list(results) if isinstance(results, (tuple, list)) else [results]
+        if len(many) != len(outputs) or not all(is_tensor(item) for item in many):
             raise RuntimeError(
                 f"compile: the backend's function must return {len(outputs)} tensors, as the graph "
                 f"does, received {len(many)} values"
             )
-        for each, value in zip(many, outputs, strict=True):
-            looks, wanted = each._spec, value.spec
+        for result, value in zip(many, outputs, strict=True):
+            looks, wanted = result._spec, value.spec
             if (looks.shape, looks.dtype) != (wanted.shape, wanted.dtype):
                 raise RuntimeError(
                     f"compile: the backend's function returned {tuple(looks.shape)} {looks.dtype} "

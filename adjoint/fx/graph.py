@@ -154,9 +154,9 @@ class Graph:
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda x: x) -> Node:
         """A copy of another graph's node, its arguments mapped by `arg_transform`."""
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
-        made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
-        made.meta = dict(node.meta)
-        return made
+        copied = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
+        copied.meta = dict(node.meta)
+        return copied
 
     def graph_copy(
         self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False
@@ -172,12 +172,12 @@ class Graph:
         return None
 
     def __deepcopy__(self, memo: Any = None) -> Graph:
-        made = Graph(tracer_cls=self._tracer_cls)
+        copied = Graph(tracer_cls=self._tracer_cls)
         mapped: dict[Node, Any] = {}
-        result = made.graph_copy(self, mapped, return_output_node=True)
+        result = copied.graph_copy(self, mapped, return_output_node=True)
         if isinstance(result, tuple) and result and isinstance(result[-1], Node):
-            made.output(result[0], result[1].type).meta = dict(result[1].meta)
-        return made
+            copied.output(result[0], result[1].type).meta = dict(result[1].meta)
+        return copied
 
     # -- changing it --------------------------------------------------------------------------
 
@@ -345,13 +345,13 @@ class _Writer:
     def _last_uses(self) -> dict[Node, list[Node]]:
         """By node, the values that nobody needs after it."""
         seen: set[Node] = set()
-        found: dict[Node, list[Node]] = {}
+        last_uses: dict[Node, list[Node]] = {}
         for node in reversed(self.graph.nodes):
             for used in node.all_input_nodes:
                 if used not in seen:
                     seen.add(used)
-                    found.setdefault(node, []).append(used)
-        return found
+                    last_uses.setdefault(node, []).append(used)
+        return last_uses
 
     def _parameter(self, node: Node) -> str:
         return f"{node.target} = {self._text(node.args[0])}" if node.args else str(node.target)
@@ -374,7 +374,7 @@ class _Writer:
         if getattr(target, "__module__", None) == "_operator" and name in _OPERATORS:
             form = _OPERATORS[name]
             if not node.kwargs and form.count("{}") == len(node.args):
-                return form.format(*(self._text(each) for each in node.args))
+                return form.format(*(self._text(arg) for arg in node.args))
         if target is getattr and len(node.args) == 2 and str(node.args[1]).isidentifier():
             return f"{self._text(node.args[0])}.{node.args[1]}"
         return f"{self._global(target)}({self._arguments(node.args, node.kwargs)})"
@@ -387,7 +387,7 @@ class _Writer:
         return text
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        shown = [self._text(each) for each in args]
+        shown = [self._text(arg) for arg in args]
         return ", ".join([*shown, *(f"{key} = {self._text(v)}" for key, v in kwargs.items())])
 
     def _text(self, value: Any) -> str:
@@ -395,18 +395,18 @@ class _Writer:
             return value.name
         kind = type(value)
         if kind is tuple:
-            inner = ", ".join(self._text(each) for each in value)
+            inner = ", ".join(self._text(item) for item in value)
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         if kind is list:
-            return f"[{', '.join(self._text(each) for each in value)}]"
+            return f"[{', '.join(self._text(item) for item in value)}]"
         if kind is dict:
             items = (f"{self._text(k)}: {self._text(v)}" for k, v in value.items())
             return f"{{{', '.join(items)}}}"
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            inner = ", ".join(self._text(each) for each in value)
+            inner = ", ".join(self._text(item) for item in value)
             return f"{self._global(kind)}({inner})"
         if kind is slice:
-            parts = ", ".join(self._text(each) for each in (value.start, value.stop, value.step))
+            parts = ", ".join(self._text(bound) for bound in (value.start, value.stop, value.step))
             return f"slice({parts})"
         plain = (bool, int, str, bytes, complex, type(None), type(...))
         if isinstance(value, plain) and kind in plain:

@@ -143,7 +143,7 @@ class GraphModule(Module):
         }
         called = {n.target for n in self._graph.nodes if n.op == "call_module"}
         for name, _ in list(self.named_modules()):
-            inside = any(name.startswith(f"{each}.") for each in called)
+            inside = any(name.startswith(f"{path}.") for path in called)
             if name and name not in used and not inside:
                 self.delete_submodule(name)
 
@@ -156,10 +156,10 @@ class GraphModule(Module):
         plain.__dict__.update(
             {k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k != "_graph"}
         )
-        made = GraphModule(plain, copy.deepcopy(self._graph), type(self).__name__)
-        made.training = self.training
-        memo[id(self)] = made
-        return made
+        copied = GraphModule(plain, copy.deepcopy(self._graph), type(self).__name__)
+        copied.training = self.training
+        memo[id(self)] = copied
+        return copied
 
     def __reduce__(self) -> Any:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
@@ -189,22 +189,22 @@ def written(graph: Graph) -> list[tuple[Any, ...]]:
 
 
 def _rebuild(state: dict[str, Any], rows: list[tuple[Any, ...]], name: str) -> GraphModule:
-    graph, made = Graph(), list[Node]()
+    graph, nodes = Graph(), list[Node]()
 
     def found(argument: Any) -> Any:
         if isinstance(argument, NodeReference):
-            return made[argument.place]
+            return nodes[argument.place]
         if isinstance(argument, (tuple, list)):
-            inner = [found(each) for each in argument]
+            inner = [found(item) for item in argument]
             return type(argument)(*inner) if hasattr(argument, "_fields") else type(argument)(inner)
         if isinstance(argument, dict):
-            return {key: found(each) for key, each in argument.items()}
+            return {key: found(item) for key, item in argument.items()}
         if isinstance(argument, slice):
             return slice(found(argument.start), found(argument.stop), found(argument.step))
         return argument
 
     for op, node_name, target, args, kwargs in rows:
-        made.append(graph.create_node(op, target, found(args), found(kwargs), node_name))
+        nodes.append(graph.create_node(op, target, found(args), found(kwargs), node_name))
     root = Module()
     root.__dict__.update(state)
     return GraphModule(root, graph, name)

@@ -111,12 +111,12 @@ class Interpreter:
 
     def fetch_attr(self, target: str) -> Any:
         """What the module has under a path."""
-        found: Any = self.module
+        member: Any = self.module
         for name in target.split("."):
-            if not hasattr(found, name):
+            if not hasattr(member, name):
                 raise RuntimeError(f"Node referenced nonexistent target {target}")
-            found = getattr(found, name)
-        return found
+            member = getattr(member, name)
+        return member
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """A node's arguments, with values for nodes."""

@@ -18,14 +18,14 @@ KINDS = ("placeholder", "get_attr", "call_function", "call_module", "call_method
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
     """Apply a function to the leaves of tuples, lists, dicts and slices."""
     if isinstance(a, tuple):
-        mapped = tuple(map_aggregate(each, fn) for each in a)
+        mapped = tuple(map_aggregate(item, fn) for item in a)
         return type(a)(*mapped) if hasattr(a, "_fields") else mapped
     if isinstance(a, list):
-        return [map_aggregate(each, fn) for each in a]
+        return [map_aggregate(item, fn) for item in a]
     if isinstance(a, dict):
-        return {key: map_aggregate(each, fn) for key, each in a.items()}
+        return {key: map_aggregate(item, fn) for key, item in a.items()}
     if isinstance(a, slice):
-        return slice(*(map_aggregate(each, fn) for each in (a.start, a.stop, a.step)))
+        return slice(*(map_aggregate(bound, fn) for bound in (a.start, a.stop, a.step)))
     return fn(a)
 
 
@@ -216,9 +216,9 @@ def qualified_name(func: Callable[..., Any]) -> str:
     if module.split(".", maxsplit=1)[0] == "adjoint":
         from adjoint.overrides import resolve_name
 
-        found = resolve_name(func)
-        if found is not None and "." in found:
-            return found
+        resolved = resolve_name(func)
+        if resolved is not None and "." in resolved:
+            return resolved
     return f"{module}.{name}" if module else name
 
 

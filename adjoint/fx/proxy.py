@@ -69,7 +69,7 @@ class TracerBase:
         if isinstance(a, (tuple, list, dict, slice)):
             return map_aggregate(a, self.create_arg)
         if isinstance(a, range):
-            return range(*(self.create_arg(each) for each in (a.start, a.stop, a.step)))
+            return range(*(self.create_arg(bound) for bound in (a.start, a.stop, a.step)))
         if isinstance(a, Proxy):
             return a.node
         if isinstance(a, (Node, *CONSTANTS)) or a is None or a is ... or callable(a):
@@ -166,11 +166,11 @@ class Proxy:
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """A function of ours was given a proxy: write it down."""
-        found: list[Proxy] = []
+        proxies: list[Proxy] = []
         map_aggregate(
-            (args, kwargs or {}), lambda a: found.append(a) if isinstance(a, Proxy) else a
+            (args, kwargs or {}), lambda a: proxies.append(a) if isinstance(a, Proxy) else a
         )
-        tracer = found[0].tracer
+        tracer = proxies[0].tracer
         name: str = func.__name__
         if func in (METHODS.get(name), vars(Tensor).get(name)):
             return tracer.create_proxy("call_method", name, args, kwargs or {})
@@ -190,8 +190,8 @@ class Attribute(Proxy):
     def node(self) -> Node:  # type: ignore[override]
         """The node that reads it, made when it is needed."""
         if self._node is None:
-            made = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {})
-            self._node = made.node
+            proxy = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {})
+            self._node = proxy.node
         return self._node
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -34,43 +34,45 @@ class _Matcher:
 
     def at(self, node: Node) -> dict[Node, Any] | None:
         """What the pattern's nodes are if its result is this node; None if it is not."""
-        found: dict[Node, Any] = {}
-        if not self._same(self.result, node, found):
+        matched: dict[Node, Any] = {}
+        if not self._same(self.result, node, matched):
             return None
-        held = {found[each] for each in self.inner if each in found}
-        for each in self.inner:
-            outside = [user for user in found[each].users if user not in held]
-            if each is not self.result and outside:
+        actual_nodes = {
+            matched[pattern_node] for pattern_node in self.inner if pattern_node in matched
+        }
+        for inner_node in self.inner:
+            outside = [user for user in matched[inner_node].users if user not in actual_nodes]
+            if inner_node is not self.result and outside:
                 return None  # others need what would vanish
-        return found
+        return matched
 
-    def _same(self, pattern: Any, actual: Any, found: dict[Node, Any]) -> bool:
+    def _same(self, pattern: Any, actual: Any, matched: dict[Node, Any]) -> bool:
         if not isinstance(pattern, Node):
-            return self._same_values(pattern, actual, found)
-        if pattern in found:
-            return found[pattern] is actual
+            return self._same_values(pattern, actual, matched)
+        if pattern in matched:
+            return matched[pattern] is actual
         if pattern.op == "placeholder":
-            found[pattern] = actual
+            matched[pattern] = actual
             return True
         if not isinstance(actual, Node) or pattern.op != actual.op:
             return False
         if pattern.target != actual.target:
             return False
-        found[pattern] = actual
-        return self._same_values(pattern.args, actual.args, found) and self._same_values(
-            pattern.kwargs, actual.kwargs, found
+        matched[pattern] = actual
+        return self._same_values(pattern.args, actual.args, matched) and self._same_values(
+            pattern.kwargs, actual.kwargs, matched
         )
 
-    def _same_values(self, pattern: Any, actual: Any, found: dict[Node, Any]) -> bool:
+    def _same_values(self, pattern: Any, actual: Any, matched: dict[Node, Any]) -> bool:
         if isinstance(pattern, (tuple, list)):
             if not isinstance(actual, (tuple, list)) or len(pattern) != len(actual):
                 return False
             pairs = zip(pattern, actual, strict=True)
-            return all(self._same(each, other, found) for each, other in pairs)
+            return all(self._same(part, other, matched) for part, other in pairs)
         if isinstance(pattern, dict):
             if not isinstance(actual, dict) or pattern.keys() != actual.keys():
                 return False
-            return all(self._same(pattern[key], actual[key], found) for key in pattern)
+            return all(self._same(pattern[key], actual[key], matched) for key in pattern)
         return type(pattern) is type(actual) and bool(pattern == actual)
 
 
@@ -108,18 +110,18 @@ def replace_pattern(
         )
     replaced, gone = list[Match](), set[Node]()
     for node in list(gm.graph.nodes):
-        found = None if node in gone else matcher.at(node)
-        if found is None or any(found[each] in gone for each in matcher.inner):
+        matched = None if node in gone else matcher.at(node)
+        if matched is None or any(matched[inner_node] in gone for inner_node in matcher.inner):
             continue
         values = {
-            parameter: found.get(argument)
+            parameter: matched.get(argument)
             for parameter, argument in zip(parameters, arguments, strict=True)
         }
         with gm.graph.inserting_before(node):
             result = gm.graph.graph_copy(instead, values)
         node.replace_all_uses_with(result)
-        gone |= {found[each] for each in matcher.inner}
-        replaced.append(Match(node, found))
+        gone |= {matched[inner_node] for inner_node in matcher.inner}
+        replaced.append(Match(node, matched))
     for node in reversed(list(gm.graph.nodes)):
         if node in gone:
             gm.graph.erase_node(node)

@@ -100,8 +100,8 @@ class Tracer(TracerBase):
         return attr_val
 
     def _read(self, value: Tensor, named: Any, cache: dict[str, Any]) -> Any:
-        for name, each in named:
-            if each is value:
+        for name, member in named:
+            if member is value:
                 if name not in cache:
                     cache[name] = self.create_proxy("get_attr", name, (), {})
                 return cache[name]
@@ -117,8 +117,8 @@ class Tracer(TracerBase):
 
     def _name_of(self, value: Tensor) -> str:
         for named in (self.root.named_parameters(), self.root.named_buffers()):
-            for name, each in named:
-                if each is value:
+            for name, member in named:
+                if member is value:
                     return str(name)
         if id(value) not in self._constants:
             number = sum(name.startswith("_tensor_constant") for name in vars(self.root))
@@ -170,10 +170,10 @@ class Tracer(TracerBase):
     def _fixed(self, name: str, value: Any) -> Any:
         """An argument that the trace was made for; the graph checks that it is given again."""
         given = self.create_proxy("placeholder", f"{name}_1", (), {})
-        told = f"{name} has been specialized to have value {value!r} but got another value"
+        message = f"{name} has been specialized to have value {value!r} but got another value"
         if type(value) in (bool, int, float, str, type(None)):
             same = self.create_proxy("call_function", operator.eq, (given, value), {})
-            self.create_proxy("call_function", _assert, (same, told), {})
+            self.create_proxy("call_function", _assert, (same, message), {})
         return value
 
     def trace(
@@ -256,7 +256,7 @@ def _functions_kept(tracer: Tracer, function: Any) -> Iterator[None]:
 def _listed(functions: tuple[Any, ...]) -> Any:
     class SameFunctions:
         def __contains__(self, value: Any) -> bool:
-            return any(value is each for each in functions)
+            return any(value is function for function in functions)
 
     return SameFunctions()
 
@@ -264,9 +264,9 @@ def _listed(functions: tuple[Any, ...]) -> Any:
 def _kept(original: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
-            for each in value if type(value) in (list, tuple) else (value,):
-                if isinstance(each, Proxy):
-                    return each.tracer.create_proxy("call_function", original, args, kwargs)
+            for item in value if type(value) in (list, tuple) else (value,):
+                if isinstance(item, Proxy):
+                    return item.tracer.create_proxy("call_function", original, args, kwargs)
         return original(*args, **kwargs)
 
     return call

@@ -79,10 +79,10 @@ def trace(
             else (example_inputs,)
         )
         func(*given)
-    made = script(func)
-    if isinstance(made, ScriptModule):
-        TRACED_WITH[made] = (given, dict(example_kwarg_inputs or {}))
-    return made
+    scripted_form = script(func)
+    if isinstance(scripted_form, ScriptModule):
+        TRACED_WITH[scripted_form] = (given, dict(example_kwarg_inputs or {}))
+    return scripted_form
 
 
 def trace_module(mod: Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -237,5 +237,5 @@ def load(
 ) -> Any:
     """The module in a file that `save` wrote; PyTorch's own TorchScript files are refused."""
     program = programs.load(f, extra_files=_extra_files)
-    made = program.module()
-    return made if map_location is None else made.to(map_location)
+    module = program.module()
+    return module if map_location is None else module.to(map_location)

@@ -94,8 +94,8 @@ def scripted(module: Module) -> Module:
     if isinstance(module, ScriptModule):
         return module
     kind = type(module)
-    made: Module = object.__new__(
+    scripted_module: Module = object.__new__(
         type(kind.__name__, (ScriptModule, kind), {"__module__": kind.__module__})
     )
-    object.__setattr__(made, "__dict__", module.__dict__)
-    return made
+    object.__setattr__(scripted_module, "__dict__", module.__dict__)
+    return scripted_module

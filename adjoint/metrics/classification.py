@@ -51,8 +51,8 @@ class Accuracy(Metric):
 
     def add(self, prediction: Tensor, target: Tensor) -> None:
         if self.top_k == 1:
-            got, want = classes_of(self.name, prediction, target)
-            self.right += int((got == want).sum().item())
+            predicted, want = classes_of(self.name, prediction, target)
+            self.right += int((predicted == want).sum().item())
         else:
             if prediction.ndim != target.ndim + 1 or prediction.shape[1] < self.top_k:
                 raise ShapeValueError(
@@ -89,14 +89,14 @@ class ConfusionMatrix(Metric):
         self.counts: Any = None
 
     def add(self, prediction: Tensor, target: Tensor) -> None:
-        got, want = classes_of(self.name, prediction, target)
+        predicted, want = classes_of(self.name, prediction, target)
         size = self.num_classes
-        for what, values in (("prediction", got), ("target", want)):
+        for what, values in (("prediction", predicted), ("target", want)):
             if values.numel() and not 0 <= values.min().item() <= values.max().item() < size:
                 raise ValueError(
                     f"{self.name}: a {what} is outside the {size} classes 0..{size - 1}"
                 )
-        counts = (want * size + got).bincount(minlength=size * size).reshape(size, size)
+        counts = (want * size + predicted).bincount(minlength=size * size).reshape(size, size)
         self.counts = counts if self.counts is None else self.counts + counts
 
     def compute(self) -> Any:
@@ -127,7 +127,7 @@ class _FromConfusion(ConfusionMatrix):
         fn = [p - t for p, t in zip(true, tp, strict=True)]
         if self.average == "micro":
             return self.score(sum(tp), sum(fp), sum(fn))
-        scores = [self.score(*each) for each in zip(tp, fp, fn, strict=True)]
+        scores = [self.score(*counts) for counts in zip(tp, fp, fn, strict=True)]
         if self.average == "none":
             return scores
         if self.average == "weighted":

@@ -51,9 +51,9 @@ class Metric(ABC):
 
         All that this one holds is copied first: `reset` and `add` may change it in place.
         """
-        made = deepcopy(self)
-        made.reset()
-        return made
+        copy = deepcopy(self)
+        copy.reset()
+        return copy
 
     def nothing_seen(self) -> RuntimeError:
         """The error of `compute` before any batch."""

@@ -138,10 +138,10 @@ class Perplexity(Metric):
             )
         logits = prediction.reshape(-1, prediction.shape[-1])
         target = target.flatten()
-        kept = target != self.ignore_index
-        chosen = log_softmax(logits[kept].double(), 1).gather(1, target[kept].unsqueeze(1))
+        counted = target != self.ignore_index
+        chosen = log_softmax(logits[counted].double(), 1).gather(1, target[counted].unsqueeze(1))
         self.total -= chosen.sum().item()
-        self.count += int(kept.sum().item())
+        self.count += int(counted.sum().item())
 
     def compute(self) -> float:
         if not self.count:

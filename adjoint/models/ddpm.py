@@ -146,7 +146,7 @@ class DiffusionUNet(nn.Module):
         wide = 4 * width
         self.conv_in = nn.Conv2d(channels, width, 3, padding=1)
         self.time_embedding = TimeEmbedding(width, wide)
-        kept, now = [width], width
+        widths_left, now = [width], width
         self.down_blocks = nn.ModuleList()
         for level, factor in enumerate(factors):
             out = width * factor
@@ -154,11 +154,11 @@ class DiffusionUNet(nn.Module):
             for _ in range(blocks):
                 parts.append(ResidualBlock(now, out, wide, dropout))
                 now = out
-                kept.append(now)
+                widths_left.append(now)
             stage = Stage(parts, blocks if level in attention else 0, now)
             if level + 1 < len(factors):
                 stage.downsamplers = nn.ModuleList([Downsample(now)])
-                kept.append(now)
+                widths_left.append(now)
             self.down_blocks.append(stage)
         middle: list[nn.Module] = [ResidualBlock(now, now, wide, dropout) for _ in range(2)]
         self.mid_block = Stage(middle, 1, now)
@@ -167,7 +167,7 @@ class DiffusionUNet(nn.Module):
             out = width * factor
             parts = []
             for _ in range(blocks + 1):
-                parts.append(ResidualBlock(now + kept.pop(), out, wide, dropout))
+                parts.append(ResidualBlock(now + widths_left.pop(), out, wide, dropout))
                 now = out
             stage = Stage(parts, blocks + 1 if level in attention else 0, now)
             if level:
@@ -179,19 +179,19 @@ class DiffusionUNet(nn.Module):
     def forward(self, x: Tensor, step: Tensor) -> Tensor:
         time = self.time_embedding(time_embedding(step, self.width).to(x.dtype))
         x = self.conv_in(x)
-        kept = [x]
+        skips = [x]
         for stage in self.down_blocks:
             for index, block in enumerate(stage.resnets):
                 x = stage.attend(index, block(x, time))
-                kept.append(x)
+                skips.append(x)
             for sample in getattr(stage, "downsamplers", ()):
                 x = sample(x)
-                kept.append(x)
+                skips.append(x)
         for index, block in enumerate(self.mid_block.resnets):
             x = self.mid_block.attend(index, block(x, time))
         for stage in self.up_blocks:
             for index, block in enumerate(stage.resnets):
-                x = stage.attend(index, block(cat([x, kept.pop()], 1), time))
+                x = stage.attend(index, block(cat([x, skips.pop()], 1), time))
             for sample in getattr(stage, "upsamplers", ()):
                 x = sample(x)
         return self.conv_out(F.silu(self.conv_norm_out(x)))
@@ -285,8 +285,8 @@ class DDPM(nn.Module):
         """The mean squared error of the predicted noise at random steps."""
         step = randint(0, self.steps, (len(x),), device=x.device)
         noise = randn_like(x)
-        kept = self.alpha_bar[step].view(-1, *[1] * (x.ndim - 1))
-        noisy = kept.sqrt() * x + (1 - kept).sqrt() * noise
+        signal = self.alpha_bar[step].view(-1, *[1] * (x.ndim - 1))
+        noisy = signal.sqrt() * x + (1 - signal).sqrt() * noise
         return F.mse_loss(self.model(noisy, step), noise)
 
     @no_grad()
@@ -294,9 +294,9 @@ class DDPM(nn.Module):
         """Images from noise, step by step."""
         x = randn(*shape, device=self.beta.device)
         for step in reversed(range(self.steps)):
-            beta, kept = self.beta[step], self.alpha_bar[step]
+            beta, signal = self.beta[step], self.alpha_bar[step]
             when = full((shape[0],), step, device=x.device)
-            x = (x - beta / (1 - kept).sqrt() * self.model(x, when)) / (1 - beta).sqrt()
+            x = (x - beta / (1 - signal).sqrt() * self.model(x, when)) / (1 - beta).sqrt()
             if step:
                 x = x + beta.sqrt() * randn_like(x)
         return x

@@ -52,8 +52,8 @@ class RopeScaling:
         """The frequencies to turn by."""
         rounds = self.original_max_position_embeddings * frequencies / (2 * pi)
         span = self.high_freq_factor - self.low_freq_factor
-        kept = ((rounds - self.low_freq_factor) / span).clamp(0, 1)
-        return frequencies * (kept + (1 - kept) / self.factor)
+        share = ((rounds - self.low_freq_factor) / span).clamp(0, 1)
+        return frequencies * (share + (1 - share) / self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +325,7 @@ class Llama(nn.Module):
         """The Llama in a GGUF file, in evaluation mode; weights stay in few bits where they can."""
         file = read_gguf(path)
         config = LlamaConfig.from_gguf(file)
-        shapes = [each.shape for each in file.tensors.values()]
+        shapes = [tensor.shape for tensor in file.tensors.values()]
         with made_for_loading(shapes, besides=config.tables):
             model = cls(config).eval()
         order = {

@@ -111,11 +111,11 @@ class SentenceEncoder(nn.Module):
             return self.encode([texts])[0]
         where = self.bert.embeddings.word_embeddings.weight.device
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        found: list[Tensor] = [empty(0)] * len(texts)
+        vectors: list[Tensor] = [empty(0)] * len(texts)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
             batch = self.tokenizer([texts[i].strip() for i in chosen], max_length=self.max_length)
             rows = self(batch["input_ids"].to(where), batch["attention_mask"].to(where))
             for i, row in zip(chosen, rows.split(1), strict=True):
-                found[i] = row
-        return cat(found) if found else empty(0, self.bert.config.hidden_size, device=where)
+                vectors[i] = row
+        return cat(vectors) if vectors else empty(0, self.bert.config.hidden_size, device=where)

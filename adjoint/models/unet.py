@@ -61,10 +61,10 @@ class UNet(nn.Module):
             raise ShapeError(
                 f"UNet: the sides of {tuple(x.shape)} must be multiples of {factor}. Pad the image."
             )
-        kept = []
+        skips = []
         for level, block in enumerate(self.down):
             x = block(x if level == 0 else self.pool(x))
-            kept.append(x)
-        for up, merge, skip in zip(self.up, self.merge, kept[-2::-1], strict=True):
+            skips.append(x)
+        for up, merge, skip in zip(self.up, self.merge, skips[-2::-1], strict=True):
             x = merge(cat([skip, up(x)], 1))
         return self.out(x)

@@ -48,9 +48,9 @@ class MLPBlock(nn.Sequential):
         """As any module's; the first published weights call the linear layers by name."""
         for theirs, ours in (("linear_1", "0"), ("linear_2", "3")):
             for kind in ("weight", "bias"):
-                found = state_dict.pop(f"{prefix}{theirs}.{kind}", None)
-                if found is not None:
-                    state_dict[f"{prefix}{ours}.{kind}"] = found
+                weight = state_dict.pop(f"{prefix}{theirs}.{kind}", None)
+                if weight is not None:
+                    state_dict[f"{prefix}{ours}.{kind}"] = weight
         super()._load_from_state_dict(state_dict, prefix, *others)
 
 
@@ -112,7 +112,7 @@ class Encoder(nn.Module):
 
 def _stem(layers: Sequence[ConvStemConfig], hidden_dim: int) -> nn.Sequential:
     """Convolutions that halve the picture step by step, and one to the encoder's width."""
-    made = nn.Sequential()
+    stem = nn.Sequential()
     channels = 3
     for place, layer in enumerate(layers):
         side = layer.kernel_size
@@ -121,13 +121,13 @@ def _stem(layers: Sequence[ConvStemConfig], hidden_dim: int) -> nn.Sequential:
             layer.norm_layer(layer.out_channels),
             layer.activation_layer(inplace=True),
         )
-        made.add_module(f"conv_bn_relu_{place}", part)
+        stem.add_module(f"conv_bn_relu_{place}", part)
         channels = layer.out_channels
     last = nn.Conv2d(channels, hidden_dim, 1)
     nn.init.normal_(last.weight, std=sqrt(2 / hidden_dim))
     nn.init.zeros_(last.bias)
-    made.add_module("conv_last", last)
-    return made
+    stem.add_module("conv_last", last)
+    return stem
 
 
 class VisionTransformer(nn.Module):
@@ -205,8 +205,8 @@ class VisionTransformer(nn.Module):
         """The patches of pictures as tokens."""
         _, _, height, width = x.shape
         side = self.image_size
-        for each in (height, width):
-            _assert(each == side, f"VisionTransformer: wanted images of {side} by {side}")
+        for length in (height, width):
+            _assert(length == side, f"VisionTransformer: wanted images of {side} by {side}")
         return self.conv_proj(x).flatten(2).transpose(1, 2)  # (B, patches, width)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -92,14 +92,14 @@ def _is_name(text: str) -> bool:
 def _read_file(path: Path) -> dict[str, Tensor]:
     with open(path, "rb") as file:
         zipped = file.read(2) == b"PK"  # files from before PyTorch 1.6 cannot be mapped
-    found = load(path, map_location="cpu", mmap=zipped or path.suffix == ".safetensors")
-    if not isinstance(found, Mapping):
-        raise FileError(f"read_weights: {path} is no state dict but a {type(found).__name__}")
-    found = found.get("state_dict", found)  # where training tools put it
-    odd = [k for k, v in found.items() if not isinstance(v, Tensor)]
+    content = load(path, map_location="cpu", mmap=zipped or path.suffix == ".safetensors")
+    if not isinstance(content, Mapping):
+        raise FileError(f"read_weights: {path} is no state dict but a {type(content).__name__}")
+    content = content.get("state_dict", content)  # where training tools put it
+    odd = [k for k, v in content.items() if not isinstance(v, Tensor)]
     if odd:
         raise FileError(f"read_weights: {path} is no state dict: {odd[:3]} are not tensors")
-    return dict(found)
+    return dict(content)
 
 
 def build(
@@ -115,7 +115,7 @@ def build(
     What the model needs and the weights lack is an error; what it has no place for, such as the
     head another task was trained with, a warning. Both name every key.
     """
-    shapes = [tuple(each.shape) for each in weights.values()]
+    shapes = [tuple(tensor.shape) for tensor in weights.values()]
     with made_for_loading(shapes, dtype, besides):
         model = make()
     result = model.load_state_dict(weights, strict=False)

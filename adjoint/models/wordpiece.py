@@ -45,15 +45,15 @@ def is_punctuation(character: str) -> bool:
 
 def clean(text: str) -> str:
     """Text without control characters, with every white space a space."""
-    kept = []
+    characters = []
     for character in text:
         if character in "\t\n\r":
-            kept.append(" ")
+            characters.append(" ")
         elif character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Co"):
             continue
         else:
-            kept.append(" " if character.isspace() else character)
-    return "".join(kept)
+            characters.append(" " if character.isspace() else character)
+    return "".join(characters)
 
 
 def split_words(text: str) -> Iterator[str]:
@@ -129,8 +129,8 @@ class WordPieceTokenizer:
             self.vocabulary[token] for token in special[: len(SPECIAL)]
         )
         # The longest first, so that no token hides one it begins.
-        found = sorted(map(re.escape, special), key=len, reverse=True)
-        self._special = re.compile(f"({'|'.join(found)})")
+        tokens = sorted(map(re.escape, special), key=len, reverse=True)
+        self._special = re.compile(f"({'|'.join(tokens)})")
         self._known: dict[str, list[int]] = {}
         self._library = self._by_library()
 
@@ -182,9 +182,9 @@ class WordPieceTokenizer:
 
     def _split(self, word: str) -> list[int]:
         """A word's pieces; the unknown token if it cannot be put together."""
-        found = self._known.get(word)
-        if found is not None:
-            return found
+        known = self._known.get(word)
+        if known is not None:
+            return known
         out: list[int] = []
         start, length = 0, len(word)
         while start < length <= self.max_word:
@@ -207,7 +207,7 @@ class WordPieceTokenizer:
         library = libraries.find("tokenizers")
         if library is None:
             return None
-        made = library.Tokenizer(
+        tokenizer = library.Tokenizer(
             library.models.WordPiece(
                 self.vocabulary,
                 unk_token=self.special[1],
@@ -215,15 +215,15 @@ class WordPieceTokenizer:
                 max_input_chars_per_word=self.max_word,
             )
         )
-        made.normalizer = library.normalizers.BertNormalizer(
+        tokenizer.normalizer = library.normalizers.BertNormalizer(
             clean_text=self.clean_text,
             handle_chinese_chars=self.split_ideographs,
             strip_accents=self.strip_accents,
             lowercase=self.lowercase,
         )
-        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-        made.add_special_tokens(list(self.special))
-        return made
+        tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        tokenizer.add_special_tokens(list(self.special))
+        return tokenizer
 
     def numbers(self, text: str) -> list[int]:
         """The numbers of a text's pieces, without [CLS] and [SEP]."""
@@ -264,8 +264,8 @@ class WordPieceTokenizer:
                 raise ValueError(
                     f"encode: max_length {bound} leaves no room beside [CLS] and [SEP]"
                 )
-            kept, other = _shares(len(first), 0 if second is None else len(second), room)
-            first, second = first[:kept], None if second is None else second[:other]
+            room_first, other = _shares(len(first), 0 if second is None else len(second), room)
+            first, second = first[:room_first], None if second is None else second[:other]
         tokens = [self.begin, *first, self.separator]
         if second is None:
             return tokens, [0] * len(tokens)
@@ -300,13 +300,13 @@ class WordPieceTokenizer:
             raise ValueError("tokenizer: texts of different lengths need padding=True")
 
         def filled(fill: int, row: Callable[[tuple[list[int], list[int]]], list[int]]) -> Tensor:
-            listed = [row(each) for each in rows]
+            listed = [row(entry) for entry in rows]
             return tensor([r + [fill] * (longest - len(r)) for r in listed]).long()
 
         return {
-            "input_ids": filled(self.pad, lambda each: each[0]),
-            "token_type_ids": filled(0, lambda each: each[1]),
-            "attention_mask": filled(0, lambda each: [1] * len(each[0])),
+            "input_ids": filled(self.pad, lambda entry: entry[0]),
+            "token_type_ids": filled(0, lambda entry: entry[1]),
+            "attention_mask": filled(0, lambda entry: [1] * len(entry[0])),
         }
 
     def decode(self, numbers: Tensor | Sequence[int], skip_special: bool = True) -> str:
@@ -365,26 +365,26 @@ def _described(path: Path) -> dict[str, Any]:
     """What a tokenizer.json says, as arguments; anything but BERT's scheme is refused."""
     about = read_json(path)
     try:
-        found = _arguments(about, path)
-        numbers = found["vocabulary"].values()
+        arguments = _arguments(about, path)
+        numbers = arguments["vocabulary"].values()
         if not all(type(number) is int and 0 <= number < 1 << 31 for number in numbers):
             raise TypeError("a piece without a number")
         for name, kinds in _KINDS.items():
-            if type(found[name]) not in kinds:
-                raise TypeError(f"{name} is a {type(found[name]).__name__}")
-        if not all(isinstance(token, str) and token for token in found["special"]):
+            if type(arguments[name]) not in kinds:
+                raise TypeError(f"{name} is a {type(arguments[name]).__name__}")
+        if not all(isinstance(token, str) and token for token in arguments["special"]):
             raise TypeError("a special token that is no text")
     except (KeyError, TypeError, AttributeError) as error:
         raise FileError(
             f"WordPieceTokenizer: {path} is damaged, or describes no tokenizer "
             f"({type(error).__name__}: {str(error)[:200]})"
         ) from error
-    return found
+    return arguments
 
 
 def _arguments(about: dict[str, Any], path: Path) -> dict[str, Any]:
     model, normaliser = about["model"], about.get("normalizer") or {}
-    found = {
+    described = {
         "model": model.get("type", "WordPiece"),
         "normalizer": normaliser.get("type"),
         "pre_tokenizer": (about.get("pre_tokenizer") or {}).get("type"),
@@ -394,9 +394,9 @@ def _arguments(about: dict[str, Any], path: Path) -> dict[str, Any]:
         "normalizer": "BertNormalizer",
         "pre_tokenizer": "BertPreTokenizer",
     }
-    if found != wanted:
+    if described != wanted:
         raise ValueError(
-            f"WordPieceTokenizer: {path} describes {str(found)[:400]}, which is not {wanted}"
+            f"WordPieceTokenizer: {path} describes {str(described)[:400]}, which is not {wanted}"
         )
     added = about.get("added_tokens", [])
     odd = [t["content"] for t in added if t["lstrip"] or t["rstrip"] or t["single_word"]]

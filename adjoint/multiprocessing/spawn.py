@@ -136,10 +136,10 @@ def start_processes(
         send.close()
         processes.append(process)
         errors.append(receive)
-    made = ProcessContext(processes, errors)
+    running = ProcessContext(processes, errors)
     if not join:
-        return made
-    while not made.join():
+        return running
+    while not running.join():
         pass
     return None
 

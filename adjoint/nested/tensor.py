@@ -55,9 +55,9 @@ class NestedTensor(Tensor):
         shape = (len(lengths), longest, *rest)
         if heads_first:
             shape = (len(lengths), rest[0], longest, *rest[1:])
-        made = Tensor._make_wrapper_subclass(cls, shape, dtype=values.dtype, device=values.device)
-        made._rows, made._offsets, made._heads_first = values, offsets, heads_first
-        return made
+        nested = Tensor._make_wrapper_subclass(cls, shape, dtype=values.dtype, device=values.device)
+        nested._rows, nested._offsets, nested._heads_first = values, offsets, heads_first
+        return nested
 
     def __init__(self, values: Tensor, offsets: Tensor, *, heads_first: bool = False) -> None:
         """All is done by `__new__`."""
@@ -97,8 +97,8 @@ class NestedTensor(Tensor):
     @property  # type: ignore[misc]
     def grad(self) -> Any:
         """The gradient of its values, nested likewise."""
-        found = self._rows.grad
-        return None if found is None else self._like(found)
+        grad = self._rows.grad
+        return None if grad is None else self._like(grad)
 
     def backward(self, gradient: Any = None, *_: Any, **__: Any) -> None:
         """Differentiate; the gradient is nested likewise."""
@@ -211,8 +211,8 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
             )
         return x
 
-    found = func(*map(value, args), **{name: value(x) for name, x in kwargs.items()})
-    return first._like(found)
+    values = func(*map(value, args), **{name: value(x) for name, x in kwargs.items()})
+    return first._like(values)
 
 
 # -- functions with a meaning of their own ---------------------------------------------------------
@@ -258,8 +258,8 @@ def _reduced(name: str) -> Callable[..., Any]:
         if at % input.ndim == 1:
             rows = [getattr(row, name)(0, keepdim=keepdim, **kwargs) for row in input.unbind()]
             return aten.stack(rows)
-        found = getattr(input._rows, name)(at % input.ndim - 1, keepdim=keepdim, **kwargs)
-        return input._like(found)
+        values = getattr(input._rows, name)(at % input.ndim - 1, keepdim=keepdim, **kwargs)
+        return input._like(values)
 
     return reduce
 

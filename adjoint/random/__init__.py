@@ -59,12 +59,12 @@ def fork_rng(
         others = [d for d in defaults() if d.type == device_type]
     else:
         others = [Device(device_type, d) if isinstance(d, int) else Device(d) for d in devices]
-    kept = [default_generator, *(default_generator_of(d) for d in others)]
-    states = [g.clone_state() for g in kept]
+    generators = [default_generator, *(default_generator_of(d) for d in others)]
+    states = [g.clone_state() for g in generators]
     try:
         yield
     finally:
-        for generator, state in zip(kept, states, strict=True):
+        for generator, state in zip(generators, states, strict=True):
             generator.graphsafe_set_state(state)
 
 

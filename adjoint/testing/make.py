@@ -17,10 +17,10 @@ def _bounds(dtype: dt.DType, low: float | None, high: float | None) -> tuple[flo
         usual = (0, 10)
     else:
         usual = (-9, 10) if not dtype.is_inexact else (-9, 9)
-    found = usual[0] if low is None else low, usual[1] if high is None else high
-    if found[0] > found[1]:
-        raise ValueError(f"make_tensor: low must not be above high, received {found}")
-    return found
+    bounds = usual[0] if low is None else low, usual[1] if high is None else high
+    if bounds[0] > bounds[1]:
+        raise ValueError(f"make_tensor: low must not be above high, received {bounds}")
+    return bounds
 
 
 def make_tensor(

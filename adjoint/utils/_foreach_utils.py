@@ -9,11 +9,11 @@ def _group_tensors_by_device_and_dtype(
     tensorlistlist: list[list[Any]], with_indices: bool = False
 ) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
     """Lists of tensors, split by device and dtype of the first list's."""
-    found: dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]] = {}
+    groups: dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]] = {}
     for index, first in enumerate(tensorlistlist[0]):
         if first is None:
             continue
-        lists, indices = found.setdefault(
+        lists, indices = groups.setdefault(
             (first.device, first.dtype), ([[] for _ in tensorlistlist], [])
         )
         for target, source in zip(lists, tensorlistlist, strict=True):
@@ -21,7 +21,7 @@ def _group_tensors_by_device_and_dtype(
                 target.append(source[index])
         if with_indices:
             indices.append(index)
-    return found
+    return groups
 
 
 def _get_foreach_kernels_supported_devices() -> list[str]:

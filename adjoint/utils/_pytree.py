@@ -183,7 +183,7 @@ class _Constant:
 
 def register_constant(cls: type) -> None:
     """Have instances of a class be part of the structure, and no leaves."""
-    register_pytree_node(cls, lambda x: ([], _Constant(x)), lambda _, held: held.value)
+    register_pytree_node(cls, lambda x: ([], _Constant(x)), lambda _, constant: constant.value)
 
 
 # Containers whose structure a file can name.
@@ -198,7 +198,7 @@ def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
             return None
         if spec.kind not in _WRITTEN.values():
             raise NotImplementedError(f"treespec_dumps: no text stands for {spec.kind}")
-        return [spec.kind.__name__, list(spec.keys), [written(each) for each in spec.children]]
+        return [spec.kind.__name__, list(spec.keys), [written(child) for child in spec.children]]
 
     return json.dumps([1, written(treespec)])
 
@@ -214,7 +214,7 @@ def treespec_loads(serialized: str) -> TreeSpec:
     def read(entry: Any) -> Any:
         if entry is None:
             return 0
-        kind, keys, children = _WRITTEN[entry[0]], entry[1], [read(each) for each in entry[2]]
+        kind, keys, children = _WRITTEN[entry[0]], entry[1], [read(child) for child in entry[2]]
         return kind(zip(keys, children, strict=True)) if issubclass(kind, dict) else kind(children)
 
     version, entry = json.loads(serialized)
@@ -356,12 +356,12 @@ def tree_flatten_with_path(
     >>> tree_flatten_with_path({"a": (1, 2)})[0]
     [((MappingKey(key='a'), SequenceKey(idx=0)), 1), ((MappingKey(key='a'), SequenceKey(idx=1)), 2)]
     """
-    stops, found = _stops(is_leaf), list[tuple[tuple[Any, ...], Any]]()
+    stops, leaves = _stops(is_leaf), list[tuple[tuple[Any, ...], Any]]()
 
     def walk(node: Any, path: tuple[Any, ...]) -> None:
         kind = _get_node_type(node)
         if stops(node) or kind not in SUPPORTED_NODES:
-            found.append((path, node))
+            leaves.append((path, node))
             return
         keyed = SUPPORTED_NODES[kind].flatten_with_keys_fn
         if keyed is None:
@@ -373,7 +373,7 @@ def tree_flatten_with_path(
             walk(child, (*path, key))
 
     walk(tree, ())
-    return found, tree_flatten(tree, is_leaf)[1]
+    return leaves, tree_flatten(tree, is_leaf)[1]
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[tuple[Any, ...], Any]]:
@@ -423,10 +423,10 @@ def _broadcast_to_and_flatten(
     parts = tree.values() if isinstance(tree, dict) else tree
     flat: list[Any] = []
     for part, child in zip(parts, treespec.children, strict=True):
-        found = _broadcast_to_and_flatten(part, child, is_leaf)
-        if found is None:
+        part_values = _broadcast_to_and_flatten(part, child, is_leaf)
+        if part_values is None:
             return None
-        flat += found
+        flat += part_values
     return flat
 
 

@@ -165,14 +165,14 @@ class Timer:
         callback: Any = None,
     ) -> Measurement:
         """Time blocks until they vary little."""
-        found = self.blocked_autorange(callback, min_run_time)
-        while sum(found.raw_times) < max_run_time:
-            if len(found.times) > 3 and found.iqr < threshold * found.median:
+        measured = self.blocked_autorange(callback, min_run_time)
+        while sum(measured.raw_times) < max_run_time:
+            if len(measured.times) > 3 and measured.iqr < threshold * measured.median:
                 break
             more = self.blocked_autorange(callback, min_run_time)
-            if more.number_per_run == found.number_per_run:
-                found.raw_times += more.raw_times
-        return found
+            if more.number_per_run == measured.number_per_run:
+                measured.raw_times += more.raw_times
+        return measured
 
 
 class Compare:

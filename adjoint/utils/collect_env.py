@@ -55,8 +55,8 @@ def first_line(command: str, *args: str) -> str | None:
 
 def get_pip_packages() -> str:
     """The installed packages that matter, one a line."""
-    found = {str(d.metadata["Name"]).lower(): d.version for d in distributions()}
-    return "\n".join(f"{name}=={found[name]}" for name in RELEVANT if name in found)
+    installed = {str(d.metadata["Name"]).lower(): d.version for d in distributions()}
+    return "\n".join(f"{name}=={installed[name]}" for name in RELEVANT if name in installed)
 
 
 def _version() -> str:

@@ -61,9 +61,9 @@ class FlopCounterMode:
         shapes = [shape for x in operands if (shape := shape_of(x)) is not None]
         if record.name == "linear":
             shapes = shapes[:2]  # a bias is no product
-        found = count(shapes, results[0].shape)
+        flops = count(shapes, results[0].shape)
         for place in {"Global", *self._inside}:
-            self.flop_counts[place][record.name] += found
+            self.flop_counts[place][record.name] += flops
 
     def _enter_module(self, module: Module, args: Any) -> None:
         name = type(module).__name__
@@ -85,7 +85,7 @@ class FlopCounterMode:
 
     def __exit__(self, *error: object) -> None:
         mine = self._observe
-        CONTEXT.set(observers=tuple(each for each in CONTEXT.observers if each != mine))
+        CONTEXT.set(observers=tuple(observer for observer in CONTEXT.observers if observer != mine))
         for handle in self._handles:
             handle.remove()
         if self.display:

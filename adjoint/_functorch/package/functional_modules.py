@@ -43,9 +43,9 @@ class FunctionalModule(Module):
 
 
 def _parts(named: Any, detached: bool) -> tuple[tuple[str, ...], tuple[Tensor, ...]]:
-    found = dict(named)
-    values = found.values()
-    return tuple(found), tuple(x.detach() if detached else x for x in values)
+    parts = dict(named)
+    values = parts.values()
+    return tuple(parts), tuple(x.detach() if detached else x for x in values)
 
 
 def make_functional(
@@ -82,7 +82,11 @@ def combine_state_for_ensemble(
     models: Sequence[Module],
 ) -> tuple[FunctionalModuleWithBuffers, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Modules of one kind as one function, with their parameters and buffers stacked for `vmap`."""
-    made = [make_functional_with_buffers(model, disable_autograd_tracking=True) for model in models]
-    params = tuple(stack(row).requires_grad_() for row in zip(*(m[1] for m in made), strict=True))
-    buffers = tuple(stack(row) for row in zip(*(m[2] for m in made), strict=True))
-    return made[0][0], params, buffers
+    functions = [
+        make_functional_with_buffers(model, disable_autograd_tracking=True) for model in models
+    ]
+    params = tuple(
+        stack(row).requires_grad_() for row in zip(*(m[1] for m in functions), strict=True)
+    )
+    buffers = tuple(stack(row) for row in zip(*(m[2] for m in functions), strict=True))
+    return functions[0][0], params, buffers

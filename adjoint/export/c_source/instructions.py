@@ -17,8 +17,8 @@ _FLAGS = re.compile(r"^(?:nuw|nsw|exact|disjoint|nneg|inbounds|samesign|nusw) ")
 
 def flagless(text: str) -> str:
     """What follows an operation's flags."""
-    while (found := _FLAGS.match(text)) is not None:
-        text = text[found.end() :]
+    while (flag := _FLAGS.match(text)) is not None:
+        text = text[flag.end() :]
     return text
 
 
@@ -278,9 +278,9 @@ def _cmpxchg(body: Body, name: str, text: str) -> None:
     expected, at = parse_value(of, text, at)
     _, at = parse_type(text, skip(text, at + 1))
     new, _ = parse_value(of, text, at)
-    made = Type("struct", 2, (of, BYTE))
-    body.note(made)
-    body.variables[name] = made.name
+    pair = Type("struct", 2, (of, BYTE))
+    body.note(pair)
+    body.variables[name] = pair.name
     body.lines.append(
         f"{name}.m0 = {expected}; {name}.m1 = __atomic_compare_exchange_n(({of.name} *){place}, "
         f"&{name}.m0, {new}, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);"
@@ -364,15 +364,15 @@ def _call(body: Body, name: str, text: str) -> None:
         kind, at = parse_type(text, at)
         at = skip(text, at)
         while (
-            found := re.match(r"(?:align \d+|noundef|nonnull|nocapture) ", text[at:])
+            attribute := re.match(r"(?:align \d+|noundef|nonnull|nocapture) ", text[at:])
         ) is not None:
-            at += found.end()
+            at += attribute.end()
         value, at = parse_value(kind, text, at)
         types.append(kind)
         values.append(value)
         at = skip(text, at + 1) if text[at] == "," else at
-    for each in (of, *types):
-        body.note(each)
+    for used_type in (of, *types):
+        body.note(used_type)
     if callee.startswith("@llvm."):
         expression = call_intrinsic(body, callee[6:], of, types, values)
     elif callee.startswith("@"):

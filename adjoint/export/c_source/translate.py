@@ -27,10 +27,10 @@ def c_text(text: str, header: str, own: str) -> str:
             constants.append(_constant(line))
         elif line.startswith("define "):
             inner = []
-            for each in lines:
-                if each == "}":
+            for text_line in lines:
+                if text_line == "}":
                     break
-                inner.append(each)
+                inner.append(text_line)
             bodies.append(_function(line, inner, shared))
     return _file(header, own, shared, constants, bodies)
 
@@ -63,23 +63,23 @@ def _file(
 
 def _wrappers(header: str) -> list[str]:
     """The functions that a header declares, which call those that LLVM's became."""
-    found = []
+    wrappers = []
     plain = header.replace("ADJOINT_RESTRICT", "restrict")
     for kind, name, given in re.findall(r"^([a-z][\w ]*?[ *]+)(\w+)\(([^;]*?)\);$", plain, re.M):
-        listed = [" ".join(each.split()) for each in given.split(",")]
+        listed = [" ".join(part.split()) for part in given.split(",")]
         arguments = []
-        for each in listed:
-            own = re.split(r"[ *]", each)[-1]
+        for parameter in listed:
+            own = re.split(r"[ *]", parameter)[-1]
             cast = (
                 "uintptr_t"
-                if "*" in each
-                else {"int64_t": "uint64_t", "int": "uint32_t"}.get(each.split()[0], "")
+                if "*" in parameter
+                else {"int64_t": "uint64_t", "int": "uint32_t"}.get(parameter.split()[0], "")
             )
             arguments.append(f"({cast}){own}" if cast else own)
         call = f"g_{name}({', '.join(arguments)})"
         back = "" if kind.strip() == "void" else f"return ({kind.strip()})"
-        found.append(f"{kind}{name}({', '.join(listed)}) {{ {back}{call}; }}")
-    return found
+        wrappers.append(f"{kind}{name}({', '.join(listed)}) {{ {back}{call}; }}")
+    return wrappers
 
 
 _PREFACE = """\
@@ -118,14 +118,14 @@ def _label(name: str) -> str:
 
 
 def _function(line: str, inner: list[str], shared: Body) -> tuple[str, Body]:
-    found = _HEAD.match(line)
-    if found is None:
+    head = _HEAD.match(line)
+    if head is None:
         raise ExportError(f"export: {line!r} has no form in C.")
-    of, _ = parse_type(found[2])
+    of, _ = parse_type(head[2])
     body = Body()
     body.vectors, body.structs, body.helpers = shared.vectors, shared.structs, shared.helpers
     body.note(of)
-    given, at, listed = [], 0, found[4]
+    given, at, listed = [], 0, head[4]
     while at < len(listed):
         kind, at = parse_type(listed, at)
         body.note(kind)
@@ -134,8 +134,11 @@ def _function(line: str, inner: list[str], shared: Body) -> tuple[str, Body]:
         given.append(f"{kind.name} {c_name('%' + name[1])}")
         at = skip(listed, at + name.end() + 1)
     _write(body, _blocks(inner), of)
-    kept = "__attribute__((noinline)) " if " noinline " in line else ""
-    return f"static {kept}{of.name} {c_name('@' + found[3])}({', '.join(given) or 'void'})", body
+    attribute = "__attribute__((noinline)) " if " noinline " in line else ""
+    return (
+        f"static {attribute}{of.name} {c_name('@' + head[3])}({', '.join(given) or 'void'})",
+        body,
+    )
 
 
 def _blocks(inner: list[str]) -> list[tuple[str, list[str]]]:
@@ -199,9 +202,9 @@ def _instruction(
     of: Type,
 ) -> None:
     name, rest = "", line
-    found = re.match(r"^(%[\w.]+) = (.*)$", line)
-    if found is not None:
-        name, rest = c_name(found[1]), found[2]
+    assignment = re.match(r"^(%[\w.]+) = (.*)$", line)
+    if assignment is not None:
+        name, rest = c_name(assignment[1]), assignment[2]
     rest = rest.removeprefix("tail ").removeprefix("musttail ")
     operation, _, operands = rest.partition(" ")
     if operation == "br":
@@ -240,10 +243,12 @@ def _instruction(
 
 
 def _constant(line: str) -> str:
-    found = re.match(r"^@([\w.]+) = (internal |private )?(?:unnamed_addr )?constant (.*)$", line)
-    if found is None:
+    definition = re.match(
+        r"^@([\w.]+) = (internal |private )?(?:unnamed_addr )?constant (.*)$", line
+    )
+    if definition is None:
         raise ExportError(f"export: {line[:80]!r} has no form in C.")
-    name, rest = found[1], found[3]
+    name, rest = definition[1], definition[3]
     kind, at = parse_type(rest)
     aligned = re.search(r", align (\d+)$", rest)
     align = f" __attribute__((aligned({aligned[1]})))" if aligned else ""

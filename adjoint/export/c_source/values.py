@@ -29,10 +29,10 @@ def parse_value(of: Type, text: str, at: int) -> tuple[str, int]:
     """The expression of an operand of a type, and where it ends."""
     at = skip(text, at)
     if text[at] in "%@":
-        found = _NAME.match(text, at)
-        assert found is not None
-        name = c_name(found[0])
-        return (f"(uintptr_t){_global(found[0])}" if text[at] == "@" else name), found.end()
+        match = _NAME.match(text, at)
+        assert match is not None
+        name = c_name(match[0])
+        return (f"(uintptr_t){_global(match[0])}" if text[at] == "@" else name), match.end()
     for word in ("zeroinitializer", "poison", "undef", "null"):
         if text.startswith(word, at):
             return zero(of), at + len(word)
@@ -53,10 +53,10 @@ def parse_value(of: Type, text: str, at: int) -> tuple[str, int]:
     for word, value in (("true", "1"), ("false", "0")):
         if text.startswith(word, at):
             return value, at + len(word)
-    found = _NUMBER.match(text, at)
-    if found is None:
+    match = _NUMBER.match(text, at)
+    if match is None:
         raise ExportError(f"export: {text[at : at + 60]!r} is no operand that C has.")
-    return number(of, found[0]), found.end()
+    return number(of, match[0]), match.end()
 
 
 def _global(name: str) -> str:

@@ -31,8 +31,8 @@ define i64 @{name}_fault_number(ptr %arena) {{
     if interface.sizes:
         parts.append(_at_sizes(program, "arena_bytes", "arena_of", size))
         parts += [
-            _at_sizes(program, f"{each.name}_count", f"count_{each.name}", size)
-            for each in interface.buffers
+            _at_sizes(program, f"{buffer.name}_count", f"count_{buffer.name}", size)
+            for buffer in interface.buffers
         ]
     if not interface.embedded and interface.state_bytes:
         parts.append(_mapped(program, where))
@@ -45,17 +45,17 @@ def _at_sizes(program: ProgramText, name: str, of: str, size: str) -> str:
     """A number of each point; 0 where sizes are out of range."""
     interface = program.interface
     lines, point = [], "0"
-    for k, each in enumerate(interface.sizes):
+    for k, dynamic in enumerate(interface.sizes):
         lines += [
-            f"  %b{k} = sub i64 %given.{each.name}, {each.low}",
-            f"  %bad{k} = icmp uge i64 %b{k}, {each.count}",
+            f"  %b{k} = sub i64 %given.{dynamic.name}, {dynamic.low}",
+            f"  %bad{k} = icmp uge i64 %b{k}, {dynamic.count}",
             f"  br i1 %bad{k}, label %none, label %ok{k}",
             f"ok{k}:",
-            f"  %m{k} = mul i64 {point}, {each.count}",
+            f"  %m{k} = mul i64 {point}, {dynamic.count}",
             f"  %p{k} = add i64 %m{k}, %b{k}",
         ]
         point = f"%p{k}"
-    given = ", ".join(f"i64 %given.{each.name}" for each in interface.sizes)
+    given = ", ".join(f"i64 %given.{dynamic_size.name}" for dynamic_size in interface.sizes)
     cut = f"  %r = trunc i64 %n to {size}" if size != "i64" else "  %r = add i64 %n, 0"
     body = "\n".join(lines)
     return f"""

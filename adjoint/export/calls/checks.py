@@ -38,12 +38,12 @@ def checks_of(interface: Interface, variants: list[Variant]) -> Checks:
     codes = Codes()
     sizes = {s.name: codes.add(f"{s.name}: expected {s.low} to {s.high}") for s in interface.sizes}
     null, aligned, counts = {}, {}, {}
-    for each in interface.buffers:
-        null[each.name] = codes.add(f"{each.name}: the address is NULL")
-        size = each.dtype.itemsize
+    for buffer in interface.buffers:
+        null[buffer.name] = codes.add(f"{buffer.name}: the address is NULL")
+        size = buffer.dtype.itemsize
         if size > 1:
-            aligned[each.name] = codes.add(f"{each.name}: the address is no multiple of {size}")
-        counts[each.name] = codes.add(f"{each.name}: expected {_elements(interface, each)}")
+            aligned[buffer.name] = codes.add(f"{buffer.name}: the address is no multiple of {size}")
+        counts[buffer.name] = codes.add(f"{buffer.name}: expected {_elements(interface, buffer)}")
     blocks = [("state", f"at least {interface.state_bytes} bytes")] if interface.takes_state else []
     least = f"at least {max(interface.arena_bytes)} bytes"
     if interface.sizes:

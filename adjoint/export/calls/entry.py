@@ -100,8 +100,8 @@ def _one_module(text: str, name: str) -> str:
             lines.append(line)
     once: dict[str, str] = {}
     for line in declared:
-        found = re.search(r"@([\w.]+)\(", line)
-        once.setdefault(found[1] if found else line, line)
+        match = re.search(r"@([\w.]+)\(", line)
+        once.setdefault(match[1] if match else line, line)
     return "\n".join([*once.values(), *lines, ""])
 
 
@@ -136,14 +136,14 @@ class Run:
 
     def _parameters(self) -> list[str]:
         size = self.where.size
-        found = [f"i64 {given(s.name)}" for s in self.interface.sizes]
-        for each in self.interface.buffers:
-            found += [f"ptr {given(each.name)}", f"{size} {given(each.name)}_count"]
-        found += [f"double {given(name)}" for name, _ in self.interface.numbers]
+        parameters = [f"i64 {given(s.name)}" for s in self.interface.sizes]
+        for buffer in self.interface.buffers:
+            parameters += [f"ptr {given(buffer.name)}", f"{size} {given(buffer.name)}_count"]
+        parameters += [f"double {given(name)}" for name, _ in self.interface.numbers]
         if self.interface.takes_state:
-            found += ["ptr %state", f"{size} %state_bytes"]
-        found += ["ptr %arena", f"{size} %arena_bytes"]
-        return found + (["ptr %pool"] if self.interface.threads else [])
+            parameters += ["ptr %state", f"{size} %state_bytes"]
+        parameters += ["ptr %arena", f"{size} %arena_bytes"]
+        return parameters + (["ptr %pool"] if self.interface.threads else [])
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -181,15 +181,15 @@ class Run:
 
     def _checks(self) -> None:
         checks, let = self.program.checks, self.code.let
-        for each in self.interface.buffers:
-            self._address(each.name, given(each.name), each.dtype.itemsize)
-            count = self._at_point(f"count_{each.name}", each.counts)
-            held = self._wide(f"{given(each.name)}_count")
-            self._refuse(let(f"icmp ne i64 {held}, {count}"), checks.counts[each.name])
+        for buffer in self.interface.buffers:
+            self._address(buffer.name, given(buffer.name), buffer.dtype.itemsize)
+            count = self._at_point(f"count_{buffer.name}", buffer.counts)
+            passed = self._wide(f"{given(buffer.name)}_count")
+            self._refuse(let(f"icmp ne i64 {passed}, {count}"), checks.counts[buffer.name])
         if self.interface.takes_state:
             self._address("state", "%state", ALIGNED)
-            held = self._wide("%state_bytes")
-            bad = let(f"icmp ult i64 {held}, {self.interface.state_bytes}")
+            passed = self._wide("%state_bytes")
+            bad = let(f"icmp ult i64 {passed}, {self.interface.state_bytes}")
             self._refuse(bad, checks.counts["state"])
         self._address("arena", "%arena", ALIGNED)
         least = self._at_point("arena_of", self.interface.arena_bytes)
@@ -213,7 +213,7 @@ class Run:
             self.lines.append(
                 f"%state = getelementptr i8, ptr @{interface.name}_initial_state, i64 0"
             )
-        names = {each.base: given(each.name) for each in interface.buffers}
+        names = {buffer.base: given(buffer.name) for buffer in interface.buffers}
         names |= {ARENA: "%arena", STATE: "%state"}
         for base, k in bases.items():
             address = f"@{base[1]}" if base[0] == "function" else names[base]

@@ -33,9 +33,9 @@ class Planner:
         if task.sizing is not None:
             family = self.families.setdefault(id(task.sizing.kept), SizedPlans())
             if not family.refused:
-                made = planned(task, self.options, family, self._collect)
-                if made is not None:
-                    return made[0]
+                program = planned(task, self.options, family, self._collect)
+                if program is not None:
+                    return program[0]
         plan = plan_for(task, LLVM, self.options)
         refuse_calls(plan)
         self._collect(functions_of(plan, emit))

@@ -89,7 +89,7 @@ def point(image: ProgramImage, recording: CallForExport, state: ProgramState) ->
     ]
     return SizePoint(
         words=words,
-        additions=tuple(sorted(additions, key=lambda each: (each[0], str(each[1])))),
+        additions=tuple(sorted(additions, key=lambda addition: (addition[0], str(addition[1])))),
         numbers=tuple(sorted(numbers)),
         entries=tuple((name, skip) for name, _, _, skip in entries),
         faults=tuple(message for _, message in image.faults),
@@ -116,8 +116,14 @@ def _base(key: str, recording: CallForExport, state: ProgramState) -> tuple[Base
 def variants(points: list[SizePoint]) -> list[Variant]:
     """Points put together (Note [points])."""
     groups: dict[Any, list[int]] = {}
-    for k, each in enumerate(points):
-        key = (len(each.words), each.additions, each.numbers, each.entries, len(each.faults))
+    for k, one_point in enumerate(points):
+        key = (
+            len(one_point.words),
+            one_point.additions,
+            one_point.numbers,
+            one_point.entries,
+            len(one_point.faults),
+        )
         groups.setdefault(key, []).append(k)
     return [_variant(points, members) for members in groups.values()]
 
@@ -126,14 +132,14 @@ def _variant(points: list[SizePoint], members: list[int]) -> Variant:
     rows = np.stack([points[k].words for k in members])
     differ = np.nonzero((rows != rows[0]).any(axis=0))[0]
     columns, which = np.unique(rows[:, differ], axis=1, return_inverse=True)
-    told = [points[k].faults for k in members]
+    faults_of = [points[k].faults for k in members]
     return Variant(
         first=points[members[0]],
         points=tuple(members),
         columns=differ,
         which=which.reshape(-1),
         table=columns,
-        faults=tuple(_common(list(each)) for each in zip(*told, strict=True)),
+        faults=tuple(_common(list(messages)) for messages in zip(*faults_of, strict=True)),
     )
 
 

@@ -131,10 +131,10 @@ class NumberCode:
                 return self._constant(float(leaf.get()))  # type: ignore[arg-type]
             return self._load(self.state.offset(key), "f64")
         if kind == "count":
-            held = self.state.held[self.state.places[id(self.recording.counters[key[1]])]]
+            counter = self.state.held[self.state.places[id(self.recording.counters[key[1]])]]
             stored = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32"}
-            number = self._load(held.offset, stored[held.dtype.name])
-            return number.convert("f64" if held.dtype.is_floating_point else "i64")
+            number = self._load(counter.offset, stored[counter.dtype.name])
+            return number.convert("f64" if counter.dtype.is_floating_point else "i64")
         start = self.state.offset(("generator", key[1]))
         return self._load(start + (8 if kind == "offset" else 0), "i64")
 

@@ -71,9 +71,9 @@ def constants(program: ProgramText) -> str:
             f"@row_of = internal constant {numbers_text('i32', row_of)}",
             f"@arena_of = internal constant {numbers_text('i64', interface.arena_bytes)}",
         ]
-        for each in interface.buffers:
+        for buffer in interface.buffers:
             lines.append(
-                f"@count_{each.name} = internal constant {numbers_text('i64', each.counts)}"
+                f"@count_{buffer.name} = internal constant {numbers_text('i64', buffer.counts)}"
             )
     if interface.embedded and interface.state_bytes:
         block = program.state.block()
@@ -87,8 +87,8 @@ def constants(program: ProgramText) -> str:
 
 def bases_of(program: ProgramText) -> dict[Base, int]:
     """A number for each base that words are added to."""
-    found: dict[Base, int] = {}
+    numbers: dict[Base, int] = {}
     for variant in program.variants:
         for _, base in variant.first.additions:
-            found.setdefault(base, len(found))
-    return found
+            numbers.setdefault(base, len(numbers))
+    return numbers

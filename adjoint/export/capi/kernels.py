@@ -53,7 +53,7 @@ class KernelForC:
 
 def elementwise(where: Destination) -> list[KernelForC]:
     """All elementwise kernels there are."""
-    found = []
+    kernels = []
     for names, operands in ((UNARY, 1), (BINARY, 2)):
         for name in names:
             for dtype in DTYPES:
@@ -61,8 +61,8 @@ def elementwise(where: Destination) -> list[KernelForC]:
                     gives = dt.bool_ if name in TRUTH else dtype
                     kernel = _kernel(name, dtype, gives, operands, where)
                     if kernel is not None:
-                        found.append(kernel)
-    return found
+                        kernels.append(kernel)
+    return kernels
 
 
 def _kernel(
@@ -73,10 +73,10 @@ def _kernel(
     for lanes in (LANES, 1):
         code = Code(where.machine.features)
         values = [_load(code, f"%p{k}", DTYPES[dtype][0], lanes) for k in range(operands)]
-        made = LOWER[name](*values)
+        result = LOWER[name](*values)
         if code.faults:
             return None
-        _store(code, made.convert(DTYPES[gives][0]), lanes)
+        _store(code, result.convert(DTYPES[gives][0]), lanes)
         parts.append("\n  ".join(code.lines))
         declared |= code.declarations
     given = ", ".join(f"ptr %x{k}" for k in range(operands))
@@ -110,16 +110,16 @@ def _stored(dtype: DType) -> str:
 
 def _load(code: Code, place: str, kind: str, lanes: int) -> V:
     if kind != "i1":
-        found = code.let(f"load {type_text(kind, lanes)}, ptr {place}, align 1")
-        return code.value(found, kind, lanes)
+        vector = code.let(f"load {type_text(kind, lanes)}, ptr {place}, align 1")
+        return code.value(vector, kind, lanes)
     stored = code.let(f"load {type_text('u8', lanes)}, ptr {place}, align 1")
     return code.value(stored, "u8", lanes).ne(0)
 
 
-def _store(code: Code, made: V, lanes: int) -> None:
-    if made.kind == "i1":
-        made = made.convert("u8")
-    code.lines.append(f"store {type_text(made.kind, lanes)} {made.ref}, ptr %out, align 1")
+def _store(code: Code, result: V, lanes: int) -> None:
+    if result.kind == "i1":
+        result = result.convert("u8")
+    code.lines.append(f"store {type_text(result.kind, lanes)} {result.ref}, ptr %out, align 1")
 
 
 def products() -> tuple[str, set[str], list[str]]:

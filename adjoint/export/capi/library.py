@@ -58,14 +58,14 @@ def c_api(folder: str | os.PathLike[str], to: str = "so", *, machine: str = NATI
     needed = sorted(declared.union(*(k.declarations for k in kernels)))
     module = "\n".join([*needed, text, *(k.text for k in kernels)])
     source = _source(kernels, rows)
-    made = {f"{NAME}.h": _read(f"{NAME}.h").encode()}
+    contents = {f"{NAME}.h": _read(f"{NAME}.h").encode()}
     if to == "source":
-        made |= {f"{NAME}.c": source.encode(), f"{NAME}_kernels.o": object_code(module, where)}
+        contents |= {f"{NAME}.c": source.encode(), f"{NAME}_kernels.o": object_code(module, where)}
     else:
-        made[f"lib{NAME}.so"] = _linked(
-            made[f"{NAME}.h"], source, object_code(module, where), where
+        contents[f"lib{NAME}.so"] = _linked(
+            contents[f"{NAME}.h"], source, object_code(module, where), where
         )
-    return put_all(Path(folder), made)
+    return put_all(Path(folder), contents)
 
 
 def _read(name: str) -> str:
@@ -97,11 +97,11 @@ def _source(kernels: list[KernelForC], rows: list[str]) -> str:
 def _linked(header: bytes, source: str, kernels: bytes, where: Destination) -> bytes:
     """The shared library."""
     with tempfile.TemporaryDirectory() as work:
-        held = Path(work)
-        (held / f"{NAME}.h").write_bytes(header)
-        (held / f"{NAME}.c").write_text(source)
-        (held / "kernels.o").write_bytes(kernels)
-        inputs = [str(held / f"{NAME}.c"), str(held / "kernels.o"), "-I", str(held)]
+        folder = Path(work)
+        (folder / f"{NAME}.h").write_bytes(header)
+        (folder / f"{NAME}.c").write_text(source)
+        (folder / "kernels.o").write_bytes(kernels)
+        inputs = [str(folder / f"{NAME}.c"), str(folder / "kernels.o"), "-I", str(folder)]
         flags = ["-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=default"]
-        link([*flags, *inputs, "-lm", "-o", str(held / "made.so")], where)
-        return (held / "made.so").read_bytes()
+        link([*flags, *inputs, "-lm", "-o", str(folder / "made.so")], where)
+        return (folder / "made.so").read_bytes()

@@ -25,12 +25,12 @@ CODES = {dtype: k for k, dtype in enumerate(DTYPES)}
 
 def _pool(params: Mapping[str, Any]) -> list[int]:
     """Size, step, padding and results of each window."""
-    found = []
+    words = []
     for kind, _, count, size, step, offset, dilation in params["windows"]:
         if kind != "window" or dilation != 1:
             raise ExportError("max_pool: windows with gaps")
-        found += [size, step, -offset, count]
-    return found
+        words += [size, step, -offset, count]
+    return words
 
 
 def _index(params: Mapping[str, Any]) -> list[int]:
@@ -46,7 +46,7 @@ FORMS: dict[str, Callable[[Mapping[str, Any]], list[int]]] = {
     "reshape": lambda p: list(p["shape"]),
     "expand": lambda p: list(p["shape"]),
     "permute": lambda p: list(p["dims"]),
-    "slice": lambda p: [n for each in p["index"] for n in each],
+    "slice": lambda p: [n for bounds in p["index"] for n in bounds],
     "index": _index,
     "cast": lambda p: [CODES[p["dtype"]]],
     "argmax": lambda p: [p["dim"], int(p["keepdim"])],
@@ -120,12 +120,12 @@ class _File:
     def written(self) -> bytes:
         """The file's bytes."""
         nodes: list[tuple[str, list[Any], list[int]]] = []
-        made: dict[Value, tuple[str, int]] = {}
+        places: dict[Value, tuple[str, int]] = {}
         for node in self.graph:
             operands = [self._operand(x, node) for x in node.inputs]
             numbers = self._numbers(node)
             nodes.append((node.record.name, operands, numbers))
-            made[node.outputs[0]] = ("node", len(nodes) - 1)
+            places[node.outputs[0]] = ("node", len(nodes) - 1)
         for value in self.graph.outputs:
             self._first(value)
         if self.failures:
@@ -135,7 +135,7 @@ class _File:
         first = len(self.inputs) + len(self.constants)
         number = {v: k for k, v in enumerate(self.inputs)}
         number |= {v: len(self.inputs) + k for v, k in self.held.items()}
-        number |= {v: first + k for v, (_, k) in made.items()}
+        number |= {v: first + k for v, (_, k) in places.items()}
         of = lambda x: len(self.inputs) + x if isinstance(x, int) else number[x]
         parts = [
             MAGIC,

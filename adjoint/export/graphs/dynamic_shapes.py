@@ -99,10 +99,10 @@ def dynamic_sizes(dynamic_shapes: Any, args: Any, kwargs: Any, names: Sequence[s
                 "arguments. Give one for each, None where nothing changes."
             )
         said = list(zip(dynamic_shapes, values, strict=True))
-    found = _Collector()
+    collector = _Collector()
     for shape, value in said:
-        found.visit(shape, value)
-    return found.sizes()
+        collector.visit(shape, value)
+    return collector.sizes()
 
 
 class _Collector:
@@ -129,11 +129,11 @@ class _Collector:
             self._tensor(said, value)
             self.leaf += 1
         elif isinstance(value, Mapping):
-            for key, each in value.items():
-                self.visit(None if said is None else said.get(key), each)
+            for key, item in value.items():
+                self.visit(None if said is None else said.get(key), item)
         elif isinstance(value, (list, tuple)):
-            for k, each in enumerate(value):
-                self.visit(None if said is None else said[k], each)
+            for k, item in enumerate(value):
+                self.visit(None if said is None else said[k], item)
         elif said is not None and said is not DimHint.STATIC:
             raise ExportError(f"export: dynamic_shapes says {said!r} of {value!r}, no tensor.")
         else:
@@ -154,7 +154,7 @@ class _Collector:
             place = (self.leaf, d % tensor.ndim)
             name = size.__name__ if isinstance(size, Dim) else f"s{place[0]}_{place[1]}"
             dim = size if isinstance(size, Dim) else None
-            held = self.known.setdefault(name, (dim, [], size is DimHint.AUTO))
-            if held[0] != dim:
+            entry = self.known.setdefault(name, (dim, [], size is DimHint.AUTO))
+            if entry[0] != dim:
                 raise ExportError(f"export: two ranges for the size {name!r}.")
-            held[1].append(place)
+            entry[1].append(place)

@@ -35,13 +35,13 @@ class Sizes:
 
     def check(self, leaves: list[Any], names: list[str]) -> None:
         """Refuse sizes that the program was not recorded for."""
-        found: dict[str, int] = {}
+        known: dict[str, int] = {}
         for (k, d), symbol in self.dims.items():
             n = leaves[k].shape[d]
             place = f"{names[k]}.size()[{d}]"
-            if found.setdefault(symbol, n) != n:
+            if known.setdefault(symbol, n) != n:
                 raise RuntimeError(
-                    f"Guard failed: {place} is {n}, and {self.names[symbol]} is {found[symbol]}."
+                    f"Guard failed: {place} is {n}, and {self.names[symbol]} is {known[symbol]}."
                 )
             range_ = self.ranges[symbol]
             if not range_.lower <= n <= range_.upper:
@@ -50,8 +50,8 @@ class Sizes:
                     f"Guard failed: {place} is {n}; the program takes at least "
                     f"{range_.lower}{upper}."
                 )
-        if not self.scope.allow(found):
-            shown = ", ".join(f"{self.names[s]} = {n}" for s, n in found.items())
+        if not self.scope.allow(known):
+            shown = ", ".join(f"{self.names[s]} = {n}" for s, n in known.items())
             raise RuntimeError(f"Guard failed: the program was not recorded for {shown}.")
 
 
@@ -194,7 +194,9 @@ def unlifted(program: ExportedProgram) -> Graph:
             results = [known[x] if isinstance(x, Node) else x for x in node.args[0]]
         else:
             known[node] = graph.node_copy(node, known.__getitem__)
-    arguments = {node.name: made for node, made in known.items() if node.op == "placeholder"}
+    arguments = {
+        node.name: replacement for node, replacement in known.items() if node.op == "placeholder"
+    }
     shown = []
     for spec, value in zip(signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
@@ -214,11 +216,11 @@ class ExportedModule(GraphModule):
     """What `ExportedProgram.module` returns: takes the call apart, checks it, runs the graph."""
 
     def __init__(self, program: ExportedProgram, graph: Graph, *, check_guards: bool) -> None:
-        held = {**program.constants, **program.state_dict}
+        tensors = {**program.constants, **program.state_dict}
         wanted = [n.target for n in graph.nodes if n.op == "get_attr"]
         object.__setattr__(self, "_program", program)
         object.__setattr__(self, "_checked", check_guards)
-        super().__init__({name: held[name] for name in wanted}, graph, "ExportedModule")
+        super().__init__({name: tensors[name] for name in wanted}, graph, "ExportedModule")
         for name in wanted:
             self._keep_as_buffer(name, program)
 
@@ -227,8 +229,8 @@ class ExportedModule(GraphModule):
         *parents, last = path.split(".")
         owner: Any = self.get_submodule(".".join(parents))
         if last in owner.__dict__ and not isinstance(owner.__dict__[last], Parameter):
-            kept = path in program.state_dict
-            owner.register_buffer(last, owner.__dict__.pop(last), persistent=kept)
+            persistent = path in program.state_dict
+            owner.register_buffer(last, owner.__dict__.pop(last), persistent=persistent)
 
     def recompile(self) -> PythonCode:
         """Write `forward` anew from the graph; calls go through the checks."""
@@ -296,9 +298,9 @@ def _check(program: ExportedProgram, leaves: list[Any]) -> None:
             continue
         like = nodes[spec.arg.name].meta["val"]
         if not isinstance(leaf, Tensor) or leaf.ndim != like.ndim or leaf.dtype != like.dtype:
-            found = leaf._spec if isinstance(leaf, Tensor) else type(leaf).__name__
+            received = leaf._spec if isinstance(leaf, Tensor) else type(leaf).__name__
             raise RuntimeError(
-                f"Guard failed: {spec.arg.name} is {found}; the program was exported with "
+                f"Guard failed: {spec.arg.name} is {received}; the program was exported with "
                 f"{like.dtype.name} of {like.ndim} dimensions."
             )
         for d, (n, m) in enumerate(zip(leaf.shape, like.shape, strict=True)):

@@ -102,14 +102,14 @@ class ExportGraphSignature:
     @property
     def user_inputs(self) -> tuple[Any, ...]:
         """Nodes of the arguments; the value itself of what is fixed."""
-        found = [s.arg for s in self.input_specs if s.kind is InputKind.USER_INPUT]
-        return tuple(a.value if isinstance(a, ConstantArgument) else a.name for a in found)
+        arguments = [s.arg for s in self.input_specs if s.kind is InputKind.USER_INPUT]
+        return tuple(a.value if isinstance(a, ConstantArgument) else a.name for a in arguments)
 
     @property
     def user_outputs(self) -> tuple[Any, ...]:
         """Nodes of the results; the value itself of what is fixed."""
-        found = [s.arg for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT]
-        return tuple(a.value if isinstance(a, ConstantArgument) else a.name for a in found)
+        arguments = [s.arg for s in self.output_specs if s.kind is OutputKind.USER_OUTPUT]
+        return tuple(a.value if isinstance(a, ConstantArgument) else a.name for a in arguments)
 
     def _written(self, kind: OutputKind) -> dict[str, str]:
         return {s.arg.name: str(s.target) for s in self.output_specs if s.kind is kind}

@@ -24,8 +24,8 @@ class UnflattenedModule(Module):
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__()
         self._program = program
-        held = {**program.constants, **program.state_dict}
-        body = _Splitter(unlifted(program), held).split()
+        tensors = {**program.constants, **program.state_dict}
+        body = _Splitter(unlifted(program), tensors).split()
         # Its modules and tensors are this module's: one that is swapped here is swapped there.
         self._modules, self._parameters = body._modules, body._parameters
         self._buffers = body._buffers
@@ -69,9 +69,9 @@ def _path(node: Node) -> tuple[str, ...]:
 class _Splitter:
     """Gathers the nodes of each module's calls into a graph of its own."""
 
-    def __init__(self, graph: Graph, held: dict[str, Tensor]) -> None:
+    def __init__(self, graph: Graph, tensors: dict[str, Tensor]) -> None:
         self.graph = graph
-        self.held = held
+        self.held = tensors
 
     def split(self) -> GraphModule:
         """The outermost module."""

@@ -138,7 +138,7 @@ def _argument_spec(arg: Any) -> Any:
 
 
 def _node(node: Node) -> Any:
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": node.name,
         "op": node.op,
         "target": _target(node.target),
@@ -147,11 +147,11 @@ def _node(node: Node) -> Any:
     }
     looks = node.meta.get("val")
     if isinstance(looks, Tensor):
-        found["val"] = encode_spec(looks._spec)
+        entry["val"] = encode_spec(looks._spec)
     stack = node.meta.get("nn_module_stack")
     if stack is not None:
-        found["modules"] = list(stack)
-    return found
+        entry["modules"] = list(stack)
+    return entry
 
 
 def _target(target: Any) -> str:
@@ -169,11 +169,11 @@ def _argument(x: Any) -> Any:
     if isinstance(x, Node):
         return {"node": x.name}
     if isinstance(x, tuple):
-        return {"tuple": [_argument(each) for each in x]}
+        return {"tuple": [_argument(item) for item in x]}
     if isinstance(x, list):
-        return [_argument(each) for each in x]
+        return [_argument(item) for item in x]
     if isinstance(x, dict):
-        return {"dict": [[encode(k), _argument(each)] for k, each in x.items()]}
+        return {"dict": [[encode(k), _argument(item)] for k, item in x.items()]}
     return encode(x)
 
 
@@ -233,8 +233,8 @@ class _ProgramReader:
         for node in data["nodes"]:
             self.node(node)
         inputs = [
-            parts.InputSpec(parts.InputKind[kind], self.argument(arg), target, kept)
-            for kind, arg, target, kept in data["inputs"]
+            parts.InputSpec(parts.InputKind[kind], self.argument(arg), target, persistent)
+            for kind, arg, target, persistent in data["inputs"]
         ]
         outputs = [
             parts.OutputSpec(parts.OutputKind[kind], self.argument(arg), target)
@@ -268,14 +268,14 @@ class _ProgramReader:
             raise Unreadable(f"{str(op)[:80]!r} is no kind of node in such files")
         args = tuple(self.decoder.decode(x) for x in data["args"])
         kwargs = {_identifier(k): self.decoder.decode(x) for k, x in data["kwargs"].items()}
-        made = self.graph.create_node(op, target, args, kwargs, name)
-        if made.name != name:
+        node = self.graph.create_node(op, target, args, kwargs, name)
+        if node.name != name:
             raise Unreadable(f"two nodes are called {name!r}, or Python keeps the name")
         if "val" in data:
-            made.meta["val"] = meta_tensor(self.decoder.spec(data["val"]))
+            node.meta["val"] = meta_tensor(self.decoder.spec(data["val"]))
         if "modules" in data:
-            made.meta["nn_module_stack"] = {str(p): (str(p), object) for p in data["modules"]}
-        self.nodes[name] = made
+            node.meta["nn_module_stack"] = {str(p): (str(p), object) for p in data["modules"]}
+        self.nodes[name] = node
 
     def function(self, name: Any) -> Any:
         """The operation of a name."""

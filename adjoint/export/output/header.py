@@ -53,14 +53,14 @@ def _macros(interface: Interface) -> str:
         lines.append(f"#define {upper}_{_macro(size.name)}_MIN {size.low}")
         lines.append(f"#define {upper}_{_macro(size.name)}_MAX {size.high}")
     most = "_MAX" if interface.sizes else ""
-    for each in interface.buffers:
-        stem = f"{upper}_{_macro(each.name)}"
-        dims = [interface.dimension(each, d) for d in range(len(each.shapes[0]))]
-        lines.append(f"/* {each.name}: {each.dtype.name} ({', '.join(dims)}) */")
+    for buffer in interface.buffers:
+        stem = f"{upper}_{_macro(buffer.name)}"
+        dims = [interface.dimension(buffer, d) for d in range(len(buffer.shapes[0]))]
+        lines.append(f"/* {buffer.name}: {buffer.dtype.name} ({', '.join(dims)}) */")
         lines.append(f"#define {stem}_RANK {len(dims)}")
         if all(dim.isdigit() for dim in dims) and dims:
             lines.append(f"#define {stem}_SHAPE {{{', '.join(dims)}}}")
-        lines.append(f"#define {stem}_COUNT{most} {max(each.counts)}")
+        lines.append(f"#define {stem}_COUNT{most} {max(buffer.counts)}")
     lines.append(
         f"/* The arena: bytes, and what its address is a multiple of (the state's too). */\n"
         f"#define {upper}_ARENA_BYTES{most} {max(interface.arena_bytes)}\n"
@@ -77,14 +77,14 @@ def _state_macros(interface: Interface, state: ProgramState) -> str:
     if interface.takes_state:
         lines.append("/* Where each tensor of the state begins, in bytes. */")
         taken: set[str] = set()
-        for each in state.held:
-            stem = _macro(each.name)
+        for tensor in state.held:
+            stem = _macro(tensor.name)
             while stem in taken:
                 stem += "_"
             taken.add(stem)
             lines.append(
-                f"#define {upper}_AT_{stem} {each.offset}  "
-                f"/* {each.dtype.name} ({', '.join(map(str, each.shape))}) */"
+                f"#define {upper}_AT_{stem} {tensor.offset}  "
+                f"/* {tensor.dtype.name} ({', '.join(map(str, tensor.shape))}) */"
             )
     return "\n".join(lines) + "\n"
 
@@ -96,40 +96,40 @@ def _pointer(buffer: HandedBuffer) -> str:
 
 def parameters(interface: Interface) -> list[str]:
     """The parameters of `run` as C writes them."""
-    found = [f"int64_t {size.name}" for size in interface.sizes]
-    found += [f"{_pointer(each)}, size_t {each.name}_count" for each in interface.buffers]
-    found += [f"double {name}" for name, _ in interface.numbers]
+    listed = [f"int64_t {size.name}" for size in interface.sizes]
+    listed += [f"{_pointer(buffer)}, size_t {buffer.name}_count" for buffer in interface.buffers]
+    listed += [f"double {name}" for name, _ in interface.numbers]
     if interface.takes_state:
         const = "" if interface.state_written else "const "
-        found.append(f"{const}void *ADJOINT_RESTRICT state, size_t state_bytes")
-    found.append("void *ADJOINT_RESTRICT arena, size_t arena_bytes")
-    return found + (["void *pool"] if interface.threads else [])
+        listed.append(f"{const}void *ADJOINT_RESTRICT state, size_t state_bytes")
+    listed.append("void *ADJOINT_RESTRICT arena, size_t arena_bytes")
+    return listed + (["void *pool"] if interface.threads else [])
 
 
 _ROLES = {"input": "read", "output": "written", "both": "read and written"}
 
 
 def _run(interface: Interface) -> str:
-    told = [f" *   {size.name}: {size.low} to {size.high}" for size in interface.sizes]
-    for each in interface.buffers:
-        dims = ", ".join(interface.dimension(each, d) for d in range(len(each.shapes[0])))
-        told.append(
-            f" *   {each.name}: {_ROLES[each.role]}, {each.dtype.name} ({dims}) in row-major order;"
-            f" {each.name}_count is how many elements are there"
+    lines = [f" *   {size.name}: {size.low} to {size.high}" for size in interface.sizes]
+    for buffer in interface.buffers:
+        dims = ", ".join(interface.dimension(buffer, d) for d in range(len(buffer.shapes[0])))
+        lines.append(
+            f" *   {buffer.name}: {_ROLES[buffer.role]}, {buffer.dtype.name} ({dims}) "
+            f"in row-major order; {buffer.name}_count is how many elements are there"
         )
-    told += [f" *   {name}: a number" for name, _ in interface.numbers]
+    lines += [f" *   {name}: a number" for name, _ in interface.numbers]
     if interface.takes_state and interface.state_written:
-        told.append(" *   state: read and written; a call that fails leaves it as it was")
+        lines.append(" *   state: read and written; a call that fails leaves it as it was")
     elif interface.takes_state:
-        told.append(" *   state: the weights, read")
-    told.append(" *   arena: memory for the call, of any content")
+        lines.append(" *   state: the weights, read")
+    lines.append(" *   arena: memory for the call, of any content")
     if interface.threads:
-        told.append(f" *   pool: of {interface.name}_pool_start, or NULL to run on this thread")
+        lines.append(f" *   pool: of {interface.name}_pool_start, or NULL to run on this thread")
     listed = ",\n    ".join(parameters(interface))
     return (
         "/* Run the program. Returns 0, or a code of which the message is "
         f"{interface.name}_error(code);\n * what is given is looked at before anything is written."
-        " Nothing may overlap.\n *\n" + "\n".join(told) + f"\n */\nint {interface.name}_run(\n"
+        " Nothing may overlap.\n *\n" + "\n".join(lines) + f"\n */\nint {interface.name}_run(\n"
         f"    {listed});\n"
     )
 
@@ -150,9 +150,9 @@ def _others(interface: Interface) -> str:
             f"size_t {name}_arena_bytes({sizes});\n"
         )
         parts += [
-            f"/* Elements of {each.name}; 0 where sizes are out of range. */\n"
-            f"size_t {name}_{each.name}_count({sizes});\n"
-            for each in interface.buffers
+            f"/* Elements of {buffer.name}; 0 where sizes are out of range. */\n"
+            f"size_t {name}_{buffer.name}_count({sizes});\n"
+            for buffer in interface.buffers
         ]
     if interface.state_bytes and not interface.embedded:
         parts.append(

@@ -36,9 +36,9 @@ def compiler(where: Destination) -> list[str] | None:
         if asked:
             return shlex.split(asked)
         for name in ("cc", "gcc", "clang"):
-            found = shutil.which(name)
-            if found:
-                return [found]
+            path = shutil.which(name)
+            if path:
+                return [path]
     return _zig("cc", "-target", where.zig) if has_zig() and where.zig else None
 
 
@@ -46,23 +46,23 @@ def link(
     arguments: Sequence[str], where: Destination, command: Sequence[str] | None = None
 ) -> None:
     """Run the C compiler of a machine."""
-    found = command or compiler(where)
-    if found is None:
+    tool = command or compiler(where)
+    if tool is None:
         raise ExportError(f"export: there is no C compiler for {where.name} here. {HOW}")
-    call([*found, *arguments])
+    call([*tool, *arguments])
 
 
 def call(command: Sequence[str]) -> None:
     """Run a tool; what it says is the error."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        told = (done.stderr or done.stdout).strip()
-        raise ExportError(f"export: {Path(command[0]).name} failed:\n{told[-2000:]}")
+        message = (done.stderr or done.stdout).strip()
+        raise ExportError(f"export: {Path(command[0]).name} failed:\n{message[-2000:]}")
 
 
 def wasm_linker() -> list[str] | None:
     """The command of the linker of WebAssembly; None where there is none."""
-    found = shutil.which("wasm-ld")
-    if found:
-        return [found]
+    path = shutil.which("wasm-ld")
+    if path:
+        return [path]
     return _zig("wasm-ld") if has_zig() else None

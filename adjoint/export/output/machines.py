@@ -87,7 +87,7 @@ _OTHERS = [
 PORTABLE = "portable"  # C that no instruction of a processor's is in
 _PLAINEST = CodeMachine(_NO_FUSED, 128, 16, False, "widened")
 _OTHERS.append(Destination(PORTABLE, _X86, "x86-64", "", _PLAINEST))
-DESTINATIONS = {each.name: each for each in _OTHERS}
+DESTINATIONS = {machine.name: machine for machine in _OTHERS}
 NATIVE = "native"
 
 

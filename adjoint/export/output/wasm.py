@@ -24,11 +24,11 @@ def wasm_module(text: str, interface: Interface, where: Destination) -> bytes:
         )
     functions = sorted(set(re.findall(rf"^define \w+ @({interface.name}_\w+)\(", text, re.M)))
     with tempfile.TemporaryDirectory() as work:
-        source, made = Path(work, "program.o"), Path(work, "program.wasm")
+        source, target = Path(work, "program.o"), Path(work, "program.wasm")
         source.write_bytes(object_code(text, where))
         command = [*linker, "--no-entry", "--stack-first", "-z", f"stack-size={STACK}"]
         command += ["--export=__heap_base", *(f"--export={name}" for name in functions)]
         if interface.embedded and interface.state_written:
             command.append(f"--export={interface.name}_initial_state")
-        call([*command, "-o", str(made), str(source)])
-        return made.read_bytes()
+        call([*command, "-o", str(target), str(source)])
+        return target.read_bytes()

@@ -56,11 +56,11 @@ def files_of(
 def shared_library(text: str, machine: Destination, *, threads: bool) -> bytes:
     """A shared library of a module."""
     with tempfile.TemporaryDirectory() as work:
-        source, made = Path(work, "program.o"), Path(work, "program.so")
+        source, target = Path(work, "program.o"), Path(work, "program.so")
         source.write_bytes(object_code(text, machine))
         pthread = ["-lpthread"] if threads else []
-        link(["-shared", "-o", str(made), str(source), "-lm", *pthread], machine)
-        return made.read_bytes()
+        link(["-shared", "-o", str(target), str(source), "-lm", *pthread], machine)
+        return target.read_bytes()
 
 
 def put_all(folder: Path, files: dict[str, bytes]) -> list[Path]:

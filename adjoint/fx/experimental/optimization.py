@@ -29,9 +29,9 @@ def fuse(model: Module, inplace: bool = False, no_trace: bool = False) -> Module
         inplace: change its modules instead of copies.
         no_trace: accepted as PyTorch has it, for a network that is traced.
     """
-    made = _traced(model if inplace else copy.deepcopy(model))
-    modules: dict[str, Any] = dict(made.named_modules())
-    for node in list(made.graph.nodes):
+    traced = _traced(model if inplace else copy.deepcopy(model))
+    modules: dict[str, Any] = dict(traced.named_modules())
+    for node in list(traced.graph.nodes):
         before = node.args[0] if node.args else None
         if node.op != "call_module" or not isinstance(before, Node) or before.op != "call_module":
             continue
@@ -41,20 +41,20 @@ def fuse(model: Module, inplace: bool = False, no_trace: bool = False) -> Module
         if not norm.track_running_stats:
             continue
         modules[before.target] = fused = fuse_conv_bn_eval(conv, norm)
-        made.add_submodule(before.target, fused)
+        traced.add_submodule(before.target, fused)
         node.replace_all_uses_with(before)
-        made.graph.erase_node(node)
-    made.delete_all_unused_submodules()
-    made.recompile()
-    return made
+        traced.graph.erase_node(node)
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced
 
 
 def remove_dropout(model: Module) -> Module:
     """A network without its dropout layers."""
-    made = _traced(model)
-    for node in list(made.graph.nodes):
-        if node.op == "call_module" and isinstance(made.get_submodule(node.target), Dropout):
+    traced = _traced(model)
+    for node in list(traced.graph.nodes):
+        if node.op == "call_module" and isinstance(traced.get_submodule(node.target), Dropout):
             node.replace_all_uses_with(node.args[0])
-            made.graph.erase_node(node)
-    made.recompile()
-    return made
+            traced.graph.erase_node(node)
+    traced.recompile()
+    return traced

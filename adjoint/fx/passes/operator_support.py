@@ -75,12 +75,16 @@ def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase
 def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
     """Supports what all of them do."""
     return FunctionSupport(
-        lambda modules, node: all(each.is_node_supported(modules, node) for each in op_support)
+        lambda modules, node: all(
+            support.is_node_supported(modules, node) for support in op_support
+        )
     )
 
 
 def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
     """Supports what one of them does."""
     return FunctionSupport(
-        lambda modules, node: any(each.is_node_supported(modules, node) for each in op_support)
+        lambda modules, node: any(
+            support.is_node_supported(modules, node) for support in op_support
+        )
     )

@@ -29,19 +29,19 @@ class ShapeProp(Interpreter):
     def run_node(self, n: Node) -> Any:
         """Run one node and note what came out."""
         result = super().run_node(n)
-        found = False
+        has_tensors = False
 
         def describe(value: Any) -> Any:
-            nonlocal found
+            nonlocal has_tensors
             if not isinstance(value, Tensor):
                 return value
-            found = True
+            has_tensors = True
             return TensorMetadata(
                 value.shape, value.dtype, value.requires_grad, value.stride(), None, False, {}
             )
 
         described = map_aggregate(result, describe)
-        if found:
+        if has_tensors:
             n.meta["tensor_meta"] = described
         n.meta["type"] = type(result)
         return result

@@ -69,9 +69,9 @@ def split_module(
     read = {
         node.target: _attribute(m, node.target) for node in outer.nodes if node.op == "get_attr"
     }
-    made = GraphModule({**modules, **read}, outer)
-    made.training = m.training
-    return made
+    split = GraphModule({**modules, **read}, outer)
+    split.training = m.training
+    return split
 
 
 def _attribute(module: Any, path: str) -> Any:

@@ -15,11 +15,11 @@ def _pipes_in(value: Any, depth: int = 3) -> Iterator[Any]:
     if isinstance(value, (IterDataPipe, MapDataPipe)):
         yield value
     elif depth and isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from _pipes_in(each, depth - 1)
+        for item in value:
+            yield from _pipes_in(item, depth - 1)
     elif depth and isinstance(value, dict):
-        for each in value.values():
-            yield from _pipes_in(each, depth - 1)
+        for item in value.values():
+            yield from _pipes_in(item, depth - 1)
 
 
 def traverse_dps(datapipe: Any) -> DataPipeGraph:
@@ -42,8 +42,8 @@ def _traverse(pipe: Any, seen: set[int]) -> DataPipeGraph:
     seen = seen | {id(pipe)}
     below: DataPipeGraph = {}
     for value in list(vars(pipe).values()):
-        for each in _pipes_in(value):
-            below.update(_traverse(each, seen))
+        for inner in _pipes_in(value):
+            below.update(_traverse(inner, seen))
     return {id(pipe): (pipe, below)}
 
 

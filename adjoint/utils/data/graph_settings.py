@@ -19,11 +19,11 @@ __all__ = [
 
 def get_all_graph_pipes(graph: DataPipeGraph) -> list[Any]:
     """Every pipe of a graph, once."""
-    found: dict[int, Any] = {}
+    pipes: dict[int, Any] = {}
     for name, (pipe, below) in graph.items():
-        found[name] = pipe
-        found.update({id(each): each for each in get_all_graph_pipes(below)})
-    return list(found.values())
+        pipes[name] = pipe
+        pipes.update({id(inner): inner for inner in get_all_graph_pipes(below)})
+    return list(pipes.values())
 
 
 def apply_sharding(

@@ -112,7 +112,7 @@ class CapabilityBasedPartitioner:
         self, node: Node, parts: list[Partition], home: dict[Node, Partition]
     ) -> list[Partition]:
         """Parts that a node's may be joined with: those it reads from, then all others."""
-        near = [home[each] for each in node.all_input_nodes if each in home]
+        near = [home[source] for source in node.all_input_nodes if source in home]
         return near if self.skip_horizontal_fusion else [*near, *parts]
 
     def _counts(self, part: Partition) -> bool:
@@ -148,9 +148,9 @@ def _waits_for_itself(nodes: list[Node], inside: set[Node]) -> bool:
     for node in nodes:
         sources = node.all_input_nodes
         if node in inside:
-            if any(each in after for each in sources):
+            if any(source in after for source in sources):
                 return True
-        elif any(each in inside or each in after for each in sources):
+        elif any(source in inside or source in after for source in sources):
             after.add(node)
     return False
 
@@ -160,15 +160,15 @@ def _fuse(module: GraphModule, inside: list[Node], name: str) -> None:
     graph, members = module.graph, set(inside)
     inner, taken = Graph(), dict[Node, Any]()
     given = dict.fromkeys(
-        each for node in inside for each in node.all_input_nodes if each not in members
+        source for node in inside for source in node.all_input_nodes if source not in members
     )
     for node in given:
         taken[node] = inner.placeholder(node.name)
     for node in inside:
         taken[node] = inner.node_copy(node, taken.__getitem__)
     results = [node for node in inside if any(user not in members for user in node.users)]
-    made = [taken[node] for node in results]
-    inner.output(made[0] if len(made) == 1 else tuple(made))
+    outputs = [taken[node] for node in results]
+    inner.output(outputs[0] if len(outputs) == 1 else tuple(outputs))
     module.add_submodule(name, GraphModule(module, inner, name))
     _wait_for(graph, inside, set(given))
     with graph.inserting_after(inside[-1]):

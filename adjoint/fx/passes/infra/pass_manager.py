@@ -70,8 +70,8 @@ class PassManager:
         changed = False
         for _ in range(self.steps):
             again = False
-            for each in self.passes:
-                result = pass_result_wrapper(each)(module)
+            for one_pass in self.passes:
+                result = pass_result_wrapper(one_pass)(module)
                 module, again = result.graph_module, again or result.modified
                 if self.run_checks_after_each_pass:
                     self.check(module)

@@ -116,12 +116,12 @@ class Filter(IterDataPipe):
         for data in self.datapipe:
             columns = self.input_col
             if columns is None:
-                kept = self.filter_fn(data)
+                passes = self.filter_fn(data)
             elif isinstance(columns, (list, tuple)):
-                kept = self.filter_fn(*(data[c] for c in columns))
+                passes = self.filter_fn(*(data[c] for c in columns))
             else:
-                kept = self.filter_fn(data[columns])
-            if kept:
+                passes = self.filter_fn(data[columns])
+            if passes:
                 yield data
 
 
@@ -174,8 +174,8 @@ class UnBatcher(IterDataPipe):
         if level == 0:
             yield data
         elif isinstance(data, list):
-            for each in data:
-                yield from self._flat(each, level - 1)
+            for item in data:
+                yield from self._flat(item, level - 1)
         elif level < 0:
             yield data
         else:
@@ -221,16 +221,16 @@ class Shuffler(IterDataPipe):
             return
         drawn = random.Random(random.getrandbits(63) if self._seed is None else self._seed)
         self._seed = None
-        held: list[Any] = []
+        buffer: list[Any] = []
         for data in self.datapipe:
-            if len(held) < self.buffer_size:
-                held.append(data)
+            if len(buffer) < self.buffer_size:
+                buffer.append(data)
                 continue
-            place = drawn.randrange(len(held))
-            value, held[place] = held[place], data
+            place = drawn.randrange(len(buffer))
+            value, buffer[place] = buffer[place], data
             yield value
-        drawn.shuffle(held)
-        yield from held
+        drawn.shuffle(buffer)
+        yield from buffer
 
     def __len__(self) -> int:
         return len(self.datapipe)
@@ -272,11 +272,11 @@ class Concater(IterDataPipe):
         self.datapipes = datapipes
 
     def __iter__(self) -> Iterator[Any]:
-        for each in self.datapipes:
-            yield from each
+        for pipe in self.datapipes:
+            yield from pipe
 
     def __len__(self) -> int:
-        return sum(len(each) for each in self.datapipes)
+        return sum(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("zip")
@@ -287,7 +287,7 @@ class Zipper(Concater):
         return zip(*self.datapipes, strict=False)
 
     def __len__(self) -> int:
-        return min(len(each) for each in self.datapipes)
+        return min(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("mux")
@@ -299,7 +299,7 @@ class Multiplexer(Concater):
             yield from row
 
     def __len__(self) -> int:
-        return min(len(each) for each in self.datapipes) * len(self.datapipes)
+        return min(len(pipe) for pipe in self.datapipes) * len(self.datapipes)
 
 
 @functional_datapipe("groupby")

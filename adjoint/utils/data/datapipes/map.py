@@ -75,14 +75,14 @@ class Concater(MapDataPipe):
 
     def __getitem__(self, index: int) -> Any:
         place = index
-        for each in self.datapipes:
-            if place < len(each):
-                return each[place]
-            place -= len(each)
+        for pipe in self.datapipes:
+            if place < len(pipe):
+                return pipe[place]
+            place -= len(pipe)
         raise IndexError(f"concat: index {index} is out of range")
 
     def __len__(self) -> int:
-        return sum(len(each) for each in self.datapipes)
+        return sum(len(pipe) for pipe in self.datapipes)
 
 
 @functional_datapipe("zip")
@@ -90,7 +90,7 @@ class Zipper(Concater):
     """Tuples of the pipes' elements."""
 
     def __getitem__(self, index: int) -> Any:
-        return tuple(each[index] for each in self.datapipes)
+        return tuple(pipe[index] for pipe in self.datapipes)
 
     def __len__(self) -> int:
-        return min(len(each) for each in self.datapipes)
+        return min(len(pipe) for pipe in self.datapipes)
