@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn, optim
-from adjoint.engine.backends.array.lists.many import each
+from adjoint.engine.backends.array.lists.many import for_each
 from adjoint.graph import capture
 from adjoint.optim import rules
 from adjoint.optim.rules import OWN, RuleOptimizer
@@ -53,7 +53,7 @@ def check(rule: Rule, make: Callable[[], list[list[Any]]], **options: Any) -> No
 
     def run(pairs: list[list[Any]]) -> Any:
         with ad.no_grad():
-            return each(rule, pairs, **options), [x * 1 for pair in pairs for x in pair]
+            return for_each(rule, pairs, **options), [x * 1 for pair in pairs for x in pair]
 
     ad.manual_seed(1)
     expected = run(pairs := make())
@@ -103,7 +103,7 @@ def test_an_elementwise_rule_runs_once_for_all_shapes() -> None:
 
     grown = [ad.ones(*s) for s in [(2, 3), (4,), (3, 2), (1, 1)]]
     with ad.no_grad():
-        capture(lambda: each(rule, [[x] for x in grown], elementwise=True) and None)()
+        capture(lambda: for_each(rule, [[x] for x in grown], elementwise=True) and None)()
     assert len(calls) == 1
     assert all((x == 2).all() for x in grown)
 
@@ -113,7 +113,7 @@ def test_one_tensor_twice_is_another_kind() -> None:
 
     def products() -> Any:
         with ad.no_grad():
-            return each(lambda a, b: a * b, [[x, y], [x, x], [y, x], [y, y]])
+            return for_each(lambda a, b: a * b, [[x, y], [x, x], [y, x], [y, y]])
 
     assert [t[0].item() for t in capture(products)()] == [15.0, 9.0, 15.0, 25.0]
 
@@ -123,7 +123,9 @@ def test_views_of_one_tensor_are_written_one_after_the_other() -> None:
 
     def shift() -> None:
         with ad.no_grad():
-            each(lambda a, b: a.add_(b), [[base[i : i + 2], base[i + 1 : i + 3]] for i in range(3)])
+            for_each(
+                lambda a, b: a.add_(b), [[base[i : i + 2], base[i + 1 : i + 3]] for i in range(3)]
+            )
 
     expected = np.arange(6.0)
     for i in range(3):
@@ -139,7 +141,7 @@ def test_a_view_is_written_in_its_base_though_whole_tensors_are_like_it(elementw
     def add() -> None:
         with ad.no_grad():
             rows = [[whole, ad.ones(2)], [base[1:3], whole], [base[2:4], base[1:3]]]
-            each(lambda a, b: a.add_(b), rows, elementwise=elementwise)
+            for_each(lambda a, b: a.add_(b), rows, elementwise=elementwise)
 
     capture(add)()
     expected = np.arange(6.0)
@@ -152,7 +154,7 @@ def test_a_view_is_written_in_its_base_though_whole_tensors_are_like_it(elementw
 def test_a_rule_that_writes_another_tensor_runs_every_time() -> None:
     OTHER.fill_(1)
     pairs = [[ad.ones(3, 4), ad.ones(3, 4)] for _ in range(4)]
-    step = capture(lambda: each(writes_another, pairs))
+    step = capture(lambda: for_each(writes_another, pairs))
     with ad.no_grad():
         step()
         step()

@@ -10,7 +10,7 @@ from adjoint.debug.operations import where_now
 from adjoint.engine.backends.array.gpu.device_memory import TRACKING
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.holders import MADE_BY, largest_storages, told
+from adjoint.engine.tensor.holders import MADE_BY, holders_text, largest_storages
 
 
 def memory_report(count: int = 10) -> str:
@@ -25,7 +25,7 @@ def memory_report(count: int = 10) -> str:
         >>> "float32[1000, 1000]" in ad.debug.memory_report()
         True
     """
-    return told(largest_storages(), count)
+    return holders_text(largest_storages(), count)
 
 
 class track_memory:

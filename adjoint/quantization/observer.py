@@ -15,13 +15,13 @@ from adjoint.quantization.ranges import EPSILON, IntegerRange, choose_scale
 from adjoint.quantization.schemes import (
     HELD,
     RANGES,
-    held,
     per_channel_affine,
     per_channel_affine_float_qparams,
     per_channel_symmetric,
     per_tensor_affine,
     per_tensor_symmetric,
     qscheme,
+    storage_dtype,
 )
 
 
@@ -93,7 +93,7 @@ class UniformQuantizationObserverBase(ObserverBase):
         reduced = reduce_range and not self.reduces_symmetric
         if reduced and qscheme.symmetric and dtype is ad.quint8:
             raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
-        low, high = RANGES[held(type(self).__name__, dtype)]
+        low, high = RANGES[storage_dtype(type(self).__name__, dtype)]
         self.has_customized_qrange = quant_min is not None or quant_max is not None
         if self.has_customized_qrange:
             if quant_min is None or quant_max is None or not quant_min <= 0 <= quant_max:

@@ -37,7 +37,7 @@ RANGES: dict[DType, tuple[int, int]] = {
 QUANTIZED: dict[DType, DType] = {int8: qint8, uint8: quint8, int32: qint32}
 
 
-def held(name: str, dtype: DType) -> DType:
+def storage_dtype(name: str, dtype: DType) -> DType:
     """The dtype of the whole numbers of a quantised one."""
     if dtype not in HELD:
         raise DTypeError(

@@ -19,10 +19,10 @@ from adjoint.quantization.ranges import IntegerRange, choose_scale
 from adjoint.quantization.schemes import (
     QUANTIZED,
     RANGES,
-    held,
     per_channel_affine,
     per_tensor_affine,
     qscheme,
+    storage_dtype,
 )
 
 
@@ -278,7 +278,7 @@ def quantize_per_tensor(
     >>> quantize_per_tensor(ad.tensor([0.26]), 0.1, 0, ad.qint8).int_repr()
     tensor([3], dtype=adjoint.int8)
     """
-    whole = held("quantize_per_tensor", dtype)
+    whole = storage_dtype("quantize_per_tensor", dtype)
     low, high = RANGES[whole]
     device = input.device
     scale = ad.as_tensor(scale, dtype=ad.float32, device=device).reshape(())
@@ -296,7 +296,7 @@ def quantize_per_channel(
     tensor([[10],
             [ 1]], dtype=adjoint.int8)
     """
-    whole = held("quantize_per_channel", dtype)
+    whole = storage_dtype("quantize_per_channel", dtype)
     low, high = RANGES[whole]
     scales, zeros = scales.to(ad.float32), zero_points.to(ad.int32)
     ints = quantize_affine(input, scales, zeros, low, high, whole, axis)
@@ -307,7 +307,7 @@ def quantize_per_tensor_dynamic(
     input: Tensor, dtype: DType, reduce_range: bool = False
 ) -> QuantizedTensor:
     """A tensor rounded to whole numbers by the range it has."""
-    whole = held("quantize_per_tensor_dynamic", dtype)
+    whole = storage_dtype("quantize_per_tensor_dynamic", dtype)
     low, high = RANGES[whole]
     if reduce_range:
         low, high = low // 2, high // 2

@@ -69,7 +69,7 @@ def size(n: float) -> str:
     return f"{n:.3g} TB"
 
 
-def told(storages: list[HeldStorage], count: int) -> str:
+def holders_text(storages: list[HeldStorage], count: int) -> str:
     """A few lines about what holds memory."""
     total = sum(storage.nbytes for storage in storages)
     lines = [f"{len(storages)} storages of tensors take {size(total)}; the largest:"]

@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.distributed.operations import all_reduce
 from adjoint.distributed.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
-from adjoint.engine.backends.array.lists.many import bundles, each, join, update_many
+from adjoint.engine.backends.array.lists.many import bundles, for_each, join, update_many
 from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.join import stack
@@ -57,7 +57,7 @@ def get_total_norm(
     with no_grad():
         where = listed[0].device
         parts = listed if foreach is False else _joined(listed, float(norm_type))
-        norms = stack(each(lambda t: t.norm(float(norm_type)).to(where), [[t] for t in parts]))
+        norms = stack(for_each(lambda t: t.norm(float(norm_type)).to(where), [[t] for t in parts]))
         total: Tensor = norms.norm(float(norm_type))
         if error_if_nonfinite and not bool(total.isfinite()):
             raise RuntimeError(
@@ -86,7 +86,7 @@ def _each(rule: Callable[[Tensor], Any], grads: list[Tensor], foreach: bool | No
     if foreach is not False:
         update_many(rule, grads)
         return
-    each(rule, [[grad] for grad in grads], elementwise=True)
+    for_each(rule, [[grad] for grad in grads], elementwise=True)
 
 
 def clip_grads_with_norm_(

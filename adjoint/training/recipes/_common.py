@@ -145,7 +145,7 @@ def keep(folder: str, recipe: str, model: nn.Module, settings: dict[str, Any]) -
     save(content, Path(folder) / MODEL)
 
 
-def kept(folder: str, recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def kept_settings(folder: str, recipe: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings and weights that `keep` wrote."""
     content = kept_by(folder)
     if content["recipe"] != recipe:

@@ -206,7 +206,7 @@ def scaled(numbers: Any, mean: Any, spread: Any) -> Any:
     return np.nan_to_num((numbers - np.asarray(mean)) / np.asarray(spread), nan=0.0)
 
 
-def kept(columns: Sequence[Column]) -> list[dict[str, Any]]:
+def columns_as_data(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Columns as a file keeps them."""
     return [asdict(column) | {"kinds": list(column.kinds)} for column in columns]
 

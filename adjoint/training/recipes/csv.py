@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     x = ad.tensor(_table.scaled(features, mean, spread), dtype=ad.float32)
     settings: dict[str, Any] = {
         "target": target.name,
-        "columns": _table.kept(columns),
+        "columns": _table.columns_as_data(columns),
         "mean": mean.tolist(),
         "spread": spread.tolist(),
         "decimal": chosen.decimal,
@@ -249,7 +249,7 @@ def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None
 
 def restored(folder: str) -> nn.Module:
     """The network that was trained into a folder; it takes rows scaled as in training."""
-    settings, weights = _common.kept(folder, "csv")
+    settings, weights = _common.kept_settings(folder, "csv")
     width = sum(c.width for c in _table.restored(settings["columns"]))
     model = network(width, len(settings["classes"] or [0])).eval()
     model.load_state_dict(weights)
@@ -258,7 +258,7 @@ def restored(folder: str) -> nn.Module:
 
 def predict(folder: str, inputs: Sequence[str]) -> None:
     """Print a table with the prediction for each row of the given tables."""
-    settings, _ = _common.kept(folder, "csv")
+    settings, _ = _common.kept_settings(folder, "csv")
     model, columns = restored(folder), _table.restored(settings["columns"])
     classes, decimal = settings["classes"], settings["decimal"]
     out = [[settings["target"], *(["probability"] if classes else [])]]

@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 def restored(folder: str) -> GPT:
     """The network that was trained into a folder; it takes characters by number."""
-    settings, weights = _common.kept(folder, "gpt")
+    settings, weights = _common.kept_settings(folder, "gpt")
     model = GPT(len(settings["vocabulary"]), settings["length"]).eval()
     model.load_state_dict(weights)
     return model
@@ -167,7 +167,7 @@ def restored(folder: str) -> GPT:
 
 def predict(folder: str, inputs: Sequence[str]) -> None:
     """Print each text and how it may go on."""
-    settings, _ = _common.kept(folder, "gpt")
+    settings, _ = _common.kept_settings(folder, "gpt")
     model, vocabulary = restored(folder), settings["vocabulary"]
     for text in inputs:
         if not text:

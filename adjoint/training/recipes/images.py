@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 def restored(folder: str) -> nn.Module:
     """The network that was trained into a folder; it takes (B, 3, size, size) from 0 to 1."""
-    settings, weights = _common.kept(folder, "images")
+    settings, weights = _common.kept_settings(folder, "images")
     model = network(len(settings["classes"])).eval()
     model.load_state_dict(weights)
     return model
@@ -135,7 +135,7 @@ def restored(folder: str) -> nn.Module:
 
 def predict(folder: str, inputs: Sequence[str]) -> None:
     """Print the likeliest class of each picture."""
-    settings, _ = _common.kept(folder, "images")
+    settings, _ = _common.kept_settings(folder, "images")
     model, classes = restored(folder), settings["classes"]
     side = (settings["size"], settings["size"])
     prepare = Compose([ToTensor(), Resize(side, antialias=True)])

@@ -32,7 +32,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor import holders
-from adjoint.engine.tensor.holders import largest_storages, told
+from adjoint.engine.tensor.holders import holders_text, largest_storages
 from adjoint.engine.tensor.meta import asked_for_meta, infer_only
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import DTYPE_OF, mark_view, window, wrap
@@ -396,7 +396,7 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
         shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x)[:40] for x in operands)
         if isinstance(error, OutOfMemoryError):  # a GPU's, which tells who holds its memory
             return OutOfMemoryError(f"{record.name}({shown}): {error}")
-        largest = told(largest_storages(), 8)
+        largest = holders_text(largest_storages(), 8)
         limit = "" if holders.LIMIT_TOLD is None else holders.LIMIT_TOLD()
         return OutOfMemoryError(
             f"{record.name}({shown}): {error}. {limit}{largest}\nTake a smaller batch, let go of "

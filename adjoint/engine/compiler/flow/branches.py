@@ -28,7 +28,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     return isinstance(pred, Value) and pred.spec.dtype is bool_ and not refusal(setting, node)
 
 
-def held(setting: Setting, pred: Place) -> tuple[list[Entry], Place]:
+def own_predicate(setting: Setting, pred: Place) -> tuple[list[Entry], Place]:
     """The predicate where only the program can write, and what brings it there.
 
     Workers that read different bytes would wait for each other forever.
@@ -42,7 +42,7 @@ def held(setting: Setting, pred: Place) -> tuple[list[Entry], Place]:
 def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """Both branches as one step; they write the same results."""
     pred, *given = operands
-    start, byte = held(setting, pred)
+    start, byte = own_predicate(setting, pred)
     inputs = list(map(host, given))
     bodies = {name: PlannedBody(setting, node.params[name]) for name in ("true", "false")}
     yes, no = (body.at(inputs, results) for body in bodies.values())

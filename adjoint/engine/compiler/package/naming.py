@@ -73,9 +73,9 @@ def graph_key(graph: DataflowGraph) -> str:
         packed([len(node.inputs) for node in nodes]),
         packed([len(node.outputs) for node in nodes]),
         packed([numbers[x] if x.__class__ is Value else -1 for x in inputs]),
-        told([x for x in inputs if x.__class__ is not Value]),
+        literal_bytes([x for x in inputs if x.__class__ is not Value]),
         "\n".join([",".join(node.params) for node in nodes]),
-        told(params),
+        literal_bytes(params),
         rows([spec.shape for spec in specs]),
         "\n".join([spec.dtype.name for spec in specs]),
         *[f"{i} {spec.device}" for i, spec in enumerate(specs) if spec.device is not CPU],
@@ -89,7 +89,7 @@ def graph_key(graph: DataflowGraph) -> str:
     )
 
 
-def told(literals: list[Any]) -> bytes:
+def literal_bytes(literals: list[Any]) -> bytes:
     """Literals and parameters as bytes that mean the same in every process.
 
     The second of marshal's formats writes equal values alike, whoever else holds them.

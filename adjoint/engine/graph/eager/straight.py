@@ -145,7 +145,9 @@ class StraightPrograms:
         if program.__class__ is int:
             if len(self.held) > KEPT:
                 self.held.clear()  # at once: other threads may be looking
-            program = self.held[key] = program + 1 if program < AFTER else made(tensors, fn)
+            program = self.held[key] = (
+                program + 1 if program < AFTER else straight_program(tensors, fn)
+            )
         if program.__class__ is not Straight:
             return None
         if program.rows is not None:
@@ -174,7 +176,7 @@ class StraightPrograms:
         self.owners.clear()
 
 
-def made(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
+def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
     """The program of what a function does with tensors, if it can be one and does the same."""
     try:
         with CONTEXT.having(grad_enabled=False, reference=True):

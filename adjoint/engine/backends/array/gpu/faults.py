@@ -40,7 +40,7 @@ def is_fault(error: BaseException) -> bool:
     return type(error).__module__.startswith("cupy_backends.cuda.")
 
 
-def told(what: str, code: CodeType | None, instruction: int) -> str:
+def operation_text(what: str, code: CodeType | None, instruction: int) -> str:
     """An operation and its line, for a message."""
     if code is None:
         return what
@@ -52,10 +52,10 @@ def reported(error: BaseException, *, waited_for: bool = False) -> AcceleratorEr
     """An error of the GPU's, with the latest operation, if it was waited for, or all it may be."""
     head = f"CUDA error: {error}"
     if waited_for and LATEST:
-        return AcceleratorError(f"{head}, in {told(*LATEST[-1])}")
+        return AcceleratorError(f"{head}, in {operation_text(*LATEST[-1])}")
     since = "It may come from any operation since the GPU was last waited for; the latest first:"
     lines = [f"{head}. {since}"]
-    lines += [f"  {told(*operation)}" for operation in reversed(LATEST)]
+    lines += [f"  {operation_text(*operation)}" for operation in reversed(LATEST)]
     lines.append(f"Run with {VARIABLES[0]}=1 to see which one it is.")
     return AcceleratorError("\n".join(lines))
 

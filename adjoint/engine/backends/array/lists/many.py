@@ -112,10 +112,10 @@ def update_many(
         for i in rows:
             targets[i]._storage.version += 1
     rest = [[targets[i], *(column[i] for column in others)] for i in alone]
-    each(rule, rest, elementwise=True)
+    for_each(rule, rest, elementwise=True)
 
 
-def each(
+def for_each(
     rule: Callable[..., Any], rows: Sequence[Sequence[Tensor]], *, elementwise: bool = False
 ) -> list[Any]:
     """rule(*row) for each row; a capture records it once for rows alike (Note [repeats]).
@@ -123,7 +123,7 @@ def each(
     One that is `elementwise` treats all elements alike, whatever the shape (Note [any shape]).
 
     >>> import adjoint as ad
-    >>> each(ad.add, [[ad.ones(1), ad.ones(1)], [ad.zeros(2), ad.ones(2)]])
+    >>> for_each(ad.add, [[ad.ones(1), ad.ones(1)], [ad.zeros(2), ad.ones(2)]])
     [tensor([2.]), tensor([1., 1.])]
     """
     capture = CONTEXT.capture

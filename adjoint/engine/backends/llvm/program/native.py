@@ -143,7 +143,7 @@ class Native:
     def explain(self) -> str:
         """What the program does, step by step."""
         sizing = self.task.sizing
-        return explain(self.image) + ("" if sizing is None else planning().told_of(sizing.kept))
+        return explain(self.image) + ("" if sizing is None else planning().origin_text(sizing.kept))
 
     def accounts(self) -> list[list[Any]]:
         """By segment, what every entry of its table does; none where that is not known."""

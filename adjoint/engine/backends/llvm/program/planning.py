@@ -11,7 +11,7 @@ from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.program.arena import Arena
 from adjoint.engine.backends.llvm.program.native import Native
 from adjoint.engine.backends.llvm.program.sized import SizedPlans, planned, shared_by
-from adjoint.engine.backends.llvm.program.sized import told_of as told_of
+from adjoint.engine.backends.llvm.program.sized import origin_text as origin_text
 from adjoint.engine.backends.llvm.program.validate import Validated
 from adjoint.engine.backends.llvm.runtime import library
 from adjoint.engine.backends.llvm.target import LLVM

@@ -121,7 +121,7 @@ class SizedPlans:
         del self.plans[:-PLANS]
 
 
-def told_of(plans: dict[Any, Any]) -> str:
+def origin_text(plans: dict[Any, Any]) -> str:
     """`explain`'s last line: how a program of dynamic sizes came about."""
     lines = []
     for shared in plans.values():

@@ -32,7 +32,14 @@ from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.package.tolerance import Noise, differing, is_float, noises, spread_of
 from adjoint.engine.compiler.package.work import PlannedWork, Substitution, parameters, settled
 from adjoint.engine.compiler.schedule.calls import HostCall
-from adjoint.engine.compiler.schedule.steps import Flow, HostNumber, Launch, Test, entries_of, told
+from adjoint.engine.compiler.schedule.steps import (
+    Flow,
+    HostNumber,
+    Launch,
+    Test,
+    entries_of,
+    told,
+)
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.validation import ValidationError
