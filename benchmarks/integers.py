@@ -1,10 +1,14 @@
 """Products of int8 beside those of float32, compiled, on one core: the least of many repeats.
 
-python -m benchmarks.integers
+    python -m benchmarks.integers [--device cuda]
+
+On a GPU they are beside those of bfloat16, and weights of 8 and 4 bits beside bfloat16's, all as
+milliseconds of one call among many.
 """
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,7 +69,68 @@ def weights() -> None:
         print(f"{n:5} " + " ".join(f"{1e3 * t:8.2f}" for t in times))
 
 
+# -- on a GPU -----------------------------------------------------------------------------------
+
+GPU_SHAPES = [(8192, 8192, 8192), (4096, 4096, 4096), (1024, 4096, 4096), (16, 8192, 8192)]
+GPU_ROWS = (1, 16, 256, 4096)
+CALLS = 20
+
+
+def milliseconds(run: Callable[[], Any]) -> float:
+    """Of a call, the least of some stretches of many."""
+    run()
+    run()
+    best = float("inf")
+    for _ in range(3):
+        ad.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            run()
+        ad.cuda.synchronize()
+        best = min(best, 1e3 * (time.perf_counter() - start) / CALLS)
+    return best
+
+
+def products_on_gpu() -> None:
+    print("m n k: ms of int8 compiled, int8 eager, bfloat16; TOP/s of int8, ratio to bfloat16")
+    for m, n, k in GPU_SHAPES:
+        x, y = (ad.randint(-128, 128, s, device="cuda").to(ad.int8) for s in ((m, k), (n, k)))
+        halves = x.to(ad.bfloat16), y.to(ad.bfloat16)
+        whole = ad.compile(lambda a, b: INTEGER_MATMUL(a, b))
+        real = ad.compile(lambda a, b: a @ b.t())
+        times = [
+            milliseconds(lambda f=f, p=p: f(*p))  # type: ignore[misc]
+            for f, p in ((whole, (x, y)), (INTEGER_MATMUL, (x, y)), (real, halves))
+        ]
+        row = " ".join(f"{t:8.3f}" for t in times)
+        rate = 2e-9 * m * n * k / times[0]
+        print(f"{m:5} {n:5} {k:5} {row} {rate:8.1f} {times[2] / times[0]:6.2f}", flush=True)
+
+
+def weights_on_gpu() -> None:
+    print("rows times (n, n): ms of bfloat16, weights of 8 bits, of 4 in groups of 128")
+    for n in (4096, 8192):
+        weight = ad.randn(n, n)
+        layers: list[Any] = [ad.nn.Linear(n, n, bias=False)]
+        layers += [WeightOnlyLinear(group_weight(weight, 8))]
+        layers += [WeightOnlyLinear(group_weight(weight, 4, 128, symmetric=False))]
+        layers = [layer.to("cuda") for layer in layers]
+        layers[0] = layers[0].to(ad.bfloat16)
+        runs = [ad.compile(layer) for layer in layers]
+        for rows in GPU_ROWS:
+            x = ad.randn(rows, n, device="cuda").to(ad.bfloat16)
+            with ad.no_grad():
+                times = [milliseconds(lambda run=run, x=x: run(x)) for run in runs]  # type: ignore[misc]
+            print(f"{rows:5} {n:5} " + " ".join(f"{t:8.3f}" for t in times), flush=True)
+
+
 if __name__ == "__main__":
-    ad.set_num_threads(1)
-    products()
-    weights()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    if parser.parse_args().device == "cuda":
+        products_on_gpu()
+        weights_on_gpu()
+    else:
+        ad.set_num_threads(1)
+        products()
+        weights()

@@ -43,6 +43,25 @@ def under_autocast(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def recurrent(kind: str, both: bool) -> Callable[..., Any]:
+    """A recurrent layer's outputs, with its last states."""
+
+    def run(x: Any, h: Any, *weights: Any) -> Any:
+        start = (h, h * 2) if kind == "lstm" else h
+        rest = (True, 1, 0.0, True, both, False)
+        out, *last = getattr(ad, kind)(x, start, list(weights), *rest)
+        return ad.cat([out.flatten(), *[s.flatten() for s in last]])
+
+    return run
+
+
+def recurrent_case(kind: str, gates: int, both: bool = False) -> Case:
+    rows = 6 * gates
+    one = (draw(rows, 4) * 0.4, draw(rows, 6) * 0.4, draw(rows), draw(rows))
+    weights = one + tuple(np.flip(w).copy() for w in one) if both else one
+    return recurrent(kind, both), (draw(3, 2, 4), draw(1 + both, 2, 6), *weights)
+
+
 CASES: dict[str, Case] = {
     "add": (lambda x, y: x + y, (draw(3, 40), draw(40))),
     "itself": (lambda x: x * x + x, (draw(5),)),
@@ -89,6 +108,11 @@ CASES: dict[str, Case] = {
     ),
     "autocast matmul": (under_autocast(lambda x, y: (x @ y).exp()), (draw(3, 4), draw(4, 5))),
     "autocast gelu": (under_autocast(lambda x, w: F.gelu(x @ w)), (draw(3, 4), draw(4, 5))),
+    "lstm": recurrent_case("lstm", 4),
+    "lstm of both ways": recurrent_case("lstm", 4, both=True),
+    "gru": recurrent_case("gru", 3),
+    "rnn_tanh": recurrent_case("rnn_tanh", 1),
+    "rnn_relu": recurrent_case("rnn_relu", 1, both=True),
     "casts": (lambda x: x.float().to(x.dtype) * x, (draw(4, 5),)),
     "contiguous": (lambda x: x.transpose(1, 2).contiguous() * 2, (draw(2, 3, 4),)),
 }  # fmt: skip

@@ -287,6 +287,9 @@ WITHIN = {
     "lstm_gates_backward",
     "max_pool_backward",
     "gru_gates_backward",
+    "gru_layer",  # layers are compared with their steps, to second order
+    "lstm_layer",
+    "plain_layer",
     "scaled_dot_product_attention_backward",
     "ctc_loss_small",  # compared with the other where small operations are
     "embedding_sparse",

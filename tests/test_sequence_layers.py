@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.ops.nn import recurrent
 from adjoint.graph import capture
 from adjoint.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -132,3 +133,46 @@ def test_gamma_samples_and_their_gradient() -> None:
     x.sum().backward()
     assert a.grad is not None
     assert abs(a.grad.mean().item() - 1) < 0.05  # d mean / d shape
+
+
+# -- layers as one operation --------------------------------------------------------------------
+
+WHOLE_LAYERS: list[tuple[str, dict[str, Any]]] = [
+    ("LSTM", {"num_layers": 2, "bidirectional": True}),
+    ("LSTM", {"bias": False}),
+    ("GRU", {"bidirectional": True}),
+    ("GRU", {"bias": False}),
+    ("RNN", {"bidirectional": True}),
+    ("RNN", {"nonlinearity": "relu"}),
+]
+
+
+def layer_and_derivatives(kind: str, options: dict[str, Any]) -> list[ad.Tensor]:
+    ad.manual_seed(0)
+    layer = getattr(ad.nn, kind)(3, 4, dtype=ad.float64, **options)
+    x = ad.randn(5, 2, 3, dtype=ad.float64, requires_grad=True)
+    out, last = layer(x)
+    states = last if isinstance(last, tuple) else (last,)
+    total = out.sin().sum() + sum((state**3).sum() for state in states)
+    leaves = [x, *layer.parameters()]
+    slopes = ad.autograd.grad(total, leaves, create_graph=True)
+    second = ad.autograd.grad(sum((g * g).sum() for g in slopes), leaves)
+    return [out, *states, *slopes, *second]
+
+
+@pytest.mark.parametrize(("kind", "options"), WHOLE_LAYERS)
+def test_a_layer_as_one_operation_is_its_steps(
+    kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As GPUs run it, here by the table."""
+    want = layer_and_derivatives(kind, options)
+    asked: list[str] = []
+
+    def whole(step: str, *_: Any) -> bool:
+        asked.append(step)
+        return True
+
+    monkeypatch.setattr(recurrent, "is_whole", whole)
+    for mine, theirs in zip(layer_and_derivatives(kind, options), want, strict=True):
+        ad.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+    assert len(asked) == options.get("num_layers", 1) * (1 + options.get("bidirectional", False))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
 from adjoint import quantization
 from adjoint.engine.compiler.schedule.steps import EagerCall
+from adjoint.engine.ops.quantized.products import INTEGER_MATMUL
 from adjoint.models.gpt2 import GPT2, GPT2Config
 from adjoint.nn import functional as F
+from adjoint.quantization.modules.weight_only import WeightOnlyLinear
+from adjoint.quantization.weights import group_weight
 
 from .triton_programs import PROGRAMS, training
 
@@ -59,6 +63,31 @@ def test_layers_of_int8_have_the_cpu_s_numbers() -> None:
             ad.testing.assert_close(run(x.to("cuda")).cpu(), want, rtol=1e-6, atol=1e-6)
         executable: Any = compiled.latest.executable
         assert not any(isinstance(step, EagerCall) for step in executable.plan.steps)
+
+
+@pytest.mark.parametrize(("bits", "group", "symmetric"), [(8, None, True), (4, 32, False)])
+def test_weights_of_few_bits_have_the_cpu_s_numbers(
+    bits: int, group: int | None, symmetric: bool
+) -> None:
+    ad.manual_seed(0)
+    layer = WeightOnlyLinear(group_weight(ad.randn(96, 256), bits, group, symmetric=symmetric))
+    for rows in (1, 7):
+        x = ad.randn(rows, 256)
+        want = layer.cpu()(x)
+        for run in (layer.to("cuda"), ad.compile(layer)):
+            ad.testing.assert_close(run(x.to("cuda")).cpu(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (512, 384, 1024), (48, 64, 80)])
+def test_products_of_int8_by_the_library_are_exact(m: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((m, k), (n, k)))
+    want = x.astype(np.int64) @ y.astype(np.int64).T
+    a, b = (ad.tensor(each).to("cuda") for each in (x, y))
+    for run in (ad._int_mm, ad.compile(ad._int_mm)):
+        assert (np.asarray(run(a, b.t()).cpu()) == want).all()
+    batch = INTEGER_MATMUL(ad.stack([a, a]), ad.stack([b, b]))
+    assert (np.asarray(batch.cpu()) == want).all()
 
 
 def gradient(fn: Any, x: Any) -> Any:

@@ -11,6 +11,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,10 @@ from adjoint.engine.compiler.options import chosen  # noqa: E402
 from adjoint.engine.core.device import CPU  # noqa: E402
 
 BFLOAT16 = importlib.import_module("ml_dtypes").bfloat16
-DTYPES = {"float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": BFLOAT16}
+DTYPES = {
+    "float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": BFLOAT16,
+    "int8": np.int8, "int32": np.int32,
+}  # fmt: skip
 ELSEWHERE = {
     "erf": scipy.special.erf, "erfc": scipy.special.erfc, "erfcx": scipy.special.erfcx,
     "erfinv": scipy.special.erfinv, "lgamma": scipy.special.gammaln, "pow": np.power,
@@ -107,6 +111,16 @@ class Library:
 importlib.import_module("adjoint.engine.backends.triton.prelude").libdevice = Library()
 
 
+def word(value: int) -> Any:
+    """An argument of 64 bits, as kernels are compiled for.
+
+    A number of Python's that fits 32 bits would be one of 32, as addresses are in some processes.
+    """
+    language = importlib.import_module("triton.language")
+    handle = importlib.import_module("triton.runtime.interpreter").TensorHandle
+    return language.tensor(handle(np.array([value], np.int64), language.int64), language.int64)
+
+
 class Interpreter:
     """The machine that a program runs on."""
 
@@ -115,8 +129,8 @@ class Interpreter:
     def timer(self) -> float:
         return time.perf_counter()
 
-    def between(self, first: float, last: float) -> float:
-        return 1000 * (last - first)
+    def spans(self, marks: list[float]) -> list[float]:
+        return [1000 * (last - first) for first, last in pairwise(marks)]
 
     def hold(self, microseconds: int) -> None:
         """Launches are done when they are asked for."""
@@ -180,7 +194,7 @@ class Interpreter:
 
         def run(words: int) -> None:
             with np.errstate(all="ignore"):
-                function[work.grid](words)
+                function[work.grid](word(words))
 
         return run
 
@@ -216,7 +230,7 @@ def multiply(machine: Interpreter, p: MatrixProduct, words: int) -> None:
     left = matrix(a, p.m, p.k, p.lead[0], p.steps[0], p.transposed[0], dtype)
     right = matrix(b, p.k, p.n, p.lead[1], p.steps[1], p.transposed[1], dtype)
     out = matrix(c, p.m, p.n, p.lead[2], p.steps[2], False, result)
-    wide = np.float64 if p.dtype == "float64" else np.float32
+    wide = {"float64": np.float64, "int8": np.int32}.get(p.dtype, np.float32)
     found = left.astype(wide) @ right.astype(wide)
     for address in bias:
         found += machine.window(int(address), None, (p.n,), (result.itemsize,), result)

@@ -228,10 +228,12 @@ def routed(x: Any, w: Any) -> Any:
 
 
 def integer_products(x: Any) -> Any:
-    """Products of int8: few rows and many, odd sizes, batches."""
+    """Products of int8: few rows and many, odd sizes, whole words, batches."""
     a, b = ((x * k).to(ad.int8) for k in (40, -60))
     found = [ad._int_mm(a[0, :m], b[0, :n].t()) for m, n in ((1, 70), (33, 17), (5, 1))]
-    return (*found, ad._int_mm(a.flatten(0, 1)[:, :32], b[1, :, :32].t()))
+    rows, columns = a.flatten(0, 1)[:, :32], b[1, :, :32]
+    words = ad._int_mm(rows[:48].contiguous(), columns[:32].contiguous().t())
+    return (*found, words, ad._int_mm(rows, columns.t()))
 
 
 def beams(x: Any) -> Any:

@@ -14,6 +14,7 @@ from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS, stage
 from adjoint.engine.ops.create.creation import full
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.groups import ParamGroup
@@ -93,7 +94,10 @@ def _use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]
     @functools.wraps(step)
     def moded(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         with CONTEXT.having(grad_enabled=bool(self.defaults.get("differentiable", False))):
-            return step(self, *args, **kwargs)
+            if not LISTENERS or CONTEXT.capture is not None:
+                return step(self, *args, **kwargs)
+            with stage(f"Optimizer.step#{type(self).__name__}.step", "user_annotation"):
+                return step(self, *args, **kwargs)
 
     return moded
 

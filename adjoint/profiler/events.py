@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 from adjoint.engine.core.places import Where, below_root
 from adjoint.profiler.table import TextColumn, duration, quantity, text_table
 
 OUTSIDE = "(Python outside operations)"
+OUTSIDE_ON_DEVICE = "(GPU idle or outside operations)"
 
 
-@dataclass(slots=True)
+@dataclass(init=False, eq=False)
 class TimedEvent:
-    """One operation, kernel, stage of the compiler or named range; times in microseconds."""
+    """One operation, kernel, stage of the compiler or named range; times in microseconds.
+
+    It is made in the middle of what is timed: what it does not differ in stays the class's.
+    """
 
     name: str
     start: float
@@ -24,7 +28,7 @@ class TimedEvent:
     depth: int = 0
     inside: float = 0.0  # of the time, what events within it took
     shapes: tuple[Any, ...] = ()
-    thread: int = field(default_factory=threading.get_ident)
+    thread: int = 0
     count: int = 1  # turns of a loop that one event stands for
     flops: int = 0
     moved: int = 0  # bytes that it reads and writes
@@ -35,9 +39,15 @@ class TimedEvent:
     operations: tuple[str, ...] = ()  # that a fused kernel does
     device_time: float = 0.0
     inside_device: float = 0.0
-    marks: tuple[Any, Any] | None = None  # events of a GPU, until they are read
+    marks: Any = None  # of a GPU, until they are read
     waited: float = 0.0  # of the time on the device, what it was held up for, to be timed
     device: str = ""  # a GPU's name: its kernel, which takes no time of the CPU's
+
+    def __init__(
+        self, name: str, start: float, end: float = 0.0, kind: str = "cpu_op", depth: int = 0
+    ) -> None:
+        self.name, self.start, self.end, self.kind, self.depth = name, start, end, kind, depth
+        self.thread = get_ident()
 
     @property
     def key(self) -> str:
@@ -149,6 +159,13 @@ class Averages(list[Average]):
         """Microseconds of all."""
         return sum(each.self_cpu_time_total for each in self)
 
+    @property
+    def self_device_time_total(self) -> float:
+        """The same on the GPU."""
+        return sum(each.self_device_time_total for each in self)
+
+    self_cuda_time_total = self_device_time_total
+
     def total_average(self) -> Average:
         """All in one."""
         total = Average("Total")
@@ -201,7 +218,7 @@ class Averages(list[Average]):
         lines = [] if header is None else [header]
         lines.append(text_table(columns, rows))
         lines.append(f"Self CPU time total: {duration(self.self_cpu_time_total, time_unit)}")
-        device = sum(each.self_device_time_total for each in self)
+        device = self.self_device_time_total
         if device:
             lines.append(f"Self CUDA time total: {duration(device, time_unit)}")
         return "\n".join([*lines, ""])

@@ -24,7 +24,10 @@ def kernel_events(runs: Iterable[tuple[TimedEvent | None, Ran]]) -> Iterator[Tim
         for event in _entries(run, told):
             if outer is not None:
                 event.thread, event.depth = outer.thread, outer.depth + 1
+                event.places = event.places or outer.places
                 outer.inside += event.cpu_time_total
+                if event.flops and outer.kind == "cpu_op":
+                    outer.flops = 0  # they are its kernels'
                 outer.inside_device += event.device_time
                 # Where the GPU was not timed as a whole, its kernels are what is known.
                 outer.device_time = max(outer.device_time, outer.inside_device)
@@ -52,7 +55,8 @@ def _entries(run: Ran, told: list[Any]) -> Iterator[TimedEvent]:
 
 
 def _event(name: str, start: float, end: float, count: int, account: Any) -> TimedEvent:
-    event = TimedEvent(name, start, end, kind="kernel", count=count)
+    event = TimedEvent(name, start, end, kind="kernel")
+    event.count = count
     if account is not None:
         event.operations = account.operations
         event.places = account.places

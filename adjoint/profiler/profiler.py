@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.array.gpu.cuda import is_available
-from adjoint.profiler.events import OUTSIDE, Average, Averages, TimedEvent, averages
+from adjoint.profiler.events import (
+    OUTSIDE,
+    OUTSIDE_ON_DEVICE,
+    Average,
+    Averages,
+    TimedEvent,
+    averages,
+)
 from adjoint.profiler.export import write_chrome_trace, write_stacks
 from adjoint.profiler.memory import Allocation, MemoryTimeline
 from adjoint.profiler.recorder import RECORDERS, EventRecorder, Wanted, now
@@ -249,7 +256,7 @@ class profile:
         """Times by name (and by shapes, and by the innermost lines that led there).
 
         What the program did outside of all events is a row too, so that the times of all rows
-        together are those of the block.
+        together are those of the block; and so is what a GPU did then, or did not do.
         """
         events = self.events()
         found = averages(events, group_by_input_shape, group_by_stack_n)
@@ -258,6 +265,14 @@ class profile:
         if outside > 0:
             found.append(
                 Average(OUTSIDE, count=1, cpu_time_total=outside, self_cpu_time_total=outside)
+            )
+        on_device = sum(each.clock.total for each in self._seen if each.clock is not None)
+        if on_device > found.self_device_time_total:
+            rest = on_device - found.self_device_time_total
+            found.append(
+                Average(
+                    OUTSIDE_ON_DEVICE, count=1, device_time_total=rest, self_device_time_total=rest
+                )
             )
         if self.with_flops:
             for row in found:

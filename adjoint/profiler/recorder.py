@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -12,7 +15,7 @@ from adjoint.engine.core.errors import EXECUTING, is_ours
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.places import Where, place_now
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.timeline import LISTENERS, Ran
+from adjoint.engine.core.state.timeline import LISTENERS, Ran, tell_all
 from adjoint.engine.graph.flops import flops_of
 from adjoint.profiler.device import DeviceClock
 from adjoint.profiler.events import TimedEvent
@@ -23,6 +26,9 @@ from adjoint.profiler.memory import Allocations
 def now() -> float:
     """Microseconds."""
     return time.perf_counter_ns() / 1000
+
+
+ON_DEVICE = frozenset({"cpu_op", "compiled"})  # what launches: no views, no ranges of others
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +69,25 @@ class EventRecorder:
         self.allocations = Allocations() if wanted.memory else None
         self.clock = DeviceClock() if wanted.device else None
         self._open: list[TimedEvent] = []
-        self._bind: Any = None
+        self._hooks: tuple[Any, ...] = ()
         self._thread = 0
+        self._marked = False  # whether an event is timed on the GPU, with all that is in it
 
     def start(self) -> None:
-        """Begin to record."""
+        """Begin to record.
+
+        Operations are timed at the doors they enter by. The context stays as it is: whatever runs
+        as a fragment or a small program does so under a profile too.
+        """
         RECORDERS.append(self)
         LISTENERS.append(self)
-        self._bind = HOOKS.bind
-        HOOKS.bind = self.bind
-        # An observer makes the context one that binds through the hook.
-        CONTEXT.set(observers=(*CONTEXT.observers, self.observe))
+        self._thread = get_ident()
+        self._hooks = HOOKS.run, HOOKS.bind, HOOKS.compute_into
+        HOOKS.run = partial(self.perform, HOOKS.run)
+        HOOKS.bind = partial(self.perform, HOOKS.bind)
+        HOOKS.compute_into = partial(self.compute_into, HOOKS.compute_into)
+        if self.clock is not None:
+            self.clock.start()
         self.began = now()
 
     def stop(self) -> None:
@@ -81,27 +95,30 @@ class EventRecorder:
         self.ended = now()
         while self._open:
             self.close(self._open[-1])
-        HOOKS.bind = self._bind
-        CONTEXT.set(observers=tuple(o for o in CONTEXT.observers if o != self.observe))
+        HOOKS.run, HOOKS.bind, HOOKS.compute_into = self._hooks
         RECORDERS.remove(self)
         LISTENERS.remove(self)
         if self.allocations is not None:
             self.allocations.end()
+        tell_all()
         if self.clock is not None:
             self.clock.read(self.events)
 
-    def observe(self, *_: Any) -> None:
-        """All is done by `bind`."""
-
-    def bind(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    def perform(
+        self, run: Any, record: Record, operands: tuple[Any, ...], params: dict[str, Any]
+    ) -> Any:
         """Perform an operation, timed."""
         # Another thread's, or one that is recorded: that is the compiler's time.
-        if self.observe not in CONTEXT.observers or CONTEXT.capture is not None:
-            return self._bind(record, operands, params)
+        if get_ident() != self._thread or CONTEXT.capture is not None:
+            return run(record, operands, params)
+        name = f"aten::{record.name}"
+        if self._open and self._open[-1].name == name:  # by another door
+            return run(record, operands, params)
         wanted = self.wanted
-        event = self.open(f"aten::{record.name}")
+        event = self.open(name, "view" if record.is_view else "cpu_op")
+        event.kind = "cpu_op"
         try:
-            out = self._bind(record, operands, params)
+            out = run(record, operands, params)
         finally:
             self.close(event)
         if wanted.shapes:
@@ -114,40 +131,59 @@ class EventRecorder:
         outs = out if isinstance(out, tuple) else (out,)
         if wanted.flops and event.inside == 0.0:  # else its parts were counted
             event.flops = flops_of(record, operands, outs)
-        if self.allocations is not None:
-            self._count(event, outs)
+        self.made(event, outs)
         return out
 
-    def _count(self, event: TimedEvent, outs: tuple[Any, ...]) -> None:
-        """Memory that an operation's results take, if they are not views."""
-        assert self.allocations is not None
-        place: Where | None = event.places[0] if event.places else None
+    def compute_into(self, compute: Any, record: Record, into: Any, other: Any) -> bool:
+        """An operation in place: if it cannot be done here, it comes by another door."""
+        start = now()
+        done: bool = compute(record, into, other)
+        if done and get_ident() == self._thread:
+            event = TimedEvent(f"aten::{record.name}", start, now(), depth=len(self._open))
+            if self._open:
+                self._open[-1].inside += event.cpu_time_total
+            self.events.append(event)
+        return done
+
+    def made(self, event: TimedEvent, results: Any) -> None:
+        """Count the memory that results take, if they are not views."""
+        outs = results if isinstance(results, (tuple, list)) else (results,)
+        if self.allocations is None or get_ident() != self._thread:
+            return
+        place: Where | None = event.places[0] if event.places else place_now()
+        event.places = () if place is None else (place,)
         made = sum(self.allocations.made(x, event.name, place) for x in outs if is_tensor(x))
         event.memory += made
-        if self._open:
-            for outer in self._open:
-                outer.memory += made
-            self._open[-1].inside_memory += event.memory
+        around = [each for each in self._open if each is not event]
+        for outer in around:
+            outer.memory += made
+        if around:
+            around[-1].inside_memory += event.memory
 
     def open(self, name: str, kind: str = "cpu_op") -> TimedEvent:
         """An event begins."""
         event = TimedEvent(name, 0.0, kind=kind, depth=len(self._open))
+        if get_ident() != self._thread:
+            return event  # which is not kept
         self._open.append(event)
-        if self.clock is not None:
-            event.marks = self.clock.begin()
+        if self.clock is not None and kind in ON_DEVICE and not self._marked:
+            event.marks = self.clock.begin(now())
+            self._marked = event.marks is not None
         event.start = now()
         return event
 
     def close(self, event: TimedEvent) -> None:
         """An event ends, and those within it that were left open."""
         end = now()
-        if self.clock is not None and event.marks is not None:
-            self.clock.end(event.marks)
-        if not any(each is event for each in self._open):
+        latest = self._open[-1] if self._open else None
+        if latest is not event and all(each is not event for each in self._open):
             return
         while True:
             last = self._open.pop()
             last.end = end
+            if self.clock is not None and last.marks is not None:
+                last.marks = self.clock.end(last.marks)
+                self._marked = False
             if self._open:
                 self._open[-1].inside += last.cpu_time_total
             self.events.append(last)
@@ -162,9 +198,18 @@ class EventRecorder:
 
     def ran(self, run: Ran) -> None:
         """Kernels of a compiled program ran."""
-        for event in self._open:
-            event.waited += run.waited / 1000
-        self.runs.append((self._open[-1] if self._open else None, run))
+        self.later()(run)
+
+    def later(self) -> Callable[[Ran], None]:
+        """What keeps a run of kernels, as part of the events that are open now."""
+        around = tuple(self._open) if get_ident() == self._thread else ()
+
+        def ran(run: Ran) -> None:
+            for event in around:
+                event.waited += run.waited / 1000
+            self.runs.append((around[-1] if around else None, run))
+
+        return ran
 
 
 RECORDERS: list[EventRecorder] = []  # those at work

@@ -13,6 +13,7 @@ from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_ow
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS, stage
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -129,7 +130,9 @@ class Backward:
             if capture is not None:
                 capture.passes(node)
             grads = buffers.pop(node)
-            if simple and node.extra is None:
+            if LISTENERS and capture is None:
+                results = self.told(node, grads)
+            elif simple and node.extra is None:
                 results = node.apply(grads, None, level)
                 if not retain:
                     node.release()
@@ -141,6 +144,13 @@ class Backward:
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
+
+    def told(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
+        """Run a node while somebody listens."""
+        with stage(node.name(), "cpu_op") as timed:
+            results = self.step(node, grads)
+            timed.made(results)
+        return results
 
     def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:
         """Send cotangents along edges."""

@@ -7,7 +7,7 @@ making code, looking on disk) and of programs that ran, with the time of every k
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,12 +40,27 @@ class Listener(Protocol):
         """It ends."""
         ...
 
+    def made(self, event: Any, results: Any) -> None:
+        """The work of an event has results."""
+        ...
+
     def ran(self, run: Ran) -> None:
         """Kernels ran."""
         ...
 
+    def later(self) -> Callable[[Ran], None]:
+        """Kernels were asked for: what to tell their times to, once they are known."""
+        ...
+
 
 LISTENERS: list[Listener] = []
+UNTOLD: list[Callable[[], None]] = []  # each waits for kernels on a GPU, and tells their times
+
+
+def tell_all() -> None:
+    """Have everything told that ran so far."""
+    while UNTOLD:
+        UNTOLD.pop(0)()
 
 
 class stage:
@@ -69,6 +84,11 @@ class stage:
         for listener, event in self.opened:
             listener.close(event)
 
+    def made(self, results: Any) -> None:
+        """Say what came of it."""
+        for listener, event in self.opened:
+            listener.made(event, results)
+
 
 class Silent:
     """Listens and keeps nothing: programs then time their kernels themselves."""
@@ -79,8 +99,15 @@ class Silent:
     def close(self, event: Any) -> None:
         """Nothing to keep."""
 
+    def made(self, event: Any, results: Any) -> None:
+        """Nothing to keep."""
+
     def ran(self, run: Ran) -> None:
         """Executables keep the times of their latest run."""
+
+    def later(self) -> Callable[[Ran], None]:
+        """The same."""
+        return self.ran
 
 
 @contextlib.contextmanager
@@ -90,5 +117,6 @@ def timed_runs() -> Iterator[None]:
     LISTENERS.append(listener)
     try:
         yield
+        tell_all()
     finally:
         LISTENERS.remove(listener)

@@ -18,6 +18,7 @@ from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.attention import dropout_factors
 from adjoint.engine.ops.nn.gates import GRU_GATES, LSTM_GATES, STEPS
+from adjoint.engine.ops.nn.recurrent_layers import WHOLE, is_whole
 from adjoint.engine.ops.products.linear import linear
 from adjoint.engine.ops.shape.join import cat, stack
 
@@ -155,6 +156,11 @@ def _direction(
     if CONTEXT.capture is not None:
         rest = (step, projected, state, (w_hh, b_hh, w_hr), reverse)
         return _scan_over_time(*rest) if sizes is None else _scan_over_packed(sizes, *rest)
+    if sizes is None and w_hr is None and is_whole(step.__name__, projected, state, w_hh, b_hh):
+        half = projected.dtype if CONTEXT.autocast is not None else w_hh.dtype
+        with CONTEXT.having(autocast=None):  # precision is settled by what is handed over
+            bias = None if b_hh is None else b_hh.to(half)
+            return WHOLE[step.__name__](projected, state, w_hh.to(half), bias, reverse)
     steps = list(STEPS(projected, sizes=sizes))
     if reverse:
         steps.reverse()

@@ -72,7 +72,7 @@ class Machine(Protocol):
     def graph(self, run: Callable[[], None]) -> Callable[[], None]: ...
     def marked_graph(self, launches: list[Any]) -> Any: ...
     def timer(self) -> Any: ...
-    def between(self, first: Any, last: Any) -> float: ...
+    def spans(self, marks: list[Any]) -> list[float]: ...
     def hold(self, microseconds: int) -> None: ...
 
 
@@ -90,6 +90,7 @@ class GpuProgram:
     ) -> None:
         self.task, self.machine = task, machine
         self.latest_times: dict[tuple[int, int], tuple[int, int]] = {}  # of a call that was timed
+        self.clocks: dict[int, LaunchClock] = {}  # of the latest calls that were timed, by bank
         written = {id(x) for x in task.targets}
         self.fixed = {i for i, source in enumerate(task.sources) if isinstance(source, State)}
         self.fixed |= mirrored
@@ -285,7 +286,7 @@ class GpuProgram:
                 self.look_back()
             self.turn = (self.turn + 1) % banks.COUNT
             results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
-            clock = LaunchClock(self) if LISTENERS else None
+            clock = LaunchClock(self, self.turn) if LISTENERS else None
             for number, segment in enumerate(self.segments):
                 if segment.__class__ is DeviceCall:
                     self.raise_faults()
@@ -302,8 +303,6 @@ class GpuProgram:
             elif not self.pending:
                 self.pending = True
                 expect(self)
-            if clock is not None:
-                clock.tell()
             del hold
             return results
 

@@ -4,11 +4,14 @@ While somebody listens, another graph is replayed, which has marks between the l
 is none yet, or marks cannot be part of graphs, launches are made one by one. The GPU is then held
 up first, for as long as it takes to ask for all of them: else the marks would show how fast the
 host asks.
+
+Marks are read when their bank's turn comes again, or when the profile ends: were they waited for at
+once, the GPU would have nothing to do while the host reads them and prepares the next call.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate
 from time import perf_counter_ns
 from typing import Any
 
@@ -16,7 +19,7 @@ from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.banks import CAPTURED
 from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.schedule.steps import Launch, told
-from adjoint.engine.core.state.timeline import LISTENERS, Ran
+from adjoint.engine.core.state.timeline import LISTENERS, UNTOLD, Ran
 
 ASKING = 20  # microseconds that it takes to ask for a launch and a mark
 NANO = 1_000_000  # nanoseconds of a millisecond, in which marks are apart
@@ -25,9 +28,15 @@ NANO = 1_000_000  # nanoseconds of a millisecond, in which marks are apart
 class LaunchClock:
     """The times of one call's launches."""
 
-    def __init__(self, program: Any) -> None:
+    def __init__(self, program: Any, bank: int) -> None:
         self.program, self.machine = program, program.machine
         self.seen: list[tuple[int, int, Any, list[Any]]] = []
+        self.listeners = [each.later() for each in LISTENERS]
+        before = program.clocks.pop(bank, None)
+        if before is not None:
+            before.tell()  # its marks are about to be made anew
+        program.clocks[bank] = self
+        UNTOLD.append(self.tell)
 
     def run(self, number: int, segment: Any, bank: int) -> None:
         """Launch a segment, with marks."""
@@ -36,7 +45,7 @@ class LaunchClock:
             segment.marked[bank] = machine.marked_graph(launches) or ()
         if segment.marked[bank]:
             replay, marks = segment.marked[bank]
-            self.seen.append((number, perf_counter_ns(), marks[0], marks))
+            self.seen.append((number, perf_counter_ns(), None, marks))
             replay()
             self.end(segment, bank)
             return
@@ -58,20 +67,19 @@ class LaunchClock:
 
     def tell(self) -> None:
         """Wait for the GPU, and tell those who listen."""
-        between = self.machine.between
-        for number, started, begin, marks in self.seen:
-            waited = int(between(begin, marks[0]) * NANO)
-            times: list[int] = []
-            for first, last in pairwise(marks):
-                at = started + int(between(begin, first) * NANO) - waited
-                times += [at, int(between(first, last) * NANO), 1]
-            self.program.latest_times |= {
-                (number, k): (times[3 * k + 1], 1) for k in range(len(times) // 3)
-            }
-            ended = started + sum(times[1::3])
-            run = Ran(self.program, number, started, ended, times, self.machine.name, waited)
-            for listener in LISTENERS:
-                listener.ran(run)
+        if self.tell in UNTOLD:
+            UNTOLD.remove(self.tell)
+        seen, self.seen = self.seen, []
+        for number, started, begin, marks in seen:
+            held = 0.0 if begin is None else self.machine.spans([begin, marks[0]])[0]
+            took = [int(span * NANO) for span in self.machine.spans(marks)]
+            starts = list(accumulate(took, initial=started))
+            times = [word for at, span in zip(starts, took, strict=False) for word in (at, span, 1)]
+            self.program.latest_times |= {(number, k): (span, 1) for k, span in enumerate(took)}
+            waited = int(held * NANO)
+            run = Ran(self.program, number, started, starts[-1], times, self.machine.name, waited)
+            for tell in self.listeners:
+                tell(run)
 
 
 class Showing:

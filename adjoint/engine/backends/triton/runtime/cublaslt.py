@@ -35,7 +35,10 @@ KINDS = {
     "float64": (1, 70, 1),
     "float16": (2, 68, 0),
     "bfloat16": (14, 68, 0),
+    "int8": (3, 72, 10),  # summed in int32, as are its factors
+    "int32": (10, 72, 10),
 }
+FACTORS: dict[int, Any] = {0: c_float, 1: c_double, 10: c_int32}  # by the number of their dtype
 TF32 = 77  # float32 computed by tensor cores, in 10 bits
 TRANSPOSE_A, TRANSPOSE_B = 3, 4  # attributes of a product
 EPILOGUE, BIAS_POINTER, BIAS_DTYPE = 7, 8, 26
@@ -144,8 +147,7 @@ class ChosenProduct:
         number, compute, scale = KINDS[p.dtype]
         if p.dtype == "float32" and tf32:
             compute = TF32
-        self.one = c_double(1) if scale else c_float(1)
-        self.zero = c_double(0) if scale else c_float(0)
+        self.one, self.zero = FACTORS[scale](1), FACTORS[scale](0)
         self.description = c_void_p()
         check(
             "description",

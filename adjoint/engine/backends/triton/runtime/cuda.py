@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -226,10 +227,11 @@ class CudaMachine:
         event.record()
         return event
 
-    def between(self, first: Any, last: Any) -> float:
-        """Milliseconds between two such marks, waited for."""
-        faults.guarded(last.synchronize)
-        return float(self.cupy.cuda.get_elapsed_time(first, last))
+    def spans(self, marks: list[Any]) -> list[float]:
+        """Milliseconds between each such mark and the next, waited for."""
+        faults.guarded(marks[-1].synchronize)
+        elapsed, events = self.cupy.cuda.runtime.eventElapsedTime, [mark.ptr for mark in marks]
+        return [elapsed(first, last) for first, last in pairwise(events)]
 
     def hold(self, microseconds: int) -> None:
         """Have the GPU do nothing for a while."""

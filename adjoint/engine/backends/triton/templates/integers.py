@@ -1,13 +1,15 @@
-"""The template of products of int8, which are int32: the tensor units' own."""
+"""The template of products of int8, which are int32: cuBLASLt's, or a kernel for odd sizes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.triton.launch_words import ALIGN, is_aligned
+from adjoint.engine.backends.triton.launch_words import ALIGN, alignment, is_aligned
 from adjoint.engine.backends.triton.schedule import power_of_two
 from adjoint.engine.backends.triton.templates import lines as along
+from adjoint.engine.backends.triton.templates import product
 from adjoint.engine.backends.triton.templates.lines import pointer
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
@@ -18,6 +20,7 @@ FIRST, SECOND, OUT, ROWS, COLUMNS, FIRST_STEP, SECOND_STEP = range(7)  # words
 # Sides of a tile; the least that the units multiply are 16 rows, 16 columns and 32 deep.
 TALL, ACROSS, DEEP = 128, 128, 64
 LOW, NARROW, LONG = 16, 32, 256  # of a few rows, which take as long as reading the columns
+WORD = 16  # bytes, or elements
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
@@ -31,6 +34,13 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     return alike and along.are_known(*x, *y) and 0 not in (*x, *y)
 
 
+def is_for_library(setting: Setting, x: Place, y: Place) -> bool:
+    """Whether cuBLASLt multiplies such matrices: its lines and addresses are whole words of 16."""
+    (m, k), n = x.shape[-2:], y.shape[-2]
+    whole = m % WORD == 0 and n % WORD == 0 and k % WORD == 0
+    return whole and all(alignment(setting.target, place) % WORD == 0 for place in (x, y))
+
+
 def tile_of(m: int, n: int, k: int) -> tuple[int, int, int]:
     """Rows, columns and depth of a tile."""
     if m <= LOW:
@@ -42,8 +52,13 @@ def tile_of(m: int, n: int, k: int) -> tuple[int, int, int]:
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
-    """One launch, a program for each tile of the result."""
+    """A product of the library's; else one launch, a program for each tile of the result."""
     x, y = operands
+    if is_for_library(setting, x, y):
+        turned = (*y.shape[:-2], y.shape[-1], y.shape[-2])
+        strides = (*y.strides[:-2], y.strides[-1], y.strides[-2])
+        columns = replace(y, shape=turned, strides=strides)
+        return product.steps(setting, node, [x, columns], results)
     out, copies = along.own(setting, results[0], "integer_matmul")
     (m, k), n = x.shape[-2:], y.shape[-2]
     counts = [prod(place.shape[:-2]) for place in (x, y)]
