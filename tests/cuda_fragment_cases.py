@@ -108,6 +108,12 @@ CASES: dict[str, Case] = {
     ),
     "autocast matmul": (under_autocast(lambda x, y: (x @ y).exp()), (draw(3, 4), draw(4, 5))),
     "autocast gelu": (under_autocast(lambda x, w: F.gelu(x @ w)), (draw(3, 4), draw(4, 5))),
+    "avg_pool": (lambda x: F.avg_pool2d(x, 2), (draw(2, 3, 6, 8),)),
+    "avg_pool with edges": (
+        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (draw(1, 2, 7, 5),)
+    ),
+    "nearest": (lambda x: F.interpolate(x, scale_factor=2), (draw(2, 3, 4, 5),)),
+    "bilinear": (lambda x: F.interpolate(x, (7, 9), mode="bilinear"), (draw(2, 3, 4, 5),)),
     "lstm": recurrent_case("lstm", 4),
     "lstm of both ways": recurrent_case("lstm", 4, both=True),
     "gru": recurrent_case("gru", 3),

@@ -216,7 +216,76 @@ RESAMPLE: Record = linear(
 )
 
 
+# -- whole windows -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def whole_windows(rule: Rule) -> tuple[bool, int, float] | None:
+    """Whether windows lie side by side: (sums of them or repeats, their extent, the weight of all).
+
+    Such resampling is a sum over a dimension of a view, or an expanded one copied.
+    """
+    source, size = rule[1], rule[2]
+    if not (type(source) is type(size) is int and source and size):  # not those of symbols
+        return None
+    shrinks = source > size
+    large, small = max(source, size), min(source, size)
+    extent = large // small
+    rows = table(rule, False)
+    weight = rows[0][0][1] if rows[0] else 0.0
+    if large % small or not weight:
+        return None
+    for o, row in enumerate(rows):
+        places = range(o * extent, (o + 1) * extent) if shrinks else (o // extent,)
+        if row != [(i, weight) for i in places]:
+            return None
+    return shrinks, extent, weight
+
+
+def _by_views(x: Tensor, rules: Rules, transposed: bool) -> Tensor:
+    """Resampling by whole windows, in all dimensions at once."""
+    shape: list[int] = []
+    summed: list[int] = []
+    spread: list[int] = []
+    sizes = list(x.shape)
+    weight = 1.0
+    extents = {}
+    for dim, rule in rules:
+        shrinks, extent, factor = whole_windows(rule)  # type: ignore[misc]
+        extents[dim] = extent if shrinks is not transposed else -extent
+        weight *= factor
+    for dim, n in enumerate(x.shape):
+        extent = extents.get(dim, 1)
+        if extent > 1:
+            summed.append(len(shape) + 1)
+            shape += [n // extent, extent]
+            spread += [n // extent]
+            sizes[dim] = n // extent
+        elif extent < -1:
+            shape += [n, 1]
+            spread += [n, -extent]
+            sizes[dim] = n * -extent
+        else:
+            shape.append(n)
+            spread.append(n)
+    x = x.reshape(shape)
+    if summed:
+        x = x.sum(summed)
+    if len(spread) > len(sizes):
+        x = x.expand(spread)
+    x = x.reshape(sizes)
+    return x if weight == 1.0 else x * weight
+
+
+def _is_by_views(x: Tensor, rules: Rules) -> bool:
+    """On a GPU, where such programs are one kernel and there is no other one."""
+    return x.device.type == "cuda" and all(whole_windows(rule) is not None for _, rule in rules)
+
+
 def _resample_all(x: Tensor, rules: Rules, divisor: float | None) -> Tensor:
+    if _is_by_views(x, rules):
+        x = _by_views(x, rules, transposed=False)
+        return x if divisor is None else x / divisor
     for dim, rule in rules:
         x = RESAMPLE(x, dim=dim, rule=rule, transposed=False)
     return x if divisor is None else x / divisor
@@ -224,6 +293,8 @@ def _resample_all(x: Tensor, rules: Rules, divisor: float | None) -> Tensor:
 
 def _resample_back(g: Tensor, rules: Rules, divisor: float | None) -> Tensor:
     g = g if divisor is None else g / divisor
+    if _is_by_views(g, rules):
+        return _by_views(g, rules, transposed=True)
     for dim, rule in reversed(rules):
         g = RESAMPLE(g, dim=dim, rule=rule, transposed=True)
     return g
@@ -237,7 +308,7 @@ def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -
     steps = len(rules) + (divisor is not None)
     if x.dtype.is_half and steps > 1:
         return resampled(x.float(), rules, divisor).to(x.dtype)
-    if steps == 1 and divisor is None:
+    if steps == 1 and divisor is None and not _is_by_views(x, tuple(rules.items())):
         ((dim, rule),) = rules.items()
         return RESAMPLE(x, dim=dim, rule=rule, transposed=False)
     return RESAMPLE_ALL(x, rules=_in_order(*rules.items()), divisor=divisor)
