@@ -111,6 +111,21 @@ class Library:
 importlib.import_module("adjoint.engine.backends.triton.prelude").libdevice = Library()
 
 
+def mend_numbers() -> None:
+    """Have numbers of one element be Python's: before 3.9, Triton asks NumPy, which refuses."""
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
+mend_numbers()
+
+
 def word(value: int) -> Any:
     """An argument of 64 bits, as kernels are compiled for.
 

@@ -222,35 +222,26 @@ def check_groups(
 
 
 def _row_times_groups(
-    x: Tensor, weight: Tensor, scale: Tensor, zero: tuple[Tensor, ...], bits: int, group: int
+    x: Tensor, weight: Tensor, scale: Tensor, zero: tuple[Tensor, ...], group: int
 ) -> Tensor:
-    """One row times a grouped weight, in float32: the real weights are never in memory.
+    """One row times a grouped weight of int8, in float32: the real weights are never in memory.
 
     On a GPU such a product takes as long as reading its weight.
     """
-    out, per_byte = weight.shape[0], 8 // bits
-    groups, bytes_of_group = scale.shape[-1], group // per_byte
-    kept = weight.reshape((out, groups, bytes_of_group))
-    parts = x.reshape((groups, bytes_of_group, per_byte)).to(float32)
-    steps = (kept,) if bits == 8 else (kept & 15, kept >> 4)
-    total = None
-    for k, step in enumerate(steps):
-        real = step.to(float32)
-        if zero:
-            real = real - zero[0].to(float32).unsqueeze(-1)
-        product = real * parts[..., k]
-        total = product if total is None else total + product
-    summed = (total * scale.to(float32).unsqueeze(-1)).sum((-2, -1))  # type: ignore[operator]
-    return summed.reshape((*x.shape[:-1], out))
+    groups = (weight.shape[-1] // group, group)
+    real = weight.reshape((weight.shape[0], *groups)).to(float32)
+    if zero:
+        real = real - zero[0].to(float32).unsqueeze(-1)
+    products = real * x.reshape(groups).to(float32) * scale.to(float32).unsqueeze(-1)
+    return products.sum((-2, -1)).reshape((*x.shape[:-1], weight.shape[0]))
 
 
 def _grouped_linear(
     x: Tensor, weight: Tensor, scale: Tensor, *rest: Tensor, bits: int, group: int, biased: bool
 ) -> Tensor:
     zero, bias = (rest[:-1], rest[-1]) if biased else (rest, None)
-    whole_bytes = group % (8 // bits) == 0
-    if x.device.type == "cuda" and x.numel() == x.shape[-1] and whole_bytes:
-        out = _row_times_groups(x, weight, scale, zero, bits, group).to(x.dtype)
+    if x.device.type == "cuda" and x.numel() == x.shape[-1] and bits == 8:
+        out = _row_times_groups(x, weight, scale, zero, group).to(x.dtype)
         return out if bias is None else out + bias.to(x.dtype)
     real = DEQUANTIZE_GROUPS(weight, scale, *zero, bits=bits, group=group).to(x.dtype)
     return linear(x, real, None if bias is None else bias.to(x.dtype))
