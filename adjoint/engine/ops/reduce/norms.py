@@ -169,9 +169,9 @@ def _euclidean(x: Tensor, y: Tensor) -> Tensor:
 def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
     if product:
         return _euclidean(x, y)
-    return P_NORM(
-        x.unsqueeze(-2) - y.unsqueeze(-3), ord=p, dims=(max(x.ndim, y.ndim),), keepdim=False
-    )
+    apart = x.unsqueeze(-2) - y.unsqueeze(-3)
+    distances = P_NORM(apart, ord=p, dims=(apart.ndim - 1,), keepdim=False)
+    return distances.to(apart.dtype)  # norms of halves are in float32
 
 
 MANY = 25  # rows from which PyTorch computes Euclidean distances by a matrix product
