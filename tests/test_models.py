@@ -173,7 +173,15 @@ def _reconstruct(model: Any) -> Callable[[], Any]:
     return lambda: model.loss(x)
 
 
-@pytest.mark.parametrize("name", learners())
+# Thirty steps of these take seconds; three of them are compared below.
+LONG = ("mobilenet", "ddpm")
+LEARNERS = [
+    pytest.param(name, id=name, marks=pytest.mark.slow if name in LONG else ())
+    for name in learners()
+]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
 def test_learns(name: str) -> None:
     ad.manual_seed(0)
     make, problem = learners()[name]

@@ -1,4 +1,5 @@
-"""Every operation inside a compiled function differentiates from outside as it does eagerly."""
+"""Every operation inside a compiled function gives what it gives eagerly, and differentiates so from
+outside."""
 
 from __future__ import annotations
 
@@ -14,22 +15,25 @@ ROWS = [row for row in rows() if row.grad and row.capture and not row.random]
 
 
 def gradients(case: Case, fn: Any, *, second: bool) -> list[Any]:
+    """The results that can carry a gradient, and the gradients."""
     tensors = [
         t.clone().requires_grad_() if i in case.wanted else t for i, t in enumerate(case.tensors)
     ]
     leaves = [tensors[i] for i in case.wanted]
-    outs = [t for t in fn(tensors) if t.requires_grad]
+    results = fn(tensors)
+    outs = [t for t in results if t.requires_grad]
     if not outs:
-        return []
+        return list(results)
     seeds = [ad.full_like(o, 0.5) for o in outs]
     first = ad.autograd.grad(outs, leaves, seeds, create_graph=second, allow_unused=True)
     if not second:
-        return list(first)
+        return [*results, *first]
     again = [g for g in first if g is not None and g.requires_grad]
     if not again:
-        return list(first)
+        return [*results, *first]
     seeds = [ad.ones_like(g) for g in again]
-    return [*first, *ad.autograd.grad(again, leaves, seeds, allow_unused=True)]
+    second_order = ad.autograd.grad(again, leaves, seeds, allow_unused=True)
+    return [*results, *first, *second_order]
 
 
 def check(row: Any, orders: tuple[bool, ...]) -> None:

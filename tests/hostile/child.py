@@ -114,6 +114,7 @@ def main() -> None:
             case = f"{title}:{i}"
             examine(watch, reader, place, case, mutated(reader, case))
         (place / reader.name).unlink()
+    gc.freeze()  # what is loaded stays: only what a file leaves is looked for
     for name in names:
         crafted_case = crafted.CASES[name]
         gc.collect()

@@ -605,10 +605,8 @@ GENERATORS: dict[str, Callable[[], bytes]] = {
 def _chain(step: str, count: int) -> bytes:
     """defaultdicts in each other, from the outside in: freeing them takes a frame each."""
     new = name("collections.defaultdict") + b"(tR"
-    body = new + b"q\x00q\x01"
-    for _ in range(count):
-        body += b"h\x01K\x00" + new + b"q\x01s0" if step == "late" else b""
-    return body + (b"h\x00" if step == "late" else b"")
+    inner = (b"h\x01K\x00" + new + b"q\x01s0") * count if step == "late" else b""
+    return new + b"q\x00q\x01" + inner + (b"h\x00" if step == "late" else b"")
 
 
 OBJECTS: dict[str, Callable[[], bytes]] = {
