@@ -141,7 +141,12 @@ def _check_overflow(array: Array, target: DType) -> None:
         )
 
 
+NUMBERS = frozenset((bool, int, float, complex))
+
+
 def _holds_tensor(data: Any) -> bool:
+    if NUMBERS.issuperset(map(type, data)):  # a million of them are asked in no time
+        return False
     return any(is_tensor(x) or (isinstance(x, (list, tuple)) and _holds_tensor(x)) for x in data)
 
 
