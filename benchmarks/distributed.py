@@ -1,7 +1,7 @@
 """Several processes: throughput, what data parallel costs, the cost model, memory when sharded.
 
     adjoint launch --nproc-per-node=2 -m benchmarks.distributed
-    adjoint launch --nproc-per-node=4 -m benchmarks.distributed
+    adjoint launch --nproc-per-node=4 -m benchmarks.distributed cost_model
 
 Prints relative figures, each the least of several rounds that alternate between what is compared.
 Of use only where every rank has a core to itself.
@@ -9,34 +9,23 @@ Of use only where every rank has a core to itself.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import adjoint as ad
 import adjoint.distributed as dist
-from adjoint.distributed.cost import Cluster, all_reduce_seconds
+from adjoint.distributed.cost import Workload, all_reduce_seconds, estimates
 from adjoint.distributed.fsdp import fully_shard
+from adjoint.distributed.measuring import Probes, least_seconds
 from adjoint.nn.parallel import DistributedDataParallel
 
 MIB = 1 << 20
-ROUNDS = 15
-
-
-def least(*calls: Callable[[], Any]) -> list[float]:
-    """The least seconds of each call over alternating rounds; the slowest rank's time counts."""
-    best = [float("inf")] * len(calls)
-    for _ in range(ROUNDS):
-        for at, call in enumerate(calls):
-            dist.barrier()
-            began = time.perf_counter()
-            call()
-            took = ad.tensor([time.perf_counter() - began], dtype=ad.float64)
-            dist.all_reduce(took, dist.ReduceOp.MAX)
-            best[at] = min(best[at], took.item())
-    return best
+BUSY = "--cpu-time" in sys.argv  # others use the machine: the cost model by processes' own time
 
 
 def say(text: str) -> None:
@@ -50,8 +39,8 @@ def throughput() -> None:
 
     x = ad.ones(64 * MIB // 4)
     y = np.ones(64 * MIB // 4, np.float32)
-    ours, theirs = least(
-        lambda: dist.all_reduce(x), lambda: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, y)
+    ours, theirs = least_seconds(
+        [lambda: dist.all_reduce(x), lambda: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, y)]
     )
     say(f"all_reduce of 64 MiB: {theirs / ours:.2f} of MPI's own throughput")
 
@@ -79,8 +68,8 @@ def data_parallel() -> None:
     x = ad.randn(256, 512)
     alone, together = network(), DistributedDataParallel(network())
     flat = ad.ones(sum(p.numel() for p in alone.parameters()))
-    local, ddp, traffic = least(
-        training(alone, x), training(together, x), lambda: dist.all_reduce(flat)
+    local, ddp, traffic = least_seconds(
+        [training(alone, x), training(together, x), lambda: dist.all_reduce(flat)]
     )
     over = (ddp - local - traffic) / local
     say(
@@ -90,31 +79,43 @@ def data_parallel() -> None:
 
 
 def cost_model() -> None:
-    """all_reduce as `distributed.cost` estimates it from messages and sums, and as it is."""
-    rank, size = dist.get_rank(), dist.get_world_size()
-
-    def message(count: int) -> float:
-        x = ad.ones(count)
-
-        def exchange() -> None:
-            if rank == 0:
-                dist.send(x, 1)
-                dist.recv(x, 1)
-            elif rank == 1:
-                dist.recv(x, 0)
-                dist.send(x, 0)
-
-        return least(exchange)[0] / 2
-
-    small, large = message(1), message(4 * MIB)
-    a, b = np.ones((2, 4 * MIB), np.float32)
-    adding = least(lambda: np.add(a, b, out=a))[0]
-    cluster = Cluster(size, 1.0, 1.0, 16 * MIB / (large - small), small, 16 * MIB / adding)
-    for kib in (1, 64, 1024, 16384):
-        y = ad.ones(kib * 256)
-        found = least(lambda y=y: dist.all_reduce(y))[0]  # type: ignore[misc]
-        estimate = all_reduce_seconds(size, kib * 1024.0, cluster)
-        say(f"all_reduce of {kib} KiB: {estimate / found:.2f} of the measured time estimated")
+    """What `distributed.cost` estimates from measured constants, of what is measured beside it."""
+    size, rows = dist.get_world_size(), 256
+    x = ad.randn(rows, 512)
+    sharded = network()
+    for layer in sharded:
+        if list(layer.parameters()):
+            fully_shard(layer)
+    fully_shard(sharded)
+    steps = {
+        "data parallel": training(DistributedDataParallel(network()), x),
+        "fully sharded": training(sharded, x),
+    }
+    messages = {kib: ad.zeros(kib * 256) for kib in (64, 1024, 8192)}
+    probes = Probes()
+    calls = [*probes.calls, training(network(), x), *steps.values()]
+    calls += [lambda y=y: dist.all_reduce(y) for y in messages.values()]  # type: ignore[misc]
+    seconds = least_seconds(calls, clock=time.process_time if BUSY else time.perf_counter)
+    at = len(probes.calls)
+    cluster = probes.cluster(seconds[:at], size)
+    say(
+        f"measured: {cluster.flops / 1e9:.1f} Gflop/s, {cluster.copying / 1e9:.1f} GB/s copied, "
+        f"{cluster.summing / 1e9:.1f} GB/s summed, {cluster.bandwidth / 1e9:.1f} GB/s sent, "
+        f"{1e6 * cluster.latency:.0f} us"
+    )
+    count = sum(p.numel() for p in network().parameters())
+    held = 4.0 * rows * (512 + 4 * 1024 + 2 * 512)  # inputs of layers, and their results
+    work = Workload(count, rows, held, layers=3, state=0)
+    estimated = {e.layout: e for e in estimates(work, cluster)}
+    (alone,) = [e.step for e in estimates(work, replace(cluster, devices=1)) if e.layout in steps][
+        :1
+    ]
+    say(f"a step alone: {alone / seconds[at]:.2f} of the measured time estimated")
+    for name, found in zip(steps, seconds[at + 1 :], strict=False):
+        say(f"a step {name}: {estimated[name].step / found:.2f} of the measured time estimated")
+    for kib, found in zip(messages, seconds[at + 1 + len(steps) :], strict=True):
+        ratio = all_reduce_seconds(size, kib * 1024.0, cluster) / found
+        say(f"all_reduce of {kib} KiB: {ratio:.2f} of the measured time estimated")
 
 
 def memory() -> None:
@@ -143,8 +144,9 @@ def memory() -> None:
 def main() -> None:
     dist.init_process_group("gloo")
     say(f"{dist.get_world_size()} ranks")
-    for part in (throughput, data_parallel, cost_model, memory):
-        part()
+    parts = {part.__name__: part for part in (throughput, data_parallel, cost_model, memory)}
+    for name in [name for name in sys.argv[1:] if name in parts] or parts:
+        parts[name]()
     dist.destroy_process_group()
 
 

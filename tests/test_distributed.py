@@ -13,8 +13,11 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
+from adjoint.distributed import measuring
 from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks
+from adjoint.distributed.cost import Cluster, all_reduce_seconds
 from adjoint.distributed.launch.options import chosen, get_args_parser, parse
+from adjoint.distributed.measuring import Probes
 from adjoint.distributed.rendezvous import place_from
 from adjoint.distributed.store.server import StoreServer
 from adjoint.futures import Future
@@ -276,6 +279,33 @@ def test_plans(model: str, best: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.splitlines()[2].startswith(best)
     assert main(["plan", "--model", "llama-7b", "--gpus", "1", "--memory", "8"]) == 1
     assert "no layout fits" in capsys.readouterr().out
+
+
+def test_a_measured_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """One process alone: what is measured are products and memory."""
+    from adjoint.cli import main
+
+    try:
+        assert main(["plan", "--measure", "--batch", "1", "--length", "16"]) in (0, 1)
+        lines = capsys.readouterr().out.splitlines()
+        assert "on 1 devices" in lines[0]
+        assert any(line.startswith("data parallel ") for line in lines)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_ring_is_as_the_formula_says() -> None:
+    """Constants that are known come back from times that were made of them."""
+    probes = Probes.__new__(Probes)
+    size, n = 4.0 * measuring.LARGE, 4
+    known = Cluster(n, 1.0, 1e9, 2e9, 1e-4, 5e9, 8e9, 0.0)
+    times = [
+        2 * measuring.SIDE**3 / known.flops, 2 * size / known.copying, size / known.summing,
+        2 * (n - 1) * known.latency, all_reduce_seconds(n, size, known),
+    ]  # fmt: skip
+    found = probes.cluster(times, n)
+    for name in ("flops", "bandwidth", "latency", "summing", "copying"):
+        assert getattr(found, name) == pytest.approx(getattr(known, name)), name
 
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "distributed").glob("*.py"))

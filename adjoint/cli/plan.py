@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adjoint.distributed.cost import GIB, Cluster, Workload, estimates, table
+from adjoint.distributed.group import get_rank
+from adjoint.distributed.measuring import measured_cluster
+from adjoint.distributed.start import init_process_group, is_initialized
 from adjoint.engine.core.arguments import Parser
 
 
@@ -43,6 +46,10 @@ def plan(argv: Sequence[str]) -> int:
     parser.add_argument("--batch", type=int, default=8, help="sequences per device")
     parser.add_argument("--length", type=int, default=1024, help="tokens per sequence")
     parser.add_argument("--bytes", type=int, default=4, help="of a parameter")
+    parser.add_argument(
+        "--measure", action="store_true",
+        help="the processes that `adjoint launch` has started, measured, instead of a cluster",
+    )  # fmt: skip
     given: argparse.Namespace = parser.parse_args(list(argv))
     shape = MODELS[given.model]
     tokens = given.batch * given.length
@@ -59,8 +66,15 @@ def plan(argv: Sequence[str]) -> int:
         given.devices, given.memory * GIB, given.tflops * 1e12, given.bandwidth * 1e9,
         given.latency * 1e-6,
     )  # fmt: skip
+    if given.measure:
+        if not is_initialized():
+            init_process_group()
+        cluster = measured_cluster()
+        if get_rank():
+            return 0
     layouts = estimates(work, cluster)
-    print(f"{given.model}: {shape.parameters:,} parameters on {given.devices} devices (estimated)")
+    count = cluster.devices
+    print(f"{given.model}: {shape.parameters:,} parameters on {count} devices (estimated)")
     print(table(layouts))
     if not layouts[0].fits:
         print("no layout fits: more devices, a smaller --batch, or fewer --bytes per parameter")

@@ -11,8 +11,13 @@ Note [cost model]
     log2(n) b / s in a tree. On GPUs that is nothing beside the links; on CPUs it is not.
 
     The faster of ring and tree is what engines choose. A step computes 6 floating-point
-    operations per parameter and token (2 forward, 4 backward), 8 with recomputation. Traffic that
-    overlaps with backward costs what is left when backward's time is taken off.
+    operations per parameter and token (2 forward, 4 backward), 8 with recomputation; besides, at c
+    bytes per second, it writes and reads activations and their gradients, updates parameters (each
+    tensor of it read, all but the gradient written) and packs what travels. Traffic that overlaps
+    with backward costs what is left when backward's time is taken off; where processes and their
+    engine share cores nothing overlaps.
+
+    `measuring` finds the constants on processes that run.
 """
 
 from __future__ import annotations
@@ -35,6 +40,8 @@ class Cluster:
     bandwidth: float  # bytes per second between devices
     latency: float = 5e-6  # seconds
     summing: float = math.inf  # bytes per second that a device adds up
+    copying: float = math.inf  # bytes per second that a device reads and writes
+    overlap: float = 1.0  # how much of backward's time traffic can go on beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +107,41 @@ def estimates(work: Workload, cluster: Cluster) -> list[Estimate]:
 
 def _layouts(work: Workload, cluster: Cluster) -> Iterator[Estimate]:
     n, p = cluster.devices, work.size
+    update = (3 + 2 * work.state) * p / cluster.copying
     compute = 6 * work.parameters * work.tokens / cluster.flops
+    compute += 4 * work.activations / cluster.copying
+    packing = 4 * p / cluster.copying  # into what travels, and back
     whole = (2 + work.state) * p
 
-    def estimate(layout: str, memory: float, traffic: float, hidden: float) -> Estimate:
-        left = max(0.0, traffic - hidden)
+    def estimate(
+        layout: str, memory: float, traffic: float, hidden: float, updated: float = 1.0
+    ) -> Estimate:
+        left = max(0.0, traffic - hidden * cluster.overlap)
         total = memory + work.activations
-        return Estimate(layout, total, compute, traffic, compute + left, total <= cluster.memory)
+        busy = compute + update * updated
+        return Estimate(layout, total, busy, traffic, busy + left, total <= cluster.memory)
 
     reduce = all_reduce_seconds(n, p, cluster)
     gather = all_gather_seconds(n, p, cluster)
-    yield estimate("data parallel", whole, reduce, BACKWARD * compute)
+    packed = packing if n > 1 else 0.0
+    yield estimate("data parallel", whole, reduce + packed, BACKWARD * compute)
     yield estimate(
-        "data parallel, optimizer divided", 2 * p + work.state * p / n, reduce + gather,
-        BACKWARD * compute,
+        "data parallel, optimizer divided", 2 * p + work.state * p / n, reduce + packed + gather,
+        BACKWARD * compute, 1 / n,
     )  # fmt: skip
     unit = 2 * p / max(work.layers, 1)
-    yield estimate("fully sharded", whole / n + unit, 3 * gather, compute)
+    # Twice gathered and once reduced, each unit by messages of its own.
+    waits = 3 * (work.layers - 1) * (n - 1) * cluster.latency
+    traffic = 3 * gather + waits + 2.5 * packed
+    yield estimate("fully sharded", whole / n + unit, traffic, compute, 1 / n)
     if work.width:
         sent = float(work.tokens * work.width * work.bytes_per_parameter)
         sums = 4 * work.layers * all_reduce_seconds(n, sent * n, cluster)
-        yield estimate("tensor parallel", whole / n, sums, 0.0)
+        yield estimate("tensor parallel", whole / n, sums, 0.0, 1 / n)
         steps = n + 4 * n - 1  # four microbatches per stage
         bubble = compute * (n - 1) / (4 * n)
         messages = 2 * steps * (cluster.latency + sent / 4 / cluster.bandwidth)
-        yield estimate("pipeline (1F1B)", whole / n, messages + bubble, 0.0)
+        yield estimate("pipeline (1F1B)", whole / n, messages + bubble, 0.0, 1 / n)
 
 
 def table(found: list[Estimate]) -> str:
