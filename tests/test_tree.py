@@ -113,6 +113,30 @@ def test_pytorchs_names_have_its_leaves() -> None:
     assert pytree.tree_map_only(lambda x: x == 1, lambda x: -x, [1, 2]) == [-1, 2]
 
 
+class Noted(NamedTuple("Noted", [("left", Any), ("right", Any)])):  # type: ignore[misc]
+    """A named tuple with attributes, of which its class sets one."""
+
+    def __new__(cls, left: Any, right: Any) -> Any:
+        noted = super().__new__(cls, left, right)
+        noted.made_by = "the class"
+        return noted
+
+
+def test_pytorchs_names_have_a_named_tuples_fields_alone() -> None:
+    noted = Noted(1, [2])
+    noted.note = 3
+    assert pytree.tree_leaves({"a": noted}) == [1, 2]
+    doubled = pytree.tree_map(lambda x, y: x + y, noted, Noted(10, [20]))
+    assert doubled == (11, [22])
+    assert type(doubled) is Noted
+    assert vars(doubled) == {"made_by": "the class"}
+    assert pytree.tree_structure(noted).context is Noted
+    values, places = pytree.tree_map(lambda x: x + 1, ad.max(ad.ones(2, 3), 0))
+    assert (values.tolist(), places.tolist()) == ([2.0] * 3, [1] * 3)
+    # A compiled function returns all that there is.
+    assert vars(map_tree(lambda x: x, noted)) == vars(noted)
+
+
 def test_a_tapes_output_gradients_are_paired_by_key() -> None:
     x = ad.ones(2, requires_grad=True)
     for gradients in ({"b": ad.full((2,), 5.0), "a": None}, [None, ad.full((2,), 5.0)]):

@@ -1,6 +1,7 @@
 """Nested containers as trees of leaves, under PyTorch's names.
 
-As there, a dataclass and a sparse tensor are leaves (to Adjoint's transforms they are containers).
+As there, a dataclass and a sparse tensor are leaves, and of a named tuple the fields alone (to
+Adjoint's transforms they are containers, of all that they hold).
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ def _stops(is_leaf: IsLeaf) -> Callable[[Any], bool]:
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
     """Leaves in order, and the structure that holds them."""
-    return flatten(tree, _stops(is_leaf))
+    return flatten(tree, _stops(is_leaf), fields_only=True)
 
 
 def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
@@ -112,7 +113,7 @@ SUPPORTED_NODES = _Supported()
 
 def _parts(tree: Any) -> tuple[list[Any], TreeSpec]:
     """The children of a container, and its structure."""
-    return flatten(tree, lambda x: x is not tree)
+    return flatten(tree, lambda x: x is not tree, fields_only=True)
 
 
 def LeafSpec() -> TreeSpec:

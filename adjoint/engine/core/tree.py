@@ -1,6 +1,6 @@
 """Nested containers as trees of leaves.
 
-Tuples, lists, deques, dicts, named tuples and dataclasses; of a dataclass, all an instance holds.
+Tuples, lists, deques, dicts, named tuples and dataclasses; of the last two, all an instance holds.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class TreeDef(NamedTuple):
     @property
     def context(self) -> Any:
         """What else is needed to make the outermost container: a dict's keys, say."""
+        if _by_class(self):
+            return self.kind
         return list(self.keys) if self.keys else self.extra
 
     def is_leaf(self) -> bool:
@@ -68,9 +70,12 @@ class TreeDef(NamedTuple):
 LEAF = TreeDef(None, (), ())
 DICTS = (dict, OrderedDict, defaultdict)  # one pairs with another, by key
 IsLeaf = Callable[[Any], bool]
+BY_CLASS = "by its class"  # in the place of `extra`: a named tuple that its class makes of fields
 
 
-def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
+def _split(
+    tree: Any, fields_only: bool = False
+) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
     if isinstance(tree, TensorBase):  # the most frequent leaf; a sparse one has parts
         parts = None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
         return None if parts is None else (*parts, None)
@@ -81,6 +86,8 @@ def _split(tree: Any) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
         return kind, (), list(tree), None
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         items = list(tuple.__iter__(tree))  # its class may say something else
+        if fields_only:
+            return kind, (), items, BY_CLASS
         further = getattr(tree, "__dict__", None)
         if not further:
             return kind, (), items, None
@@ -132,21 +139,25 @@ def attributes(instance: Any) -> dict[str, Any]:
     return named | namespace
 
 
-def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
+def flatten(
+    tree: Any, is_leaf: IsLeaf | None = None, *, fields_only: bool = False
+) -> tuple[list[Any], TreeDef]:
     """Leaves in order, and the structure that holds them; `is_leaf` names further leaves.
+
+    With `fields_only` a named tuple's own attributes are no leaves, and its class makes another.
 
     >>> leaves, structure = flatten({"a": 1, "b": (2, 3)})
     >>> leaves, unflatten(structure, [4, 5, 6])
     ([1, 2, 3], {'a': 4, 'b': (5, 6)})
     """
-    parts = _split(tree) if is_leaf is None or not is_leaf(tree) else None
+    parts = _split(tree, fields_only) if is_leaf is None or not is_leaf(tree) else None
     if parts is None:
         return [tree], LEAF
     kind, keys, children, extra = parts
     leaves: list[Any] = []
     defs: list[TreeDef] = []
     for child in children:
-        child_leaves, child_def = flatten(child, is_leaf)
+        child_leaves, child_def = flatten(child, is_leaf, fields_only=fields_only)
         leaves += child_leaves
         defs.append(child_def)
     exact: tuple[Any, ...] = ()
@@ -179,6 +190,8 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
             return node.kind(children)
         if node.kind in REGISTERED:
             return REGISTERED[node.kind][1](children, node.extra)
+        if _by_class(node):
+            return node.kind(*children)
         if isinstance(node.kind, type) and issubclass(node.kind, tuple):
             return _named_tuple(node.kind, node.keys, children)
         if isinstance(node.kind, type) and dataclasses.is_dataclass(node.kind):
@@ -191,6 +204,12 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
     if next(supply, _NO_MORE) is not _NO_MORE:
         raise ValueError(f"unflatten: more leaves than the {structure.num_leaves} wanted")
     return tree
+
+
+def _by_class(node: TreeDef) -> bool:
+    """Whether a structure is that of a named tuple which its class makes of fields."""
+    named = isinstance(node.kind, type) and issubclass(node.kind, tuple)
+    return named and node.extra is not None and node.kind not in REGISTERED
 
 
 def _named_tuple(kind: Any, keys: Sequence[Any], children: Sequence[Any]) -> Any:
@@ -229,7 +248,7 @@ def matched(
 
     def visit(wanted: TreeDef, node: Any, path: str) -> None:
         stop = (wanted.kind is None and deeper) or (is_leaf is not None and is_leaf(node))
-        parts = None if stop else _split(node)
+        parts = None if stop else _split(node, _by_class(wanted))
         if wanted.kind is None and parts is None:
             leaves.append(node)
             return
