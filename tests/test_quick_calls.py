@@ -16,7 +16,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.capture.program.hosts import checked_reader, reader
-from adjoint.engine.capture.program.prepared import _keyed, _outcome
+from adjoint.engine.capture.program.ready import _keyed, _outcome
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.tensor.storage import count_writes
 from adjoint.engine.tensor.tensor import Tensor, wrap_places
