@@ -383,3 +383,37 @@ def test_an_interrupt_leaves_grad_mode_as_it_was(no_collector: Any) -> None:
         finally:
             sys.setprofile(None)
     assert number > 20
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_leaves_numpys_warnings_as_they_were(no_collector: Any) -> None:
+    """Wherever it comes: signals are looked at where calls of C functions have returned."""
+    before = np.geterr()
+
+    def step() -> None:
+        x = ad.ones(2, 3, requires_grad=True)
+        ((x * 2).exp() / x.softmax(-1)).sum().backward()
+
+    for _ in range(20):
+        step()
+    for number in range(10_000):
+        left = number
+
+        def interrupt(frame: Any, event: str, given: Any) -> None:
+            nonlocal left
+            if event == "c_return":
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+
+        sys.setprofile(interrupt)
+        try:
+            step()
+            if left >= 0:
+                break
+        except KeyboardInterrupt:
+            sys.setprofile(None)
+            assert np.geterr() == before
+        finally:
+            sys.setprofile(None)
+    assert number > 20

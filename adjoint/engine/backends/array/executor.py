@@ -133,7 +133,7 @@ def call(
     record: Record, kernel: Any, arrays: list[Any], key: tuple[Any, ...], params: dict[str, Any]
 ) -> Any:
     """Promote, run the kernel, and give the result the dtype `infer` states."""
-    token = silence(QUIET)  # conversions overflow quietly too
+    token = silence[QUIET]  # conversions overflow quietly too
     try:
         if record.promotion is None:
             return kernel(*arrays, **params)

@@ -2,6 +2,11 @@
 
 `numpy.errstate` costs 1.9 us a use; setting the context variable behind it costs 0.3. Where a
 NumPy release no longer has that variable, errstate itself is used.
+
+Note [interrupts]
+    Python looks for a Ctrl-C when a call has returned. One that came between setting the variable
+    and storing the token would leave NumPy silent for good. So it is set by a subscription,
+    `token = silence[QUIET]`, after which Python does not look before the token is stored.
 """
 
 from __future__ import annotations
@@ -20,28 +25,42 @@ except (ImportError, AttributeError):  # a later NumPy
     _VARIABLE = None
 
 if _VARIABLE is not None:
-    silence, restore = _VARIABLE.set, _VARIABLE.reset
+
+    class Silence:
+        """Sets the variable when subscribed (Note [interrupts]); gives what `restore` takes."""
+
+        __slots__ = ()
+        __getitem__: Any = _VARIABLE.set
+
+    restore = _VARIABLE.reset
     QUIET = _QUIET
 else:
     QUIET = None
 
-    def silence(_: Any) -> Any:
-        """Enter NumPy's own context; returns what `restore` takes."""
-        state = np.errstate(all="ignore")
-        state.__enter__()
-        return state
+    class Silence:  # type: ignore[no-redef]
+        """Enters NumPy's own context when subscribed; gives what `restore` takes."""
+
+        __slots__ = ()
+
+        def __getitem__(self, _: Any) -> Any:
+            state = np.errstate(all="ignore")
+            state.__enter__()
+            return state
 
     def restore(state: Any) -> None:
         """Leave it."""
         state.__exit__()
 
 
+silence = Silence()
+
+
 def quietly(kernel: Callable[..., Any], arrays: Any, params: dict[str, Any]) -> Any:
     """kernel(*arrays, **params) without floating-point warnings.
 
-    The executor's fast path does the same inline: token = silence(QUIET) ... restore(token).
+    The executor's fast path does the same inline: token = silence[QUIET] ... restore(token).
     """
-    token = silence(QUIET)
+    token = silence[QUIET]
     try:
         return kernel(*arrays, **params)
     finally:

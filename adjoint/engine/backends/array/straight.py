@@ -70,7 +70,7 @@ class StraightWriter:
         """The function."""
         body = "".join([f"        {line}\n" for line in self.lines])
         text = (
-            f"def run({', '.join(inputs)}):\n    token = silence(quiet)\n    try:\n{body}"
+            f"def run({', '.join(inputs)}):\n    token = silence[quiet]\n    try:\n{body}"
             f"        return ({''.join([f'{name}, ' for name in outputs])})\n"
             "    finally:\n        restore(token)\n"
         )
