@@ -21,6 +21,10 @@ assert os.environ.get("TRITON_INTERPRET") == "1"
 
 import adjoint  # noqa: E402, F401
 from adjoint.engine.backends.array.kernels.image import convolution as eager  # noqa: E402
+from adjoint.engine.backends.array.libraries.attention import (  # noqa: E402
+    FORWARD as ATTENTION_FORWARD,
+)
+from adjoint.engine.backends.array.libraries.attention import TENSORS, Attention  # noqa: E402
 from adjoint.engine.backends.array.libraries.convolutions import (  # noqa: E402
     Convolution,
     dense_strides,
@@ -205,6 +209,8 @@ class Interpreter:
             return lambda words: multiply(self, work, words)
         if isinstance(work, Convolution):
             return lambda words: convolve(self, work, words)
+        if isinstance(work, Attention):
+            return lambda words: attend(self, work, words)
         function = function_of(work.source, name, {**scope(), "libdevice": Library()})
 
         def run(words: int) -> None:
@@ -275,10 +281,40 @@ def convolve(machine: Interpreter, call: Convolution, words: int) -> None:
     machine.window(int(addresses[3]), None, (8,), (1,), np.dtype(np.uint8))[:] = 255
 
 
+def attend(machine: Interpreter, call: Attention, words: int) -> None:
+    """Attention as cuDNN does it, between tensors that lie as it is told."""
+    names = TENSORS[call.kind]
+    addresses = machine.window(words, None, (len(names) + 1,), (8,), np.dtype(np.int64))
+    x: dict[str, Any] = {}
+    for name, at, strides in zip(names, addresses, call.strides, strict=False):
+        dtype = np.dtype(np.float32 if name == "lse" else DTYPES[call.dtype])
+        steps = tuple(s * dtype.itemsize for s in strides)
+        x[name] = machine.window(int(at), None, call.shape(name), steps, dtype)
+    query, key, value = (x[name].astype(np.float64) for name in ("query", "key", "value"))
+    scores = query @ key.swapaxes(-1, -2) * call.scale
+    if call.causal:
+        scores = np.where(np.tri(call.queries, call.keys, dtype=bool), scores, -np.inf)
+    if call.kind == ATTENTION_FORWARD:
+        top = scores.max(-1, keepdims=True)
+        x["lse"][...] = top + np.log(np.exp(scores - top).sum(-1, keepdims=True))
+        x["out"][...] = np.exp(scores - x["lse"]) @ value
+    else:
+        weights, grad = np.exp(scores - x["lse"]), x["grad"].astype(np.float64)
+        shift = (grad * x["out"].astype(np.float64)).sum(-1, keepdims=True)
+        inner = weights * (grad @ value.swapaxes(-1, -2) - shift) * call.scale
+        x["query_grad"][...] = inner @ key
+        x["key_grad"][...] = inner.swapaxes(-1, -2) @ query
+        x["value_grad"][...] = weights.swapaxes(-1, -2) @ grad
+    machine.window(int(addresses[-1]), None, (8,), (1,), np.dtype(np.uint8))[:] = 255
+
+
 class Library8:
-    """Somebody who runs every convolution, in a workspace of 8 bytes."""
+    """Somebody who runs every convolution and attention, in a workspace of 8 bytes."""
 
     def room(self, call: Convolution) -> int:
+        return 8
+
+    def attention_room(self, call: Attention) -> int:
         return 8
 
 
@@ -289,9 +325,13 @@ class CpuTriton(TritonTarget):
     device = "cpu"
 
     def __init__(
-        self, unaligned: frozenset[int] = frozenset(), rows: int = 0, convolver: Any = None
+        self,
+        unaligned: frozenset[int] = frozenset(),
+        rows: int = 0,
+        convolver: Any = None,
+        attender: Any = None,
     ) -> None:
-        super().__init__(unaligned, rows, convolver or Library8())
+        super().__init__(unaligned, rows, convolver or Library8(), attender or Library8())
 
 
 def maker(mode: str, options: dict[str, Any]) -> Any:

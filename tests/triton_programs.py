@@ -107,6 +107,22 @@ def scanned(x: Any, w: Any) -> Any:
     return tuple(found)
 
 
+def attended_long(x: Any) -> Any:
+    """Wide heads over 512 tokens, packed and apart, causal or not: where there is cuDNN, by it."""
+    found = []
+    for causal, dtype in ((True, ad.bfloat16), (False, ad.float16)):
+        rows = x.detach().to(dtype).requires_grad_()
+        q, k, v = (
+            part.view(1, 512, 2, 72).transpose(1, 2)
+            for part in rows.reshape(1, 512, -1).split(144, 2)
+        )
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        one = F.scaled_dot_product_attention(q[0] * 2, k[0], v[0])
+        total = (out * out).float().sum() + one.float().sin().sum()
+        found += [out, one, *ad.autograd.grad(total, (rows,))]
+    return tuple(found)
+
+
 def root_normed(x: Any) -> Any:
     """The same of a norm by roots of mean squares, whose weight's gradient comes first."""
     x = x.detach().requires_grad_()
@@ -263,6 +279,7 @@ PROGRAMS: dict[str, Program] = {
     "extremes": (lambda x: (x.argmax(-1), x.amin(0), (x > 0).any(-1), x.max()), small),
     "softmax": (lambda x: x.softmax(-1) * x.log_softmax(-1), small),
     "rotary positions": (rotated, qkv),
+    "long attention of halves": (attended_long, lambda: (ad.randn(512, 432),)),
     "parts side by side": (beside, small),
     "tied weights of halves": (tied, lambda: (ad.randn(20, 8), ad.tensor([3, -4, 3, 0, 19, 7]))),
     "norm": (lambda x: F.layer_norm(F.gelu(x), (7,)), small),

@@ -20,6 +20,7 @@ from adjoint.engine.backends.triton.templates import (
     attention,
     convolution,
     integers,
+    long_attention,
     moments,
     pooling,
     product,
@@ -31,6 +32,7 @@ from adjoint.engine.backends.triton.templates import (
     statistics,
 )
 from adjoint.engine.backends.triton.templates.convolution import Convolver
+from adjoint.engine.backends.triton.templates.long_attention import Attender, LongAttention
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.memory.packing import ALIGN as ROOM
@@ -47,7 +49,7 @@ SUMMED_ALONE = 1 << 20  # elements that are worth a launch of their own
 
 class TritonTarget(Target):
     """Kernels in Triton; `unaligned` are the inputs whose addresses are no multiples of 16, and
-    `convolver` runs convolutions."""
+    `convolver` runs convolutions, `attender` attention over long sequences."""
 
     name = "triton"
     device = "cuda"
@@ -81,18 +83,22 @@ class TritonTarget(Target):
         unaligned: frozenset[int] = frozenset(),
         rows: int = 0,
         convolver: Convolver | None = None,
+        attender: Attender | None = None,
     ) -> None:
-        self.unaligned, self.convolver = unaligned, convolver
+        self.unaligned, self.convolver, self.attender = unaligned, convolver, attender
         # Of a loop's body: what addresses of its inputs and results are multiples of.
         self.rows = rows
         self.variant = f"rows of {rows}" if rows else ""
         self.images: frozenset[tuple[int, ...]] = frozenset()  # shapes with channels last
         self.levels: Levels = {}
         self.templates = {**self.plain, **convolution.templates(self, convolver)}
+        self.long_attention = None if attender is None else LongAttention(self, attender)
+        if self.long_attention is not None:
+            self.templates |= long_attention.templates(self.long_attention)
 
     def of_rows(self, alignment: int) -> TritonTarget:
         """The same target for a loop's body."""
-        return type(self)(self.unaligned, alignment, self.convolver)
+        return type(self)(self.unaligned, alignment, self.convolver, self.attender)
 
     def alignment(self, buffer: PlannedBuffer) -> int:
         """What the address of a buffer is a multiple of, in bytes."""
@@ -103,6 +109,8 @@ class TritonTarget(Target):
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = pooling.with_taps(narrow(add_rows(choose_parts(loop_casts(graph)))), self.device)
+        if self.long_attention is not None:
+            graph = self.long_attention.with_results(graph)
         self.images |= convolution.shapes_in_order(graph)
         made, levels = remade(graph, self.costs)
         self.levels |= levels

@@ -49,7 +49,8 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         return DirectProgram(task, options, direct_gpu(index))
     if index is None:
         return given_up(task, "it is on several GPUs")
-    target = partial(TritonTarget, convolver=CudnnConvolver(index))
+    library = CudnnConvolver(index)
+    target = partial(TritonTarget, convolver=library, attender=library)
     try:
         if not mixed:
             return GpuProgram(task, options, machine(index), target)

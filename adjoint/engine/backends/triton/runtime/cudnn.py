@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN in programs on a GPU."""
+"""Convolutions and attention by cuDNN in programs on a GPU."""
 
 from __future__ import annotations
 
@@ -6,33 +6,43 @@ from collections.abc import Callable
 from ctypes import c_int64
 from typing import Any
 
-from adjoint.engine.backends.array.libraries.convolutions import Convolution, operation
+from adjoint.engine.backends.array.libraries import attention, convolutions
+from adjoint.engine.backends.array.libraries.attention import Attention
+from adjoint.engine.backends.array.libraries.convolutions import Convolution
 from adjoint.engine.backends.array.libraries.cudnn import Planned, cudnn_of, is_used
 
-WORDS = 4  # addresses of two operands, the result and the workspace
+CONVOLUTION = 3  # addresses of a convolution: two operands and the result
 
 
 class CudnnConvolver:
-    """The convolutions of one GPU; plans are chosen by timing them."""
+    """The convolutions of one GPU, and its attention; plans are chosen by timing them."""
 
     def __init__(self, index: int) -> None:
         self.index = index
 
-    def planned(self, call: Convolution) -> Planned | None:
+    def planned(self, call: Convolution | Attention) -> Planned | None:
         """A call with its plan; None where cuDNN has none, is not installed, or switched off."""
-        return cudnn_of(self.index).planned(operation(call), timed=True) if is_used() else None
+        if not is_used():
+            return None
+        home = attention if isinstance(call, Attention) else convolutions
+        return cudnn_of(self.index).planned(home.operation(call), timed=True)  # type: ignore[arg-type]
 
-    def room(self, call: Convolution) -> int | None:
+    def room(self, call: Convolution | Attention) -> int | None:
         """Bytes of workspace that a call wants; None if it cannot be run."""
         plan = self.planned(call)
         return None if plan is None else plan.workspace
 
-    def prepare(self, call: Convolution) -> Callable[[int], None]:
+    def attention_room(self, call: Attention) -> int | None:
+        """The same of attention."""
+        return self.room(call)
+
+    def prepare(self, call: Convolution | Attention) -> Callable[[int], None]:
         """What runs a call, given the address of its words on the host."""
         plan: Any = self.planned(call)
+        count = len(call.strides) if isinstance(call, Attention) else CONVOLUTION
 
         def run(words: int) -> None:
-            *addresses, workspace = (c_int64 * WORDS).from_address(words)
+            *addresses, workspace = (c_int64 * (count + 1)).from_address(words)
             plan(addresses, workspace)
 
         return run

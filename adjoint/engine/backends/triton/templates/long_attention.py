@@ -1,0 +1,222 @@
+"""Attention over long sequences, or of wide heads, by cuDNN where it is installed.
+
+Note [long attention]
+    Our kernels are as fast as cuDNN's on short sequences and narrow heads (T 1024, head 64, H200:
+    88 against 96 us forward, 271 against 279 backward), and slower elsewhere (T 4096: 346 and 366
+    against 414 and 585 TFLOP/s forward at heads of 64 and 128). So they do what it does not: other
+    masks, shared keys, odd sizes, short sequences; and all where the same bits are wanted every
+    time, for cuDNN's backward adds up in any order.
+
+    A backward node has the sums of gradients times results instead of the results, as our kernels
+    want them; before it becomes cuDNN's it gets those of the forward node whose logsumexp it reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any, Protocol
+
+from adjoint.engine.backends.array.libraries.attention import BACKWARD, FORWARD, TENSORS, Attention
+from adjoint.engine.backends.triton.launch_words import is_aligned
+from adjoint.engine.backends.triton.templates import attention
+from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major, virtual
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Target, Template
+from adjoint.engine.core.dtype import uint8
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.dce import dce
+from adjoint.engine.graph.passes.rewrite import GraphBuilder
+
+LONG, WIDE, SHORT = 2048, 64, 512  # keys of any head; a head, and keys of one that is wider
+LARGEST = 128  # of heads
+HALVES = (0, 1, 2, 4, 5)  # operands of such a backward node: all but the logsumexp
+WHOLE = "whole"  # a parameter of backward nodes that have the result of the forward one
+Shape = tuple[int, ...]
+
+
+class Attender(Protocol):
+    """Who runs attention: cuDNN on a GPU."""
+
+    def attention_room(self, call: Attention) -> int | None:
+        """Bytes of workspace that it wants; None if it cannot."""
+
+
+def is_long(node: Node, query: Shape, key: Shape, value: Shape) -> bool:
+    """Whether an attention is one of those that cuDNN is asked for."""
+    params, sizes = node.params, (query[-1], value[-1])
+    simple = not (params["masked"] or params["dropout"]) and len(query) in (3, 4)
+    same = query[:-2] == key[:-2] == value[:-2]
+    even = max(sizes) <= LARGEST and all(n % 8 == 0 for n in sizes)
+    square = not params["causal"] or query[-2] == key[-2]
+    long = key[-2] >= LONG or (max(sizes) > WIDE and key[-2] >= SHORT)
+    return simple and same and even and square and long
+
+
+class LongAttention:
+    """The templates, for a target."""
+
+    def __init__(self, target: Target, attender: Attender) -> None:
+        self.target, self.attender = target, attender
+
+    def lies_well(self, place: Place) -> bool:
+        """Whether cuDNN takes a tensor of halves where it lies: rows that 16 bytes divide."""
+        *outer, along = four(place)
+        return along == 1 and all(s % 8 == 0 for s in outer) and is_aligned(self.target, place)
+
+    def packed(self, layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+        """Of a backward node with the forward result: operands that lie otherwise."""
+        if inputs[4].spec.shape != inputs[5].spec.shape:
+            return set()
+        return {i for i in HALVES if not self.lies_well(layout(inputs[i]))}
+
+    def call(self, kind: str, node: Node, places: list[Place]) -> Attention | None:
+        """A node as a call, given where its tensors lie; None if it is none of the library's."""
+        query, key, value = places[:3]
+        if query.buffer.dtype.name not in ("float16", "bfloat16"):
+            return None
+        if not is_long(node, query.shape, key.shape, value.shape):
+            return None
+        names = zip(TENSORS[kind], places, strict=True)
+        if not all(name == "lse" or self.lies_well(place) for name, place in names):
+            return None
+        first, second = (*(1,) * (4 - len(query.shape)), *query.shape[:-2])
+        return Attention(
+            kind, query.buffer.dtype.name, (first, second), query.shape[-2], key.shape[-2],
+            query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
+            tuple(map(four, places)),
+        )  # fmt: skip
+
+    def room(self, call: Attention | None) -> int | None:
+        """Bytes of workspace that the library wants; None if it does not take a call."""
+        return None if call is None else self.attender.attention_room(call)
+
+    def steps(
+        self, setting: Setting, node: Node, operands: list[Place], results: list[Place]
+    ) -> list[Launch]:
+        """One call, or our own kernel."""
+        found, copies = attention.own_places(setting, results)
+        places = [*operands, *found]
+        call = self.call(FORWARD, node, places) if len(operands) == 3 else None
+        room = self.room(call)
+        if call is None or room is None:
+            return attention.steps(setting, node, operands, results)
+        return [launch(call, places, room, 3), *copies]
+
+    def backward_steps(
+        self, setting: Setting, node: Node, operands: list[Place], results: list[Place]
+    ) -> list[Launch]:
+        """One call, or our own kernels."""
+        if not node.params.get(WHOLE):
+            return attention.backward_steps(setting, node, operands, results)
+        found, copies = attention.own_places(setting, results)
+        places = [*operands, *found]
+        call = self.call(BACKWARD, node, places)
+        room = self.room(call)
+        if call is None or room is None:  # results that lie in rows, as when it was first asked
+            apart = [
+                row_major(Buffer(ARENA, p.buffer.dtype, prod(p.shape), name="attention"), p.shape)
+                for p in results
+            ]
+            copies = [
+                copy_step(self.target, place, out, attention.ATTENTION)
+                for place, out in zip(apart, results, strict=True)
+            ]
+            places = [*operands, *apart]
+            call = self.call(BACKWARD, node, places)
+            room = self.room(call)
+        if call is None or room is None:
+            raise NotImplementedError(
+                "compile: cuDNN took an attention of these sizes, but not as its operands lie. "
+                "Switch it off with `adjoint.backends.cudnn.enabled = False`."
+            )
+        return [launch(call, places, room, 6), *copies]
+
+    def with_results(self, graph: DataflowGraph) -> DataflowGraph:
+        """Backward nodes that the library takes, with the results of forward ones."""
+        if are_deterministic_algorithms_enabled():
+            return graph
+        found = {node: out for node in graph.nodes if (out := self.result_for(node)) is not None}
+        if not found:
+            return graph
+        builder = GraphBuilder(graph)
+        for node in graph.nodes:
+            builder.graph.where = node.where
+            inputs = builder.translate(node.inputs)
+            if node not in found:
+                builder.keep(node, inputs)
+                continue
+            out, grad = builder.translate((found[node],))[0], inputs[4]
+            if grad.spec.dtype is not out.spec.dtype:  # as our kernels round it
+                grad = builder.emit(REGISTRY["cast"], grad, dtype=out.spec.dtype)
+            given = (*inputs[:4], grad, out)
+            params = {**node.params, WHOLE: True}
+            specs = tuple(v.spec for v in node.outputs)
+            builder.replace(node, tuple(builder.graph.add_node(node.record, given, params, specs)))
+        return dce(builder.finish(graph))
+
+    def result_for(self, node: Node) -> Value | None:
+        """The result of the attention that a node is the derivative of, if the library takes it."""
+        if node.record.name != attention.BACKWARD or not all(node.params["needed"][:3]):
+            return None
+        lse = node.inputs[3]
+        forward = lse.node if isinstance(lse, Value) else None
+        if forward is None or forward.record.name != attention.ATTENTION:
+            return None
+        out = forward.outputs[0]
+        values = (*node.inputs[:5], out, *node.outputs)
+        halves = {v.spec.dtype for v in values if v not in (lse, node.inputs[4])}
+        if forward.outputs[1] is not lse or len(halves) != 1 or len(node.outputs) != 3:
+            return None
+        call = self.call(BACKWARD, node, [virtual(v) for v in values])
+        return None if self.room(call) is None else out
+
+
+def four(place: Place) -> tuple[int, ...]:
+    """The four strides of a tensor; of dimensions of one element, what they would be."""
+    missing = 4 - len(place.shape)
+    shape, strides = (1,) * missing + place.shape, (0,) * missing + place.strides
+    found: list[int] = []
+    for d, (n, s) in enumerate(zip(shape, strides, strict=True)):
+        found.append(s if n > 1 or (d == 3 and s) else max(prod(shape[d + 1 :]), 1))
+    return tuple(found)
+
+
+def launch(call: Attention, places: list[Place], size: int, read: int) -> Launch:
+    """The call, with a workspace."""
+    room = Buffer(ARENA, uint8, max(size, 1), name="room")
+    return Launch(
+        function=f"{call.kind.replace(' ', '_')}_{call.dtype}",
+        words=[
+            *(Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in places),
+            Address(room),
+        ],
+        reads=tuple(whole(p.buffer) for p in places[:read]),
+        writes=(*(whole(p.buffer) for p in places[read:]), whole(room)),
+        pieces=1,
+        cost=call.work,
+        label=sized(f"{call.kind} by cuDNN", call.queries, call.keys, call.size),
+        kernels=[call],
+    )
+
+
+def templates(made: LongAttention) -> dict[str, Template]:
+    """The templates of a target for which somebody runs attention."""
+    ours = attention.TEMPLATES
+    return {
+        attention.ATTENTION: replace(ours[attention.ATTENTION], steps=made.steps),
+        attention.BACKWARD: replace(
+            ours[attention.BACKWARD],
+            accepts=accepts_backward,
+            packed=made.packed,
+            steps=made.backward_steps,
+        ),
+    }
+
+
+def accepts_backward(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """What was given the forward result is taken; else what our kernels take."""
+    return bool(node.params.get(WHOLE)) or attention.accepts_backward(setting, node, inputs)
