@@ -16,7 +16,7 @@ from adjoint.nn import functional as F
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear
 from adjoint.quantization.weights import group_weight
 
-from .triton_programs import PROGRAMS, training
+from .triton_programs import PROGRAMS, put_into_state, training
 
 pytestmark = pytest.mark.cuda
 FINE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-4}
@@ -143,6 +143,10 @@ def test_deterministic_results_are_the_same_every_time(name: str) -> None:
 def test_training_equals_eager(optimizer: str) -> None:
     eager, compiled = (training(b, optimizer, "cuda", 6) for b in ("eager", "native"))
     assert compiled == pytest.approx(eager, rel=1e-4)
+
+
+def test_rows_are_put_into_state_where_it_lies() -> None:
+    put_into_state("cuda")
 
 
 def test_results_that_are_held_stay() -> None:

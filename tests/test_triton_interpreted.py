@@ -175,6 +175,13 @@ def test_faults_are_told_where_the_host_waits() -> None:
     run_script("t.late_faults()")
 
 
+def test_rows_are_put_into_state_where_it_lies() -> None:
+    run_script(
+        "import tests.triton_interpreter; from tests.triton_programs import put_into_state; "
+        "put_into_state('cpu', backend='interpreted-triton')"
+    )
+
+
 @pytest.mark.slow
 def test_all_programs_equal_eager() -> None:
     names = importlib.import_module("tests.triton_programs").PROGRAMS

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.core.state import late_faults as late
 from adjoint.nn import functional as F
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
@@ -257,6 +260,38 @@ def beams(x: Any) -> Any:
     scores, found = x.log_softmax(-1).flatten(1).topk(3, -1)
     beam, token = found // x.shape[-1], found % x.shape[-1]
     return scores, beam, token, x.gather(1, beam[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def put_into_state(device: str, **how: Any) -> None:
+    """Rows put into state where it lies: as eagerly, and nothing is written after a fault."""
+    ad.manual_seed(0)
+    table, first, second = (ad.randn(s).to(device) for s in ((6, 3), (2, 6, 4), (6, 5)))
+
+    def step(at: Any, rows: Any) -> Any:
+        h = F.embedding(at, table).sum()
+        first.index_copy_(1, at, rows * h)  # within bounds that were checked: in place
+        second.index_copy_(0, at, rows[0, :, :1].expand(-1, 5) + first.sum())
+        return first.sum() * h, second.amax()
+
+    compiled = ad.compile(step, **how)
+    start = first.clone(), second.clone()
+    places = [ad.tensor([2]), ad.tensor([5]), ad.tensor([0]), ad.tensor([3, 1])]
+    given = [(at.to(device), ad.randn(2, len(at), 4).to(device)) for at in places]
+    found: list[Any] = []
+    for run in (step, compiled):
+        first.copy_(start[0])
+        second.copy_(start[1])
+        found.append(([run(*each) for each in given], first.clone(), second.clone()))
+    ad.testing.assert_close(found[0], found[1])
+
+    def told(at: Any) -> None:
+        compiled(at.to(device), ad.randn(2, len(at), 4).to(device))
+        late.look()
+
+    for at in (ad.tensor([6]), ad.tensor([-1]), ad.tensor([1, 6])):
+        with pytest.raises(IndexError, match="index"):
+            told(at)
+        ad.testing.assert_close((first, second), found[0][1:])
 
 
 PROGRAMS: dict[str, Program] = {

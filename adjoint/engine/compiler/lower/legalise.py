@@ -323,6 +323,10 @@ class Legal:
         wide = node.params["accumulate"] and is_half(base)  # summed in float32, rounded at the end
         if wide:
             base, values = self.cast(base, float32), self.cast(values, float32)
+        template = self.setting.template("index_put")
+        if not wide and self.setting.template_for(node, (base, values, *indices)) is not None:
+            self.keep(node, self.fixed(template, (base, values, *indices)), TEMPLATE)
+            return
         rest = tuple(d for d in range(rank) if d not in dims)
         order = (*dims, *rest)
         if order != tuple(range(rank)):
@@ -333,7 +337,6 @@ class Legal:
             others = tuple(d for d in range(len(values.spec.shape)) if d not in picked)
             base = self.show("permute", base, dims=order)
             values = self.show("permute", values, dims=(*picked, *others))
-        template = self.setting.template("index_put")
         operands = self.fixed(template, (base, values, *indices))
         out = self.moved(TEMPLATE, node, operands, tuple(range(len(dims))))
         if order != tuple(range(rank)):

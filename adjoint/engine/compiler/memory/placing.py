@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -27,6 +27,9 @@ from adjoint.engine.compiler.memory.places import (
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
+
+FIRST_INDEX = {"index": 1, "index_put": 2}  # which operands are indices
+Check = tuple[Value, int, bool]  # indices, the size they are below, whether they may be negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +273,7 @@ class Placing:
     def write_in_place(self) -> None:
         """State whose old value nobody needs any more is overwritten by the unit that makes it."""
         kept = []
-        calls = [k for k, u in enumerate(self.units) if may_fail(self.setting, u)]
+        calls = self.failing()
         for value, place in self.last:
             if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
                 kept.append((value, place))
@@ -289,6 +292,40 @@ class Placing:
                 self.last.append((Taken(value.spec, held), place))
             else:
                 self.last.append((value, place))
+
+    def failing(self) -> list[int]:
+        """Positions of units that can raise.
+
+        What puts rows into state where they lie cannot if an earlier unit checked its indices.
+        """
+        found: list[int] = []
+        checked: set[Check] = set()
+        for k, unit in enumerate(self.units):
+            template = self.template_of(unit)
+            checks = [each for node in unit.nodes for each in self.checks(node)]
+            begins = template is not None and template.begins is not None
+            proven = begins and all(
+                each is not None and is_implied(each, checked) for each in checks
+            )
+            if may_fail(self.setting, unit) and not (proven and checks):
+                found.append(k)
+            checked |= {each for each in checks if each is not None}
+        return found
+
+    def checks(self, node: Node) -> Iterator[Check | None]:
+        """The bounds that an indexing keeps its indices within; None where that is not known."""
+        name, params = node.record.name, node.params
+        if name not in FIRST_INDEX or "dims" not in params:
+            return
+        shape, indices = node.inputs[0].spec.shape, node.inputs[FIRST_INDEX[name] :]
+        if len(indices) != len(params["dims"]) or not all(isinstance(x, Value) for x in indices):
+            yield None
+            return
+        for dim, index in zip(params["dims"], indices, strict=True):
+            base, views = self.fusion.rooted(index)
+            whole = all(view.record.name == "reshape" for view in views)
+            known = whole and type(shape[dim]) is int
+            yield (base, shape[dim], bool(params.get("wrap", True))) if known else None
 
     def may_overwrite(self, value: Value, place: Place, calls: list[int]) -> bool:
         base, views = self.fusion.rooted(value)
@@ -309,9 +346,26 @@ class Placing:
         for reader in self.readers.get(source, ()):
             if reader > at:
                 return False
-            if reader == at and not self.in_step(unit, source, base, place):
+            if reader == at and not (
+                self.in_step(unit, source, base, place) or self.begins_as(unit, source, place)
+            ):
                 return False
         return True
+
+    def begins_as(self, unit: Unit, source: Value, place: Place) -> bool:
+        """Whether a unit's result is its operand in the same memory, some of it overwritten."""
+        template = self.template_of(unit)
+        if template is None or template.begins is None:
+            return False
+        first, *others = (
+            unit.nodes[0].inputs[template.begins],
+            *(x for i, x in enumerate(unit.nodes[0].inputs) if i != template.begins),
+        )
+        if first is not source or self.places[source] != place:
+            return False
+        return all(
+            not isinstance(x, Value) or self.fusion.rooted(x)[0] is not source for x in others
+        )
 
     def in_step(self, unit: Unit, source: Value, value: Value, place: Place) -> bool:
         """Whether a unit reads an input only at the element it is about to write."""
@@ -327,6 +381,14 @@ class Placing:
                     if strides_over(seen.strides, unit.maps[node.outputs[0]]) != wanted:
                         return False
         return True
+
+
+def is_implied(check: Check, checked: set[Check]) -> bool:
+    """Whether indices that were checked are within these bounds too."""
+    index, size, wraps = check
+    return any(
+        other is index and n <= size and (wraps or not wrapped) for other, n, wrapped in checked
+    )
 
 
 def may_fail(setting: Setting, unit: Unit) -> bool:

@@ -20,7 +20,7 @@ from adjoint.engine.backends.triton.templates import lines as along
 from adjoint.engine.backends.triton.templates.lines import pointer
 from adjoint.engine.backends.triton.templates.sorting import sorted_items
 from adjoint.engine.backends.triton.templates.sorting_kernels import PAD, PLACE
-from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.places import OWN, Place
 from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 from adjoint.engine.compiler.schedule.steps import Launch, Status
 from adjoint.engine.core.dtype import DType, int64
@@ -81,9 +81,12 @@ def placed(
 ) -> list[Launch]:
     """Launches that put `count` rows of `length` elements, or combine them with what is there.
 
-    Where kernels know sizes, they know of rows how they are aligned.
+    Where kernels know sizes, they know of rows how they are aligned. Those that write state do
+    nothing after a fault.
     """
     known = [f"length = {length if target.sized else f'tl.load(w + {LENGTH})'}"]
+    if out.buffer.kind not in OWN:
+        known = [f"if tl.load({pointer(STATUS, 'tl.int64')}) != 0:", "    return", *known]
     ordered, tile = in_order(how, out.buffer.dtype), tile_of(length)
     grid = (-(-count // tile[0]), -(-length // tile[1]))
     items = along.memory(int64, count, "items") if ordered else values

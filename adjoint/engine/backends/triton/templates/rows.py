@@ -19,10 +19,11 @@ from adjoint.engine.graph.ir import Node, Value
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Rows of a row-major result, by indices along its first dimensions."""
+    """Rows of a row-major result, by indices along its first dimensions, or along any one."""
     dims = node.params["dims"]
     alike = len({x.spec.shape for x in inputs[2:]}) == 1
-    return can_put(setting, node, inputs) and alike and dims == tuple(range(len(dims)))
+    known = dims == tuple(range(len(dims))) or (len(dims) == 1 and len(inputs[2].spec.shape) == 1)
+    return can_put(setting, node, inputs) and alike and known
 
 
 def can_put(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
@@ -40,29 +41,38 @@ def can_put(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
 
 
 def positions(node: Node, indices: list[Place]) -> Positions:
-    """The number of each row, by an index for each of the first dimensions."""
-    wrap, lines, words = bool(node.params.get("wrap", True)), ["at = i * 0"], []
+    """The number of each row, by an index for each of the first dimensions; or by one along an
+    inner dimension, for each combination of the outer ones."""
+    wrap, words = bool(node.params.get("wrap", True)), []
+    outer, count = node.params["dims"][0], prod(indices[0].shape)
+    lines = [f"at = i // {count}", f"which = i % {count}"] if outer else ["at = i * 0", "which = i"]
     for d, index in enumerate(indices):
         first = FIXED + 3 * d
-        load = f"tl.load({pointer(first, 'tl.int64')} + i, mask=inside, other=0)"
+        load = f"tl.load({pointer(first, 'tl.int64')} + which, mask=inside, other=0)"
         lines += [f"size = tl.load(w + {first + 1})"]
         lines += placing.checked(load, "size", first + 2, wrap)
         lines.append("at = at * size + j")
-        size = node.outputs[0].spec.shape[d]
+        size = node.outputs[0].spec.shape[outer + d]
         words += [along.address(index), size, bounds_fault(node, d)]
     return Positions(lines, words, indices)
 
 
 def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Launch]:
-    """The base copied (None: zeros), then the rows put into it or added to it."""
+    """The base copied (None: zeros), then the rows put into it or added to it.
+
+    State that is base and result at once is written where it lies (`Placing.begins_as`).
+    """
     base, values, *indices = operands
-    out, copies = along.own(setting, results[0], "index_put")
+    inside = base == results[0]
+    out, copies = (base, []) if inside else along.own(setting, results[0], "index_put")
     start: list[Launch] = []
     if base is None:
         start = [along.zeros_step(out)]
     elif base != out:
         start = [copy_step(setting.target, base, out, "index_put")]
-    length, count = prod(out.shape[len(indices) :]), prod(indices[0].shape)
+    shape, first = node.outputs[0].spec.shape, node.params["dims"][0]
+    length = prod(shape[first + len(indices) :])
+    count = prod(shape[:first]) * prod(indices[0].shape)
     how = "sum" if node.params["accumulate"] else PUT
     where = positions(node, indices)
     return [
