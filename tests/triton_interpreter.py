@@ -195,6 +195,9 @@ class Interpreter:
     def on_host(self, array: Any) -> Any:
         return array
 
+    def begin(self) -> None:
+        """Nothing is remembered."""
+
     def mark(self, again: Any) -> Any:
         return None
 
@@ -291,6 +294,8 @@ def attend(machine: Interpreter, call: Attention, words: int) -> None:
         steps = tuple(s * dtype.itemsize for s in strides)
         x[name] = machine.window(int(at), None, call.shape(name), steps, dtype)
     query, key, value = (x[name].astype(np.float64) for name in ("query", "key", "value"))
+    groups = call.batch[1] // call.batch[2]  # of queries' heads, that share those of keys
+    key, value = (y.repeat(groups, 1) for y in (key, value))
     scores = query @ key.swapaxes(-1, -2) * call.scale
     if call.causal:
         scores = np.where(np.tri(call.queries, call.keys, dtype=bool), scores, -np.inf)
@@ -303,8 +308,12 @@ def attend(machine: Interpreter, call: Attention, words: int) -> None:
         shift = (grad * x["out"].astype(np.float64)).sum(-1, keepdims=True)
         inner = weights * (grad @ value.swapaxes(-1, -2) - shift) * call.scale
         x["query_grad"][...] = inner @ key
-        x["key_grad"][...] = inner.swapaxes(-1, -2) @ query
-        x["value_grad"][...] = weights.swapaxes(-1, -2) @ grad
+        for name, wide in (
+            ("key_grad", inner.swapaxes(-1, -2) @ query),
+            ("value_grad", weights.swapaxes(-1, -2) @ grad),
+        ):
+            each = (call.batch[0], call.batch[2], groups, *wide.shape[2:])
+            x[name][...] = wide.reshape(each).sum(2)
     machine.window(int(addresses[-1]), None, (8,), (1,), np.dtype(np.uint8))[:] = 255
 
 

@@ -121,8 +121,12 @@ def attended_long(x: Any) -> Any:
         )
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         one = F.scaled_dot_product_attention(q[0] * 2, k[0], v[0])
+        many, how = ad.cat([q, q * 0.5], 1), {"is_causal": causal, "enable_gqa": True}
+        groups = F.scaled_dot_product_attention(many, k, v, **how)
+        shared = F.scaled_dot_product_attention(q, k[:, :1], v[:, 1:], **how)
         total = (out * out).float().sum() + one.float().sin().sum()
-        found += [out, one, *ad.autograd.grad(total, (rows,))]
+        total = total + groups.float().cos().sum() + (shared * shared).float().sum()
+        found += [out, one, groups, shared, *ad.autograd.grad(total, (rows,))]
     return tuple(found)
 
 

@@ -32,7 +32,7 @@ class Attention:
 
     kind: str
     dtype: str
-    batch: tuple[int, int]  # sequences, heads
+    batch: tuple[int, int, int]  # sequences, heads of queries, heads of keys
     queries: int
     keys: int
     size: int
@@ -44,17 +44,21 @@ class Attention:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of one of its tensors."""
-        length = self.keys if name.startswith(("key", "value")) else self.queries
+        count, heads, key_heads = self.batch
+        if name.startswith(("key", "value")):
+            outer = (count, key_heads, self.keys)
+        else:
+            outer = (count, heads, self.queries)
         if name == "lse":
-            return (*self.batch, length, 1)
+            return (*outer, 1)
         wide = name.startswith(("value", "out")) or name == "grad"
-        return (*self.batch, length, self.value_size if wide else self.size)
+        return (*outer, self.value_size if wide else self.size)
 
     @property
     def work(self) -> int:
         """Products and sums."""
         times = 2 if self.kind == FORWARD else 5
-        all_pairs = prod(self.batch) * self.queries * self.keys
+        all_pairs = prod(self.batch[:2]) * self.queries * self.keys
         return times * all_pairs * (self.size + self.value_size) // (2 if self.causal else 1)
 
 

@@ -124,13 +124,17 @@ class Segment:
 
     def __init__(self, machine: Any, launches: list[Launches]) -> None:
         self.machine, self.launches = machine, launches
-        self.after: list[Callable[[], None]] = []  # of each bank, asked for after the last launch
+        # Of each bank, asked for before the first launch, and after the last.
+        self.before: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
         self.runs = [0] * len(launches)
         self.replays: list[Callable[[], None] | None] = [None] * len(launches)
         self.marked: list[Any] = [None] * len(launches)  # replays with marks between launches
 
     def launch(self, bank: int) -> None:
         """All launches, one by one."""
+        if self.before:
+            self.before[bank]()
         for run, words in self.launches[bank]:
             run(words)
         if self.after:

@@ -140,6 +140,7 @@ class Mirrored(Showing):
         machine = self.machine
         given, into = list(inputs), list(targets)
         with machine.active():
+            machine.begin()
             if self.mark is not None:
                 self.mark.synchronize()  # the transfer before this one
             for i in self.inputs:

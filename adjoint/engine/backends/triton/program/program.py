@@ -64,6 +64,7 @@ class Machine(Protocol):
     def uploader(self, target: Any, source: Any) -> Callable[[], None]: ...
     def download(self, target: Any, source: Any) -> None: ...
     def on_host(self, array: Any) -> Any: ...
+    def begin(self) -> None: ...
     def mark(self, again: Any) -> Any: ...
     def downloader(self, target: Any, source: Any) -> Callable[[], None]: ...
     def read(self, word: Any) -> int: ...
@@ -207,10 +208,16 @@ class GpuProgram:
         return segments
 
     def set_lookout(self, waits: bool) -> None:
-        """Have each call end with a copy of the status, unless it is waited for."""
+        """Have each call end with a copy of the status, unless it is waited for; and begin with
+        one of its words, as part of the first graph where there is one."""
+        first = self.segments[0] if self.segments else None
+        self.sends = not isinstance(first, Segment)
+        if isinstance(first, Segment):
+            first.before = [bank.upload for bank in self.banks]
         self.pending = False
         self.seen = self.machine.pinned(banks.COUNT)  # the status after the latest call of each
         self.seen[:] = 0
+        self.seen_words = memoryview(self.seen)  # the same, quick to look at
         self.kept: deque[Undo] = deque(maxlen=banks.COUNT)  # of the latest calls
         last = self.segments[-1] if self.segments else None
         self.late = bool(self.image.faults) and not waits and isinstance(last, Segment)
@@ -221,24 +228,10 @@ class GpuProgram:
     def keep(self, undo: Undo) -> None:
         """Undo something of the host's if the latest call turns out to have done nothing.
 
-        That call's bank is then used again only when it is done: so no more calls than there are
-        banks are not known to have succeeded, and each has a word that says so.
+        A bank is used again only when its call is done: so no more calls than there are banks are
+        not known to have succeeded, and each has a word that says so.
         """
         self.kept.append(undo)
-        bank = self.banks[self.turn]
-        with self.machine.active():
-            bank.mark = self.machine.mark(bank.mark)
-
-    def look_back(self) -> None:
-        """Raise what earlier calls are known to have reported.
-
-        Where something may have to be undone, that is known of all but the call before this one.
-        """
-        mark = self.banks[(self.turn + 1) % banks.COUNT].mark
-        if self.kept and mark is not None:
-            mark.synchronize()
-        if self.seen.any():
-            self.look()
 
     def undo(self) -> None:
         """Take back what was kept of the calls that did nothing, the latest first."""
@@ -280,21 +273,25 @@ class GpuProgram:
     # -- running --------------------------------------------------------------------------------
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
-        """Fill in this call's addresses and numbers, and run."""
+        """Fill in this call's addresses and numbers, and run.
+
+        The bank's call before this one must be done. Then what earlier calls have reported is
+        known of all but the latest.
+        """
+        turn = (self.turn + 1) % banks.COUNT
+        bank = self.banks[turn]
         with self.machine.active():
-            if self.late:
-                self.look_back()
-            self.turn = (self.turn + 1) % banks.COUNT
-            results, copied, hold = self.fill(self.banks[self.turn], inputs, targets)
-            clock = LaunchClock(self, self.turn) if LISTENERS else None
-            for number, segment in enumerate(self.segments):
-                if segment.__class__ is DeviceCall:
-                    self.raise_faults()
-                    segment(inputs, results)
-                elif clock is not None:
-                    clock.run(number, segment, self.turn)
-                else:
-                    segment(self.turn)
+            self.machine.begin()
+            if bank.mark is not None:
+                bank.mark.synchronize()
+            if self.late and any(self.seen_words):
+                self.look()
+            self.turn = turn
+            results, copied, hold = self.fill(bank, inputs, targets)
+            try:
+                self.run_segments(inputs, results)
+            finally:
+                bank.mark = self.machine.mark(bank.mark)
             for k, copy in copied:
                 copy[...] = results[k]
                 results[k] = copy
@@ -305,6 +302,18 @@ class GpuProgram:
                 expect(self)
             del hold
             return results
+
+    def run_segments(self, inputs: list[Any], results: list[Any]) -> None:
+        """Everything that a call launches, with marks where somebody listens."""
+        clock = LaunchClock(self, self.turn) if LISTENERS else None
+        for number, segment in enumerate(self.segments):
+            if segment.__class__ is DeviceCall:
+                self.raise_faults()
+                segment(inputs, results)
+            elif clock is not None:
+                clock.run(number, segment, self.turn)
+            else:
+                segment(self.turn)
 
     def raise_faults(self) -> None:
         """Raise what kernels reported."""
@@ -333,8 +342,6 @@ class GpuProgram:
     ) -> tuple[list[Any], banks.Copies, list[Any]]:
         """The words of this call; its results, and arrays that must live until it is done."""
         machine = self.machine
-        if bank.mark is not None:
-            bank.mark.synchronize()
         hold: list[Any] = []
         for i, unaligned, held, places in self.moving:
             x = inputs[i]
@@ -352,8 +359,8 @@ class GpuProgram:
             bank.point(places, machine.address(targets[n]))
         self.numbers.put(bank.words, inputs)
         results, copied = self.results.take(bank, self.outputs)
-        bank.upload()
-        bank.mark = machine.mark(bank.mark)
+        if self.sends:
+            bank.upload()
         return results, copied, hold
 
 

@@ -40,6 +40,8 @@ class LaunchClock:
 
     def run(self, number: int, segment: Any, bank: int) -> None:
         """Launch a segment, with marks."""
+        if segment.before:
+            segment.before[bank]()
         machine, launches = self.machine, segment.launches[bank]
         if segment.marked[bank] is None and sum(segment.runs) > 1 and len(launches) >= CAPTURED:
             segment.marked[bank] = machine.marked_graph(launches) or ()

@@ -95,10 +95,6 @@ class CudaMachine:
         to, here, size = target.data.ptr, source.ctypes.data, source.nbytes
 
         def upload() -> None:
-            STREAM_CAPTURE.refuse(  # a replay would copy what is there then
-                "a compiled function is called", "It is a graph already: call it by itself."
-            )
-            faults.note("a compiled program")  # whose words these are
             copy(to, here, size, UP, stream().ptr)
 
         return upload
@@ -121,6 +117,13 @@ class CudaMachine:
     def on_host(self, array: Any) -> Any:
         """The same elements on the CPU."""
         return faults.guarded(array.get)
+
+    def begin(self) -> None:
+        """What a program's call begins with: it is remembered for messages of faults."""
+        STREAM_CAPTURE.refuse(  # a replay would copy what is in the program's words then
+            "a compiled function is called", "It is a graph already: call it by itself."
+        )
+        faults.note("a compiled program")
 
     def mark(self, again: Any = None) -> Any:
         """A mark after what was asked for so far, to be waited for; one that was may be reused."""

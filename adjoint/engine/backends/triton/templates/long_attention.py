@@ -32,7 +32,7 @@ from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 LONG, WIDE, SHORT = 2048, 64, 512  # keys of any head; a head, and keys of one that is wider
-LARGEST = 128  # of heads
+LARGEST = 256  # of heads
 HALVES = (0, 1, 2, 4, 5)  # operands of such a backward node: all but the logsumexp
 WHOLE = "whole"  # a parameter of backward nodes that have the result of the forward one
 Shape = tuple[int, ...]
@@ -48,12 +48,26 @@ class Attender(Protocol):
 def is_long(node: Node, query: Shape, key: Shape, value: Shape) -> bool:
     """Whether an attention is one of those that cuDNN is asked for."""
     params, sizes = node.params, (query[-1], value[-1])
-    simple = not (params["masked"] or params["dropout"]) and len(query) in (3, 4)
-    same = query[:-2] == key[:-2] == value[:-2]
+    simple = not (params["masked"] or params["dropout"])
+    same = key[:-2] == value[:-2] and batch_of(query[:-2], key[:-2]) is not None
     even = max(sizes) <= LARGEST and all(n % 8 == 0 for n in sizes)
     square = not params["causal"] or query[-2] == key[-2]
     long = key[-2] >= LONG or (max(sizes) > WIDE and key[-2] >= SHORT)
     return simple and same and even and square and long
+
+
+def batch_of(query: Shape, key: Shape) -> tuple[int, int, int] | None:
+    """Sequences, heads of queries and heads of keys; None where others share than groups of heads.
+
+    Groups are the last of three dimensions, or all heads of a sequence.
+    """
+    alone = query == key
+    shared = len(query) == len(key) and query[:-1] == key[:-1] and key[-1:] == (1,)
+    if not 1 <= len(query) <= 3 or not (alone or shared):
+        return None
+    first, *heads = (1, *query) if len(query) == 1 else query
+    many = prod(heads)
+    return first, many, many if alone else many // query[-1]
 
 
 class LongAttention:
@@ -64,8 +78,10 @@ class LongAttention:
 
     def lies_well(self, place: Place) -> bool:
         """Whether cuDNN takes a tensor of halves where it lies: rows that 16 bytes divide."""
-        *outer, along = four(place)
-        return along == 1 and all(s % 8 == 0 for s in outer) and is_aligned(self.target, place)
+        strides = four(place)
+        if strides is None or not is_aligned(self.target, place):
+            return False
+        return strides[-1] == 1 and all(s > 0 and s % 8 == 0 for s in strides[:-1])
 
     def packed(self, layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
         """Of a backward node with the forward result: operands that lie otherwise."""
@@ -83,11 +99,13 @@ class LongAttention:
         names = zip(TENSORS[kind], places, strict=True)
         if not all(name == "lse" or self.lies_well(place) for name, place in names):
             return None
-        first, second = (*(1,) * (4 - len(query.shape)), *query.shape[:-2])
+        batch, strides = batch_of(query.shape[:-2], key.shape[:-2]), [four(p) for p in places]
+        if batch is None or None in strides:
+            return None
         return Attention(
-            kind, query.buffer.dtype.name, (first, second), query.shape[-2], key.shape[-2],
+            kind, query.buffer.dtype.name, batch, query.shape[-2], key.shape[-2],
             query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
-            tuple(map(four, places)),
+            tuple(s for s in strides if s is not None),
         )  # fmt: skip
 
     def room(self, call: Attention | None) -> int | None:
@@ -112,28 +130,27 @@ class LongAttention:
         """One call, or our own kernels."""
         if not node.params.get(WHOLE):
             return attention.backward_steps(setting, node, operands, results)
-        found, copies = attention.own_places(setting, results)
-        places = [*operands, *found]
+        places, copies = attention.own_places(setting, results)
+        places, before = [*operands, *places], []
         call = self.call(BACKWARD, node, places)
         room = self.room(call)
-        if call is None or room is None:  # results that lie in rows, as when it was first asked
+        if call is None or room is None:  # all in rows, as when it was first asked (`result_for`)
             apart = [
-                row_major(Buffer(ARENA, p.buffer.dtype, prod(p.shape), name="attention"), p.shape)
-                for p in results
+                row_major(Buffer(ARENA, p.buffer.dtype, prod(p.shape)), p.shape) for p in places
             ]
-            copies = [
-                copy_step(self.target, place, out, attention.ATTENTION)
-                for place, out in zip(apart, results, strict=True)
-            ]
-            places = [*operands, *apart]
-            call = self.call(BACKWARD, node, places)
+            given = len(operands)
+            before = self.copied(operands, apart[:given])
+            copies = self.copied(apart[given:], results)
+            places, call = apart, self.call(BACKWARD, node, apart)
             room = self.room(call)
-        if call is None or room is None:
-            raise NotImplementedError(
-                "compile: cuDNN took an attention of these sizes, but not as its operands lie. "
-                "Switch it off with `adjoint.backends.cudnn.enabled = False`."
-            )
-        return [launch(call, places, room, 6), *copies]
+        assert call is not None
+        assert room is not None
+        return [*before, launch(call, places, room, 6), *copies]
+
+    def copied(self, sources: list[Place], places: list[Place]) -> list[Launch]:
+        """Copies from places to others."""
+        pairs = zip(sources, places, strict=True)
+        return [copy_step(self.target, x, out, attention.ATTENTION) for x, out in pairs]
 
     def with_results(self, graph: DataflowGraph) -> DataflowGraph:
         """Backward nodes that the library takes, with the results of forward ones."""
@@ -175,14 +192,24 @@ class LongAttention:
         return None if self.room(call) is None else out
 
 
-def four(place: Place) -> tuple[int, ...]:
-    """The four strides of a tensor; of dimensions of one element, what they would be."""
-    missing = 4 - len(place.shape)
-    shape, strides = (1,) * missing + place.shape, (0,) * missing + place.strides
-    found: list[int] = []
-    for d, (n, s) in enumerate(zip(shape, strides, strict=True)):
-        found.append(s if n > 1 or (d == 3 and s) else max(prod(shape[d + 1 :]), 1))
-    return tuple(found)
+def four(place: Place) -> tuple[int, ...] | None:
+    """The four strides of a tensor, groups of heads as one dimension; None where they are none.
+
+    Of dimensions of one element they are what they would be.
+    """
+    shape, strides = place.shape, place.strides
+    if len(shape) == 5:
+        many, few = shape[1:3]
+        if many > 1 and few > 1 and strides[1] != few * strides[2]:
+            return None
+        step = strides[2] if few > 1 else strides[1]
+        shape, strides = (shape[0], many * few, *shape[3:]), (strides[0], step, *strides[3:])
+    missing = 4 - len(shape)
+    shape, strides = (1,) * missing + shape, (0,) * missing + strides
+    return tuple(
+        s if n > 1 or (d == 3 and s) else max(prod(shape[d + 1 :]), 1)
+        for d, (n, s) in enumerate(zip(shape, strides, strict=True))
+    )
 
 
 def launch(call: Attention, places: list[Place], size: int, read: int) -> Launch:
