@@ -121,10 +121,17 @@ def test_results_are_used_again_once_nobody_holds_them(fixed: bool) -> None:
     assert bank.words[1] == machine.address(third) + 8
 
 
-def test_numbers_go_to_all_their_words() -> None:
-    words = np.zeros(4, np.int64)
-    numbers = Numbers([(1, True, [(0, 0), (2, 0)]), (0, False, [(1, 3), (3, -1)])])
-    numbers.put(words, [2**63 - 2, 0.5])
-    assert (words.view(np.float64)[[0, 2]] == 0.5).all()
-    assert words[3] == 2**63 - 3
-    assert words[1] == -(2**63) + 1  # it wraps, as words do
+@pytest.mark.parametrize("count", [2, 40])
+def test_numbers_go_to_all_their_words(count: int) -> None:
+    words = np.zeros(2 * count, np.int64)
+    floats, whole = range(0, 2 * count, 2), range(1, 2 * count, 2)
+    numbers = Numbers(
+        words, [(1, True, [(at, 0) for at in floats]), (0, False, [(at, at) for at in whole])]
+    )
+    for n, x in ((2**63 - 2, 0.5), (2**63 - 2, 0.0), (7, -0.0), (7, np.float64(2))):
+        numbers.put([n, x])
+        shown = words.view(np.float64)[floats]
+        assert (shown == x).all()
+        assert (np.signbit(shown) == np.signbit(x)).all()
+        sums = [(n + at + 2**63) % 2**64 - 2**63 for at in whole]  # they wrap, as words do
+        assert words[whole].tolist() == sums

@@ -54,22 +54,26 @@ class Apart(Showing):
     """A program on each of two devices."""
 
     def __init__(self, device: Part, host: Part, make: Make, make_host: Make) -> None:
-        self.parts = [(p, f(p.task)) for p, f in ((device, make), (host, make_host))]
-        for part, _ in self.parts:
+        self.parts = device, host
+        self.shown, self.beside = make(device.task), make_host(host.task)
+        for part in self.parts:
             part.task = replace(part.task, examples=(), targets=())
-        self.shown = self.parts[0][1]
+        self.count = len(device.outputs) + len(host.outputs)
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """First the one that can fail; what it has failed at may be known later."""
-        results: dict[int, Any] = {}
-        for part, run in self.parts:
-            given = [inputs[i] for i in part.inputs]
-            into = [targets[n] for n in part.writes]
-            if run is not self.shown and into and self.shown.late:
-                self.shown.keep(partial(put_back, into, [x.copy() for x in into]))
-            made = run(given, into)
-            results.update(zip(part.outputs, made, strict=True))
-        return [results[k] for k in sorted(results)]
+        device, host = self.parts
+        results: list[Any] = [None] * self.count
+        made = self.shown([inputs[i] for i in device.inputs], [targets[n] for n in device.writes])
+        for k, result in zip(device.outputs, made, strict=True):
+            results[k] = result
+        into = [targets[n] for n in host.writes]
+        if into and self.shown.late:
+            self.shown.keep(partial(put_back, into, [x.copy() for x in into]))
+        made = self.beside([inputs[i] for i in host.inputs], into)
+        for k, result in zip(host.outputs, made, strict=True):
+            results[k] = result
+        return results
 
 
 def put_back(targets: list[Any], before: list[Any]) -> None:

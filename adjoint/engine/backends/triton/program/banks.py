@@ -20,6 +20,8 @@ from adjoint.engine.compiler.memory.places import RESULT
 
 COUNT = 2
 CAPTURED = 4  # launches that are worth a graph
+FEW = 8  # words of a number that are written one by one
+NEVER_CHANGE = (float, int, bool)
 Places = list[tuple[int, int]]  # positions of words, and what is added there
 Copies = list[tuple[int, Any]]  # numbers of results, and the memory they are copied to
 Launches = list[tuple[Callable[[int], None], int]]  # what launches, and where its words are
@@ -43,14 +45,16 @@ class DeviceBank:
     def __init__(self, machine: Any, words: Any) -> None:
         """With memory for as many words as there are on the device."""
         self.words = machine.pinned(len(words))
+        self.quick = memoryview(self.words)  # the same, one word at a time
         self.upload = machine.uploader(words, self.words)
-        self.mark: Any = None
+        self.mark: Any = None  # after the latest call
+        self.numbers: Any = None  # its `Numbers`
         self.results: list[Any] = []
 
     def point(self, places: Places, address: int) -> None:
         """Write an address wherever it is wanted."""
         for at, shift in places:
-            self.words[at] = address + shift
+            self.quick[at] = address + shift
 
 
 class Results:
@@ -89,34 +93,47 @@ class Results:
 
 
 class Numbers:
-    """The host's numbers that a program reads, and the words they go to.
+    """The host's numbers that a program reads, and the words of a bank that they go to.
 
-    `given` has, for each, its position among the inputs, whether it is a float, and its words.
+    `given` has, for each, its position among the inputs, whether it is a float, and its words. A
+    number that is the same object as at the bank's call before is there already: most are.
     """
 
-    def __init__(self, given: list[tuple[int, bool, Places]]) -> None:
-        floats = [(i, places) for i, is_float, places in given if is_float]
-        whole = [(i, places) for i, is_float, places in given if not is_float]
-        self.floats = [i for i, _ in floats]
-        self.float_words, self.which_float, _ = all_words(floats)
-        self.integers = [i for i, _ in whole]
-        self.words, self.which, self.plus = all_words(whole)
+    def __init__(self, words: Any, given: list[tuple[int, bool, Places]]) -> None:
+        whole, floats = memoryview(words), memoryview(words.view(np.float64))
+        self.latest: list[Any] = [None] * len(given)
+        self.few: list[tuple[int, int, Any, Any, list[int]]] = []  # words are written one by one
+        self.many: list[tuple[int, int, bool, Any, Any]] = []
+        self.words = words
+        for n, (i, is_float, places) in enumerate(given):
+            plain = is_float or not any(plus for _, plus in places)
+            at = [word for word, _ in places]
+            if plain and len(places) <= FEW:
+                convert, view = (float, floats) if is_float else (signed, whole)
+                self.few.append((n, i, convert, view, at))
+            else:
+                plus = np.array([p for _, p in places], np.int64)
+                self.many.append((n, i, is_float, np.array(at, np.intp), plus))
 
-    def put(self, words: Any, inputs: Any) -> None:
+    def put(self, inputs: Any) -> None:
         """Write the numbers of a call."""
-        if self.floats:
-            values = np.array([inputs[i] for i in self.floats], np.float64)
-            words[self.float_words] = values.view(np.int64)[self.which_float]
-        if self.integers:
-            numbers = np.array([signed(inputs[i]) for i in self.integers], np.int64)
-            words[self.words] = numbers[self.which] + self.plus  # it wraps, as words do
-
-
-def all_words(given: list[tuple[int, Places]]) -> tuple[Any, Any, Any]:
-    """The words of several numbers: where they are, whose each is, what is added there."""
-    rows = [(at, n, plus) for n, (_, places) in enumerate(given) for at, plus in places]
-    found = np.array(rows, np.int64).reshape(-1, 3).T
-    return found[0].copy(), found[1].copy(), found[2].copy()
+        latest = self.latest
+        for n, i, convert, view, places in self.few:
+            x = inputs[i]
+            if x is not latest[n]:
+                latest[n] = x if x.__class__ in NEVER_CHANGE else None
+                word = convert(x)
+                for at in places:
+                    view[at] = word
+        for n, i, is_float, where, plus in self.many:
+            x = inputs[i]
+            if x is latest[n]:
+                continue
+            latest[n] = x if x.__class__ in NEVER_CHANGE else None
+            if is_float:
+                self.words.view(np.float64)[where] = float(x)
+            else:
+                self.words[where] = np.int64(signed(x)) + plus  # it wraps, as words do
 
 
 class Segment:

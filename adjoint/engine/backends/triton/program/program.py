@@ -182,12 +182,12 @@ class GpuProgram:
             for n in range(len(self.task.targets))
             if f"target {n}" in patches
         ]
-        self.numbers = Numbers(
-            [
-                (i, inputs[i].spec.dtype.is_floating_point, list(places))
-                for i, places in image.numbers.items()
-            ]
-        )
+        numbers = [
+            (i, inputs[i].spec.dtype.is_floating_point, list(places))
+            for i, places in image.numbers.items()
+        ]
+        for bank in self.banks:
+            bank.numbers = Numbers(bank.words, numbers)
 
     def make_segments(self) -> list[Any]:
         """Launches, separated by calls of the eager table."""
@@ -357,7 +357,7 @@ class GpuProgram:
             bank.point(places, address)
         for n, places in self.targeted:
             bank.point(places, machine.address(targets[n]))
-        self.numbers.put(bank.words, inputs)
+        bank.numbers.put(inputs)
         results, copied = self.results.take(bank, self.outputs)
         if self.sends:
             bank.upload()
