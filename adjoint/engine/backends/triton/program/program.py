@@ -209,10 +209,12 @@ class GpuProgram:
 
     def set_lookout(self, waits: bool) -> None:
         """Have each call end with a copy of the status, unless it is waited for; and begin with
-        one of its words, as part of the first graph where there is one."""
+        one of its words, if kernels read them: in the first graph, where there is one."""
         first = self.segments[0] if self.segments else None
-        self.sends = not isinstance(first, Segment)
-        if isinstance(first, Segment):
+        entries = [entry for part in self.draft.segments for _, _, entry in part or ()]
+        read = any(isinstance(e, Launch) and isinstance(e.text, Written) for e in entries)
+        self.sends = read and not isinstance(first, Segment)
+        if read and isinstance(first, Segment):
             first.before = [bank.upload for bank in self.banks]
         self.pending = False
         self.seen = self.machine.pinned(banks.COUNT)  # the status after the latest call of each
