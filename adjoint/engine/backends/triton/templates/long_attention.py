@@ -21,7 +21,7 @@ from adjoint.engine.backends.array.libraries.attention import BACKWARD, FORWARD,
 from adjoint.engine.backends.triton.launch_words import is_aligned
 from adjoint.engine.backends.triton.templates import attention
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, Buffer, Place, row_major, virtual
+from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer, Place, row_major, virtual
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Target, Template
 from adjoint.engine.core.dtype import uint8
@@ -136,7 +136,8 @@ class LongAttention:
         room = self.room(call)
         if call is None or room is None:  # all in rows, as when it was first asked (`result_for`)
             apart = [
-                row_major(Buffer(ARENA, p.buffer.dtype, prod(p.shape)), p.shape) for p in places
+                row_major(PlannedBuffer(ARENA, p.buffer.dtype, prod(p.shape)), p.shape)
+                for p in places
             ]
             given = len(operands)
             before = self.copied(operands, apart[:given])
@@ -214,7 +215,7 @@ def four(place: Place) -> tuple[int, ...] | None:
 
 def launch(call: Attention, places: list[Place], size: int, read: int) -> Launch:
     """The call, with a workspace."""
-    room = Buffer(ARENA, uint8, max(size, 1), name="room")
+    room = PlannedBuffer(ARENA, uint8, max(size, 1), name="room")
     return Launch(
         function=f"{call.kind.replace(' ', '_')}_{call.dtype}",
         words=[
