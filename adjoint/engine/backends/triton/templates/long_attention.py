@@ -21,7 +21,7 @@ from adjoint.engine.backends.array.libraries.attention import BACKWARD, FORWARD,
 from adjoint.engine.backends.triton.launch_words import is_aligned
 from adjoint.engine.backends.triton.templates import attention
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer, Place, row_major, virtual
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major, virtual
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Target, Template
 from adjoint.engine.core.dtype import uint8
