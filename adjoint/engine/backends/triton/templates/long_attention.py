@@ -1,11 +1,11 @@
 """Attention over long sequences, or of wide heads, by cuDNN where it is installed.
 
 Note [long attention]
-    Our kernels are as fast as cuDNN's on short sequences and narrow heads (T 1024, head 64, H200:
-    88 against 96 us forward, 271 against 279 backward), and slower elsewhere (T 4096: 346 and 366
-    against 414 and 585 TFLOP/s forward at heads of 64 and 128). So they do what it does not: other
-    masks, shared keys, odd sizes, short sequences; and all where the same bits are wanted every
-    time, for cuDNN's backward adds up in any order.
+    Our kernels are about as fast as cuDNN's on short sequences of narrow heads (T 1024, head 64, an
+    H200: 95 against 89 us forward, 271 and 271 backward), and slower elsewhere (T 4096, heads of 64
+    and 128: 381 and 392 against 400 and 577 TFLOP/s forward, 334 and 320 against 370 and 486
+    backward). So they do what it does not: masks, odd sizes, short sequences; and backward, all
+    where the same bits are wanted every time, for cuDNN's adds up in any order.
 
     A backward node has the sums of gradients times results instead of the results, as our kernels
     want them; before it becomes cuDNN's it gets those of the forward node whose logsumexp it reads.
