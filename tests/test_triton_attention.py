@@ -94,6 +94,7 @@ def test_the_same_bits_are_ours() -> None:
     assert calls == ["attention"]
 
 
+@pytest.mark.slow
 def test_a_library_and_our_kernels_agree() -> None:
     pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) has the interpreter")
     importlib.import_module("tests.test_triton_interpreted").in_a_process(
