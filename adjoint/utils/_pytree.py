@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from types import UnionType
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.tree import LEAF, REGISTERED, flatten, matched, unflatten
+from adjoint.engine.core.tree import LEAF, REGISTERED, flatten, matched, split_fields, unflatten
 from adjoint.engine.core.tree import TreeDef as TreeSpec
 from adjoint.engine.core.value import TensorBase
 
@@ -33,7 +33,7 @@ def _stops(is_leaf: IsLeaf) -> Callable[[Any], bool]:
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
     """Leaves in order, and the structure that holds them."""
-    return flatten(tree, _stops(is_leaf), fields_only=True)
+    return flatten(tree, _stops(is_leaf), split_fields)
 
 
 def tree_unflatten(leaves: Any, treespec: TreeSpec) -> Any:
@@ -113,7 +113,7 @@ SUPPORTED_NODES = _Supported()
 
 def _parts(tree: Any) -> tuple[list[Any], TreeSpec]:
     """The children of a container, and its structure."""
-    return flatten(tree, lambda x: x is not tree, fields_only=True)
+    return flatten(tree, lambda x: x is not tree, split_fields)
 
 
 def LeafSpec() -> TreeSpec:

@@ -18,42 +18,65 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.errors import CaptureError
-from adjoint.engine.core.tree import REGISTERED, TreeDef, attributes, flatten, holds_attributes_only
+from adjoint.engine.core.instances import reached, taken_apart
+from adjoint.engine.core.tree import (
+    DICTS,
+    REGISTERED,
+    Parts,
+    TreeDef,
+    flatten,
+    holds_attributes_only,
+    split,
+)
+from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.storage import FOREIGN
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
 
 ARRAYS = "<arrays>"  # the name under which the places of NumPy's arrays are given as well
 Path = tuple[tuple[Callable[[Any, Any], Any], Any], ...]  # how to get from the arguments to it
+ATTRIBUTES: tuple[Callable[[Any, Any], Any], Any] = (object.__getattribute__, "__dict__")
+_FRAMEWORK = __name__.partition(".")[0]
+_WHOLE = frozenset({*DICTS, list, tuple, deque})
+
+
+def is_taken_apart(value: Any) -> bool:
+    """Whether an object is known by what it holds: it has no identity to be told apart by.
+
+    Instances of dataclasses, of classes that programs registered, and of all that have no hash:
+    heirs of list and dict, `SimpleNamespace`, `UserDict`.
+    """
+    kind = type(value)
+    if kind in _WHOLE:
+        return False
+    if kind.__hash__ is None:  # of the framework's own, what stands for numbers of each call
+        return kind.__module__.partition(".")[0] != _FRAMEWORK
+    return kind in REGISTERED or holds_attributes_only(value)
 
 
 def containers(value: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     """The containers in the arguments of a call that can be written to, and the way to each."""
-    parts: list[tuple[Callable[[Any, Any], Any], Any, Any]]
-    if isinstance(value, dict):
-        yield value, path
-        parts = [(operator.getitem, key, held) for key, held in value.items()]
+    parts: list[tuple[Path, Any]]
+    own = None
+    apart = reached(value) if is_taken_apart(value) else None
+    if apart is not None:
+        own, parts = apart
     elif isinstance(value, tuple):
         own = getattr(value, "__dict__", None)
-        if own is not None:
-            yield value, path
-            yield own, (*path, (getattr, "__dict__"))
         held_items = enumerate(tuple.__iter__(value))
-        parts = [(tuple.__getitem__, index, held) for index, held in held_items]
-        parts += [(getattr, name, held) for name, held in (own or {}).items()]
+        parts = [(((tuple.__getitem__, index),), held) for index, held in held_items]
+        parts += [(((getattr, name),), held) for name, held in (own or {}).items()]
+    elif isinstance(value, dict):
+        parts = [(((operator.getitem, key),), held) for key, held in value.items()]
     elif isinstance(value, (list, deque)):
-        yield value, path
-        parts = [(operator.getitem, index, held) for index, held in enumerate(value)]
-    elif type(value) in REGISTERED or holds_attributes_only(value):
-        yield value, path
-        own = getattr(value, "__dict__", None)
-        if own is not None:
-            yield own, (*path, (getattr, "__dict__"))
-        named = (own or {}) if type(value) in REGISTERED else attributes(value)
-        parts = [(object.__getattribute__, name, held) for name, held in named.items()]
+        parts = [(((operator.getitem, index),), held) for index, held in enumerate(value)]
     else:
         return
-    for step, key, held in parts:
-        yield from containers(held, (*path, (step, key)))
+    if own is not None or not isinstance(value, tuple):
+        yield value, path
+    if own is not None:
+        yield own, (*path, ATTRIBUTES)
+    for steps, held in parts:
+        yield from containers(held, (*path, *steps))
 
 
 def follow(given: Any, path: Path) -> Any:
@@ -65,14 +88,29 @@ def follow(given: Any, path: Path) -> Any:
 
 def given_leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeDef]:
     """The leaves of a call's arguments; arrays of NumPy's become tensors on the same memory."""
-    leaves, structure = flatten((args, kwargs))
+    leaves, structure = _flattened((args, kwargs))
     places = [i for i, x in enumerate(leaves) if type(x) is np.ndarray and _is_tensors(x)]
     if places:
-        leaves, structure = flatten((args, {**kwargs, ARRAYS: tuple(places)}))
+        leaves, structure = _flattened((args, {**kwargs, ARRAYS: tuple(places)}))
         FOREIGN.seen = True
         for place in places:
             leaves[place] = wrap(leaves[place])
     return leaves, structure
+
+
+def _split(value: Any) -> Parts | None:
+    """The parts of an argument."""
+    if not isinstance(value, TensorBase) and is_taken_apart(value):
+        return taken_apart(value)
+    return split(value)
+
+
+def _flattened(given: Any) -> tuple[list[Any], TreeDef]:
+    """The leaves of arguments; objects that hold themselves are leaves, by their identity."""
+    try:
+        return flatten(given, None, _split)
+    except RecursionError:
+        return flatten(given, is_taken_apart)
 
 
 def _is_tensors(array: Any) -> bool:

@@ -19,10 +19,11 @@ import numpy as np
 from adjoint.engine.core import dtype as dtypes
 from adjoint.engine.core.errors import users_line
 from adjoint.engine.core.identity.number_key import number_key
+from adjoint.engine.core.instances import Held
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.tree import TreeDef
+from adjoint.engine.core.tree import DICTS, TreeDef
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -174,10 +175,12 @@ def _paths(node: TreeDef, prefix: str) -> Iterator[str]:
     if node.kind is None:
         yield prefix
         return
-    keyed = isinstance(node.kind, type) and issubclass(node.kind, dict)
+    keyed = len(node.children) if node.kind in DICTS or not node.keys else 0
+    if type(node.extra) is Held:
+        keyed = node.extra.items
     for i, child in enumerate(node.children):
         key = node.keys[i] if node.keys else i
-        step = f"[{key!r}]" if keyed or not node.keys else f".{key}"
+        step = f"[{key!r}]" if i < keyed else f".{key}"
         yield from _paths(child, prefix + step)
 
 

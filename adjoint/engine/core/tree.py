@@ -15,6 +15,7 @@ from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 from adjoint.engine.core.identity.number_key import number_key
+from adjoint.engine.core.instances import Held, remade, written_in_c
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.value import TensorBase
 
@@ -71,11 +72,16 @@ LEAF = TreeDef(None, (), ())
 DICTS = (dict, OrderedDict, defaultdict)  # one pairs with another, by key
 IsLeaf = Callable[[Any], bool]
 BY_CLASS = "by its class"  # in the place of `extra`: a named tuple that its class makes of fields
+Parts = tuple[Any, tuple[Any, ...], list[Any], Any]  # kind, keys, children, extra of a `TreeDef`
 
 
-def _split(
-    tree: Any, fields_only: bool = False
-) -> tuple[Any, tuple[Any, ...], list[Any], Any] | None:
+def split_fields(tree: Any) -> Parts | None:
+    """As `split`, but a named tuple's own attributes are no leaves, and its class makes another."""
+    return split(tree, fields_only=True)
+
+
+def split(tree: Any, fields_only: bool = False) -> Parts | None:
+    """A container's kind, keys, children and what else there is; None of a leaf."""
     if isinstance(tree, TensorBase):  # the most frequent leaf; a sparse one has parts
         parts = None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
         return None if parts is None else (*parts, None)
@@ -110,14 +116,6 @@ def holds_attributes_only(value: Any) -> bool:
     return written_in_c(type(value)) is object
 
 
-HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
-
-
-def written_in_c(kind: type) -> Any:
-    """The class that says what C knows of an instance: `object` for most, `dict` for its heirs."""
-    return next(c for c in kind.__mro__ if not c.__flags__ & HEAP_TYPE)
-
-
 def attributes(instance: Any) -> dict[str, Any]:
     """All that an instance of a dataclass holds: fields first, then further slots and names.
 
@@ -140,24 +138,24 @@ def attributes(instance: Any) -> dict[str, Any]:
 
 
 def flatten(
-    tree: Any, is_leaf: IsLeaf | None = None, *, fields_only: bool = False
+    tree: Any, is_leaf: IsLeaf | None = None, split: Callable[[Any], Parts | None] = split
 ) -> tuple[list[Any], TreeDef]:
     """Leaves in order, and the structure that holds them; `is_leaf` names further leaves.
 
-    With `fields_only` a named tuple's own attributes are no leaves, and its class makes another.
+    Containers are what `split` takes apart.
 
     >>> leaves, structure = flatten({"a": 1, "b": (2, 3)})
     >>> leaves, unflatten(structure, [4, 5, 6])
     ([1, 2, 3], {'a': 4, 'b': (5, 6)})
     """
-    parts = _split(tree, fields_only) if is_leaf is None or not is_leaf(tree) else None
+    parts = split(tree) if is_leaf is None or not is_leaf(tree) else None
     if parts is None:
         return [tree], LEAF
     kind, keys, children, extra = parts
     leaves: list[Any] = []
     defs: list[TreeDef] = []
     for child in children:
-        child_leaves, child_def = flatten(child, is_leaf, fields_only=fields_only)
+        child_leaves, child_def = flatten(child, is_leaf, split)
         leaves += child_leaves
         defs.append(child_def)
     exact: tuple[Any, ...] = ()
@@ -180,6 +178,8 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
                 raise ValueError(f"unflatten: fewer leaves than the {structure.num_leaves} wanted")
             return leaf
         children = [build(c) for c in node.children]
+        if type(node.extra) is Held:
+            return remade(node.kind, node.keys, children, node.extra)
         if node.kind in (dict, OrderedDict):
             return node.kind(zip(node.keys, children, strict=True))
         if node.kind is defaultdict:
@@ -248,7 +248,7 @@ def matched(
 
     def visit(wanted: TreeDef, node: Any, path: str) -> None:
         stop = (wanted.kind is None and deeper) or (is_leaf is not None and is_leaf(node))
-        parts = None if stop else _split(node, _by_class(wanted))
+        parts = None if stop else split(node, _by_class(wanted))
         if wanted.kind is None and parts is None:
             leaves.append(node)
             return

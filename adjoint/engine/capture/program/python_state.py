@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.given import Path, containers, follow, holds_one
+from adjoint.engine.capture.given import ATTRIBUTES, Path, containers, follow, holds_one
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
@@ -19,7 +19,7 @@ from adjoint.engine.capture.tensors.late_values import is_late_value
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.rng import Generator
-from adjoint.engine.core.tree import flatten
+from adjoint.engine.core.tree import REGISTERED, flatten
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,11 @@ def _is_tree(recorder: Any, result: Any) -> bool:
     """Whether the containers of a result are all new, and none of them is met twice."""
     met: set[int] = set()
     for container, path in containers(result):
-        if path and path[-1] == (getattr, "__dict__"):
+        if path and path[-1] is ATTRIBUTES:
             continue
         if id(container) in met or id(container) in recorder.ways.found:
+            return False
+        if type(container) in REGISTERED:  # whose functions may leave something out
             return False
         met.add(id(container))
     return True

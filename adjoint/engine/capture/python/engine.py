@@ -274,7 +274,8 @@ class NoEngine:
 def _of_argument(recorder: Any, value: Any) -> Any:
     return recorder.refuse(
         f"the identity of a {type(value).__name__} that is an argument",
-        "it is another object at each call", "Compare objects, or their contents.",
+        "it is another object at each call",
+        "Compare contents, or compare outside and pass the answer.",
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from adjoint.engine.core.tree import HEAP_TYPE, written_in_c
+from adjoint.engine.core.instances import written_in_c
 
 from .errors import Refusal
 from .plain import FIXED, MISSING, ObjectIdentity, can_change, is_a, is_plain
@@ -181,7 +181,7 @@ def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]
         for cls in type(value).__mro__
         for name, held in vars(cls).items()
         if type(held) is types.MemberDescriptorType and hasattr(value, name)
-        and cls.__flags__ & HEAP_TYPE
+        and can_change(cls)
     ]  # fmt: skip
     return list(own), list(own.values()), [n for n, _ in slots], [v for _, v in slots]
 

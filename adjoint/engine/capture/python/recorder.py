@@ -164,7 +164,7 @@ class Recorder:
         elif type(key) is ObjectIdentity:
             if not self.is_fresh(key.of):
                 self.engine.identified(self, key.of)
-        elif self.engine.is_given(key):
+        elif self.is_given(key):
             self.engine.identified(self, key)
 
     def asked_for(self, obj: Any, table: dict[Any, Any], name: str) -> None:

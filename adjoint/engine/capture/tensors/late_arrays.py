@@ -140,7 +140,16 @@ class LateArray:
                 raise self.refuse(f"a {type(value).__name__} is written to it")
             self.tensor[key] = tensor_of(value) if is_late(value) else value
             return
+        self.write()
         late_call(self.engine, operator.setitem, (self, key, value), {})
+
+    def write(self) -> None:
+        """Refuse to be written to where others show the same memory."""
+        if self.shared is not None:
+            raise self.refuse("it is written to, and a tensor shows its memory")
+        given = [late.value for late in self.engine.given_arrays]
+        if any(np.may_share_memory(self.value, held) for held in given):
+            raise self.refuse("it is written to, and is part of an argument; write to that itself")
 
     def __float__(self) -> Any:
         return late_call(self.engine, float, (self,), {})
@@ -167,6 +176,8 @@ class LateMethod:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self.name
+        if name in WRITES:
+            self.owner.write()
         return late_call(
             self.owner.engine,
             lambda own, *given, **named: getattr(own, name)(*given, **named),
@@ -266,10 +277,28 @@ def _operator(name: str, swap: bool) -> Callable[..., Any]:
     return method
 
 
+def _in_place(name: str) -> Callable[..., Any]:
+    fn, written = getattr(operator, name), getattr(operator, f"i{name.rstrip('_')}")
+
+    def method(self: LateArray, other: Any) -> Any:
+        if self.tensor is None:
+            self.write()
+            late_call(self.engine, written, (self, other), {})
+        else:
+            made = late_call(self.engine, fn, (self, other), {})
+            if not np.can_cast(made.value.dtype, self.value.dtype, "same_kind"):
+                raise self.refuse(f"{made.value.dtype} is written to its {self.value.dtype}")
+            self[...] = made
+        return self
+
+    return method
+
+
 for _name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split():
     _fn = f"{_name}_" if _name in ("and", "or") else _name
     setattr(LateArray, f"__{_name}__", _operator(_fn, False))
     setattr(LateArray, f"__r{_name}__", _operator(_fn, True))
+    setattr(LateArray, f"__i{_name}__", _in_place(_fn))
 for _name in "lt le gt ge eq ne".split():
     setattr(LateArray, f"__{_name}__", _operator(_name, False))
 for _name in "neg pos abs invert".split():

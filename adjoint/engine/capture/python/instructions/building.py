@@ -65,9 +65,7 @@ def compare_op_flagged(frame: Frame, operand: int) -> None:
 
 def is_op(frame: Frame, invert: int) -> None:
     right, left = frame.stack.pop(), frame.stack.pop()
-    if left is not None and right is not None:
-        frame.recorder.engine.compared(left, right)
-    frame.stack.append((left is right) != bool(invert))
+    frame.stack.append(operators.identical(frame.recorder, left, right) != bool(invert))
 
 
 def contains_op(frame: Frame, invert: int) -> None:

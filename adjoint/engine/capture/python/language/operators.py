@@ -245,6 +245,20 @@ def unary(recorder: Recorder, name: str, a: Any) -> Any:
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
+def identical(recorder: Recorder, left: Any, right: Any) -> bool:
+    """`left is right`; a container among the arguments may be any at another call."""
+    if left is None or right is None:
+        return left is right
+    recorder.engine.compared(left, right)
+    if left is right:
+        return True
+    if type(left) is type(right) and not (recorder.is_fresh(left) or recorder.is_fresh(right)):
+        for one in (left, right):
+            if id(one) in recorder.given:
+                recorder.engine.identified(recorder, one)
+    return False
+
+
 def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     """`a < b` and the like."""
     if type(a) in PLAIN and type(b) in PLAIN:
@@ -279,10 +293,8 @@ def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
             found = method(own, other) if method not in (MISSING, None) else NotImplemented
         if found is not NotImplemented:
             return found
-    if name == "eq":
-        return a is b
-    if name == "ne":
-        return a is not b
+    if name in ("eq", "ne"):
+        return identical(recorder, a, b) == (name == "eq")
     raise TypeError(
         f"'{_SIGNS[name]}' not supported between instances of '{type(a).__name__}' and "
         f"'{type(b).__name__}'"
@@ -297,6 +309,8 @@ def _compare_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
     if engine.owns(a) or engine.owns(b):
         return engine.call(_OPERATORS[name], (a, b), {})
+    if name in ("eq", "ne") and vars(object)["__eq__"] is getattr(type(a), "__eq__", None):
+        identical(recorder, a, b)  # has arguments of the call told apart, or refuses to
     if is_a(a, types.SimpleNamespace) and is_a(b, types.SimpleNamespace) and name in ("eq", "ne"):
         return compare(recorder, name, recorder.attributes(a), recorder.attributes(b))
     alike = is_a(a, (list, tuple)) and type(a) is type(b)
