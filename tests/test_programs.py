@@ -52,7 +52,6 @@ from tests.programs import training as training
 from tests.programs.playing import PROGRAMS, told
 
 REFUSED = frozenset({
-    "given: cached_after_writes",
     "iterators: generator_from_outside", "iterators: generator_that_is_sent_to",
     "asked: user_generator_outside", "asked: user_generator_of_batches",
     "asked: numpy_of_traced", "asked: numpy_of_argument", "asked: numpy_of_state_const",

@@ -181,7 +181,7 @@ class Captured(Recordable):
 
     def _long_way(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find the program or make it, and run it."""
-        with TRACING, uncollected():
+        with TRACING, uncollected(), self._in_call():
             while True:
                 hidden = self._hidden()
                 leaves, structure = given_leaves(args, {**kwargs, **hidden})
@@ -197,6 +197,15 @@ class Captured(Recordable):
         with self.lock:
             self.effects = True
             return self._first_run(program, leaves, (args, kwargs))
+
+    @contextlib.contextmanager
+    def _in_call(self) -> Iterator[None]:
+        """What is recorded meanwhile is a call, which Python could do as well."""
+        before, self.in_call = self.in_call, True
+        try:
+            yield
+        finally:
+            self.in_call = before
 
     def _first_run(self, program: Program, leaves: list[Any], given: Any) -> Any:
         """A run that, if it fails, takes back the state that was made while recording."""
@@ -237,7 +246,7 @@ class Captured(Recordable):
             ):
                 call: PreparedCall = program.call  # type: ignore[assignment]
                 hosts = call.recall(leaves)
-                if hosts is not None and (not guards.asked or guards.asked_hold()):
+                if hosts is not None:
                     program.used = next(_clock)
                     return call, hosts
         return None

@@ -54,6 +54,7 @@ class Recordable(Inspection):
         self.traces = 0
         self.dynamic = dynamic
         self.whole = whole  # whether what cannot be recorded is an error
+        self.in_call = False  # whether a call is under way that finds no recording
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
 
@@ -199,6 +200,7 @@ class Recordable(Inspection):
     def _observe(self, trace: Trace, structure: TreeDef, given: list[Any]) -> Observation:
         """The function followed on these arguments, its operations recorded meanwhile."""
         engine = TensorEngine(trace)
+        engine.in_call = self.in_call
         given = list(given)
         for place in array_places(structure, given):
             given[place] = engine.given_array(place, given[place])

@@ -158,7 +158,7 @@ class Families:
             guards = family.template.conditions.guards
             if sizes is not None and guards.holds() and family.allows(sizes):
                 program = family.member(sizes)
-                if not program.fits(leaves) or not guards.asked_hold():
+                if not program.fits(leaves):
                     continue
                 self.families.remove(family)
                 self.families.append(family)  # used last

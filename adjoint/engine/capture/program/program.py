@@ -91,7 +91,6 @@ class Program:
             guards.holds()
             and alias_pattern(leaves, sharing.states) == sharing.pattern
             and self.call.recall(leaves) is not None  # type: ignore[union-attr]
-            and guards.asked_hold()
         )
 
     def fits(self, leaves: Sequence[Any]) -> bool:

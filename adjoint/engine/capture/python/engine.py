@@ -58,6 +58,9 @@ class Engine(Protocol):
     def sets(self, recorder: Any, obj: Any, name: str, value: Any) -> bool:
         """Set an attribute of one of the engine's objects; False: it is an ordinary one."""
 
+    def only_records(self) -> bool:
+        """Whether there is no call that Python could do instead: for an export, a graph."""
+
     def compared(self, left: Any, right: Any) -> None:
         """It was asked whether two objects are one."""
 
@@ -154,6 +157,9 @@ class NoEngine:
         return fn(*args, **kwargs)
 
     def owns(self, value: Any) -> bool:
+        return False
+
+    def only_records(self) -> bool:
         return False
 
     def compared(self, left: Any, right: Any) -> None:

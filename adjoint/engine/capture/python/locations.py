@@ -246,27 +246,3 @@ class Answer(Location):
     def way(self) -> str:
         called = getattr(self.owner, "__qualname__", type(self.owner).__name__)
         return f"{called}({', '.join(map(short, self.key))})"
-
-
-class Asked(Answer):
-    """What a function with a cache answers, which counts how often it is asked.
-
-    Each time the recorded function asked it is a place of its own, and looking asks again: done
-    once a call, in order, it is what the function would do. The key ends with the number of asking.
-    """
-
-    __slots__ = ("latest",)
-
-    def now(self) -> Any:
-        try:
-            self.latest = self.owner(*self.key[:-1])
-        except Exception:
-            self.latest = MISSING
-        return self.latest
-
-    def token(self) -> tuple[Any, ...]:
-        return Asked, id(self.owner), self.key[-1]
-
-    def way(self) -> str:
-        called = getattr(self.owner, "__qualname__", type(self.owner).__name__)
-        return f"{called}({', '.join(map(short, self.key[:-1]))})"

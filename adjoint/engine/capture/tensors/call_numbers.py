@@ -44,6 +44,11 @@ class CallNumbers:
     numbers: list[_Number]
     late: list[tuple[Any, list[Any]]]  # numbers that effects need, and their slots
     sized: bool  # whether a size is kept outside or returned
+    in_call: bool = False  # whether a call is recorded, which Python could do as well
+
+    def only_records(self) -> bool:
+        """Whether there is no call that Python could do instead: for an export, a graph."""
+        return not self.in_call
 
     def stands(self, value: Any) -> bool:
         """Whether something stands for a number or an array of each call."""

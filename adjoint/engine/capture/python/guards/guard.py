@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from adjoint.engine.capture.python.decoding import plan_of
-from adjoint.engine.capture.python.locations import Asked, Contents, Location
+from adjoint.engine.capture.python.locations import Contents, Location
 from adjoint.engine.capture.python.plain import MISSING, same, short
 from adjoint.engine.capture.python.ways import Ways
 
@@ -37,12 +37,6 @@ class Guard:
         """The place in words."""
         return (self.ways or Ways()).described(self.place)
 
-    def held(self) -> bool:
-        """Whether the place holds the same; where looking counts, whether it last did."""
-        if type(self.place) is Asked:
-            return self.accepts(getattr(self.place, "latest", self.value))
-        return self.holds()
-
     def holds(self) -> bool:
         """Whether the place holds the same."""
         try:
@@ -70,7 +64,7 @@ class Guard:
     def failure(self) -> str:
         """What changed, in words."""
         try:
-            now = self.place.latest if type(self.place) is Asked else self.place.now()
+            now = self.place.now()
         except Exception:
             now = MISSING
         if isinstance(self.place, Contents):

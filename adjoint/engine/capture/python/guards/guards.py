@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from adjoint.engine.capture.python.locations import Asked
-
 from .guard import Guard
 from .table import HELD_IN_DETAIL, Check, GuardTable
 
@@ -23,7 +21,7 @@ class Guards:
     `declared` are those that objects asked for themselves; nobody's line read them.
     """
 
-    __slots__ = ("_check", "_table", "asked", "declared", "entries")
+    __slots__ = ("_check", "_table", "declared", "entries")
 
     def __init__(
         self,
@@ -33,8 +31,6 @@ class Guards:
     ) -> None:
         self.entries = tuple(entries)
         self.declared = tuple(declared)
-        # Functions with caches, which count how often they are asked: looked at last of all.
-        self.asked = tuple([guard for guard in self.entries if type(guard.place) is Asked])
         self._check = check
         self._table: GuardTable | None = None
 
@@ -42,13 +38,13 @@ class Guards:
         return len(self.entries)
 
     def holds(self) -> bool:
-        """Whether every place holds what it held, those aside that are asked (`asked_hold`)."""
+        """Whether every place holds what it held."""
         check = self._check
         if check is None:
-            return all(guard.holds() for guard in self._looked_at())
+            return all(guard.holds() for guard in self.every())
         table = self._table
         if table is None:
-            table = self._table = GuardTable(self._looked_at(), check)
+            table = self._table = GuardTable(self.every(), check)
         address, count = table.address, table.count
         at = check(address, 0, count)
         while at >= 0:
@@ -59,18 +55,14 @@ class Guards:
             table.note_versions()
         return not table.others or all(guard.holds() for guard in table.others)
 
-    def _looked_at(self) -> tuple[Guard, ...]:
-        every = (*self.entries, *self.declared)
-        return tuple([g for g in every if type(g.place) is not Asked]) if self.asked else every
-
-    def asked_hold(self) -> bool:
-        """Whether functions with caches answer as they did: once a call that the rest holds for."""
-        return all(guard.holds() for guard in self.asked)
+    def every(self) -> tuple[Guard, ...]:
+        """Those on what was read, and those that were declared."""
+        return (*self.entries, *self.declared)
 
     def failures(self) -> list[str]:
         """What changed, in words."""
-        return [g.failure() for g in (*self.entries, *self.declared) if not g.held()]
+        return [g.failure() for g in self.every() if not g.holds()]
 
     def failed(self) -> list[Guard]:
         """The guards on what was read that do not hold."""
-        return [guard for guard in self.entries if not guard.held()]
+        return [guard for guard in self.entries if not guard.holds()]

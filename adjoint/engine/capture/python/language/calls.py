@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from adjoint.engine.capture.python.c import functions, methods
+from adjoint.engine.capture.python.c import caches as caches
 from adjoint.engine.capture.python.c import helpers as helpers
 from adjoint.engine.capture.python.c import telling as telling
 from adjoint.engine.capture.python.c import variables as variables
@@ -15,7 +16,7 @@ from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import GENERATOR, Frame
 from adjoint.engine.capture.python.language import attributes, binding, classes
 from adjoint.engine.capture.python.language.operators import method_of, pure
-from adjoint.engine.capture.python.locations import Asked, Slot
+from adjoint.engine.capture.python.locations import Slot
 from adjoint.engine.capture.python.plain import MISSING, has, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 from adjoint.engine.core.state.context import CONTEXT
@@ -29,7 +30,6 @@ _OF_C = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
-_CACHED = type(functools.lru_cache(abs))
 
 
 def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,8 +62,6 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
     handler = methods.CALLABLES.get(kind)
     if handler is not None:
         return handler(recorder, fn, args, kwargs)
-    if kind is _CACHED:
-        return _call_cached(recorder, fn, args, kwargs)
     method = method_of(recorder, fn, "__call__")
     if method is MISSING:
         raise TypeError(f"'{kind.__name__}' object is not callable")
@@ -111,43 +109,6 @@ def _call_partial(
     if not recorder.is_fresh(fn) and fn.keywords:
         recorder.contents(fn.keywords)
     return call(recorder, fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
-
-
-def _by_identity(recorder: Recorder, value: Any) -> bool:
-    """Whether a cache knows a value by its identity: a logger, the object of a method."""
-    cls: Any = type(value)
-    return (
-        cls.__hash__ is object.__hash__
-        and cls.__eq__ is object.__eq__
-        and not recorder.is_fresh(value)
-        and not recorder.engine.owns(value)
-        and not recorder.engine.is_symbol(value)
-    )
-
-
-def _call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function with a cache: the guard asks it again, as each call would."""
-    if recorder.is_fresh(fn):
-        return fn(*args, **kwargs)  # made with a function that is followed
-    args = tuple(x if _by_identity(recorder, x) else expose(recorder, x) for x in args)
-    told = (*args, *kwargs.values())
-    if not all(is_plain(x) or _by_identity(recorder, x) for x in told):
-        raise recorder.refuse(
-            f"{fn.__qualname__} (cached)", "its cache is asked for something that may change",
-            "Pass it plain values.",
-        )  # fmt: skip
-    trace = CONTEXT.capture
-    if recorder.effects or (trace is not None and (trace.journal or trace.changed)):
-        raise recorder.refuse(
-            f"{fn.__qualname__} (cached)",
-            "it is asked when a call begins, before what the function wrote by then",
-            "Call it before anything is written, or outside.",
-        )
-    asked = functools.partial(fn, *args, **kwargs) if kwargs else fn
-    with CONTEXT.having(capture=None):  # what its cache keeps outlives the recording
-        value = fn(*args, **kwargs)
-    number = len(recorder.guards)  # tells this time from others
-    return recorder.guard(Asked(asked, (*(() if kwargs else args), number)), value)
 
 
 def call_c(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
