@@ -16,8 +16,10 @@ import adjoint as ad
 from adjoint.engine.core.errors import CaptureError
 from adjoint.graph import capture
 from tests import tensor_programs
+from tests.programs import around as around
 from tests.programs import arrays as arrays
 from tests.programs import asked as asked
+from tests.programs import cached as cached
 from tests.programs import classes as classes
 from tests.programs import contents as contents
 from tests.programs import copies as copies
@@ -49,6 +51,7 @@ from tests.programs import tapes as tapes
 from tests.programs import tensors as tensors
 from tests.programs import trained as trained
 from tests.programs import training as training
+from tests.programs import users as users
 from tests.programs.playing import PROGRAMS, told
 
 REFUSED = frozenset({
@@ -69,6 +72,9 @@ REFUSED = frozenset({
     "numbers: large_whole_value_times_tensor", "numbers: generator_left_in_two_iterators",
     "numbers: generator_returned", "tags: operator_taken_over", "tags: function_taken_over",
     "tags: mode_entered_inside",
+    "users: holding_itself", "users: identity_of_given", "users: identity_of_given_by_operator",
+    "users: equality_of_registered", "users: part_of_an_array_written",
+    "users: drawn_array_written_under_a_tensor",
     "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 

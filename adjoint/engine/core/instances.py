@@ -1,12 +1,13 @@
 """Objects as what they hold: the items of the container that they are, slots, and attributes.
 
-What a class says of itself (`__iter__`, `__getattr__`, registered functions) is not asked: an object
-that is made again of these parts is the same to every reader.
+What a class says of itself (`__iter__`, `__getattr__`, registered functions) is not asked: an
+object that is made again of these parts is the same to every reader.
 """
 
 from __future__ import annotations
 
 import contextlib
+import operator
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -16,8 +17,8 @@ from typing import Any
 from adjoint.engine.core.errors import CaptureError
 
 _IMMUTABLE_TYPE = 1 << 8  # the flag of C's classes; a few have none, and make instances themselves
-Key = Any
 Step = Callable[[Any, Any], Any]  # from an object and a key to what it holds there
+Way = tuple[tuple[Step, Any], ...]
 
 
 def written_in_c(kind: type) -> Any:
@@ -42,9 +43,9 @@ class Held:
 class _Base:
     """A class of C's whose instances, and those of its heirs, can be taken apart."""
 
-    items: Callable[[Any], tuple[Sequence[Any], list[Any]]]
-    fill: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
-    step: Step = object.__getattribute__
+    items: Callable[[Any], tuple[Sequence[Any], list[Any]]]  # keys and what is there
+    fill: Callable[[Any, Sequence[Any], Sequence[Any], Any], Any]  # from keys, items and `more`
+    step: Step = object.__getattribute__  # how an item is reached
     more: Callable[[Any], Any] = lambda value: None
 
 
@@ -52,30 +53,8 @@ def _no_items(value: Any) -> tuple[Sequence[Any], list[Any]]:
     return (), []
 
 
-def _fill_nothing(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    pass
-
-
-def _fill_defaulting(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    defaultdict.__init__(made, more, zip(keys, items, strict=True))
-
-
-def _fill_set(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    set.update(made, items)
-    if list(set.__iter__(made)) != list(items):
-        raise CaptureError(
-            "compile: a set among the arguments is iterated in an order that another one of these "
-            "elements has not. Pass a frozenset, or a list."
-        )
-
-
-def _mapping(kind: Any) -> _Base:
-    def fill(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-        for key, item in zip(keys, items, strict=True):
-            kind.__setitem__(made, key, item)
-
-    return _Base(lambda value: (tuple(kind.keys(value)), list(kind.values(value))), fill,
-                 kind.__getitem__)  # fmt: skip
+def _keyed(kind: Any) -> Callable[[Any], tuple[Sequence[Any], list[Any]]]:
+    return lambda value: (tuple(kind.keys(value)), list(kind.values(value)))
 
 
 def _numbered(kind: Any) -> Callable[[Any], tuple[Sequence[Any], list[Any]]]:
@@ -86,20 +65,52 @@ def _numbered(kind: Any) -> Callable[[Any], tuple[Sequence[Any], list[Any]]]:
     return items
 
 
+def _fill_nothing(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    pass
+
+
+def _fill_dict(kind: Any) -> Callable[[Any, Sequence[Any], Sequence[Any], Any], None]:
+    def fill(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+        for key, item in zip(keys, items, strict=True):
+            kind.__setitem__(made, key, item)
+
+    return fill
+
+
+def _fill_defaultdict(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    defaultdict.__init__(made, more, zip(keys, items, strict=True))
+
+
+def _fill_list(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    list.extend(made, items)
+
+
+def _fill_deque(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    deque.__init__(made, items, more)
+
+
+def _fill_set(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    set.update(made, items)
+    if not all(map(operator.is_, set.__iter__(made), items)):
+        raise CaptureError(
+            "compile: a set among the arguments is iterated in an order that another one of these "
+            "elements has not. Pass a frozenset, or a list."
+        )
+
+
+_PLAIN = _Base(_no_items, _fill_nothing)
 _BASES: dict[Any, _Base] = {
-    object: _Base(_no_items, _fill_nothing),
-    types.SimpleNamespace: _Base(_no_items, _fill_nothing),
-    dict: _mapping(dict),
-    OrderedDict: _mapping(OrderedDict),
+    object: _PLAIN,
+    types.SimpleNamespace: _PLAIN,
+    dict: _Base(_keyed(dict), _fill_dict(dict), dict.__getitem__),
+    OrderedDict: _Base(_keyed(OrderedDict), _fill_dict(OrderedDict), dict.__getitem__),
     defaultdict: _Base(
-        _mapping(dict).items, _fill_defaulting, dict.__getitem__, lambda value: value.default_factory
+        _keyed(dict), _fill_defaultdict, dict.__getitem__, operator.attrgetter("default_factory")
     ),
-    list: _Base(_numbered(list), lambda made, keys, items, more: list.extend(made, items),
-                list.__getitem__),
-    deque: _Base(_numbered(deque), lambda made, keys, items, more: deque.__init__(made, items, more),
-                 deque.__getitem__, lambda value: value.maxlen),
+    list: _Base(_numbered(list), _fill_list, list.__getitem__),
+    deque: _Base(_numbered(deque), _fill_deque, deque.__getitem__, operator.attrgetter("maxlen")),
     set: _Base(_numbered(set), _fill_set),
-}  # fmt: skip
+}
 
 
 def _slots(kind: type) -> list[tuple[str, Any]]:
@@ -122,7 +133,7 @@ def _own_attributes(value: Any) -> dict[str, Any] | None:
     return own if type(own) is dict else None
 
 
-def taken_apart(value: Any) -> tuple[type, tuple[Key, ...], list[Any], Held] | None:
+def taken_apart(value: Any) -> tuple[type, tuple[Any, ...], list[Any], Held] | None:
     """The class of an object, names for its parts, the parts, and how they are divided."""
     kind: Any = type(value)
     base = _BASES.get(written_in_c(kind))
@@ -139,7 +150,7 @@ def taken_apart(value: Any) -> tuple[type, tuple[Key, ...], list[Any], Held] | N
     return kind, names, parts, Held(len(items), len(slots), base.more(value))
 
 
-def remade(kind: Any, names: Sequence[Key], parts: Sequence[Any], held: Held) -> Any:
+def remade(kind: Any, names: Sequence[Any], parts: Sequence[Any], held: Held) -> Any:
     """An object that holds such parts; nothing of its class is called."""
     base = written_in_c(kind)
     made = base.__new__(kind)
@@ -154,7 +165,7 @@ def remade(kind: Any, names: Sequence[Key], parts: Sequence[Any], held: Held) ->
     return made
 
 
-def reached(value: Any) -> tuple[Any, list[tuple[tuple[tuple[Step, Any], ...], Any]]] | None:
+def reached(value: Any) -> tuple[dict[str, Any] | None, list[tuple[Way, Any]]] | None:
     """The dict of an object's attributes, and its parts with the steps that lead to each."""
     apart = taken_apart(value)
     if apart is None:
@@ -162,7 +173,7 @@ def reached(value: Any) -> tuple[Any, list[tuple[tuple[tuple[Step, Any], ...], A
     kind, names, parts, held = apart
     item = _BASES[written_in_c(kind)].step
     rest = held.items + held.slots
-    ways: list[tuple[tuple[tuple[Step, Any], ...], Any]] = []
+    ways: list[tuple[Way, Any]] = []
     for index, (name, part) in enumerate(zip(names, parts, strict=True)):
         if index < held.items:
             if not isinstance(value, set):  # what is in one cannot be found again, nor written to

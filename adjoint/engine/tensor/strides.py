@@ -18,10 +18,11 @@ def result_strides(
 
     Operations that keep the layout do so when all operands of the result's shape agree on it.
     """
+    wanted: Shape | str | None = params.get("strides", "same")
+    if not isinstance(wanted, str):
+        return wanted
     if not record.keeps_layout:
         return None
-    if params.get("strides", "same") != "same":
-        return params["strides"]
     like = {
         tuple(x.stride()) for x in operands if is_tensor(x) and same_shape(x._array.shape, shape)
     }

@@ -70,6 +70,8 @@ def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
             return value
         parts = [expose(recorder, x) for x in value]
         return value if all(map(_is, parts, value)) else tuple(parts)
+    if is_a(value, tuple) and recorder.engine.keeps(kind):  # sizes: a tuple to C
+        return expose(recorder, tuple(tuple.__iter__(value)), shallow=shallow)
     if is_a(value, (list, dict, set, deque, bytearray, tuple, frozenset)):
         return _expose_container(recorder, value, shallow)
     if is_a(value, (BY_IDENTITY, type, enum.Enum)):

@@ -35,6 +35,7 @@ METHODS = frozenset(
     "nonzero prod ravel repeat reshape round searchsorted squeeze std sum swapaxes take tolist "
     "trace transpose var view".split()
 )
+_MOST = 1024  # elements of a list that is made of an array
 WRITES = frozenset("fill sort put partition itemset".split())
 
 
@@ -223,6 +224,8 @@ def put_off(engine: TensorEngine, draw: DrawnNumber) -> Any:
         return LateArray(engine, draw)
     if type(value) is tuple:
         return tuple(_part(engine, draw, i) for i in range(len(value)))
+    if type(value) is list and len(value) <= _MOST:
+        return engine.recorder.new([_part(engine, draw, i) for i in range(len(value))])
     raise engine.recorder.refuse(
         "a NumPy array of the call",
         f"a {type(value).__name__} is made of it, which cannot be put off to each call",

@@ -1,4 +1,4 @@
-"""Functions with a cache (`functools.lru_cache`): what is kept is looked at, without being asked for.
+"""Functions with a cache (`functools.lru_cache`): what is kept is looked at, and not asked for.
 
 Note [cached functions]
     Asking such a function counts, and moves the answer to the front. So a recording only looks at
@@ -50,7 +50,7 @@ def call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict
     answer = MISSING if _is_cleared(recorder, fn) else place.now()
     if answer is MISSING:
         recorder.refusal = PlainCall(
-            f"{fn.__qualname__}: its cache has no answer for what it is asked at {recorder.line()}, "
+            f"{fn.__qualname__}: its cache has no answer to what is asked at {recorder.line()}, "
             "and one that is computed is no part of a recording. Call it before, or outside."
         )
         raise recorder.refusal

@@ -11,6 +11,7 @@ import builtins
 import heapq
 import math
 import operator
+import os
 import sys
 import types
 import warnings
@@ -58,6 +59,13 @@ def _sum(recorder: Recorder, iterable: Any, /, start: Any = 0) -> Any:
     total = start
     for value in values:
         total = operators.binary(recorder, "add", total, value)
+    return total
+
+
+def _product(recorder: Recorder, iterable: Any, /, *, start: Any = 1) -> Any:
+    total = start
+    for value in _iterate(recorder, iterable):
+        total = operators.binary(recorder, "mul", total, value)
     return total
 
 
@@ -395,6 +403,11 @@ def _count_elements(recorder: Recorder, mapping: Any, iterable: Any, /) -> None:
         items.set_item(recorder, mapping, element, operators.binary(recorder, "add", count, 1))
 
 
+def _reads(fn: Any) -> Handler:
+    """Functions that only read the plain value they are given."""
+    return lambda recorder, *args, **kwargs: operators.pure(recorder, fn, args, kwargs)
+
+
 def _rewrites(fn: Any) -> Handler:
     """Functions that change the list they are given, by its contents."""
 
@@ -483,7 +496,9 @@ TABLE: dict[Any, Handler] = {
     _abc._abc_subclasscheck: _of_abstract(abc.ABCMeta.__subclasscheck__),
     _collections._count_elements: _count_elements,
     _functools.reduce: _reduce,
+    math.prod: _product,
     sys.exc_info: _exc_info,
+    sys.intern: lambda recorder, text, /: sys.intern(recorder.concrete(text)),
     sys.getrecursionlimit: lambda recorder: sys.getrecursionlimit(),
     # Says that the list of filters changed, which is an effect of its own.
     _FILTERS_CHANGED: lambda recorder: _FILTERS_CHANGED(),
@@ -512,6 +527,9 @@ TABLE: dict[Any, Handler] = {
     heapq.heapreplace: _rewrites(heapq.heapreplace),
     bisect.insort_right: _rewrites(bisect.insort_right),
     bisect.insort_left: _rewrites(bisect.insort_left),
+    **{fn: _reads(fn) for fn in (bin, oct, hex, chr, ord, compile)},
+    os.putenv: lambda recorder, *args: recorder.effect(os.putenv, *args),
+    os.unsetenv: lambda recorder, *args: recorder.effect(os.unsetenv, *args),
     eval: _refused("eval()", "the code it runs is not observed", "Write it as a function."),
     exec: _refused("exec()", "the code it runs is not observed", "Write it as a function."),
     open: _refused("open()", "files may change between calls", "Read them outside."),

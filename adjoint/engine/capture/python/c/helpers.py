@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import heapq
 import inspect
 import io
 import json
 import pickle
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +130,27 @@ def _getattr_static(recorder: Recorder, obj: Any, name: str, *default: Any) -> A
     return inspect.getattr_static(obj, name, *default) if found is MISSING else found
 
 
+def _named_tuple(recorder: Recorder, name: Any, fields: Any, **options: Any) -> Any:
+    """A class that `namedtuple` makes of a text; of the module that asks for it."""
+    try:
+        given = expose(recorder, name), expose(recorder, fields)
+        named = {key: expose(recorder, value) for key, value in options.items()}
+    except NeedsPython:
+        raise _refusal(recorder, collections.namedtuple) from None
+    named["module"] = named.get("module") or recorder.frames[-1].globals.get("__name__")
+    return recorder.new(collections.namedtuple(*given, **named))
+
+
+def _asking_module(recorder: Recorder, depth: int = 1, *default: Any) -> Any:
+    """The name of the module whose function called the one that asks (`typing._caller`)."""
+    frames = recorder.frames
+    return frames[max(-1 - depth, -len(frames))].globals.get(
+        "__name__", *(default or ("__main__",))
+    )
+
+
+PYTHON[collections.namedtuple] = _named_tuple
+PYTHON[typing._caller] = _asking_module  # type: ignore[attr-defined]
 PYTHON[inspect.getattr_static] = _getattr_static
 PYTHON[heapq.nlargest] = _outermost(True)
 PYTHON[heapq.nsmallest] = _outermost(False)

@@ -421,6 +421,8 @@ TABLE: dict[Any, Table] = {
         for name in "get keys values items copy __contains__ __iter__ __len__ __or__".split()
     },
     types.SimpleNamespace: {"__reduce__": _namespace_reduce},
+    slice: {"indices": lambda recorder, part, size, /: expose(recorder, part).indices(
+        expose(recorder, size))},
     types.FunctionType: {"__get__": _unwatched(types.FunctionType.__get__)},
     types.GetSetDescriptorType: {"__get__": _field_get},
     types.MemberDescriptorType: {"__get__": _field_get},

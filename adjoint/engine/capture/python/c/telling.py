@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _io
+import io
 import logging
 import warnings
 from typing import Any
 
 from adjoint.engine.capture.python.recorder import Recorder
 
+from . import methods
 from .functions import PYTHON, TABLE, Handler
 
 
@@ -44,6 +47,26 @@ def _warn(
     recorder.effect(warnings.warn_explicit, message, kind, *place)
 
 
+def _write(recorder: Recorder, stream: Any, text: Any, /) -> int:
+    """`write` of a stream of text, an effect as `print` is; how much was written is known."""
+    if type(text) is not str:
+        text = recorder.concrete(text)
+    if type(text) is not str or recorder.is_fresh(stream):
+        raise recorder.refuse(
+            f"{type(stream).__name__}.write", "what is written is not known before a call's end",
+            "Use print(..., file=...).",
+        )  # fmt: skip
+    recorder.effect(type(stream).write, stream, text)
+    return len(text)
+
+
+def _flush(recorder: Recorder, stream: Any, /) -> None:
+    recorder.effect(type(stream).flush, stream)
+
+
+for _stream in (io.StringIO, io.TextIOWrapper):
+    methods.TABLE[_stream] = {"write": _write, "flush": _flush}
+methods.TABLE[_io._IOBase] = {"flush": _flush}
 LEVELS = ("debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log")
 for _name in LEVELS:
     for _owner in (logging.Logger, logging):

@@ -83,7 +83,7 @@ def special(recorder: Recorder, obj: Any, name: str) -> Any:
     """A special method, bound, looked up on the class alone; MISSING if there is none."""
     cls = kind_of(recorder, obj)
     found = class_lookup(recorder, cls, name)
-    return MISSING if found is MISSING else _bind(recorder, found, obj, cls)
+    return MISSING if found is MISSING else bind(recorder, found, obj, cls)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _ordinary(recorder: Recorder, obj: Any, name: str, found: Any) -> Any:
             return value
     if found is not MISSING:
         try:
-            return _bind(recorder, found, obj, type(obj))
+            return bind(recorder, found, obj, type(obj))
         except AttributeError as error:
             caught = error
     else:
@@ -190,7 +190,7 @@ def _getattr(recorder: Recorder, obj: Any, name: str, error: AttributeError) -> 
     fallback = class_lookup(recorder, type(obj), "__getattr__")
     if fallback is MISSING:
         raise error
-    return call(recorder, _bind(recorder, fallback, obj, type(obj)), (name,), {})
+    return call(recorder, bind(recorder, fallback, obj, type(obj)), (name,), {})
 
 
 def generic(recorder: Recorder, obj: Any, name: str) -> Any:
@@ -198,14 +198,14 @@ def generic(recorder: Recorder, obj: Any, name: str) -> Any:
     cls = kind_of(recorder, obj)
     found = class_lookup(recorder, cls, name)
     if found is not MISSING and is_data(recorder, found):
-        return _bind(recorder, found, obj, cls)
+        return bind(recorder, found, obj, cls)
     table = recorder.attributes(obj)
     if table is not None:
         value = recorder.item(table, name)
         if value is not MISSING:
             return value
     if found is not MISSING:
-        return _bind(recorder, found, obj, cls)
+        return bind(recorder, found, obj, cls)
     raise _no_attribute(obj, name)
 
 
@@ -233,7 +233,7 @@ def is_data(recorder: Recorder, descriptor: Any) -> bool:
     )
 
 
-def _bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
+def bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
     """What a value found on a class is to an object of it."""
     kind = type(found)
     if kind is types.FunctionType:
@@ -253,7 +253,7 @@ def _bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
         inner = found.__func__
         if type(inner) is types.FunctionType:
             return types.MethodType(inner, cls)
-        return _bind(recorder, inner, cls, type(cls)) if hasattr(inner, "__get__") else inner
+        return bind(recorder, inner, cls, type(cls)) if hasattr(inner, "__get__") else inner
     if not can_change(kind):
         getter = getattr(kind, "__get__", None)
         return found if getter is None else getter(found, obj, cls)
@@ -305,7 +305,7 @@ def _of_class(recorder: Recorder, cls: type, name: str) -> Any:
     if above is not MISSING and is_data(recorder, above):
         if type(above) in _FIELDS:
             return _class_field(recorder, cls, name)
-        return _bind(recorder, above, cls, meta)
+        return bind(recorder, above, cls, meta)
     found = class_lookup(recorder, cls, name)
     if found is not MISSING:
         kind = type(found)
@@ -317,7 +317,7 @@ def _of_class(recorder: Recorder, cls: type, name: str) -> Any:
         ):
             return found
         if kind is staticmethod or kind is classmethod:
-            return _bind(recorder, found, None, cls)
+            return bind(recorder, found, None, cls)
         if not can_change(kind):
             getter = getattr(kind, "__get__", None)
             return found if getter is None else getter(found, None, cls)
@@ -326,7 +326,7 @@ def _of_class(recorder: Recorder, cls: type, name: str) -> Any:
             return found
         return call(recorder, getter, (found, None, cls), {})
     if above is not MISSING:
-        return _bind(recorder, above, cls, meta)
+        return bind(recorder, above, cls, meta)
     return type.__getattribute__(cls, name)  # raises
 
 
@@ -365,7 +365,7 @@ def _of_super(recorder: Recorder, view: Any, name: str) -> Any:
         if found is not MISSING:
             if obj is cls and type(found) is types.FunctionType:
                 return found
-            return _bind(recorder, found, None if obj is cls else obj, cls)
+            return bind(recorder, found, None if obj is cls else obj, cls)
     return object.__getattribute__(view, name) if name == "__class__" else getattr(view, name)
 
 

@@ -6,22 +6,23 @@ import functools
 import types
 from typing import Any
 
-from adjoint.engine.capture.python.c import functions, methods
 from adjoint.engine.capture.python.c import caches as caches
+from adjoint.engine.capture.python.c import functions, methods
 from adjoint.engine.capture.python.c import helpers as helpers
 from adjoint.engine.capture.python.c import telling as telling
 from adjoint.engine.capture.python.c import variables as variables
 from adjoint.engine.capture.python.calling import ENTRY, is_python, run_engines, unknown
-from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import GENERATOR, Frame
 from adjoint.engine.capture.python.language import attributes, binding, classes
 from adjoint.engine.capture.python.language.operators import method_of, pure
 from adjoint.engine.capture.python.locations import Slot
-from adjoint.engine.capture.python.plain import MISSING, has, is_a, is_plain
+from adjoint.engine.capture.python.plain import MISSING, has, is_a
 from adjoint.engine.capture.python.recorder import Recorder
-from adjoint.engine.core.state.context import CONTEXT
 
 _CODE = types.FunctionType.__code__
+_OF_PARTIALS: tuple[Any, ...] = tuple(
+    vars(functools.partial)[n] for n in ("func", "args", "keywords")
+)
 _COROUTINE = 0x80 | 0x200  # flags of coroutines and asynchronous generators
 _OF_C = (
     types.BuiltinFunctionType,
@@ -66,7 +67,7 @@ def call(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if method is MISSING:
         raise TypeError(f"'{kind.__name__}' object is not callable")
     if is_python(recorder, method):
-        return call(recorder, attributes._bind(recorder, method, fn, kind), args, kwargs)
+        return call(recorder, attributes.bind(recorder, method, fn, kind), args, kwargs)
     if engine.owns(fn):
         return run_engines(recorder, fn, args, kwargs)
     handler = functions.OTHERS.get(fn) if has(kind, "__hash__") else None
@@ -106,8 +107,11 @@ def follow(
 def _call_partial(
     recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if not recorder.is_fresh(fn) and fn.keywords:
-        recorder.contents(fn.keywords)
+    if not recorder.is_fresh(fn):
+        for field in _OF_PARTIALS:  # which `__setstate__` replaces
+            recorder.guard(Slot(fn, field), field.__get__(fn))
+        if fn.keywords:
+            recorder.contents(fn.keywords)
     return call(recorder, fn.func, (*fn.args, *args), {**fn.keywords, **kwargs})
 
 

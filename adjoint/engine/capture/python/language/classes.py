@@ -9,7 +9,7 @@ from adjoint.engine.capture.python.c import constructors
 from adjoint.engine.capture.python.calling import call, is_python, run_engines, unknown
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.frames import Frame
-from adjoint.engine.capture.python.language.attributes import class_lookup
+from adjoint.engine.capture.python.language.attributes import bind, class_lookup
 from adjoint.engine.capture.python.plain import MISSING, can_change
 from adjoint.engine.capture.python.recorder import Recorder, cell_value
 
@@ -25,7 +25,7 @@ def call_class(recorder: Recorder, cls: type, args: tuple[Any, ...], kwargs: dic
         return run_engines(recorder, cls, args, kwargs)
     meta = class_lookup(recorder, type(cls), "__call__")
     if is_python(recorder, meta):
-        return call(recorder, meta, (cls, *args), kwargs)
+        return call(recorder, bind(recorder, meta, cls, type(cls)), args, kwargs)
     return construct(recorder, cls, args, kwargs)
 
 
@@ -53,7 +53,7 @@ def construct(recorder: Recorder, cls: type, args: tuple[Any, ...], kwargs: dict
         return obj
     starter = class_lookup(recorder, type(obj), "__init__")
     if is_python(recorder, starter):
-        found = call(recorder, starter, (obj, *args), kwargs)
+        found = call(recorder, bind(recorder, starter, obj, type(obj)), args, kwargs)
         if found is not None:
             kind = type(found).__name__
             raise TypeError(f"__init__() should return None, not '{kind}'")
