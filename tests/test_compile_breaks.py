@@ -221,8 +221,8 @@ def test_many_refusals_stop_the_attempts() -> None:
 def test_arguments_that_cannot_be_hashed() -> None:
     fn = loose(lambda x: ad.ones(len(x)) * 2)
     with pytest.warns(UserWarning, match="cannot be hashed"):
-        assert fn({1, 2}).tolist() == [2, 2]
-    assert fn({1, 2, 3}).tolist() == [2, 2, 2]
+        assert fn(bytearray(2)).tolist() == [2, 2]
+    assert fn(bytearray(3)).tolist() == [2, 2, 2]
 
 
 def test_errors_of_the_function_are_its_own() -> None:

@@ -612,6 +612,7 @@ def _cached_program(seed: int, compiled: bool) -> list[Any]:
     return seen
 
 
+@pytest.mark.filterwarnings("ignore:.*runs as Python again and again")  # caches that are too small
 @pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_caches_of_functions_count_as_in_python(count: int) -> None:
     for seed in range(count):
