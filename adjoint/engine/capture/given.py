@@ -4,6 +4,8 @@ Note [given containers]
     A call is recorded with containers of its own, of the structure that the signature vouches for.
     What the function writes to them (`batch["mask"] = ...`, `batch.pop("label")`) is an effect like
     any other, and each call does it to the caller's; what came to hold one holds the caller's.
+    Objects without a hash, and of classes that were registered, are containers of what they hold
+    (`core.instances`). Which object one is, is not known: asking is refused.
     One container given twice, or given and reached by another way as well, is two while a function
     is recorded: if such a function writes to any, the call is refused.
 """
