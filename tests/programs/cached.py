@@ -136,7 +136,12 @@ def kept_list_written_to(wrap: Wrap) -> Any:
 @program
 def cache_of_nothing(wrap: Wrap) -> Any:
     calls: list[int] = []
-    f = functools.lru_cache(maxsize=0)(lambda k: calls.append(k) or 2.0)
+
+    @functools.lru_cache(maxsize=0)
+    def f(k):
+        calls.append(k)
+        return 2.0
+
     return counted(wrap, lambda x: x * f(2), f, *[(ones(2) * k,) for k in range(5)]), calls
 
 
