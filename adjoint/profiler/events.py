@@ -44,10 +44,16 @@ class TimedEvent:
     device: str = ""  # a GPU's name: its kernel, which takes no time of the CPU's
 
     def __init__(
-        self, name: str, start: float, end: float = 0.0, kind: str = "cpu_op", depth: int = 0
+        self,
+        name: str,
+        start: float,
+        end: float = 0.0,
+        kind: str = "cpu_op",
+        depth: int = 0,
+        thread: int | None = None,
     ) -> None:
         self.name, self.start, self.end, self.kind, self.depth = name, start, end, kind, depth
-        self.thread = get_ident()
+        self.thread = get_ident() if thread is None else thread
 
     @property
     def key(self) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import get_ident
+from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
@@ -25,9 +25,10 @@ from adjoint.profiler.memory import Allocations
 
 def now() -> float:
     """Microseconds."""
-    return time.perf_counter_ns() / 1000
+    return perf_counter_ns() / 1000
 
 
+VIEW = "view"  # an operation that launches nothing
 ON_DEVICE = frozenset({"cpu_op", "compiled"})  # what launches: no views, no ranges of others
 
 
@@ -72,6 +73,7 @@ class EventRecorder:
         self._hooks: tuple[Any, ...] = ()
         self._thread = 0
         self._marked = False  # whether an event is timed on the GPU, with all that is in it
+        self._bare = replace(wanted, device=False) == Wanted()  # nothing but times are kept
 
     def start(self) -> None:
         """Begin to record.
@@ -115,12 +117,13 @@ class EventRecorder:
         if self._open and self._open[-1].name == name:  # by another door
             return run(record, operands, params)
         wanted = self.wanted
-        event = self.open(name, "view" if record.is_view else "cpu_op")
-        event.kind = "cpu_op"
+        event = self.open(name, VIEW if record.is_view else "cpu_op")
         try:
             out = run(record, operands, params)
         finally:
             self.close(event)
+        if self._bare:
+            return out
         if wanted.shapes:
             event.shapes = tuple(tuple(x.shape) for x in operands if is_tensor(x))
         if wanted.stack:
@@ -162,30 +165,31 @@ class EventRecorder:
 
     def open(self, name: str, kind: str = "cpu_op") -> TimedEvent:
         """An event begins."""
-        event = TimedEvent(name, 0.0, kind=kind, depth=len(self._open))
-        if get_ident() != self._thread:
+        opened, thread = self._open, get_ident()
+        event = TimedEvent(name, 0.0, 0.0, "cpu_op" if kind is VIEW else kind, len(opened), thread)
+        if thread != self._thread:
             return event  # which is not kept
-        self._open.append(event)
-        if self.clock is not None and kind in ON_DEVICE and not self._marked:
-            event.marks = self.clock.begin(now())
+        opened.append(event)
+        if self.clock is not None and not self._marked and kind in ON_DEVICE:
+            event.marks = self.clock.begin(perf_counter_ns() / 1000)
             self._marked = event.marks is not None
-        event.start = now()
+        event.start = perf_counter_ns() / 1000
         return event
 
     def close(self, event: TimedEvent) -> None:
         """An event ends, and those within it that were left open."""
-        end = now()
-        latest = self._open[-1] if self._open else None
-        if latest is not event and all(each is not event for each in self._open):
+        end, opened = perf_counter_ns() / 1000, self._open
+        latest = opened[-1] if opened else None
+        if latest is not event and all(each is not event for each in opened):
             return
         while True:
-            last = self._open.pop()
+            last = opened.pop()
             last.end = end
-            if self.clock is not None and last.marks is not None:
+            if last.marks is not None and self.clock is not None:
                 last.marks = self.clock.end(last.marks)
                 self._marked = False
-            if self._open:
-                self._open[-1].inside += last.cpu_time_total
+            if opened:
+                opened[-1].inside += end - last.start
             self.events.append(last)
             if last is event:
                 return
