@@ -276,12 +276,12 @@ class profile:
             )
         if self.with_flops:
             for row in found:
-                kind = row.device.partition(":")[0]
-                known = kind == "cuda" or not row.device
-                taken = row.self_device_time_total if row.device else row.self_cpu_time_total
-                if known and (row.flops or row.moved):
-                    machine = measured(kind or "cpu")
-                    row.roofline = machine.share(row.flops, row.moved, taken / 1e6)
+                # An eager operation that a GPU worked for is measured by what a GPU can do.
+                on_gpu = row.self_device_time_total > 0
+                kind = row.device.partition(":")[0] or ("cuda" if on_gpu else "cpu")
+                taken = row.self_cpu_time_total if kind == "cpu" else row.self_device_time_total
+                if kind in ("cpu", "cuda") and (row.flops or row.moved):
+                    row.roofline = measured(kind).share(row.flops, row.moved, taken / 1e6)
         return found
 
     def memory_timeline(self) -> MemoryTimeline:
