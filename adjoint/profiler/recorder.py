@@ -72,7 +72,7 @@ class EventRecorder:
         self._open: list[TimedEvent] = []
         self._hooks: tuple[Any, ...] = ()
         self._thread = 0
-        self._marked = False  # whether an event is timed on the GPU, with all that is in it
+        self._marked: TimedEvent | None = None  # one timed on the GPU, with all that is in it
         self._bare = replace(wanted, device=False) == Wanted()  # nothing but times are kept
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class EventRecorder:
         name = f"aten::{record.name}"
         if self._open and self._open[-1].name == name:  # by another door
             return run(record, operands, params)
-        wanted = self.wanted
+        wanted, marked = self.wanted, self._marked
         event = self.open(name, VIEW if record.is_view else "cpu_op")
         try:
             out = run(record, operands, params)
@@ -133,7 +133,7 @@ class EventRecorder:
             event.places = () if place is None else (place,)
         outs = out if isinstance(out, tuple) else (out,)
         if wanted.flops and event.inside == 0.0:  # else its parts were counted
-            event.flops = flops_of(record, operands, outs)
+            (marked or event).flops += flops_of(record, operands, outs)
         self.made(event, outs)
         return out
 
@@ -170,9 +170,9 @@ class EventRecorder:
         if thread != self._thread:
             return event  # which is not kept
         opened.append(event)
-        if self.clock is not None and not self._marked and kind in ON_DEVICE:
+        if self.clock is not None and self._marked is None and kind in ON_DEVICE:
             event.marks = self.clock.begin(perf_counter_ns() / 1000)
-            self._marked = event.marks is not None
+            self._marked = None if event.marks is None else event
         event.start = perf_counter_ns() / 1000
         return event
 
@@ -187,7 +187,7 @@ class EventRecorder:
             last.end = end
             if last.marks is not None and self.clock is not None:
                 last.marks = self.clock.end(last.marks)
-                self._marked = False
+                self._marked = None
             if opened:
                 opened[-1].inside += end - last.start
             self.events.append(last)
