@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from adjoint.autograd import profiler as older
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
-from adjoint.profiler import ProfilerActivity, profile, record_function, schedule
+from adjoint.profiler import ProfilerActivity, device, profile, record_function, schedule
+from adjoint.profiler.recorder import EventRecorder, Wanted
 
 
 def counts(seen: profile) -> dict[str, int]:
@@ -203,3 +206,58 @@ def test_bad_arguments() -> None:
         seen.key_averages().table("nonsense")
     with pytest.raises(ValueError, match="time_unit"):
         seen.key_averages().table(time_unit="h")
+
+
+class MarksOfTheHost:
+    """CUDA's events, reached as soon as they are asked for."""
+
+    def __init__(self) -> None:
+        self.reached: list[float] = []
+        self.cuda = self.runtime = self
+        self.ptr = 0
+
+    def getDevice(self) -> int:
+        return 0
+
+    def get_current_stream(self) -> MarksOfTheHost:
+        return self
+
+    def eventCreate(self) -> int:
+        self.reached.append(0.0)
+        return len(self.reached) - 1
+
+    def eventRecord(self, event: int, stream: int) -> None:
+        self.reached[event] = 1e3 * time.perf_counter()
+
+    def eventElapsedTime(self, first: int, last: int) -> float:
+        return self.reached[last] - self.reached[first]
+
+    def deviceSynchronize(self) -> None:
+        pass
+
+
+def test_a_gpus_time_is_that_of_the_outermost_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = MarksOfTheHost()
+    monkeypatch.setitem(sys.modules, "cupy", marks)
+    monkeypatch.setattr(device, "FREE", defaultdict(list))
+    x, layer = ad.randn(4, 8, requires_grad=True), ad.nn.LayerNorm(8)
+    for turn in range(2):
+        seen = EventRecorder(Wanted(device=True, flops=True))
+        seen.start()
+        with record_function("part"):
+            layer(x.permute(1, 0).permute(1, 0)).exp().sum().backward()
+        seen.stop()
+        assert not seen._open
+        assert seen.clock is not None
+        events = seen.everything()
+        timed = [event for event in events if event.device_time > 0]
+        part = next(event for event in events if event.name == "part")
+        tops = [event for event in timed if event.depth == 1]
+        names = {event.name for event in tops}
+        assert {"aten::layer_norm", "aten::exp", "ExpBackward0"} <= names
+        assert "aten::permute" not in names
+        assert part.device_time == pytest.approx(sum(event.device_time for event in tops))
+        assert part.inside_device == part.device_time <= seen.clock.total
+        assert all(event.device_time == 0 for event in events if event.depth > 1)
+        free = device.FREE[0]
+        assert len(set(free)) == len(free) == len(marks.reached), turn
