@@ -20,7 +20,7 @@ from adjoint.engine.backends.array.gpu.cuda import (
     mem_get_info,
 )
 from adjoint.engine.backends.array.gpu.device_memory import TRACKING, DeviceCounts, counts_of
-from adjoint.engine.core.places import Where
+from adjoint.engine.core.origins import Where
 
 NONE = DeviceCounts()  # where there is no GPU, nothing is held
 _taken: dict[int, Any] = {}  # memory that `caching_allocator_alloc` gave out, by address

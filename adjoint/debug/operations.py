@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from adjoint.engine.autodiff.tape.anomaly import RUNNING
 from adjoint.engine.core.errors import show_line
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.places import Where, below_root, place_now
+from adjoint.engine.core.origins import Where, below_root, place_now
 from adjoint.engine.core.state.context import CONTEXT
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
-from adjoint.engine.core.places import Where, below_root
+from adjoint.engine.core.origins import Where, below_root
 from adjoint.profiler.table import TextColumn, duration, quantity, text_table
 
 OUTSIDE = "(Python outside operations)"

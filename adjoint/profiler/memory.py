@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adjoint.engine.core.places import Where, below_root
+from adjoint.engine.core.origins import Where, below_root
 from adjoint.profiler.table import quantity
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import EXECUTING, is_ours
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.places import Where, place_now
+from adjoint.engine.core.origins import Where, place_now
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, Ran, tell_all
 from adjoint.engine.graph.flops import flops_of

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import Record
-from adjoint.engine.core.places import Where
+from adjoint.engine.core.origins import Where
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.sizes.extents import ExtentFloat

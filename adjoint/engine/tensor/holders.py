@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.places import Where, told_place
+from adjoint.engine.core.origins import Where, told_place
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 

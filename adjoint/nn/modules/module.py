@@ -10,7 +10,7 @@ from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.capture.recording import record_call
 from adjoint.engine.core import html
 from adjoint.engine.core.annotations import give
-from adjoint.engine.core.places import MODULE_CALLS
+from adjoint.engine.core.origins import MODULE_CALLS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.tensor.tensor import Tensor

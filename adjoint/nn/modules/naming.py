@@ -13,7 +13,7 @@ from adjoint.engine.core.errors import (
     ShapeIndexError,
     ShapeValueError,
 )
-from adjoint.engine.core.places import below_root, module_path, modules_at_work
+from adjoint.engine.core.origins import below_root, module_path, modules_at_work
 from adjoint.engine.tensor.tensor import Tensor
 
 # Only these exactly: a subclass may carry more than its message, or be caught by what it says.

@@ -14,7 +14,7 @@ from adjoint.engine.capture.python.c.functions import PYTHON
 from adjoint.engine.capture.python.language import attributes, calls, items, iteration, operators
 from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.capture.python.recorder import Recorder
-from adjoint.engine.core.places import MODULE_CALLS
+from adjoint.engine.core.origins import MODULE_CALLS
 from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.nn.modules.hooks import GLOBAL
 from adjoint.nn.modules.module import MEMBERS, Module

@@ -14,7 +14,7 @@ from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
-from adjoint.engine.core.places import place_now
+from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase

@@ -52,7 +52,7 @@ from adjoint.engine.capture.tensors.looks import LOOKS, Has
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
 from adjoint.engine.core.errors import CaptureError, is_ours
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.places import (
+from adjoint.engine.core.origins import (
     MODULE_CALLS,
     Where,
     executed_modules,

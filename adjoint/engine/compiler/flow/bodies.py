@@ -7,8 +7,8 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.compiler.loops.batching import batch
 from adjoint.engine.compiler.loops.copying import copy_step
+from adjoint.engine.compiler.loops.joint_launches import batch
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.package.naming import name_of

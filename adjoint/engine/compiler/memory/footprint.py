@@ -13,7 +13,7 @@ from adjoint.engine.compiler.memory.places import PlannedBuffer
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Step, told
 from adjoint.engine.core.errors import OutOfMemoryError
-from adjoint.engine.core.places import Where, told_place
+from adjoint.engine.core.origins import Where, told_place
 from adjoint.engine.graph.ir import Value
 
 Moments = list[tuple[str, Step]]

@@ -12,7 +12,7 @@ from typing import Any
 from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.package.draft import Draft
 from adjoint.engine.compiler.schedule.steps import EagerCall, Entry, Launch, entries_of, told
-from adjoint.engine.core.places import Where
+from adjoint.engine.core.origins import Where
 from adjoint.engine.graph.flops import flops
 from adjoint.engine.graph.ir import Node, Value
 

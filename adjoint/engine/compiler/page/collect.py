@@ -12,7 +12,7 @@ from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.schedule.steps import told
 from adjoint.engine.core.errors import source_line
 from adjoint.engine.core.operations.record import Record
-from adjoint.engine.core.places import Where
+from adjoint.engine.core.origins import Where
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
 

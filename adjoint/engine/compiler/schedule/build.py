@@ -10,10 +10,10 @@ from typing import Any
 from adjoint.engine.compiler.flow.bodies import refusal
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.fuse.ordering import ordered
-from adjoint.engine.compiler.loops.batching import batch
 from adjoint.engine.compiler.loops.copying import copy_step, kernel_step
 from adjoint.engine.compiler.loops.epilogues import attach, epilogue_of
 from adjoint.engine.compiler.loops.ir import LoopKernel
+from adjoint.engine.compiler.loops.joint_launches import batch
 from adjoint.engine.compiler.loops.nest import Nest
 from adjoint.engine.compiler.lower.legalise import Legal
 from adjoint.engine.compiler.memory.places import Place

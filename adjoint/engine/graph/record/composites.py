@@ -39,7 +39,9 @@ def record_composite(trace: Trace, record: Record, operands: tuple[Any, ...], pa
     key = _decides(record, operands, params)
     composed = trace.compositions.get(key) if key is not None else None
     if composed is None:
-        composed = _foretold(trace, record, operands, params) if key is not None else None
+        composed = (
+            _inferred_composition(trace, record, operands, params) if key is not None else None
+        )
         if composed is None:
             inner = trace.apart()
             inner.compositions = trace.compositions
@@ -69,7 +71,9 @@ def _compose(inner: Trace, record: Record, specs: tuple[Any, ...], params: Any) 
     return many
 
 
-def _foretold(trace: Trace, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
+def _inferred_composition(
+    trace: Trace, record: Record, operands: tuple[Any, ...], params: Any
+) -> Any:
     """What a composite's results look like where it says so: it is composed when asked for.
 
     A program that is found on disk never asks.

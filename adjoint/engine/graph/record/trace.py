@@ -19,7 +19,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.node import sequence_now
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.places import Where, place_now
+from adjoint.engine.core.origins import Where, place_now
 from adjoint.engine.core.promotion import check_whole_numbers, common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state import forks

@@ -1,6 +1,6 @@
 """`x[...]` and `x[...] = y`: basic, boolean, integer-array and mixed indexing.
 
-A key is split in two (`keys.py`): a basic index, which is one SLICE (a view), and index
+A key is split in two (`subscripts.py`): a basic index, which is one SLICE (a view), and index
 tensors for dimensions of its result, which are one INDEX or INDEX_PUT.
 """
 
@@ -32,7 +32,7 @@ from adjoint.engine.ops.index.index import (
 )
 from adjoint.engine.ops.index.nonzero import nonzero_rows, spread
 from adjoint.engine.ops.shape.views import SLICE
-from adjoint.engine.tensor.index.keys import Basic, Picks, quick_index, split_key
+from adjoint.engine.tensor.index.subscripts import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.reading.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor, mark_view, root_of, window

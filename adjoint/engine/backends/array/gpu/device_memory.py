@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.core.errors import OutOfMemoryError, pass_over
-from adjoint.engine.core.places import Where, place_now, told_place
+from adjoint.engine.core.origins import Where, place_now, told_place
 from adjoint.engine.tensor.holders import largest_storages
 
 GIB, MIB = 1 << 30, 1 << 20

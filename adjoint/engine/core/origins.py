@@ -1,4 +1,4 @@
-"""Places: which line of the program, and which of its modules, an operation comes from.
+"""Origins: which line of the program, and which of its modules, an operation comes from.
 
 Nobody keeps a stack of the modules that are running: Python has one. Whoever wants to know (an
 error, a recording, a trace of operations) looks for calls of modules among the frames that are
