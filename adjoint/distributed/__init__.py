@@ -144,8 +144,8 @@ def is_torchelastic_launched() -> bool:
 def is_backend_available(backend: str) -> bool:
     """Whether a backend can be used, by its name."""
     known = {"gloo": is_gloo_available, "mpi": is_mpi_available, "nccl": is_nccl_available}
-    found = known.get(backend.lower())
-    return found is not None and found()
+    check = known.get(backend.lower())
+    return check is not None and check()
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:

@@ -67,14 +67,14 @@ def all_reduce_coalesced(
     self: Sequence[Tensor], reduceOp: str, group: Any, tag: str = ""
 ) -> list[Tensor]:
     """`all_reduce` of several tensors."""
-    return [all_reduce(each, reduceOp, group, tag) for each in self]
+    return [all_reduce(tensor, reduceOp, group, tag) for tensor in self]
 
 
 def all_gather_into_tensor_coalesced(
     self: Sequence[Tensor], group: Any, tag: str = ""
 ) -> list[Tensor]:
     """`all_gather_tensor` of several tensors, along their first dimension."""
-    return [all_gather_tensor(each, 0, group, tag) for each in self]
+    return [all_gather_tensor(tensor, 0, group, tag) for tensor in self]
 
 
 def reduce_scatter_tensor_coalesced(
@@ -82,7 +82,7 @@ def reduce_scatter_tensor_coalesced(
 ) -> list[Tensor]:
     """`reduce_scatter_tensor` of several tensors."""
     pairs = zip(inputs, scatter_dim, strict=True)
-    return [reduce_scatter_tensor(each, reduceOp, dim, group, tag) for each, dim in pairs]
+    return [reduce_scatter_tensor(tensor, reduceOp, dim, group, tag) for tensor, dim in pairs]
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:

@@ -130,10 +130,10 @@ def all_reduce_coalesced(
 
 def together(works: Sequence[Work], async_op: bool) -> Work | None:
     """Several collectives as one."""
-    made = Works(works)
+    work = Works(works)
     if async_op:
-        return made
-    made.wait()
+        return work
+    work.wait()
     return None
 
 
@@ -208,10 +208,10 @@ def all_gather(
     chosen = resolve(group)
     check_list("all_gather", tensor_list, tensor, chosen.size())
     if recorded(tensor):
-        for slot, found in zip(
+        for slot, part in zip(
             tensor_list, operations.all_gather(tensor, chosen).unbind(0), strict=True
         ):
-            slot.copy_(found)
+            slot.copy_(part)
         return Work(None, list(tensor_list)) if async_op else None
     require_tensor("all_gather", tensor)
     way = way_for(chosen, tensor, *tensor_list)
@@ -225,15 +225,15 @@ def all_gather(
 
 def check_list(name: str, tensors: Sequence[Tensor], like: Tensor, size: int) -> None:
     """Refuse a list that does not fit one tensor per member."""
-    for each in (like, *tensors):
-        if not isinstance(each, Tensor):
-            raise TypeError(f"{name}: expected a Tensor, received {type(each).__name__}")
+    for tensor in (like, *tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: expected a Tensor, received {type(tensor).__name__}")
     if len(tensors) != size:
         raise ValueError(f"{name}: expected {size} tensors, one per member, got {len(tensors)}")
-    for each in tensors:
-        if each.shape.numel() != like.shape.numel() or each.dtype != like.dtype:
+    for tensor in tensors:
+        if tensor.shape.numel() != like.shape.numel() or tensor.dtype != like.dtype:
             raise ValueError(
-                f"{name}: expected tensors of {describe(like)}, received one of {describe(each)}"
+                f"{name}: expected tensors of {describe(like)}, received one of {describe(tensor)}"
             )
 
 
@@ -246,8 +246,8 @@ def all_gather_into_tensor(
     chosen = resolve(group)
     check_whole("all_gather_into_tensor", output_tensor, input_tensor, chosen.size())
     if recorded(input_tensor, output_tensor):
-        found = operations.all_gather(input_tensor, chosen)
-        output_tensor.copy_(found.reshape(output_tensor.shape))
+        gathered = operations.all_gather(input_tensor, chosen)
+        output_tensor.copy_(gathered.reshape(output_tensor.shape))
         return Work(None, [output_tensor]) if async_op else None
     require_tensor("all_gather_into_tensor", output_tensor)
     require_tensor("all_gather_into_tensor", input_tensor)
@@ -261,9 +261,9 @@ def all_gather_into_tensor(
 
 def check_whole(name: str, whole: Tensor, part: Tensor, size: int) -> None:
     """Refuse a tensor that does not have `size` times the elements of another."""
-    for each in (whole, part):
-        if not isinstance(each, Tensor):
-            raise TypeError(f"{name}: expected a Tensor, received {type(each).__name__}")
+    for tensor in (whole, part):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: expected a Tensor, received {type(tensor).__name__}")
     if whole.dtype != part.dtype or whole.shape.numel() != size * part.shape.numel():
         raise ValueError(
             f"{name}: {describe(whole)} does not hold {size} times {describe(part)}, one for "

@@ -101,8 +101,8 @@ def estimates(work: Workload, cluster: Cluster) -> list[Estimate]:
     >>> estimates(work, cluster)[0].layout
     'data parallel'
     """
-    found = list(_layouts(work, cluster))
-    return sorted(found, key=lambda e: (not e.fits, e.step))
+    layouts = list(_layouts(work, cluster))
+    return sorted(layouts, key=lambda e: (not e.fits, e.step))
 
 
 def _layouts(work: Workload, cluster: Cluster) -> Iterator[Estimate]:
@@ -144,11 +144,13 @@ def _layouts(work: Workload, cluster: Cluster) -> Iterator[Estimate]:
         yield estimate("pipeline (1F1B)", whole / n, messages + bubble, 0.0, 1 / n)
 
 
-def table(found: list[Estimate]) -> str:
+def table(listed: list[Estimate]) -> str:
     """Estimates as lines of text."""
     lines = [f"{'layout':<34}{'memory':>10}{'compute':>10}{'traffic':>10}{'step':>10}"]
-    for each in found:
-        mark = "" if each.fits else "   does not fit"
-        times = "".join(f"{1e3 * t:>8.1f}ms" for t in (each.compute, each.traffic, each.step))
-        lines.append(f"{each.layout:<34}{each.memory / GIB:>7.2f}GiB{times}{mark}")
+    for estimate in listed:
+        mark = "" if estimate.fits else "   does not fit"
+        times = "".join(
+            f"{1e3 * t:>8.1f}ms" for t in (estimate.compute, estimate.traffic, estimate.step)
+        )
+        lines.append(f"{estimate.layout:<34}{estimate.memory / GIB:>7.2f}GiB{times}{mark}")
     return "\n".join(lines)

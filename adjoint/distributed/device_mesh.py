@@ -63,8 +63,8 @@ class DeviceMesh:
             for at in itertools.product(*others):
                 index: list[Any] = list(at)
                 index.insert(dim, slice(None))
-                made = new_group(self._ranks[tuple(index)].tolist())
-                mine = made if is_member(made) else mine
+                group = new_group(self._ranks[tuple(index)].tolist())
+                mine = group if is_member(group) else mine
             groups.append(mine)
         return groups
 
@@ -112,8 +112,8 @@ class DeviceMesh:
 
     def get_coordinate(self) -> tuple[int, ...] | None:
         """This process's place in the mesh; None if it is not in it."""
-        found = np.argwhere(self._ranks == self.get_rank())
-        return tuple(found[0].tolist()) if len(found) else None
+        places = np.argwhere(self._ranks == self.get_rank())
+        return tuple(places[0].tolist()) if len(places) else None
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """This process's place along a dimension."""

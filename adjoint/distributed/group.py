@@ -115,9 +115,9 @@ def resolve(given: Any = None) -> ProcessGroup:
         if given not in GROUPS:
             raise ValueError(f"there is no process group called {given!r}")
         return GROUPS[given]
-    found = getattr(given, "get_group", None)  # a mesh of one dimension
-    if found is not None:
-        return resolve(found())
+    get_group = getattr(given, "get_group", None)  # a mesh of one dimension
+    if get_group is not None:
+        return resolve(get_group())
     if isinstance(given, NonMember):
         raise ValueError("this process is not a member of the group that was passed")
     raise TypeError(f"group: expected a ProcessGroup, received {type(given).__name__}")
@@ -221,11 +221,11 @@ def new_group(
         return GroupMember.NON_GROUP_MEMBER
     limit = world.channel.timeout if timeout is None else seconds_of(timeout)
     channel = open_channel(world.channel, members, name, limit)
-    made = ProcessGroup(
+    created = ProcessGroup(
         world.engine, channel, backend or world.backend, world.store, group_desc or name
     )
-    GROUPS[name] = made
-    return made
+    GROUPS[name] = created
+    return created
 
 
 def open_channel(world: Channel, members: Sequence[int], name: str, timeout: float) -> Channel:
@@ -267,12 +267,12 @@ def split_group(
             f"split_group: expected different ranks from 0 to {len(world) - 1}, received "
             f"{[list(part) for part in split_ranks]}"
         )
-    found = None
+    own = None
     for part in split_ranks:
-        made = new_group([world[rank] for rank in part], timeout, group_desc=group_desc)
-        if made is not GroupMember.NON_GROUP_MEMBER:
-            found = made
-    return found
+        created = new_group([world[rank] for rank in part], timeout, group_desc=group_desc)
+        if created is not GroupMember.NON_GROUP_MEMBER:
+            own = created
+    return own
 
 
 def new_subgroups(
@@ -305,10 +305,10 @@ def new_subgroups_by_enumeration(
     seen = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
     if len(set(seen)) < len(seen):
         raise ValueError("new_subgroups_by_enumeration: a rank is in more than one group")
-    mine, made = None, []
+    mine, groups = None, []
     for ranks in ranks_per_subgroup_list:
-        each = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
-        made.append(each)
-        if is_member(each):
-            mine = each
-    return mine, made
+        created = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        groups.append(created)
+        if is_member(created):
+            mine = created
+    return mine, groups

@@ -27,8 +27,8 @@ def _way(group: str, x: Any) -> Any:
 
 def _array(way: Any, xp: Any, x: Any) -> Any:
     """An array as its way takes it, its own memory where possible."""
-    found = x if way.xp is xp else xp.asnumpy(x)
-    return way.xp.ascontiguousarray(found).reshape(x.shape)
+    array = x if way.xp is xp else xp.asnumpy(x)
+    return way.xp.ascontiguousarray(array).reshape(x.shape)
 
 
 def _changed(way: Any, xp: Any, x: Any) -> Any:

@@ -62,11 +62,11 @@ def gather_object(
         return
     chosen = resolve(group)
     root = root_of("gather_object", chosen, dst, group_dst)
-    found = gathered(chosen, obj, f"gather_object to {root}")
+    objects = gathered(chosen, obj, f"gather_object to {root}")
     if chosen.rank() == root:
         if object_gather_list is None or len(object_gather_list) != chosen.size():
             raise ValueError(f"gather_object: the destination passes a list of {chosen.size()}")
-        object_gather_list[:] = found
+        object_gather_list[:] = objects
 
 
 def broadcast_object_list(

@@ -140,8 +140,8 @@ def reduce_scatter(rows: Tensor, op: Any, group: ProcessGroup) -> Tensor:
         raise NotImplementedError(
             f"reduce_scatter: as an operation it is sum or avg, received {op.value}"
         )
-    found = REDUCE_SCATTER(rows, group=group.group_name)
-    return found / group.size() if op is RedOpType.AVG else found
+    total = REDUCE_SCATTER(rows, group=group.group_name)
+    return total / group.size() if op is RedOpType.AVG else total
 
 
 def all_to_all(rows: Tensor, group: ProcessGroup) -> Tensor:

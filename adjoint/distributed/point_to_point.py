@@ -86,10 +86,10 @@ def peer_of(name: str, group: ProcessGroup, world: int | None, place: int | None
         raise ValueError(f"{name}: pass a rank of the world or of the group, not both")
     if world is None and place is None:
         return ANY
-    found = get_group_rank(group, world) if world is not None else place
-    if found is None or not 0 <= found < group.size():
-        raise ValueError(f"{name}: the group has no member {found}")
-    return found
+    peer = get_group_rank(group, world) if world is not None else place
+    if peer is None or not 0 <= peer < group.size():
+        raise ValueError(f"{name}: the group has no member {peer}")
+    return peer
 
 
 def isend(
@@ -204,11 +204,15 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     if not p2p_op_list:
         raise ValueError("batch_isend_irecv: expected at least one P2POp")
     works = []
-    for each in p2p_op_list:
-        if not isinstance(each, P2POp):
-            raise ValueError(f"batch_isend_irecv: expected P2POp, received {type(each).__name__}")
-        other = {"group_dst" if each.op is isend else "group_src": each.group_peer}
-        works.append(each.op(each.tensor, each.peer, each.group, each.tag, **other))
+    for operation in p2p_op_list:
+        if not isinstance(operation, P2POp):
+            raise ValueError(
+                f"batch_isend_irecv: expected P2POp, received {type(operation).__name__}"
+            )
+        other = {"group_dst" if operation.op is isend else "group_src": operation.group_peer}
+        works.append(
+            operation.op(operation.tensor, operation.peer, operation.group, operation.tag, **other)
+        )
     return [w for w in works if w is not None]
 
 

@@ -76,8 +76,8 @@ def slurm_host(environment: Mapping[str, str]) -> str | None:
     'node03'
     """
     given = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST")
-    found = re.match(r"([^,\[]+)(?:\[([^,\]-]+))?", given) if given else None
-    return None if found is None else found[1] + (found[2] or "")
+    match = re.match(r"([^,\[]+)(?:\[([^,\]-]+))?", given) if given else None
+    return None if match is None else match[1] + (match[2] or "")
 
 
 _SERVERS: dict[tuple[str, int], TCPStore] = {}  # stores kept by this process, to its end
@@ -97,10 +97,10 @@ def reach_store(place: ProcessPlace, timeout: float, environment: Mapping[str, s
 def meet(store: Store, place: ProcessPlace, timeout: float) -> None:
     """Wait until every rank is there; processes that disagree are an error for all of them."""
     mine = f"rank {place.rank} of {place.size}, process {os.getpid()} on {socket.gethostname()}"
-    held = store.compare_set(f"rank{place.rank}", "", mine).decode()
+    present = store.compare_set(f"rank{place.rank}", "", mine).decode()
     agreed = store.compare_set("size", "", str(place.size)).decode()
-    if held != mine:
-        store.set("conflict", f"two processes are rank {place.rank}: {held}; {mine}")
+    if present != mine:
+        store.set("conflict", f"two processes are rank {place.rank}: {present}; {mine}")
     elif agreed != str(place.size):
         store.set("conflict", f"processes disagree on world_size: {agreed}, but {mine}")
     wanted = [f"rank{r}" for r in range(place.size)]

@@ -150,25 +150,27 @@ def _join(
     engine: Engine
     if under_process_manager() and not by_store:
         joined = mpi.start(None, place.rank, place.size)
-        engine, kept = joined, _share_store(joined, place, seconds)
+        engine, shared_store = joined, _share_store(joined, place, seconds)
     else:
-        kept = _agreed_store(place, seconds, init_method, store)
-        meet(PrefixStore(job, kept), place, seconds)
-        engine = _host_engine(kept, job, place, by_store)
-    PROGRESS.monitor = Monitor(kept, job, place.rank, PROGRESS.report)
-    _Job.engine, _Job.store, _Job.name, _Job.size = engine, kept, job, place.size
+        shared_store = _agreed_store(place, seconds, init_method, store)
+        meet(PrefixStore(job, shared_store), place, seconds)
+        engine = _host_engine(shared_store, job, place, by_store)
+    PROGRESS.monitor = Monitor(shared_store, job, place.rank, PROGRESS.report)
+    _Job.engine, _Job.store, _Job.name, _Job.size = engine, shared_store, job, place.size
     atexit.register(_leave)
     Finalize(None, _leave, exitpriority=1)  # a forked child of multiprocessing knows no atexit
     STATE.group = PROGRESS.blocking(
-        "init_process_group", lambda: _world(engine, place, backend, kept, seconds), seconds
+        "init_process_group", lambda: _world(engine, place, backend, shared_store, seconds), seconds
     )
 
 
-def _host_engine(kept: TCPStore, job: str, place: ProcessPlace, by_store: bool) -> Engine:
+def _host_engine(shared_store: TCPStore, job: str, place: ProcessPlace, by_store: bool) -> Engine:
     """What carries the messages of CPUs: MPI, else the store itself, for what NCCL needs."""
     if by_store:
-        return StoreEngine(PrefixStore(f"{job}/engine", kept.clone()), place.rank, place.size)
-    return mpi.start(PrefixStore(f"{job}/mpi", kept), place.rank, place.size)
+        return StoreEngine(
+            PrefixStore(f"{job}/engine", shared_store.clone()), place.rank, place.size
+        )
+    return mpi.start(PrefixStore(f"{job}/mpi", shared_store), place.rank, place.size)
 
 
 def _agreed_store(
@@ -182,9 +184,9 @@ def _agreed_store(
     if given is None:
         return reach_store(place, seconds, os.environ)
     if place.rank == 0:
-        made = TCPStore(_own_address(), 0, is_master=True, timeout=seconds)
-        given.set("adjoint/store", f"{made.host} {made.port}")
-        return made
+        network_store = TCPStore(_own_address(), 0, is_master=True, timeout=seconds)
+        given.set("adjoint/store", f"{network_store.host} {network_store.port}")
+        return network_store
     host, port = given.get("adjoint/store").decode().split()
     return TCPStore(host, int(port), timeout=seconds)
 
@@ -195,13 +197,13 @@ def _share_store(engine: Any, place: ProcessPlace, seconds: float) -> TCPStore:
     hosts = comm.allgather(socket.gethostname())
     secret = comm.bcast(secrets.token_bytes(32) if place.rank == 0 else None)
     local = len(set(hosts)) == 1
-    made = None
+    own_store = None
     if place.rank == 0:
         host = "127.0.0.1" if local else _own_address()
-        made = TCPStore(host, 0, is_master=True, timeout=seconds, secret=secret)
-    where = comm.bcast(None if made is None else (made.host, made.port))
+        own_store = TCPStore(host, 0, is_master=True, timeout=seconds, secret=secret)
+    where = comm.bcast(None if own_store is None else (own_store.host, own_store.port))
     host, port = where
-    return made or TCPStore(host, port, timeout=seconds, secret=secret)
+    return own_store or TCPStore(host, port, timeout=seconds, secret=secret)
 
 
 def _own_address() -> str:
@@ -227,10 +229,10 @@ def destroy_process_group(group: Any = None) -> None:
         raise ValueError("Invalid process group specified: none has been initialized")
     everything = group is None or group is STATE.group
     chosen = list(GROUPS.values()) if everything else [group]
-    for each in chosen:
-        for channel in each.device_channels.values():
+    for group_of in chosen:
+        for channel in group_of.device_channels.values():
             channel.data.close()
-        GROUPS.pop(each.group_name, None)
+        GROUPS.pop(group_of.group_name, None)
     if everything:
         STATE.group = None
 

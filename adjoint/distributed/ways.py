@@ -88,8 +88,8 @@ class LaneWay:
         tensor._storage.version += 1
         if array.flags.c_contiguous:
             return array, None
-        found = self.xp.ascontiguousarray(array)
-        return found, lambda: self.put(tensor, found)
+        contiguous = self.xp.ascontiguousarray(array)
+        return contiguous, lambda: self.put(tensor, contiguous)
 
     def put(self, tensor: Tensor, array: Any) -> None:
         """Write an array's elements into a tensor."""
@@ -127,10 +127,10 @@ def way_for(group: ProcessGroup, *tensors: Tensor) -> Way:
 
 def device_way(group: ProcessGroup, device: Device) -> LaneWay:
     """The way between a group's GPUs, made when its members first use it."""
-    held = group.device_channels.get(str(device))
-    if held is None:
-        held = group.device_channels[str(device)] = connect(group, GpuLane(device.index or 0))
-    return LaneWay(held.channel, held.lane)
+    connection = group.device_channels.get(str(device))
+    if connection is None:
+        connection = group.device_channels[str(device)] = connect(group, GpuLane(device.index or 0))
+    return LaneWay(connection.channel, connection.lane)
 
 
 class DeviceChannel:

@@ -82,19 +82,21 @@ class Join:
     ) -> None:  # fmt: skip
         if not joinables:
             raise ValueError("The join context manager requires at least one joinable")
-        for each in joinables:
-            if not isinstance(each, Joinable):
-                raise TypeError(f"Join: expected Joinable objects, received {type(each).__name__}")
-        groups = {id(resolve(each.join_process_group)) for each in joinables}
+        for joinable in joinables:
+            if not isinstance(joinable, Joinable):
+                raise TypeError(
+                    f"Join: expected Joinable objects, received {type(joinable).__name__}"
+                )
+        groups = {id(resolve(member.join_process_group)) for member in joinables}
         if len(groups) > 1:
             raise ValueError("Using join context manager with multiple process groups")
         self._joinables = list(joinables)
         self._enable, self._throw = enable, throw_on_early_termination
         self._group = resolve(joinables[0].join_process_group)
         self._device = joinables[0].join_device
-        self._hooks = [each.join_hook(**kwargs) for each in joinables] if enable else []
-        for at, each in enumerate(joinables):
-            each._join_config = JoinConfig(enable, throw_on_early_termination, at == 0)
+        self._hooks = [member.join_hook(**kwargs) for member in joinables] if enable else []
+        for at, joinable in enumerate(joinables):
+            joinable._join_config = JoinConfig(enable, throw_on_early_termination, at == 0)
 
     def __enter__(self) -> Join:
         return self
@@ -107,8 +109,8 @@ class Join:
             if self._enable and kind is None:
                 self._play()
         finally:
-            for each in self._joinables:
-                each._join_config = JoinConfig()
+            for joinable in self._joinables:
+                joinable._join_config = JoinConfig()
         return None
 
     def _play(self) -> None:

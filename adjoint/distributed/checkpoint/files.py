@@ -261,15 +261,19 @@ class _Source:
         """The elements of a piece, as they lie in its file."""
         if piece.file not in self.files:
             self.files[piece.file] = load_file(self.folder / piece.file, mmap=True)
-        found, entry = self.files[piece.file].get(name), self.index.tensors[name]
+        elements, entry = self.files[piece.file].get(name), self.index.tensors[name]
         count = math.prod(piece.shape)
-        if found is None or (found.numel(), _dtype(found)) != (count, entry.dtype):
-            held = "nothing" if found is None else f"{found.numel()} elements of {_dtype(found)}"
+        if elements is None or (elements.numel(), _dtype(elements)) != (count, entry.dtype):
+            present = (
+                "nothing"
+                if elements is None
+                else f"{elements.numel()} elements of {_dtype(elements)}"
+            )
             raise FileError(
                 f"checkpoint.load: {self.folder / piece.file}: damaged: {name[:80]!r} should have "
-                f"{count} elements of {entry.dtype}, it has {held}"
+                f"{count} elements of {entry.dtype}, it has {present}"
             )
-        return found.reshape(piece.shape)
+        return elements.reshape(piece.shape)
 
 
 def _wanted(value: Tensor) -> Block:
@@ -300,14 +304,14 @@ def _check_tensor(name: str, source: _Source, value: Tensor) -> None:
         raise ShapeValueError(
             f"checkpoint.load: {name} is {entry.shape} there and {tuple(value.shape)} here"
         )
-    block, got = _wanted(value), 0
+    block, seen = _wanted(value), 0
     for piece, (_, shape) in _overlaps(entry, block):
         source.elements(name, piece)
-        got += math.prod(shape)
+        seen += math.prod(shape)
     count = math.prod(block[1])
-    if got != count:
+    if seen != count:
         raise FileError(
-            f"checkpoint.load: {name}: {count - got} of {count} elements are in none of the files"
+            f"checkpoint.load: {name}: {count - seen} of {count} elements are in none of the files"
         )
 
 
@@ -321,8 +325,8 @@ def _fill(tree: Any, path: tuple[str, ...], source: _Source) -> None:
             local = part_of(value) if isinstance(value, DTensor) else value.detach()
             start, _ = _wanted(value)
             for piece, block in _overlaps(source.index.tensors[name], _wanted(value)):
-                found = _within(source.elements(name, piece), block, piece.start)
-                _within(local, block, start).copy_(found)
+                part = _within(source.elements(name, piece), block, piece.start)
+                _within(local, block, start).copy_(part)
         else:
             tree[key] = _like(value, source.index.values[name])
 
@@ -345,12 +349,12 @@ def _within(tensor: Tensor, block: Block, start: tuple[int, ...]) -> Tensor:
     return tensor
 
 
-def _like(held: Any, read: Any) -> Any:
+def _like(state: Any, read: Any) -> Any:
     """A value that was read, with tuples where the state has tuples, which JSON does not know."""
-    if isinstance(held, (list, tuple)) and isinstance(read, list):
-        longer = [*held, *([None] * (len(read) - len(held)))]
-        made = [_like(h, r) for h, r in zip(longer, read, strict=False)]
-        return tuple(made) if isinstance(held, tuple) else made
-    if isinstance(held, dict) and isinstance(read, dict):
-        return {k: _like(held.get(k), v) for k, v in read.items()}
+    if isinstance(state, (list, tuple)) and isinstance(read, list):
+        longer = [*state, *([None] * (len(read) - len(state)))]
+        items = [_like(h, r) for h, r in zip(longer, read, strict=False)]
+        return tuple(items) if isinstance(state, tuple) else items
+    if isinstance(state, dict) and isinstance(read, dict):
+        return {k: _like(state.get(k), v) for k, v in read.items()}
     return read

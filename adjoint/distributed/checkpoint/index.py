@@ -54,14 +54,14 @@ def read_index(folder: Path) -> Index:
     tensors, values = about.get("tensors"), about.get("values")
     if not isinstance(tensors, dict) or not isinstance(values, dict):
         raise FileError(f"checkpoint.load: {path}: damaged: tensors and values are no objects")
-    return Index({name: _entry(path, name, held) for name, held in tensors.items()}, values)
+    return Index({name: _entry(path, name, fields) for name, fields in tensors.items()}, values)
 
 
-def _entry(path: Path, name: str, held: Any) -> Entry:
+def _entry(path: Path, name: str, content: Any) -> Entry:
     def damaged(why: str) -> FileError:
         return FileError(f"checkpoint.load: {path}: damaged: tensor {name[:80]!r}: {why}")
 
-    fields: Any = held if isinstance(held, dict) else {}
+    fields: Any = content if isinstance(content, dict) else {}
     shape, dtype, pieces = (fields.get(field) for field in ("shape", "dtype", "pieces"))
     if not isinstance(shape, list) or not all(_count(size) for size in shape):
         raise damaged(f"its shape is {str(shape)[:80]}")
@@ -69,13 +69,13 @@ def _entry(path: Path, name: str, held: Any) -> Entry:
         raise damaged("its dtype is no name, or its pieces are no list")
     if len(pieces) > MOST_PIECES:
         raise damaged(f"it has {len(pieces)} pieces, more than {MOST_PIECES}")
-    found = tuple(_piece(piece, tuple(shape), damaged) for piece in pieces)
-    _refuse_overlaps(found, damaged)
-    return Entry(tuple(shape), dtype, found)
+    parts = tuple(_piece(piece, tuple(shape), damaged) for piece in pieces)
+    _refuse_overlaps(parts, damaged)
+    return Entry(tuple(shape), dtype, parts)
 
 
-def _piece(held: Any, whole: tuple[int, ...], damaged: Any) -> Piece:
-    fields: Any = held if isinstance(held, dict) else {}
+def _piece(content: Any, whole: tuple[int, ...], damaged: Any) -> Piece:
+    fields: Any = content if isinstance(content, dict) else {}
     file, start, shape = (fields.get(field) for field in ("file", "start", "shape"))
     if (
         not isinstance(file, str)

@@ -45,12 +45,12 @@ def get_model_state_dict(
         raise NotImplementedError("get_model_state_dict: submodules is not supported")
     chosen = options or StateDictOptions()
     frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
-    found = {
+    state = {
         _plain_name(name): _shown(value, chosen)
         for name, value in model.state_dict().items()
         if not (chosen.ignore_frozen_params and name in frozen)
     }
-    return found if _given_here(chosen) else {}
+    return state if _given_here(chosen) else {}
 
 
 def _plain_name(name: str) -> str:
@@ -83,9 +83,9 @@ def set_model_state_dict(
     own: dict[str, Any] = {
         _plain_name(n): p for n, p in model.named_parameters(remove_duplicate=False)
     }
-    kept = {_plain_name(n) for n in model.state_dict()}
+    names = {_plain_name(n) for n in model.state_dict()}
     buffers = {_plain_name(n): b for n, b in model.named_buffers(remove_duplicate=False)}
-    own.update({n: b for n, b in buffers.items() if n in kept})
+    own.update({n: b for n, b in buffers.items() if n in names})
     missing = sorted(set(own) - set(state))
     unexpected = sorted(set(state) - set(own))
     if chosen.strict and (missing or unexpected):
@@ -116,30 +116,30 @@ def _spread(state: dict[str, Any]) -> dict[str, Any]:
     if STATE.group is None or STATE.group.size() == 1:
         return state
     broadcast_object_list(names, src=0)
-    found = {}
+    spread = {}
     for name, about in names[0].items():
         if not isinstance(about, tuple):
-            found[name] = about
+            spread[name] = about
             continue
         shape, dtype = about
         mine = STATE.group.rank() == 0
         value = state[name].detach().contiguous() if mine else empty(shape, dtype=dtype)
         broadcast(value, src=0)
-        found[name] = value
-    return found
+        spread[name] = value
+    return spread
 
 
-def _as_kept(name: str, held: Any, value: Any) -> Any:
+def _as_kept(name: str, own: Any, value: Any) -> Any:
     """A value as its owner keeps it: of a DTensor, the same kind of part."""
-    if tuple(held.shape) != tuple(value.shape):
+    if tuple(own.shape) != tuple(value.shape):
         raise ShapeError(
-            f"size mismatch for {name}: {tuple(value.shape)} in the state, {tuple(held.shape)} in "
+            f"size mismatch for {name}: {tuple(value.shape)} in the state, {tuple(own.shape)} in "
             "the current model"
         )
-    if isinstance(value, DTensor) and not isinstance(held, DTensor):
+    if isinstance(value, DTensor) and not isinstance(own, DTensor):
         return value.full_tensor()
-    if isinstance(held, DTensor) and not isinstance(value, DTensor):
-        layout = held._layout
+    if isinstance(own, DTensor) and not isinstance(value, DTensor):
+        layout = own._layout
         return as_dtensor(move(value.detach(), layout.replicated(), layout), layout)
     return value
 
@@ -178,9 +178,9 @@ def get_optimizer_state_dict(
     names = {id(p): _plain_name(n) for n, p in model.named_parameters()}
     state: dict[str, Any] = {
         names[id(parameter)]: {
-            key: _shown(_entry(parameter, value), chosen) for key, value in kept.items()
+            key: _shown(_entry(parameter, value), chosen) for key, value in state.items()
         }
-        for parameter, kept in _in_order(optimizers)
+        for parameter, state in _in_order(optimizers)
     }
     groups = [
         {
@@ -215,12 +215,12 @@ def set_optimizer_state_dict(
     named = {_plain_name(n): p for n, p in model.named_parameters()}
     for name, entries in optim_state_dict["state"].items():
         parameter = named[_plain_name(name)]
-        kept = optimizers.state[parameter]
+        state_of_parameter = optimizers.state[parameter]
         for key, value in entries.items():
-            found = value
+            fitted = value
             if isinstance(value, Tensor) and value.shape == parameter.shape and value.ndim:
-                found = _as_kept(f"{name} {key}", parameter, value)
-            kept[key] = found.clone() if isinstance(found, Tensor) else found
+                fitted = _as_kept(f"{name} {key}", parameter, value)
+            state_of_parameter[key] = fitted.clone() if isinstance(fitted, Tensor) else fitted
     for group, saved in zip(optimizers.param_groups, optim_state_dict["param_groups"], strict=True):
         group.update({k: v for k, v in saved.items() if k != "params"})
 

@@ -70,12 +70,12 @@ class GradBucket:
 
 def cut(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     """A flat tensor as views in the shapes of others."""
-    found, at = [], 0
-    for each in like:
-        count = each.shape.numel()
-        found.append(flat[at : at + count].reshape(each.shape))
+    views, at = [], 0
+    for tensor in like:
+        count = tensor.shape.numel()
+        views.append(flat[at : at + count].reshape(tensor.shape))
         at += count
-    return found
+    return views
 
 
 def fill_buckets(named: Sequence[tuple[str, Tensor]], limit: int) -> list[Bucket]:
@@ -177,8 +177,8 @@ class Reducer:
         factor = 1.0 if self.divide_by is None else self.group.size() / self.divide_by
 
         def averaged(done: Future) -> Tensor:
-            found: Tensor = done.value()[0]
-            return found if factor == 1.0 else found.mul_(factor)
+            total: Tensor = done.value()[0]
+            return total if factor == 1.0 else total.mul_(factor)
 
         return work.get_future().then(averaged)
 

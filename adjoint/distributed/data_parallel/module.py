@@ -115,8 +115,8 @@ class DistributedDataParallel(Module, Joinable):
     def _spread(self, tensors: list[Tensor], source: int) -> None:
         """Replace tensors by those of one process, few messages for many of them."""
         kinds: dict[Any, list[Tensor]] = {}
-        for each in tensors:
-            kinds.setdefault((each.dtype, each.device), []).append(each)
+        for item in tensors:
+            kinds.setdefault((item.dtype, item.device), []).append(item)
         with no_grad():
             for same in kinds.values():
                 flat = cat([t.reshape(-1) for t in same])
@@ -317,12 +317,12 @@ def check_replicas(group: Any, named: Sequence[tuple[str, Tensor]]) -> None:
 
 def leaves_of(tensors: list[Tensor]) -> set[int]:
     """The ids of the leaves that some tensors were computed from."""
-    found: set[int] = set()
+    leaves: set[int] = set()
     seen: set[Any] = set()
     stack: list[Any] = []
     for tensor in tensors:
         if tensor.grad_fn is None:
-            found.add(id(tensor))
+            leaves.add(id(tensor))
         else:
             stack.append(tensor.grad_fn)
     while stack:
@@ -336,5 +336,5 @@ def leaves_of(tensors: list[Tensor]) -> set[int]:
             if isinstance(edge[0], BackwardNode):
                 stack.append(edge[0])
             else:
-                found.add(id(edge[0]))
-    return found
+                leaves.add(id(edge[0]))
+    return leaves

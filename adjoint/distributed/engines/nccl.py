@@ -77,15 +77,15 @@ class NcclLibrary:
 
     def version(self) -> tuple[int, int, int]:
         """Its version, as (major, minor, patch)."""
-        found = c_int()
-        self.call("GetVersion", byref(found))
-        return found.value // 10000, found.value // 100 % 100, found.value % 100
+        number = c_int()
+        self.call("GetVersion", byref(number))
+        return number.value // 10000, number.value // 100 % 100, number.value % 100
 
     def unique_id(self) -> bytes:
         """A new identity of a communicator."""
-        made = UniqueId()
-        self.call("GetUniqueId", byref(made))
-        return bytes(made)
+        identity = UniqueId()
+        self.call("GetUniqueId", byref(identity))
+        return bytes(identity)
 
     def join(self, identity: bytes, rank: int, size: int) -> int:
         """Join a communicator; returns when all have. Its handle."""
@@ -95,9 +95,9 @@ class NcclLibrary:
 
     def fault(self, comm: int) -> int:
         """The status of what a communicator does in the background."""
-        found = c_int()
-        self.call("CommGetAsyncError", comm, byref(found))
-        return 0 if found.value == IN_PROGRESS else found.value
+        status = c_int()
+        self.call("CommGetAsyncError", comm, byref(status))
+        return 0 if status.value == IN_PROGRESS else status.value
 
 
 @cache
@@ -106,10 +106,10 @@ def load() -> NcclLibrary:
     places = []
     for package in ("nvidia.nccl", "nvidia.cu13"):
         try:
-            found = importlib.import_module(package)
+            module = importlib.import_module(package)
         except ImportError:
             continue
-        places += [Path(root) / "lib" / FILE for root in found.__path__]
+        places += [Path(root) / "lib" / FILE for root in module.__path__]
     for name in [str(path) for path in places if path.exists()] + [FILE]:
         try:
             return NcclLibrary(ctypes.CDLL(name))

@@ -123,9 +123,9 @@ class NcclCommunicator:
             return
         kind = self._scaled(buffer, op)
         if self._gathers(buffer.dtype, kind):
-            found = self._combined(buffer, kind)
+            combined = self._combined(buffer, kind)
             if self.rank == root:
-                buffer[...] = found.reshape(buffer.shape)
+                buffer[...] = combined.reshape(buffer.shape)
             return
         flat, number, operation = self._numbers(buffer, kind)
         place = address(flat)
@@ -187,11 +187,11 @@ class NcclCommunicator:
         narrow = buffer.dtype.kind in "fV" and buffer.dtype.itemsize < 4
         values = whole.astype(np.float32) if narrow else whole
         combine = getattr(xp, COMBINED[RedOpType.SUM if kind is RedOpType.AVG else kind])
-        found = values[0]
+        total = values[0]
         for row in values[1:]:
-            found = combine(found, row)
-        found = found / self.size if kind is RedOpType.AVG else found
-        return found.astype(buffer.dtype)
+            total = combine(total, row)
+        total = total / self.size if kind is RedOpType.AVG else total
+        return total.astype(buffer.dtype)
 
     # -- the end ---------------------------------------------------------------------------------
 

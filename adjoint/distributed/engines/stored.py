@@ -53,8 +53,8 @@ class StoreCommunicator:
         self.store.set(f"{call}/{self.rank}", data)
         keys = [f"{call}/{r}" for r in range(self.size)]
 
-        def finish(found: list[bytes]) -> None:
-            use(found)
+        def finish(parts: list[bytes]) -> None:
+            use(parts)
             if self.store.add(f"{call}/read", 1) == self.size:
                 for key in (*keys, f"{call}/read"):
                     self.store.delete_key(key)
@@ -65,14 +65,14 @@ class StoreCommunicator:
         return self._gather(b"", lambda _: None)
 
     def all_gather(self, out: Buffer, buffer: Buffer) -> Request:
-        def use(found: list[bytes]) -> None:
-            _bytes(out)[...] = np.frombuffer(b"".join(found), np.uint8)
+        def use(parts: list[bytes]) -> None:
+            _bytes(out)[...] = np.frombuffer(b"".join(parts), np.uint8)
 
         return self._gather(buffer.tobytes(), use)
 
     def broadcast(self, buffer: Buffer, root: int) -> Request:
-        def use(found: list[bytes]) -> None:
-            _bytes(buffer)[...] = np.frombuffer(found[root], np.uint8)
+        def use(parts: list[bytes]) -> None:
+            _bytes(buffer)[...] = np.frombuffer(parts[root], np.uint8)
 
         return self._gather(buffer.tobytes() if self.rank == root else b"", use)
 
@@ -81,9 +81,9 @@ class StoreCommunicator:
                                if out is None else out, buffer)  # fmt: skip
 
     def scatter(self, out: Buffer, buffer: Buffer | None, root: int) -> Request:
-        def use(found: list[bytes]) -> None:
+        def use(parts: list[bytes]) -> None:
             start = self.rank * out.nbytes
-            _bytes(out)[...] = np.frombuffer(found[root][start : start + out.nbytes], np.uint8)
+            _bytes(out)[...] = np.frombuffer(parts[root][start : start + out.nbytes], np.uint8)
 
         return self._gather(b"" if buffer is None else buffer.tobytes(), use)
 
@@ -93,12 +93,12 @@ class StoreCommunicator:
         size = buffer.dtype.itemsize
         table = np.array(gives, np.int64) * size
 
-        def use(found: list[bytes]) -> None:
+        def use(parts: list[bytes]) -> None:
             rows = []
-            for each in found:
-                sizes = np.frombuffer(each[: table.nbytes], np.int64)
+            for part in parts:
+                sizes = np.frombuffer(part[: table.nbytes], np.int64)
                 start = table.nbytes + int(sizes[: self.rank].sum())
-                rows.append(each[start : start + int(sizes[self.rank])])
+                rows.append(part[start : start + int(sizes[self.rank])])
             _bytes(out)[...] = np.frombuffer(b"".join(rows), np.uint8)
 
         return self._gather(table.tobytes() + buffer.tobytes(), use)
@@ -106,21 +106,21 @@ class StoreCommunicator:
     # -- reducing --------------------------------------------------------------------------------
 
     def all_reduce(self, buffer: Buffer, op: Any) -> Request:
-        def put(found: Buffer) -> None:
-            buffer[...] = found.reshape(buffer.shape)
+        def put(total: Buffer) -> None:
+            buffer[...] = total.reshape(buffer.shape)
 
         return self._reduce(buffer, op, put)
 
     def reduce(self, buffer: Buffer, op: Any, root: int) -> Request:
-        def put(found: Buffer) -> None:
+        def put(total: Buffer) -> None:
             if self.rank == root:
-                buffer[...] = found.reshape(buffer.shape)
+                buffer[...] = total.reshape(buffer.shape)
 
         return self._reduce(buffer, op, put)
 
     def reduce_scatter(self, out: Buffer, buffer: Buffer, op: Any) -> Request:
-        def put(found: Buffer) -> None:
-            mine = found[self.rank * out.size : (self.rank + 1) * out.size]
+        def put(total: Buffer) -> None:
+            mine = total[self.rank * out.size : (self.rank + 1) * out.size]
             out[...] = mine.reshape(out.shape)
 
         return self._reduce(buffer, op, put)
@@ -128,8 +128,8 @@ class StoreCommunicator:
     def _reduce(self, buffer: Buffer, op: Any, put: Callable[[Buffer], None]) -> Request:
         dtype = buffer.dtype
 
-        def use(found: list[bytes]) -> None:
-            rows = np.frombuffer(b"".join(found), dtype).reshape(self.size, -1)
+        def use(parts: list[bytes]) -> None:
+            rows = np.frombuffer(b"".join(parts), dtype).reshape(self.size, -1)
             put(_combined(rows, op).astype(dtype))
 
         return self._gather(buffer.tobytes(), use)
@@ -203,11 +203,11 @@ def _combined(rows: Buffer, op: Any) -> Buffer:
     if rows.dtype.kind == "b":
         rows = rows.view(np.uint8)
         odd = op is RedOpType.BXOR
-        found = getattr(np, COMBINED[LOGICAL[RedOpType(op)]]).reduce(rows)
-        return (found & 1 if odd else found).astype(np.bool_)
+        total = getattr(np, COMBINED[LOGICAL[RedOpType(op)]]).reduce(rows)
+        return (total & 1 if odd else total).astype(np.bool_)
     wide = rows.astype(np.float32) if rows.dtype.kind in "fV" and rows.itemsize < 4 else rows
     if isinstance(op, PremulSum):
         return np.add.reduce(wide * wide.dtype.type(op.factor), 0)
     kind = RedOpType.SUM if op is RedOpType.AVG else RedOpType(op)
-    found = getattr(np, COMBINED[kind]).reduce(wide, 0)
-    return found / len(rows) if op is RedOpType.AVG else found
+    total = getattr(np, COMBINED[kind]).reduce(wide, 0)
+    return total / len(rows) if op is RedOpType.AVG else total

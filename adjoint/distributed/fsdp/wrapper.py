@@ -119,13 +119,13 @@ class FullyShardedDataParallel(Module):
         kind = settings.state_dict_type
         whole = kind is StateDictType.FULL_STATE_DICT
         offload = bool(getattr(settings.state_dict_config, "offload_to_cpu", False))
-        found = get_model_state_dict(self.module, options=StateDictOptions(full_state_dict=whole))
+        state = get_model_state_dict(self.module, options=StateDictOptions(full_state_dict=whole))
         if kind is StateDictType.LOCAL_STATE_DICT:
-            found = {k: v.to_local() if isinstance(v, DTensor) else v for k, v in found.items()}
+            state = {k: v.to_local() if isinstance(v, DTensor) else v for k, v in state.items()}
         if offload:
-            found = {k: v.cpu() for k, v in found.items()}
+            state = {k: v.cpu() for k, v in state.items()}
         first = getattr(settings.state_dict_config, "rank0_only", False)
-        return {} if whole and first and get_rank() else found
+        return {} if whole and first and get_rank() else state
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
         """Give back what `state_dict` gave, under the same settings; every process has it."""
@@ -135,9 +135,9 @@ class FullyShardedDataParallel(Module):
         if self._settings.state_dict_type is StateDictType.LOCAL_STATE_DICT:
             own = dict(self.module.named_parameters(remove_duplicate=False))
             for name, value in state.items():
-                held = own.get(name)
-                if isinstance(held, DTensor) and not isinstance(value, DTensor):
-                    state[name] = as_dtensor(value, held._layout)
+                current = own.get(name)
+                if isinstance(current, DTensor) and not isinstance(value, DTensor):
+                    state[name] = as_dtensor(value, current._layout)
         return set_model_state_dict(self.module, state, options=StateDictOptions(strict=strict))
 
     @staticmethod
@@ -150,17 +150,17 @@ class FullyShardedDataParallel(Module):
         settings = StateDictSettings(
             state_dict_type, state_dict_config or FullStateDictConfig(), optim_state_dict_config
         )
-        for each in module.modules():
-            if isinstance(each, FullyShardedDataParallel):
-                each._settings = settings
+        for inner in module.modules():
+            if isinstance(inner, FullyShardedDataParallel):
+                inner._settings = settings
         return before
 
     @staticmethod
     def get_state_dict_type(module: Module) -> StateDictSettings:
         """What `state_dict` gives."""
-        for each in module.modules():
-            if isinstance(each, FullyShardedDataParallel):
-                return each._settings
+        for inner in module.modules():
+            if isinstance(inner, FullyShardedDataParallel):
+                return inner._settings
         raise ValueError("FullyShardedDataParallel: the module has none in it")
 
     @staticmethod
@@ -189,12 +189,12 @@ class FullyShardedDataParallel(Module):
         """An optimizer's state by the names of parameters; every process calls it."""
         settings = FullyShardedDataParallel.get_state_dict_type(model)
         whole = settings.state_dict_type is StateDictType.FULL_STATE_DICT
-        found = get_optimizer_state_dict(
+        state = get_optimizer_state_dict(
             model, optim, options=StateDictOptions(full_state_dict=whole)
         )
         config = settings.optim_state_dict_config or settings.state_dict_config
         first = getattr(config, "rank0_only", False)
-        return {} if whole and first and get_rank() else found
+        return {} if whole and first and get_rank() else state
 
     @staticmethod
     def optim_state_dict_to_load(
@@ -238,8 +238,8 @@ class FullyShardedDataParallel(Module):
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[Any]:
         """The wrappers in a module."""
-        found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
-        return found[:1] if root_only else found
+        wrappers = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
+        return wrappers[:1] if root_only else wrappers
 
 
 def wrap_inner(module: Module, policy: Callable[..., bool], options: dict[str, Any]) -> None:

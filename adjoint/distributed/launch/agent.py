@@ -84,12 +84,12 @@ def launch(options: Options) -> int:
         key = secrets.token_hex(32).encode() if options.machines == 1 else job_secret()
     try:
         store, first = meet_machines(options, key)
-        before = {each: signal.signal(each, stop) for each in STOPS}
+        before = {stop_signal: signal.signal(stop_signal, stop) for stop_signal in STOPS}
         try:
             return Agent(options, store, key, first).run()
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             store.close()
     except DistError as error:
         print(f"adjoint launch: {error}", file=sys.stderr)
@@ -106,12 +106,14 @@ def meet_machines(options: Options, key: bytes) -> tuple[TCPStore, bool]:
     keeps = options.machines == 1 or options.machine in (0, None)
     if keeps:
         try:
-            made = TCPStore(options.host, options.port, is_master=True, timeout=MEETING, secret=key)
+            store = TCPStore(
+                options.host, options.port, is_master=True, timeout=MEETING, secret=key
+            )
         except DistNetworkError:
             if options.machine == 0 or options.machines == 1:
                 raise
         else:
-            return made, True
+            return store, True
     return TCPStore(options.host, options.port, timeout=MEETING, secret=key), False
 
 

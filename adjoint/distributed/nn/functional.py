@@ -42,10 +42,10 @@ def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
 def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
     """The tensors of all members for one of them; zeros for the others."""
     chosen = resolve(group)
-    found = operations.all_gather(tensor, chosen)
+    gathered = operations.all_gather(tensor, chosen)
     if chosen.rank() != root_of("gather", chosen, dst, None):
-        found = found.masked_fill(ones((), dtype=bool_, device=found.device), 0)
-    return tuple(found.unbind(0))
+        gathered = gathered.masked_fill(ones((), dtype=bool_, device=gathered.device), 0)
+    return tuple(gathered.unbind(0))
 
 
 def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
@@ -76,8 +76,8 @@ def all_to_all(
     output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
 ) -> tuple[Tensor, ...]:
     """A tensor for every member, exchanged for one from each; all of one shape."""
-    found = operations.all_to_all(stack(list(input_tensor_list)), resolve(group))
-    return tuple(found.unbind(0))
+    exchanged = operations.all_to_all(stack(list(input_tensor_list)), resolve(group))
+    return tuple(exchanged.unbind(0))
 
 
 def all_to_all_single(
@@ -85,8 +85,8 @@ def all_to_all_single(
     group: Any = None,
 ) -> Tensor:  # fmt: skip
     """Parts of the first dimension exchanged with every member."""
-    found = operations.exchanged(input, output_split_sizes, input_split_sizes, resolve(group))
-    return found.reshape(output.shape)
+    received = operations.exchanged(input, output_split_sizes, input_split_sizes, resolve(group))
+    return received.reshape(output.shape)
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:

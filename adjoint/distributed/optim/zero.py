@@ -90,9 +90,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _share(self) -> None:
         if self.optim is not None:
-            for at, kept in zip(self._kept, self.optim.param_groups, strict=True):
+            for at, own_group in zip(self._kept, self.optim.param_groups, strict=True):
                 ours = {k: v for k, v in self.param_groups[at].items() if k != "params"}
-                kept.update(ours)  # a scheduler changes the groups it knows: these
+                own_group.update(ours)  # a scheduler changes the groups it knows: these
             self.optim.step()
         with no_grad():
             works = [

@@ -71,7 +71,7 @@ class Schedule:
         if last and trains and not given:
             raise ValueError("the last stage's process must pass target= to a schedule with a loss")
         outputs: dict[int, Any] = {}
-        found: dict[int, Tensor] = {}
+        losses_of: dict[int, Tensor] = {}
         for kind, index, number in self.order():
             stage = self.stages[index]
             if kind == "F":
@@ -80,13 +80,13 @@ class Schedule:
                 if stage.is_last:
                     outputs[number] = out
                     if given and self.loss_fn is not None:
-                        found[number] = self.loss_fn(out, targets[number])
+                        losses_of[number] = self.loss_fn(out, targets[number])
             elif trains:
-                stage.backward(number, found[number] * self.scale if stage.is_last else None)
+                stage.backward(number, losses_of[number] * self.scale if stage.is_last else None)
         for stage in self.stages.values():
             stage.finish()
         if losses is not None and last:
-            losses[:] = [found[i].detach() for i in sorted(found)]
+            losses[:] = [losses_of[i].detach() for i in sorted(losses_of)]
         return joined([outputs[i] for i in sorted(outputs)]) if last else None
 
 
@@ -160,13 +160,15 @@ class ScheduleInterleaved1F1B(_SeveralStages):
                 "Interleaved 1F1B requires the number of microbatches to be a multiple of the "
                 f"number of rounds ({rounds}), but got {self.count}."
             )
-        each = self.count // rounds  # parts that go through one stage before the next one's turn
+        per_round = (
+            self.count // rounds
+        )  # parts that go through one stage before the next one's turn
         total = local * self.count
-        ahead = min((local - 1) * each + 2 * (size - 1 - self.rank), total)
+        ahead = min((local - 1) * per_round + 2 * (size - 1 - self.rank), total)
         done: Counter[tuple[str, int]] = Counter()
 
         def action(kind: str, step: int) -> Step:
-            turn = step // each % local
+            turn = step // per_round % local
             index = (turn if kind == "F" else local - 1 - turn) * size + self.rank
             done[kind, index] += 1
             return kind, index, done[kind, index] - 1
@@ -197,9 +199,9 @@ _BY_NAME = {
 
 def get_schedule_class(schedule_name: str) -> type[Schedule]:
     """A schedule by its name: "GPipe", "1F1B", "Interleaved1F1B" or "LoopedBFS"."""
-    found = _BY_NAME.get(schedule_name.lower().removeprefix("schedule"))
-    if found is None:
+    schedule = _BY_NAME.get(schedule_name.lower().removeprefix("schedule"))
+    if schedule is None:
         raise ValueError(
             f"Unknown schedule '{schedule_name}'. The valid options are {sorted(_BY_NAME)}"
         )
-    return found
+    return schedule

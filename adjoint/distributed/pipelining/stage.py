@@ -135,12 +135,12 @@ class PipelineStage:
         line = zeros(ABOUT, dtype=dt.uint8)
         tag, peer = _tag(self.stage_index, -way), self._peer(way)
         recv(line, group=self.group, group_src=peer, tag=tag)
-        found = []
+        received = []
         for shape, dtype, requires_grad in pickle.loads(line.numpy().tobytes()):
             tensor = zeros(shape, dtype=dt.named(dtype), device=self.device)
             recv(tensor, group=self.group, group_src=peer, tag=tag)
-            found.append(tensor.requires_grad_() if requires_grad else tensor)
-        return found
+            received.append(tensor.requires_grad_() if requires_grad else tensor)
+        return received
 
 
 def _tag(receiver: int, way: int) -> int:

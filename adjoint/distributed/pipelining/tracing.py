@@ -193,14 +193,14 @@ class StageWriter:
             training=self.training,
         )
 
-    def _read(self, held: Storage) -> Node:
-        name, tensor = self.owners.get(id(held), ("", None))
+    def _read(self, storage: Storage) -> Node:
+        name, tensor = self.owners.get(id(storage), ("", None))
         if tensor is None:
             name = f"lifted_tensor_{len(self.state)}"
-            tensor = HOOKS.array.wrap(held.buffer)
-            tensor._storage = held
-            self.owners[id(held)] = name, tensor
-        elif tuple(tensor.shape) != tuple(held.buffer.shape):
+            tensor = HOOKS.array.wrap(storage.buffer)
+            tensor._storage = storage
+            self.owners[id(storage)] = name, tensor
+        elif tuple(tensor.shape) != tuple(storage.buffer.shape):
             raise CannotWrite(f"{name!r} is part of a larger tensor; give it memory of its own")
         if name not in self.reads:
             self.state[name] = tensor

@@ -84,10 +84,10 @@ def _move_own(module: Module, device: Device, moved: dict[int, Any]) -> None:
                 continue
             if id(tensor) not in moved:
                 gone = tensor.detach().to(device)
-                made: Any = gone
+                replacement: Any = gone
                 if table is module._parameters:
-                    made = type(tensor)(gone, requires_grad=tensor.requires_grad)
-                moved[id(tensor)] = (tensor, made)
+                    replacement = type(tensor)(gone, requires_grad=tensor.requires_grad)
+                moved[id(tensor)] = (tensor, replacement)
             table[key] = moved[id(tensor)][1]
 
 

@@ -63,21 +63,21 @@ def move_operands() -> Iterator[MovedOperands]:
 
 
 def _chosen(tensors: list[Tensor]) -> Device:
-    for each in tensors:
-        if each.device.type == "meta":
-            return each.device
+    for tensor in tensors:
+        if tensor.device.type == "meta":
+            return tensor.device
     return max(tensors, key=lambda t: t.numel() * t.element_size()).device
 
 
 def _on_one(
     name: str, operands: tuple[Any, ...], device: Device, report: MovedOperands
 ) -> tuple[Any, ...]:
-    made = []
-    for each in operands:
-        if isinstance(each, Tensor) and each.device is not device:
-            key = (name, str(each.device), str(device))
+    results = []
+    for operand in operands:
+        if isinstance(operand, Tensor) and operand.device is not device:
+            key = (name, str(operand.device), str(device))
             report.times[key] += 1
-            report.bytes[key] += each.numel() * each.element_size()
-            each = each.to(device)
-        made.append(each)
-    return tuple(made)
+            report.bytes[key] += operand.numel() * operand.element_size()
+            operand = operand.to(device)
+        results.append(operand)
+    return tuple(results)

@@ -95,9 +95,9 @@ def _limits(given: Any) -> Iterator[DeviceLimit]:
         given = [DeviceLimit(device, memory) for device, memory in given.items()]
     if not given:
         raise ValueError("infer_device_map: expected at least one device in max_memory")
-    for each in given:
+    for limit in given:
         yield DeviceLimit(
-            Device(each.device), each.memory, each.flops, each.bandwidth, each.slowness
+            Device(limit.device), limit.memory, limit.flops, limit.bandwidth, limit.slowness
         )
 
 
@@ -161,10 +161,10 @@ def _cheapest(units: list[PlacedUnit], limits: list[DeviceLimit], boundary: floa
                     key = (stop + 1, used | 1 << at, at)
                     if key not in best or seconds < best[key][0]:
                         best[key] = (seconds, chosen + [at] * (stop + 1 - start))
-    ends = [found for key, found in best.items() if key[0] == len(units)]
+    ends = [plan_so_far for key, plan_so_far in best.items() if key[0] == len(units)]
     if not ends:
         raise RuntimeError(_no_room(units, limits))
-    return min(ends, key=lambda found: found[0])[1]
+    return min(ends, key=lambda plan_so_far: plan_so_far[0])[1]
 
 
 def _together(units: list[PlacedUnit], chosen: list[int]) -> list[int]:

@@ -36,12 +36,12 @@ def find_units(
         tokens: how many rows a forward sees, for estimates.
     """
     times = seconds or {}
-    found = []
+    units = []
     for name, tensors in _walk(model, "", frozenset(no_split)):
         size = sum(t.numel() * t.element_size() for t in tensors)
         flops = 2.0 * tokens * sum(t.numel() for t in tensors)
-        found.append(PlacedUnit(name, size, flops, times.get(name), tuple(id(t) for t in tensors)))
-    return found
+        units.append(PlacedUnit(name, size, flops, times.get(name), tuple(id(t) for t in tensors)))
+    return units
 
 
 def _walk(

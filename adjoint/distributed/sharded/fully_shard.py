@@ -51,10 +51,10 @@ class MixedPrecisionPolicy:
 
 def _average(g: Any, x_spec: Any, group: str, replicas: str | None, reduce_dtype: Any) -> Any:
     sent = g if reduce_dtype is None else g.to(reduce_dtype)
-    found = REDUCE_SCATTER(sent, group=group) / resolve(group).size()
+    mean = REDUCE_SCATTER(sent, group=group) / resolve(group).size()
     if replicas is not None:
-        found = ALL_REDUCE(found, op="avg", group=replicas)
-    return found.to(x_spec.dtype)
+        mean = ALL_REDUCE(mean, op="avg", group=replicas)
+    return mean.to(x_spec.dtype)
 
 
 # GATHER_PARTS(x): everybody's part, in rows; the transpose averages, as gradients are averaged.
@@ -109,7 +109,7 @@ class GatheredUnit:
 
     def parts(self) -> list[Any]:
         """The parts that the modules have now, each once: `load_state_dict` may give others."""
-        found: dict[int, Any] = {}
+        parts_by_id: dict[int, Any] = {}
         for owner, name in self.places:
             part: Any = owner._parameters[name]
             if not isinstance(part, DTensor):
@@ -120,15 +120,15 @@ class GatheredUnit:
                 )
             if self.offload:
                 require_on_host(name, part)
-            found[id(part)] = part
-        for key, part in found.items():
+            parts_by_id[id(part)] = part
+        for key, part in parts_by_id.items():
             if key not in self.watched:
                 self.watched[key] = part
                 part.fully_sharded = True
                 if part.requires_grad:
                     EARLY_LEAVES[key] = part
                     part.register_post_accumulate_grad_hook(self._forget)
-        return list(found.values())
+        return list(parts_by_id.values())
 
     def _forget(self, part: Tensor) -> None:
         self.again = None
@@ -136,7 +136,7 @@ class GatheredUnit:
     def gather(self) -> list[Tensor]:
         """The whole parameters, from everybody's parts: one message for each dtype."""
         parts = self.parts()
-        found: dict[int, Tensor] = {}
+        whole_of: dict[int, Tensor] = {}
         kinds: dict[Any, list[Any]] = {}
         for part in parts:
             kinds.setdefault((part.dtype, part.requires_grad), []).append(part)
@@ -159,8 +159,8 @@ class GatheredUnit:
             pieces = rows.split(lengths, 1)
             for part, piece, shape in zip(same, pieces, shapes, strict=True):
                 whole = piece.reshape(-1)[: shape.numel()].reshape(shape)
-                found[id(part)] = part_on_inner_mesh(part, whole)
-        return [found[id(part)] for part in parts]
+                whole_of[id(part)] = part_on_inner_mesh(part, whole)
+        return [whole_of[id(part)] for part in parts]
 
     def _length(self, shape: Any) -> int:
         """How many elements each process sends, padding included."""
@@ -221,10 +221,10 @@ class GatheredUnit:
             if self.again is None:
                 with CONTEXT.having(grad_enabled=False):
                     self.again = self.gather()
-            held: Any = self.again[at]
-            held = part_of(held) if isinstance(held, DTensor) else held
-            found = held.contiguous().as_strided(shape, strides, offset)
-            return found if found.dtype is dtype else found.to(dtype)
+            gathered: Any = self.again[at]
+            gathered = part_of(gathered) if isinstance(gathered, DTensor) else gathered
+            view = gathered.contiguous().as_strided(shape, strides, offset)
+            return view if view.dtype is dtype else view.to(dtype)
 
         return saved_tensors_hooks(pack, unpack)
 
@@ -259,9 +259,9 @@ class FSDPModule:
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Whether backward gathers parameters again."""
         modules: Any = self.modules() if recurse else [self]  # type: ignore[attr-defined]
-        for each in modules:
-            if isinstance(each, FSDPModule):
-                each._unit.reshard = reshard_after_forward
+        for module in modules:
+            if isinstance(module, FSDPModule):
+                module._unit.reshard = reshard_after_forward
 
     def unshard(self, async_op: bool = False) -> None:
         """Accepted, as a hint to gather early: parameters are gathered by forward."""

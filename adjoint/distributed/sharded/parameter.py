@@ -48,9 +48,9 @@ def shard_parameter(parameter: Any, mesh: DeviceMesh, device: Device | None = No
         rows = local.detach()[first:last].clone()
         if device is not None and rows.device.type != "meta":
             rows = rows.to(device)
-    made: Any = as_dtensor(rows, layout)
-    made._is_param = True
-    return made.requires_grad_(parameter.requires_grad)
+    part: Any = as_dtensor(rows, layout)
+    part._is_param = True
+    return part.requires_grad_(parameter.requires_grad)
 
 
 def gathered_shape(part: DTensor) -> Size:

@@ -61,11 +61,11 @@ class FileStore(Store):
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
         with self._locked() as values:
-            held = values.get(key)
-            if held == expected_value.encode().hex() or (held is None and not expected_value):
+            current = values.get(key)
+            if current == expected_value.encode().hex() or (current is None and not expected_value):
                 values[key] = desired_value.encode().hex()
                 return desired_value.encode()
-            return expected_value.encode() if held is None else bytes.fromhex(held)
+            return expected_value.encode() if current is None else bytes.fromhex(current)
 
     def delete_key(self, key: str) -> bool:
         with self._locked() as values:

@@ -55,11 +55,11 @@ class HashStore(Store):
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
         with self._changed:
-            held = self._values.get(key)
-            if held == expected_value.encode() or (held is None and not expected_value):
+            current = self._values.get(key)
+            if current == expected_value.encode() or (current is None and not expected_value):
                 self.set(key, desired_value)
                 return desired_value.encode()
-            return expected_value.encode() if held is None else held
+            return expected_value.encode() if current is None else current
 
     def delete_key(self, key: str) -> bool:
         with self._changed:

@@ -63,8 +63,8 @@ class Watchers:
                 with contextlib.suppress(OSError):
                     send(line, "report")
             self.changed.wait_for(lambda: asked <= {*self.reports, *self.gone}, REPORT_PATIENCE)
-            found = {rank: self.reports.get(rank, "does not answer") for rank in asked}
-            return found | {rank: f"is gone: {why}" for rank, why in self.gone.items()}
+            answers = {rank: self.reports.get(rank, "does not answer") for rank in asked}
+            return answers | {rank: f"is gone: {why}" for rank, why in self.gone.items()}
 
 
 class StoreServer:
@@ -82,8 +82,8 @@ class StoreServer:
         self.jobs: dict[str, Watchers] = {}
         self._guard = threading.Lock()
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            family, _, _, _, address = found[0]
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, _, _, _, address = addresses[0]
             self.socket = socket.create_server(address[:2], family=family, backlog=1024)
         except OSError as error:
             raise DistNetworkError(
@@ -169,8 +169,8 @@ def _set(server: StoreServer, fields: list[bytes]) -> Answer:
 
 
 def _reports(server: StoreServer, fields: list[bytes]) -> Answer:
-    found = server.watchers(fields[0].decode()).collect()
-    return [part.encode() for rank, text in found.items() for part in (str(rank), text)]
+    answers = server.watchers(fields[0].decode()).collect()
+    return [part.encode() for rank, text in answers.items() for part in (str(rank), text)]
 
 
 def _number(value: int) -> Answer:

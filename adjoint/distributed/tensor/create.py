@@ -32,8 +32,8 @@ def _constant(function: Callable[..., Any]) -> Callable[..., DTensor]:
     ) -> DTensor:  # fmt: skip
         placed = _laid_out(size, device_mesh, placements)
         local = function(placed.sizes()[-1], dtype=dtype)
-        made: Any = as_dtensor(local, placed)
-        return made.requires_grad_(requires_grad)
+        tensor: Any = as_dtensor(local, placed)
+        return tensor.requires_grad_(requires_grad)
 
     make.__name__ = function.__name__
     make.__doc__ = f"`{function.__name__}` of a whole tensor, of which each process makes its part."
@@ -47,8 +47,8 @@ def _drawn(draw: Callable[..., Any]) -> Callable[..., DTensor]:
     ) -> DTensor:  # fmt: skip
         placed = _laid_out(size, device_mesh, placements)
         whole = drawn_alike(placed, lambda: draw(tuple(placed.shape), dtype=dtype))
-        made: Any = distribute_tensor(whole, placed.mesh, placed.placements, src_data_rank=None)
-        return made.requires_grad_(requires_grad)
+        tensor: Any = distribute_tensor(whole, placed.mesh, placed.placements, src_data_rank=None)
+        return tensor.requires_grad_(requires_grad)
 
     make.__name__ = draw.__name__
     make.__doc__ = f"`{draw.__name__}` of a whole tensor: however it is placed, the same numbers."
@@ -70,8 +70,8 @@ def full(
     """`full` of a whole tensor, of which each process makes its part."""
     placed = _laid_out((size,), device_mesh, placements)
     local = creation.full(placed.sizes()[-1], fill_value, dtype=dtype)
-    made: Any = as_dtensor(local, placed)
-    return made.requires_grad_(requires_grad)
+    tensor: Any = as_dtensor(local, placed)
+    return tensor.requires_grad_(requires_grad)
 
 
 def distribute_module(
@@ -93,16 +93,16 @@ def distribute_module(
     """
     first = next(iter(module.parameters()), None)
     mesh = device_mesh or world_mesh(creation.zeros(()) if first is None else first)
-    for name, each in module.named_modules():
+    for name, submodule in module.named_modules():
         if partition_fn is not None:
-            partition_fn(name, each, mesh)
-        replicate(each, mesh)
+            partition_fn(name, submodule, mesh)
+        replicate(submodule, mesh)
     if input_fn is not None:
         given = input_fn
         module.register_forward_pre_hook(lambda m, inputs: given(m, inputs, mesh))
     if output_fn is not None:
-        made = output_fn
-        module.register_forward_hook(lambda m, inputs, outputs: made(m, outputs, mesh))
+        convert = output_fn
+        module.register_forward_hook(lambda m, inputs, outputs: convert(m, outputs, mesh))
     return module
 
 
@@ -111,8 +111,8 @@ def replicate(module: Module, mesh: DeviceMesh) -> None:
     placements = [Replicate()] * mesh.ndim
     for key, parameter in module._parameters.items():
         if parameter is not None and not isinstance(parameter, DTensor):
-            held = distribute_tensor(parameter.detach(), mesh, placements)
-            module.register_parameter(key, Parameter(held, parameter.requires_grad))
+            whole = distribute_tensor(parameter.detach(), mesh, placements)
+            module.register_parameter(key, Parameter(whole, parameter.requires_grad))
     for key, buffer in module._buffers.items():
         if buffer is not None and not isinstance(buffer, DTensor):
             module._buffers[key] = distribute_tensor(buffer, mesh, placements)

@@ -101,8 +101,8 @@ class DTensor(Tensor):
         raw = Tensor.grad.__get__(self)
         if raw is None or isinstance(raw, DTensor):
             return raw
-        held, shown = self.__dict__.get("_shown_grad", (None, None))
-        if held is not raw:
+        last, shown = self.__dict__.get("_shown_grad", (None, None))
+        if last is not raw:
             shown = as_dtensor(raw, self._layout)
             self._shown_grad = (raw, shown)
         return shown
@@ -235,10 +235,10 @@ class DTensor(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
             with no_grad():
-                made: Any = as_dtensor(part_of(self).clone(), self._layout)
+                copied: Any = as_dtensor(part_of(self).clone(), self._layout)
             if self.__dict__.get("_is_param"):
-                made._is_param = True
-            memo[id(self)] = made.requires_grad_(self.requires_grad)
+                copied._is_param = True
+            memo[id(self)] = copied.requires_grad_(self.requires_grad)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -262,11 +262,11 @@ def world_mesh(tensor: Tensor) -> DeviceMesh:
 def as_dtensor(local: Tensor, layout: Layout) -> DTensor:
     """A part, with what it is a part of; at the same place on the tape."""
     plain = alias_with_history(local)
-    made: Any = plain.as_subclass(DTensor)
-    made._layout = layout
+    placed: Any = plain.as_subclass(DTensor)
+    placed._layout = layout
     if CONTEXT.capture is not None:
-        CONTEXT.capture.derive(made, plain)
-    return made
+        CONTEXT.capture.derive(placed, plain)
+    return placed
 
 
 def part_of(tensor: Any) -> Tensor:
@@ -313,8 +313,8 @@ def distribute_tensor(
             if not is_meta(whole)
             else meta_part(whole, layout)
         )
-        made: Any = as_dtensor(local.clone(), layout)
-    return made.requires_grad_(tensor.requires_grad)
+        placed: Any = as_dtensor(local.clone(), layout)
+    return placed.requires_grad_(tensor.requires_grad)
 
 
 def is_meta(tensor: Tensor) -> bool:

@@ -66,22 +66,22 @@ class Layout:
 
     def cuts(self) -> list[tuple[int, int]]:
         """(mesh dimension, tensor dimension) of each cut, in the order in which they are made."""
-        found = []
+        cuts = []
         for at in self.order:
             placement = self.placements[at]
             if isinstance(placement, Shard):
-                found.append((at, placement.dim))
-        return found
+                cuts.append((at, placement.dim))
+        return cuts
 
     def sizes(self) -> list[tuple[int, ...]]:
         """The local shape after none, one, ... of the cuts; the last is what this process has."""
-        found: list[tuple[int, ...]] = [tuple(self.shape)]
+        shapes: list[tuple[int, ...]] = [tuple(self.shape)]
         for at, dim in self.cuts():
-            shape = list(found[-1])
+            shape = list(shapes[-1])
             start, stop = chunk_of(shape[dim], self.mesh.size(at), self.mesh.get_local_rank(at))
             shape[dim] = stop - start
-            found.append(tuple(shape))
-        return found
+            shapes.append(tuple(shape))
+        return shapes
 
     def starts(self) -> tuple[int, ...]:
         """Where this process's part begins in the whole, where its cuts are of one dimension each.
@@ -92,11 +92,11 @@ class Layout:
         (0, 0)
         >>> destroy_process_group()
         """
-        found = [0] * len(self.shape)
+        starts = [0] * len(self.shape)
         for (at, dim), before in zip(self.cuts(), self.sizes(), strict=False):
             start, _ = chunk_of(before[dim], self.mesh.size(at), self.mesh.get_local_rank(at))
-            found[dim] += start
-        return tuple(found)
+            starts[dim] += start
+        return tuple(starts)
 
     @property
     def divided(self) -> bool:
@@ -114,8 +114,8 @@ def chunk_of(length: int, parts: int, number: int) -> tuple[int, int]:
     >>> [chunk_of(5, 3, i) for i in range(3)]
     [(0, 2), (2, 4), (4, 5)]
     """
-    each = math.ceil(length / parts)
-    return min(number * each, length), min((number + 1) * each, length)
+    size = math.ceil(length / parts)
+    return min(number * size, length), min((number + 1) * size, length)
 
 
 def padded(x: Tensor, dim: int, length: int) -> Tensor:
@@ -128,21 +128,21 @@ def padded(x: Tensor, dim: int, length: int) -> Tensor:
 
 def gather(x: Tensor, dim: int, whole: int, parts: int, group: str) -> Tensor:
     """Everybody's parts along a dimension, joined to its `whole` length."""
-    each = math.ceil(whole / parts)
-    if each == 0:
+    size = math.ceil(whole / parts)
+    if size == 0:
         return x
-    joined = GATHERED(padded(x, dim, each).contiguous(), dim=dim, group=group)
+    joined = GATHERED(padded(x, dim, size).contiguous(), dim=dim, group=group)
     return joined.narrow(dim, 0, whole)
 
 
 def divide(x: Tensor, dim: int, parts: int, number: int, group: str) -> Tensor:
     """This process's part along a dimension."""
     whole = x.shape[dim]
-    each = math.ceil(whole / parts)
+    size = math.ceil(whole / parts)
     start, stop = chunk_of(whole, parts, number)
-    if each == 0:
+    if size == 0:
         return x
-    part = DIVIDED(padded(x, dim, each * parts).contiguous(), dim=dim, group=group)
+    part = DIVIDED(padded(x, dim, size * parts).contiguous(), dim=dim, group=group)
     return part.narrow(dim, 0, stop - start)
 
 
@@ -162,14 +162,14 @@ def move(local: Tensor, now: Layout, then: Layout) -> Tensor:
         if isinstance(old, Partial) and old != new:
             local = _summed(local, old, now.mesh.size(at), now.group(at))
     have, want = now.cuts(), then.cuts()
-    kept = 0
-    while kept < min(len(have), len(want)) and have[kept] == want[kept]:
-        kept += 1
+    common = 0
+    while common < min(len(have), len(want)) and have[common] == want[common]:
+        common += 1
     sizes = now.sizes()
-    for position in reversed(range(kept, len(have))):
+    for position in reversed(range(common, len(have))):
         at, dim = have[position]
         local = gather(local, dim, sizes[position][dim], now.mesh.size(at), now.group(at))
-    for at, dim in want[kept:]:
+    for at, dim in want[common:]:
         number = then.mesh.get_local_rank(at)
         local = divide(local, dim, then.mesh.size(at), number, then.group(at))
     return local

@@ -48,29 +48,29 @@ def call(func: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 def operands(args: Any, kwargs: Any) -> tuple[list[Any], Any, list[DTensor]]:
     """The leaves of a call's arguments, their structure, and the DTensors among them."""
     leaves, structure = flatten((args, kwargs))
-    found = [x for x in leaves if isinstance(x, DTensor)]
-    meshes = [x.device_mesh for x in found]
+    dtensors = [x for x in leaves if isinstance(x, DTensor)]
+    meshes = [x.device_mesh for x in dtensors]
     if any(mesh != meshes[0] for mesh in meshes):
         raise RuntimeError(f"DTensor: operands lie on different meshes: {meshes}")
-    return leaves, structure, found
+    return leaves, structure, dtensors
 
 
 def refuse_mixed(name: str, leaves: list[Any]) -> None:
     """Refuse plain tensors, but for single numbers."""
-    for each in leaves:
-        if isinstance(each, Tensor) and not isinstance(each, DTensor) and each.ndim:
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and not isinstance(leaf, DTensor) and leaf.ndim:
             raise RuntimeError(
                 f"{name}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
                 f"DTensor before calling distributed operators! Received a plain tensor of shape "
-                f"{tuple(each.shape)}; use distribute_tensor or DTensor.from_local."
+                f"{tuple(leaf.shape)}; use distribute_tensor or DTensor.from_local."
             )
 
 
 def wrapped(result: Any, layout: Callable[[Tensor], Layout]) -> Any:
     """The tensors of a result as DTensors."""
     leaves, structure = flatten(result)
-    made = [as_dtensor(x, layout(x)) if isinstance(x, Tensor) else x for x in leaves]
-    return unflatten(structure, made)
+    placed = [as_dtensor(x, layout(x)) if isinstance(x, Tensor) else x for x in leaves]
+    return unflatten(structure, placed)
 
 
 # -- on the whole ------------------------------------------------------------------------------
@@ -78,9 +78,9 @@ def wrapped(result: Any, layout: Callable[[Tensor], Layout]) -> Any:
 
 def whole(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """By every process on whole tensors; the result is whole everywhere."""
-    leaves, structure, found = operands(args, kwargs)
+    leaves, structure, dtensors = operands(args, kwargs)
     refuse_mixed(func.__name__, leaves)
-    layout = found[0]._layout
+    layout = dtensors[0]._layout
     given = [x.full_tensor() if isinstance(x, DTensor) else x for x in leaves]
     plain, named = unflatten(structure, given)
     if func.__name__ in names.DRAWS:
@@ -177,10 +177,10 @@ def pointwise(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """A function of corresponding elements."""
     if kwargs.get("out") is not None:
         raise NotImplementedError(f"{func.__name__}: out= is not supported for DTensors")
-    leaves, structure, found = operands(args, kwargs)
+    leaves, structure, dtensors = operands(args, kwargs)
     refuse_mixed(func.__name__, leaves)
-    shape = _broadcast([x.shape for x in found])
-    full = [x for x in found if tuple(x.shape) == shape] or found
+    shape = _broadcast([x.shape for x in dtensors])
+    full = [x for x in dtensors if tuple(x.shape) == shape] or dtensors
     lead = max(full, key=lambda x: sum(p.is_shard() for p in x.placements))
     if tuple(lead.shape) == shape:
         target = _without_sums(lead.placements)
@@ -195,7 +195,7 @@ def pointwise(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A change of each element from corresponding ones."""
     target = args[0]
-    leaves, structure, found = operands(args[1:], kwargs)
+    leaves, structure, dtensors = operands(args[1:], kwargs)
     refuse_mixed(func.__name__, [x for x in leaves if x is not target])
     if not isinstance(target, DTensor):
         raise RuntimeError(f"{func.__name__}: a plain tensor cannot be written from a DTensor")
@@ -205,9 +205,9 @@ def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, 
             "is a sum that is not made yet. Use redistribute first."
         )
     _refuse_tracked(func.__name__, target)
-    if found and _broadcast([x.shape for x in (target, *found)]) != tuple(target.shape):
+    if dtensors and _broadcast([x.shape for x in (target, *dtensors)]) != tuple(target.shape):
         raise ShapeError(
-            f"{func.__name__}: operands of {[tuple(x.shape) for x in found]} do not fit in "
+            f"{func.__name__}: operands of {[tuple(x.shape) for x in dtensors]} do not fit in "
             f"{tuple(target.shape)}"
         )
     shape = tuple(target.shape)
@@ -254,13 +254,13 @@ def total(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         else:
             before = 0 if keep else sum(d < placement.dim for d in dims)
             placements.append(Shard(placement.dim - before))
-    kept = [1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims]
+    shape_left = [1 if d in dims else n for d, n in enumerate(x.shape) if keep or d not in dims]
     if func.__name__ == "mean":
         count = 1
         for d in dims:
             count *= x.shape[d]
         local = local / count
-    return as_dtensor(local, layout.like(placements, kept))
+    return as_dtensor(local, layout.like(placements, shape_left))
 
 
 def _reduction(
@@ -278,7 +278,7 @@ def product(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     linear = func.__name__ == "linear"
     x, w, *rest = [*args, *kwargs.values()]
     bias = rest[0] if rest else None
-    leaves = [each for each in (x, w, bias) if each is not None]
+    leaves = [operand for operand in (x, w, bias) if operand is not None]
     refuse_mixed(func.__name__, leaves)
     if any(not isinstance(t, DTensor) for t in leaves) or x.ndim < 2 or w.ndim != 2:
         return whole(func, args, kwargs)
@@ -380,9 +380,9 @@ def last_dimensions(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
     divided = [at for at, p in enumerate(placements) if p.is_shard()]
     layout = x._layout.with_placements(placements)
     for key in ("weight", "bias"):
-        each = named.get(key)
-        if isinstance(each, DTensor):
-            named[key] = shared(each.full_tensor(), each._layout, divided)
+        parameter = named.get(key)
+        if isinstance(parameter, DTensor):
+            named[key] = shared(parameter.full_tensor(), parameter._layout, divided)
     out = call(func, (move(part_of(x), x._layout, layout),), named)
     return as_dtensor(out, layout)
 
@@ -438,8 +438,8 @@ def register_hook(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any])
     x, hook = args
 
     def with_dtensor(grad: Tensor) -> Any:
-        made = hook(as_dtensor(grad, x._layout))
-        return part_of(made) if isinstance(made, DTensor) else made
+        changed = hook(as_dtensor(grad, x._layout))
+        return part_of(changed) if isinstance(changed, DTensor) else changed
 
     return call(func, (x, with_dtensor), kwargs)
 

@@ -54,8 +54,8 @@ def _in_fewer_bits(hook: Hook, dtype: dt.DType) -> Hook:
         bucket.set_buffer(whole.to(dtype))
 
         def restored(done: Future) -> Any:
-            found = done.value()
-            result = (found[0] if isinstance(found, list) else found).to(whole.dtype)
+            value = done.value()
+            result = (value[0] if isinstance(value, list) else value).to(whole.dtype)
             bucket.set_buffer(whole)
             return whole.copy_(result)
 

@@ -125,11 +125,11 @@ def _with_feedback(state: PowerSGDState, bucket: Any) -> Tensor:
 
 
 def _views(flat: Tensor, like: list[Tensor]) -> list[Tensor]:
-    found, at = [], 0
-    for each in like:
-        found.append(flat[at : at + each.numel()].view(each.shape))
-        at += each.numel()
-    return found
+    views, at = [], 0
+    for tensor in like:
+        views.append(flat[at : at + tensor.numel()].view(tensor.shape))
+        at += tensor.numel()
+    return views
 
 
 def _approximate(state: PowerSGDState, key: tuple[int, int], matrix: Tensor) -> None:

@@ -32,11 +32,11 @@ def average_parameters(params: Iterator[Tensor], process_group: Any) -> None:
 
 def get_params_to_average(params: Iterable[Any]) -> list[Any]:
     """Those among parameters, or in groups of an optimizer, that have a gradient."""
-    found: list[Any] = []
-    for each in params:
-        inside = each["params"] if isinstance(each, dict) else [each]
-        found += [p for p in inside if p.grad is not None]
-    return found
+    chosen: list[Any] = []
+    for item in params:
+        inside = item["params"] if isinstance(item, dict) else [item]
+        chosen += [p for p in inside if p.grad is not None]
+    return chosen
 
 
 def average_parameters_or_parameter_groups(params: Iterable[Any], process_group: Any) -> None:

@@ -35,14 +35,14 @@ def parallelize_module(
     if not isinstance(parallelize_plan, Mapping):
         raise TypeError("parallelize_module: expected a ParallelStyle or a dict of them")
     for pattern, style in parallelize_plan.items():
-        found = [m for name, m in module.named_modules() if name and fnmatch(name, pattern)]
-        if not found:
+        layers = [m for name, m in module.named_modules() if name and fnmatch(name, pattern)]
+        if not layers:
             raise ValueError(f"parallelize_module: no inner module is called {pattern!r}")
         if not isinstance(style, ParallelStyle):
             raise TypeError(f"parallelize_module: {pattern!r} has no ParallelStyle")
         style.src_data_rank = src_data_rank
-        for each in found:
-            style.apply(each, mesh)
+        for layer in layers:
+            style.apply(layer, mesh)
     return module
 
 

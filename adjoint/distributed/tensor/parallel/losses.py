@@ -60,8 +60,8 @@ def _inside(
     if not (plain and by_classes) or classes.dtype.is_floating_point:
         given = {"ignore_index": ignore_index, "reduction": reduction}
         more = {"weight": weight, "label_smoothing": label_smoothing}
-        found = call(func, (input.full_tensor(), classes), {**given, **more})
-        return as_dtensor(found, layout.replicated(found.shape))
+        result = call(func, (input.full_tensor(), classes), {**given, **more})
+        return as_dtensor(result, layout.replicated(result.shape))
     loss, counts = _of_parts(
         part_of(input), classes, layout, 1 if input.ndim > 1 else 0, ignore_index
     )

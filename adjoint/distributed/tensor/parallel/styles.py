@@ -202,18 +202,22 @@ class PrepareModuleInput(ParallelStyle):
                 raise ValueError("module inputs and input_layouts should have same length!")
             plans = zip(self.input_layouts, self.desired, strict=True)
             pairs = zip(given, plans, strict=True) if self.input_layouts else ()
-            made = [self._one(x, mesh, *plan) for x, plan in pairs] or list(given)
-            kept = {
+            converted = [self._one(x, mesh, *plan) for x, plan in pairs] or list(given)
+            options = {
                 k: self._one(v, mesh, self.named.get(k), self.desired_named.get(k))
                 for k, v in named.items()
             }
-            return tuple(made), kept
+            return tuple(converted), options
 
         module.register_forward_pre_hook(convert, with_kwargs=True)
 
     def _one(self, x: Any, mesh: DeviceMesh, layout: Any, desired: Any) -> Any:
-        made = taken(x, mesh, layout, desired)
-        return made.to_local() if self.use_local_output and isinstance(made, DTensor) else made
+        taken_input = taken(x, mesh, layout, desired)
+        return (
+            taken_input.to_local()
+            if self.use_local_output and isinstance(taken_input, DTensor)
+            else taken_input
+        )
 
 
 class PrepareModuleOutput(ParallelStyle):
@@ -240,11 +244,11 @@ class PrepareModuleOutput(ParallelStyle):
             results = out if isinstance(out, tuple) else (out,)
             if len(results) != len(self.layouts):
                 raise ValueError("module outputs and output_layouts should have same length!")
-            made = tuple(
+            converted = tuple(
                 handed(taken(x, mesh, a, None), b, self.use_local_output)
                 for x, a, b in zip(results, self.layouts, self.desired, strict=True)
             )
-            return made if isinstance(out, tuple) else made[0]
+            return converted if isinstance(out, tuple) else converted[0]
 
         module.register_forward_hook(convert)
 
