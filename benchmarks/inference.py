@@ -36,10 +36,11 @@ RUNTIMES = ("torch", "onnxruntime", "adjoint")
 TOLERANCE = 1e-3  # of answers, relative to the largest element
 
 
-def decoder(fw: Any) -> Any:
+def decoder(
+    fw: Any, width: int = 256, heads: int = 8, layers: int = 4, vocabulary: int = 512
+) -> Any:
     """One token through a GPT with caches: embeds, attends to what came before, predicts."""
     nn, F = fw.nn, fw.nn.functional
-    width, heads, layers, vocabulary = 256, 8, 4, 512
 
     class Block(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
