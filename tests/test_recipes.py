@@ -370,6 +370,12 @@ def test_a_text_goes_on(
     said = capsys.readouterr().out
     assert said.startswith("Über")
     assert len(said) == 4 + gpt.WRITTEN + 1
+    assert main(["predict", "runs/gpt", "la", "--length", "7", "--temperature", "0.01"]) == 0
+    assert len(capsys.readouterr().out) == 2 + 7 + 1
+    with pytest.raises(SystemExit):
+        main(["predict", "runs/gpt", "la", "--length", "0"])
+    with pytest.raises(SystemExit):
+        main(["predict", "runs/gpt", "la", "--temperature", "0"])
     assert main(["predict", "runs/gpt", "XYZ"]) == 2
     assert main(["predict", "nowhere", "x"]) == 2
     assert "there is no nowhere/model.pt" in capsys.readouterr().err.replace("\\", "/")
@@ -394,6 +400,21 @@ def test_a_finished_run_learns_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*again, "2"]) == 0
     learnt = ad.load("runs/gpt/model.pt")["weights"]
     assert not ad.equal(learnt["head.weight"], before["head.weight"])
+
+
+def test_a_run_goes_on_at_another_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpt, "WRITTEN", 1)
+    Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
+    command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
+    assert main([*command, "--epochs", "2", "--lr", "0.01"]) == 0
+    learnt = {}
+    for rate in (None, "0.01", "0.0001"):
+        asked = [] if rate is None else ["--lr", rate]
+        again = [*command, "--resume", "runs/gpt/last.pt", "--epochs", "4", "--folder", f"to{rate}"]
+        assert main([*again, *asked]) == 0
+        learnt[rate] = ad.load(f"to{rate}/model.pt")["weights"]["head.weight"]
+    assert ad.equal(learnt[None], learnt["0.01"])  # the rate it began with
+    assert not ad.equal(learnt[None], learnt["0.0001"])
 
 
 def resumed_refused(before: str, after: str, data: list[str]) -> bool:

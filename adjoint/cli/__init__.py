@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pickle import UnpicklingError
 
-from adjoint.engine.core.arguments import Parser
+from adjoint.engine.core.arguments import Parser, positive, rate
 
 # What a user can cause and mend: a file that is not there, a value that does not fit, a library
 # that is not installed. Anything else is a fault of Adjoint's and shows its traceback.
@@ -101,6 +101,12 @@ def parser() -> argparse.ArgumentParser:
     predict = commands.add_parser("predict", help="use what `adjoint train` made")
     predict.add_argument("folder", help="where it was trained into, such as runs/csv")
     predict.add_argument("inputs", nargs="+", help="tables, pictures, or beginnings of a text")
+    predict.add_argument("--length", type=positive, help="characters that a text goes on for (200)")
+    predict.add_argument(
+        "--temperature",
+        type=rate,
+        help="how freely a text goes on: below 1 safer, above freer (0.8)",
+    )
 
     explain = commands.add_parser("explain", help="run a script; a page about what it compiled")
     explain.add_argument("-o", "--output", help="the page to write; by default script.html")
@@ -149,7 +155,7 @@ def dispatch(chosen: argparse.Namespace) -> int:
     if chosen.command == "predict":
         from adjoint.cli.predict import predict
 
-        return predict(chosen.folder, chosen.inputs)
+        return predict(chosen.folder, chosen.inputs, chosen.length, chosen.temperature)
     if chosen.command == "explain":
         from adjoint.cli.explain import explain_script
 

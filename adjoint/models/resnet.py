@@ -160,19 +160,31 @@ class ResNet(nn.Module):
         return self.fc(self.avgpool(x).flatten(1))
 
 
+def _without_weights(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options less torchvision's for weights, which are files here and none of this module's."""
+    for word in ("weights", "pretrained"):
+        if options.pop(word, None):
+            raise TypeError(
+                f"models.{name}: {word}= is torchvision's, and nothing is downloaded. Read a file: "
+                f"model.load_state_dict(adjoint.load(path)); or put torchvision's where "
+                f"adjoint.vision.models.{name}({word}=...) looks for it; its error names the file."
+            )
+    return options
+
+
 def resnet18(num_classes: int = 1000, **options: Any) -> ResNet:
     """ResNet-18: 11,689,512 parameters."""
-    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **options)
+    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes, **_without_weights("resnet18", options))
 
 
 def resnet34(num_classes: int = 1000, **options: Any) -> ResNet:
     """ResNet-34: 21,797,672 parameters."""
-    return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **options)
+    return ResNet(BasicBlock, (3, 4, 6, 3), num_classes, **_without_weights("resnet34", options))
 
 
 def resnet50(num_classes: int = 1000, **options: Any) -> ResNet:
     """ResNet-50: 25,557,032 parameters."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **options)
+    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes, **_without_weights("resnet50", options))
 
 
 def resnet101(num_classes: int = 1000, **options: Any) -> ResNet:

@@ -31,7 +31,8 @@ def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float)
     parser.add_argument(
         "--batch-size", type=positive, default=batch, help=f"samples of one step ({batch})"
     )
-    parser.add_argument("--lr", type=rate, default=lr, help=f"how far a step goes ({lr})")
+    parser.add_argument("--lr", type=rate, help=f"how far a step goes ({lr})")
+    parser.set_defaults(usual_lr=lr)
     parser.add_argument("--seed", type=seed, default=0, help="of all that is random (0)")
     parser.add_argument(
         "--folder",
@@ -45,7 +46,9 @@ def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float)
         help="train with native code (the default: several times as fast)",
     )
     parser.add_argument(
-        "--resume", help="a checkpoint to continue from; --epochs counts those it has done"
+        "--resume",
+        help="a checkpoint to continue from; --epochs counts those it has done, and --lr stays as "
+        "it was unless it is given",
     )
     return parser
 
@@ -56,6 +59,8 @@ def begin(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     Path(chosen.folder).mkdir(parents=True, exist_ok=True)
     if chosen.resume is not None and not Path(chosen.resume).is_file():
         raise FileNotFoundError(f"--resume: there is no file {chosen.resume!r}")
+    chosen.new_lr = chosen.lr  # what was asked for, also of a run that goes on
+    chosen.lr = chosen.usual_lr if chosen.lr is None else chosen.lr
     manual_seed(chosen.seed)
     return chosen
 
@@ -115,7 +120,11 @@ def fit(
     trainer.meaning = meaning
     if chosen.resume is not None:
         trainer.load(chosen.resume)
-        if schedule.T_max != chosen.epochs:
+        if chosen.new_lr is not None:
+            schedule.base_lrs = [chosen.new_lr for _ in schedule.base_lrs]
+            for group in optimizer.param_groups:
+                group["initial_lr"] = chosen.new_lr
+        if chosen.new_lr is not None or schedule.T_max != chosen.epochs:
             stretch(schedule, chosen.epochs)
     # An earlier run's would be taken for this one's if it is interrupted.
     (Path(chosen.folder) / MODEL).unlink(missing_ok=True)

@@ -20,6 +20,7 @@ WIDTH, HEADS, LAYERS = 128, 4, 4
 LENGTH = 64  # characters it looks back on
 BLOCKS = 1600  # pieces of text an epoch
 WRITTEN = 200  # characters at the end
+TEMPERATURE = 0.8  # below 1 likely characters are drawn more often than the scores say
 
 
 class Block(nn.Module):
@@ -62,7 +63,7 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
     @ad.no_grad()
-    def write(self, tokens: Any, count: int, temperature: float = 0.8) -> Any:
+    def write(self, tokens: Any, count: int, temperature: float = TEMPERATURE) -> Any:
         """More characters, each drawn by the scores."""
         for _ in range(count):
             scores = self(tokens[:, -self.length :])[:, -1] / temperature
@@ -165,12 +166,18 @@ def restored(folder: str) -> GPT:
     return model
 
 
-def predict(folder: str, inputs: Sequence[str]) -> None:
-    """Print each text and how it may go on."""
+def predict(
+    folder: str,
+    inputs: Sequence[str],
+    length: int | None = None,
+    temperature: float = TEMPERATURE,
+) -> None:
+    """Print each text and how it may go on, for so many characters."""
+    count = WRITTEN if length is None else length
     settings, _ = _common.kept_settings(folder, "gpt")
     model, vocabulary = restored(folder), settings["vocabulary"]
     for text in inputs:
         if not text:
             raise ValueError("predict: the text to go on from is empty; give a character or more")
         data = CharacterDataset(text, 0, vocabulary)
-        print(data.decode(model.write(data.encode(text)[None], WRITTEN)[0]))
+        print(data.decode(model.write(data.encode(text)[None], count, temperature)[0]))
