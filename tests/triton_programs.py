@@ -111,23 +111,26 @@ def scanned(x: Any, w: Any) -> Any:
 
 
 def attended_long(x: Any) -> Any:
-    """Wide heads over 512 tokens, packed and apart, causal or not: where there is cuDNN, by it."""
-    found = []
+    """Wide heads over 512 tokens, packed and apart, of their own keys, in groups, all sharing one;
+    causal or not: where there is cuDNN, by it."""
+    results = []
     for causal, dtype in ((True, ad.bfloat16), (False, ad.float16)):
         rows = x.detach().to(dtype).requires_grad_()
         q, k, v = (
             part.view(1, 512, 2, 72).transpose(1, 2)
             for part in rows.reshape(1, 512, -1).split(144, 2)
         )
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        one = F.scaled_dot_product_attention(q[0] * 2, k[0], v[0])
-        many, how = ad.cat([q, q * 0.5], 1), {"is_causal": causal, "enable_gqa": True}
-        groups = F.scaled_dot_product_attention(many, k, v, **how)
-        shared = F.scaled_dot_product_attention(q, k[:, :1], v[:, 1:], **how)
-        total = (out * out).float().sum() + one.float().sin().sum()
-        total = total + groups.float().cos().sum() + (shared * shared).float().sum()
-        found += [out, one, groups, shared, *ad.autograd.grad(total, (rows,))]
-    return tuple(found)
+        how = {"is_causal": causal, "enable_gqa": True}
+        if causal:
+            first = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            second = F.scaled_dot_product_attention(ad.cat([q, q * 0.5], 1), k, v, **how)
+        else:
+            first = F.scaled_dot_product_attention(q[0] * 2, k[0], v[0])
+            second = F.scaled_dot_product_attention(q, k[:, :1], v[:, 1:], **how)
+        total = (first * first).float().sum() + second.float().sin().sum()
+        # Gradients of about one: what halves round sums to is within the tolerance then.
+        results += [first, second, *ad.autograd.grad(total * 0.125, (rows,))]
+    return tuple(results)
 
 
 def root_normed(x: Any) -> Any:

@@ -32,7 +32,7 @@ from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 LONG, WIDE, SHORT = 2048, 64, 512  # keys of any head; a head, and keys of one that is wider
-LARGEST = 128  # of heads
+LARGEST = 256  # of heads
 HALVES = (0, 1, 2, 4, 5)  # operands of such a backward node: all but the logsumexp
 WHOLE = "whole"  # a parameter of backward nodes that have the result of the forward one
 Shape = tuple[int, ...]
@@ -49,7 +49,7 @@ def is_long(node: Node, query: Shape, key: Shape, value: Shape) -> bool:
     """Whether an attention is one of those that cuDNN is asked for."""
     params, sizes = node.params, (query[-1], value[-1])
     simple = not (params["masked"] or params["dropout"])
-    same = query[:-2] == key[:-2] == value[:-2] and batch_of(query[:-2], key[:-2]) is not None
+    same = key[:-2] == value[:-2] and batch_of(query[:-2], key[:-2]) is not None
     even = max(sizes) <= LARGEST and all(n % 8 == 0 for n in sizes)
     square = not params["causal"] or query[-2] == key[-2]
     long = key[-2] >= LONG or (max(sizes) > WIDE and key[-2] >= SHORT)
