@@ -14,7 +14,7 @@ from adjoint.distributed.buffers import describe, parts, require_tensor
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.group import ProcessGroup, get_group_rank, is_member, resolve
-from adjoint.distributed.progress import PROGRESS, Operation
+from adjoint.distributed.progress import PROGRESS, CollectiveCall
 from adjoint.distributed.reduce_op import RedOpType, ReduceOp, kind_of
 from adjoint.distributed.ways import HostWay, way_for
 from adjoint.distributed.work import Work, settle
@@ -68,7 +68,7 @@ def check_reduction(name: str, tensor: Tensor, op: Any) -> Any:
 
 def begin(
     group: ProcessGroup, what: str, start: Any, finish: Any = None, timeout: float | None = None
-) -> Operation:
+) -> CollectiveCall:
     """Begin a collective of the host's; `start` is given the communicator."""
     return HostWay(group.channel).begin(what, start, finish, timeout)
 

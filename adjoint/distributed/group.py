@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from adjoint.distributed.constants import seconds_of
-from adjoint.distributed.engines.base import Engine
+from adjoint.distributed.engines.base import ProcessEngine
 from adjoint.distributed.progress import PROGRESS, Channel
 from adjoint.distributed.store.base import Store
 from adjoint.engine.core.state.processes import STATE, default_group
@@ -38,7 +38,12 @@ class ProcessGroup:
     """
 
     def __init__(
-        self, engine: Engine, channel: Channel, backend: str, store: Store | None, desc: str = ""
+        self,
+        engine: ProcessEngine,
+        channel: Channel,
+        backend: str,
+        store: Store | None,
+        desc: str = "",
     ) -> None:
         self.engine = engine
         self.channel = channel

@@ -47,7 +47,7 @@ class Channel:
 
 
 @dataclass(slots=True, eq=False)
-class Operation:
+class CollectiveCall:
     """One collective of this process, from its call to its end."""
 
     channel: Channel
@@ -81,8 +81,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.active: list[Operation] = []
-        self.last: Operation | None = None
+        self.active: list[CollectiveCall] = []
+        self.last: CollectiveCall | None = None
         self.monitor: Monitor | None = None
         self.broken: str | None = None  # after a process was lost nothing can be relied on
         self._work = threading.Event()
@@ -98,14 +98,14 @@ class Progress:
         finish: Callable[[], None] | None = None,
         timeout: float | None = None,
         peers: tuple[int, ...] | None = None,
-    ) -> Operation:
+    ) -> CollectiveCall:
         """Begin an operation. `peers` of a message are those it waits for; it is not checked."""
         if self.broken is not None:
             raise DistBackendError(f"{what}: communication has ended: {self.broken}")
         limit = time.monotonic() + (channel.timeout if timeout is None else timeout)
         with self.lock:
             awaited = channel.members if peers is None else peers
-            operation = Operation(channel, what, begin, finish, limit, awaited, users_place())
+            operation = CollectiveCall(channel, what, begin, finish, limit, awaited, users_place())
             if peers is None:
                 channel.calls += 1
                 operation.what = f"{what} (call {channel.calls})"
@@ -117,7 +117,7 @@ class Progress:
             self.step()
         return operation
 
-    def _exchange(self, operation: Operation) -> None:
+    def _exchange(self, operation: CollectiveCall) -> None:
         check = operation.channel.check
         if check is None:
             operation.state = "ready"
@@ -143,7 +143,7 @@ class Progress:
         if any(op.ended for op in self.active):
             self.active = [op for op in self.active if not op.ended]
 
-    def _advance(self, operation: Operation, waiting: set[int]) -> None:
+    def _advance(self, operation: CollectiveCall, waiting: set[int]) -> None:
         channel = id(operation.channel)
         if operation.state == "checking":
             if operation.check is None or not operation.check.done():
@@ -166,7 +166,7 @@ class Progress:
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def wait(self, operation: Operation, timeout: float | None = None) -> None:
+    def wait(self, operation: CollectiveCall, timeout: float | None = None) -> None:
         """Return when an operation is done; raise what ended it otherwise."""
         deadline = operation.deadline
         if timeout is not None:
@@ -190,7 +190,7 @@ class Progress:
         if operation.error is not None:
             raise operation.error
 
-    def _watch(self, operation: Operation, deadline: float) -> None:
+    def _watch(self, operation: CollectiveCall, deadline: float) -> None:
         now = time.monotonic()
         lost = self.lost_peer(operation.peers, now)
         if lost is None and now < deadline:
@@ -208,7 +208,7 @@ class Progress:
             self.broken = text
             self._abort(operation)
 
-    def _abort(self, operation: Operation) -> None:
+    def _abort(self, operation: CollectiveCall) -> None:
         """Have a GPU stop waiting; what it was to compute is nothing to be read any more."""
         abort = getattr(operation.channel.data, "abort", None)
         if abort is not None and operation.request is not None:
@@ -229,7 +229,7 @@ class Progress:
             return monitor.lost[0]
         return None
 
-    def who_is_missing(self, operation: Operation) -> str:
+    def who_is_missing(self, operation: CollectiveCall) -> str:
         """What the members of an operation say they are doing."""
         if self.monitor is None:
             return "not all processes have called it"
@@ -296,7 +296,7 @@ class Progress:
         return result
 
 
-def compare_lines(operation: Operation) -> None:
+def compare_lines(operation: CollectiveCall) -> None:
     """Raise on every member where members have called different things."""
     lines = operation.lines
     if (lines[:, :DIGEST] == lines[0, :DIGEST]).all():

@@ -17,7 +17,7 @@ from urllib.parse import urlparse
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.engines import mpi, nccl
 from adjoint.distributed.engines.alone import AloneEngine
-from adjoint.distributed.engines.base import Engine
+from adjoint.distributed.engines.base import ProcessEngine
 from adjoint.distributed.engines.process_manager import under_process_manager
 from adjoint.distributed.engines.stored import StoreEngine
 from adjoint.distributed.errors import DistError
@@ -39,7 +39,7 @@ WORLD = "world"
 class _Job:
     """What outlives a group: MPI can be started only once."""
 
-    engine: Engine | None = None
+    engine: ProcessEngine | None = None
     store: TCPStore | None = None
     name = ""
     size = 1
@@ -116,7 +116,7 @@ def init_process_group(
 
 
 def _world(
-    engine: Engine, place: ProcessPlace, backend: str, store: Store | None, seconds: float
+    engine: ProcessEngine, place: ProcessPlace, backend: str, store: Store | None, seconds: float
 ) -> ProcessGroup:
     members = tuple(range(place.size))
     check = None if place.size == 1 else engine.world.split(members)
@@ -147,7 +147,7 @@ def _join(
     by_store = "nccl" in backend and not joinable
     if not by_store:
         mpi.load()  # the clearest error first
-    engine: Engine
+    engine: ProcessEngine
     if under_process_manager() and not by_store:
         joined = mpi.start(None, place.rank, place.size)
         engine, shared_store = joined, _share_store(joined, place, seconds)
@@ -164,7 +164,9 @@ def _join(
     )
 
 
-def _host_engine(shared_store: TCPStore, job: str, place: ProcessPlace, by_store: bool) -> Engine:
+def _host_engine(
+    shared_store: TCPStore, job: str, place: ProcessPlace, by_store: bool
+) -> ProcessEngine:
     """What carries the messages of CPUs: MPI, else the store itself, for what NCCL needs."""
     if by_store:
         return StoreEngine(

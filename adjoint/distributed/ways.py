@@ -13,7 +13,7 @@ from adjoint.distributed.engines import nccl
 from adjoint.distributed.engines.lanes import GpuLane, Lane, LaneRequest
 from adjoint.distributed.engines.nccl_communicator import NcclCommunicator
 from adjoint.distributed.group import ProcessGroup
-from adjoint.distributed.progress import PROGRESS, Channel, Operation
+from adjoint.distributed.progress import PROGRESS, Channel, CollectiveCall
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.record import HOOKS
@@ -44,7 +44,7 @@ class Way(Protocol):
 
     def begin(
         self, what: str, start: Start, finish: Finish = None, timeout: float | None = None
-    ) -> Operation:
+    ) -> CollectiveCall:
         """Begin a collective."""
         ...
 
@@ -62,7 +62,7 @@ class HostWay:
 
     def begin(
         self, what: str, start: Start, finish: Finish = None, timeout: float | None = None
-    ) -> Operation:
+    ) -> CollectiveCall:
         """Begin a collective."""
         channel = self.channel
         return PROGRESS.submit(channel, what, lambda: start(channel.data), finish, timeout)
@@ -98,7 +98,7 @@ class LaneWay:
 
     def begin(
         self, what: str, start: Start, finish: Finish = None, timeout: float | None = None
-    ) -> Operation:
+    ) -> CollectiveCall:
         """Begin a collective: after what the caller has queued so far, in the lane's own stream."""
         channel, lane = self.channel, self.lane
         ready = lane.ready()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.distributed.constants import seconds_of
-from adjoint.distributed.progress import PROGRESS, Operation
+from adjoint.distributed.progress import PROGRESS, CollectiveCall
 from adjoint.futures import Future
 
 
@@ -15,7 +15,7 @@ class Work:
     Its tensors are not to be written, nor its results read, before `wait` returns.
     """
 
-    def __init__(self, operation: Operation | None, result: Any = None) -> None:
+    def __init__(self, operation: CollectiveCall | None, result: Any = None) -> None:
         self._operation = operation
         self._result = result
         self._future: Future | None = None
@@ -76,7 +76,7 @@ class Work:
         return self._future
 
 
-def settle(operation: Operation, async_op: bool, result: Any = None) -> Work | None:
+def settle(operation: CollectiveCall, async_op: bool, result: Any = None) -> Work | None:
     """Wait for an operation, or hand it out."""
     if async_op:
         PROGRESS.wake()

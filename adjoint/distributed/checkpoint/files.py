@@ -20,7 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adjoint.distributed.checkpoint.index import FORMAT, INDEX, Entry, Index, Piece, read_index
+from adjoint.distributed.checkpoint.index import (
+    FORMAT,
+    INDEX,
+    CheckpointIndex,
+    Entry,
+    Piece,
+    read_index,
+)
 from adjoint.distributed.collectives import barrier
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.objects import gathered
@@ -254,7 +261,7 @@ class _Source:
     """A checkpoint that is read, and its files that are open."""
 
     folder: Path
-    index: Index
+    index: CheckpointIndex
     files: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
     def elements(self, name: str, piece: Piece) -> Tensor:

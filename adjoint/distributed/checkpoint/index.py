@@ -34,14 +34,14 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class CheckpointIndex:
     """What a checkpoint holds: tensors, and plain values, by name."""
 
     tensors: dict[str, Entry]
     values: dict[str, Any]
 
 
-def read_index(folder: Path) -> Index:
+def read_index(folder: Path) -> CheckpointIndex:
     """The index of a checkpoint's folder."""
     path = folder / INDEX
     data = path.read_bytes()
@@ -54,7 +54,9 @@ def read_index(folder: Path) -> Index:
     tensors, values = about.get("tensors"), about.get("values")
     if not isinstance(tensors, dict) or not isinstance(values, dict):
         raise FileError(f"checkpoint.load: {path}: damaged: tensors and values are no objects")
-    return Index({name: _entry(path, name, fields) for name, fields in tensors.items()}, values)
+    return CheckpointIndex(
+        {name: _entry(path, name, fields) for name, fields in tensors.items()}, values
+    )
 
 
 def _entry(path: Path, name: str, content: Any) -> Entry:

@@ -44,7 +44,7 @@ class Communicator(Protocol):
     def close(self) -> None: ...
 
 
-class Engine(Protocol):
+class ProcessEngine(Protocol):
     """Connects the processes of a job."""
 
     @property

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from adjoint.distributed.errors import DistError, DistNetworkError
 from adjoint.distributed.launch.names import ERROR_FILE, LAUNCHER
-from adjoint.distributed.launch.options import Options
+from adjoint.distributed.launch.options import LaunchOptions
 from adjoint.distributed.rendezvous import SERVED
 from adjoint.distributed.store.base import PrefixStore, Store
 from adjoint.distributed.store.secret import VARIABLE, job_secret
@@ -76,7 +76,7 @@ class Process:
         return Failure(self.rank, socket.gethostname(), self.popen.pid, why, message)
 
 
-def launch(options: Options) -> int:
+def launch(options: LaunchOptions) -> int:
     """Run a job to its end; returns the exit code."""
     secret = os.environ.get(VARIABLE)
     key = secret.encode() if secret else None
@@ -101,7 +101,7 @@ def stop(number: int, frame: Any) -> None:
     raise Stopped(signal.Signals(number).name)
 
 
-def meet_machines(options: Options, key: bytes) -> tuple[TCPStore, bool]:
+def meet_machines(options: LaunchOptions, key: bytes) -> tuple[TCPStore, bool]:
     """The store all launchers share, and whether this one keeps it."""
     keeps = options.machines == 1 or options.machine in (0, None)
     if keeps:
@@ -120,7 +120,7 @@ def meet_machines(options: Options, key: bytes) -> tuple[TCPStore, bool]:
 class Agent:
     """One machine's launcher."""
 
-    def __init__(self, options: Options, store: TCPStore, key: bytes, first: bool) -> None:
+    def __init__(self, options: LaunchOptions, store: TCPStore, key: bytes, first: bool) -> None:
         self.options, self.store, self.key = options, store, key
         self.job: Store = PrefixStore(f"launch/{options.run_id}", store)
         self.machine = self._number(first)

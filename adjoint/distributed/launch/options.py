@@ -11,7 +11,7 @@ from adjoint.distributed.rendezvous import DEFAULT_PORT
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LaunchOptions:
     """A job as it is to be started on this machine."""
 
     program: tuple[str, ...]
@@ -106,7 +106,7 @@ def get_args_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(argv: Sequence[str]) -> Options:
+def parse(argv: Sequence[str]) -> LaunchOptions:
     """Options from a command line.
 
     >>> parse(["--nproc-per-node=2", "train.py", "--lr", "1"]).program
@@ -115,7 +115,7 @@ def parse(argv: Sequence[str]) -> Options:
     return chosen(get_args_parser().parse_args(list(argv)))
 
 
-def chosen(given: argparse.Namespace) -> Options:
+def chosen(given: argparse.Namespace) -> LaunchOptions:
     """Options from the fields of `get_args_parser`, which a program may have set itself."""
     machines = machines_of(str(given.nnodes))
     host, _, port = (given.rdzv_endpoint or "").partition(":")
@@ -128,7 +128,7 @@ def chosen(given: argparse.Namespace) -> Options:
     for name in ("redirects", "tee"):
         if str(getattr(given, name)) not in "0123":
             raise SystemExit(f"adjoint launch: --{name}: expected 0, 1, 2 or 3")
-    return Options(
+    return LaunchOptions(
         program=(given.training_script, *given.training_script_args),
         processes=count_of(str(given.nproc_per_node)),
         machines=machines,

@@ -13,7 +13,7 @@ from typing import Any
 
 from adjoint.distributed.elastic.multiprocessing.errors import ChildFailedError
 from adjoint.distributed.launch.agent import launch
-from adjoint.distributed.launch.options import Options
+from adjoint.distributed.launch.options import LaunchOptions
 from adjoint.distributed.rendezvous import SERVED
 from adjoint.distributed.store.secret import VARIABLE
 from adjoint.distributed.store.tcp import TCPStore
@@ -84,7 +84,7 @@ def launch_agent(config: LaunchConfig, entrypoint: Any, args: list[Any]) -> dict
 
 
 def _command(config: LaunchConfig, program: tuple[str, ...]) -> dict[int, Any]:
-    options = Options(
+    options = LaunchOptions(
         program, config.nproc_per_node, run_id=config.run_id or "none", role=config.role,
         max_restarts=config.max_restarts, python=False,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from adjoint.distributed.operations import ALL_REDUCE, REDUCE_SCATTER
 from adjoint.distributed.sharded.offload import computing_device, offloads, require_on_host
 from adjoint.distributed.sharded.parameter import gathered_shape, shard_parameter
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
-from adjoint.distributed.tensor.layout import Layout, padded
+from adjoint.distributed.tensor.layout import MeshLayout, padded
 from adjoint.engine.autodiff.tape.checkpoint import SURROUNDINGS
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks
@@ -277,7 +277,7 @@ def part_on_inner_mesh(part: DTensor, whole: Tensor) -> Tensor:
     if layout.order != (1, 0):
         return whole
     inner = layout.mesh[(layout.mesh.mesh_dim_names or ())[1]]
-    return as_dtensor(whole, Layout(inner, (layout.placements[1],), layout.shape))
+    return as_dtensor(whole, MeshLayout(inner, (layout.placements[1],), layout.shape))
 
 
 def is_part(parameter: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
-from adjoint.distributed.tensor.layout import Layout, chunk_of
+from adjoint.distributed.tensor.layout import MeshLayout, chunk_of
 from adjoint.distributed.tensor.placement import Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.device import Device
@@ -14,7 +14,7 @@ from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
 
 
-def layout_over(parameter: Tensor, mesh: DeviceMesh) -> Layout:
+def layout_over(parameter: Tensor, mesh: DeviceMesh) -> MeshLayout:
     """How a parameter lies when its rows are divided over the last dimension of a mesh.
 
     Along a first dimension of the mesh it is repeated. One that `parallelize_module` has divided
@@ -27,7 +27,7 @@ def layout_over(parameter: Tensor, mesh: DeviceMesh) -> Layout:
         )
     if not isinstance(parameter, DTensor):
         outer = [Replicate()] * (mesh.ndim - 1)
-        return Layout(mesh, (*outer, Shard(0)), Size(parameter.shape))
+        return MeshLayout(mesh, (*outer, Shard(0)), Size(parameter.shape))
     inner = parameter._layout
     if inner.mesh.ndim != 1 or mesh.ndim != 1:
         raise NotImplementedError(
@@ -35,7 +35,7 @@ def layout_over(parameter: Tensor, mesh: DeviceMesh) -> Layout:
             "divided further; use one dimension for each"
         )
     both = mesh.joined(inner.mesh)
-    return Layout(both, (Shard(0), *inner.placements), inner.shape, order=(1, 0))
+    return MeshLayout(both, (Shard(0), *inner.placements), inner.shape, order=(1, 0))
 
 
 def shard_parameter(parameter: Any, mesh: DeviceMesh, device: Device | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, distribute_tensor, world_mesh
-from adjoint.distributed.tensor.layout import Layout
+from adjoint.distributed.tensor.layout import MeshLayout
 from adjoint.distributed.tensor.placement import Placement, Replicate
 from adjoint.distributed.tensor.rules import drawn_alike
 from adjoint.engine.core.spec import Size
@@ -19,10 +19,10 @@ from adjoint.nn.parameter import Parameter
 
 def _laid_out(
     shape: tuple[Any, ...], mesh: DeviceMesh | None, placements: Sequence[Placement] | None
-) -> Layout:
+) -> MeshLayout:
     sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
     chosen = mesh or world_mesh(creation.zeros(()))
-    return Layout(chosen, tuple(placements or [Replicate()] * chosen.ndim), Size(sizes))
+    return MeshLayout(chosen, tuple(placements or [Replicate()] * chosen.ndim), Size(sizes))
 
 
 def _constant(function: Callable[..., Any]) -> Callable[..., DTensor]:

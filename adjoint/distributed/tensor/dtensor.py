@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from adjoint.distributed.collectives import broadcast
 from adjoint.distributed.device_mesh import DeviceMesh
-from adjoint.distributed.tensor.layout import Layout, move, shared
+from adjoint.distributed.tensor.layout import MeshLayout, move, shared
 from adjoint.distributed.tensor.placement import Placement, Replicate
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.errors import ShapeValueError
@@ -53,7 +53,7 @@ class DTensor(Tensor):
         >>> dist.destroy_process_group()
     """
 
-    _layout: Layout
+    _layout: MeshLayout
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class DTensor(Tensor):
                 if placement.is_shard():
                     sizes[placement.dim] *= mesh.size(at)  # type: ignore[attr-defined]
             shape = sizes
-        layout = Layout(mesh, chosen, Size(shape))
+        layout = MeshLayout(mesh, chosen, Size(shape))
         if layout.sizes()[-1] != tuple(local_tensor.shape):
             raise ShapeValueError(
                 f"DTensor.from_local: this process's part of {tuple(shape)} placed {chosen} is "
@@ -205,7 +205,7 @@ class DTensor(Tensor):
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
         mesh = device_mesh or self.device_mesh
-        then = Layout(mesh, tuple(placements), self.shape, self._layout.order)
+        then = MeshLayout(mesh, tuple(placements), self.shape, self._layout.order)
         return as_dtensor(move(part_of(self), self._layout, then), then)
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
@@ -259,7 +259,7 @@ def world_mesh(tensor: Tensor) -> DeviceMesh:
     return DeviceMesh(tensor.device.type, list(range(default_group().size())))
 
 
-def as_dtensor(local: Tensor, layout: Layout) -> DTensor:
+def as_dtensor(local: Tensor, layout: MeshLayout) -> DTensor:
     """A part, with what it is a part of; at the same place on the tape."""
     plain = alias_with_history(local)
     placed: Any = plain.as_subclass(DTensor)
@@ -299,7 +299,7 @@ def distribute_tensor(
                 "distribute_tensor: the tensor is distributed already, otherwise. Use redistribute."
             )
         return tensor
-    layout = Layout(mesh, chosen, Size(tensor.shape))
+    layout = MeshLayout(mesh, chosen, Size(tensor.shape))
     if any(p.is_partial() for p in chosen):
         raise RuntimeError("distribute_tensor: a whole tensor cannot be placed as Partial")
     with no_grad():
@@ -322,6 +322,6 @@ def is_meta(tensor: Tensor) -> bool:
     return tensor.device.type == "meta"
 
 
-def meta_part(whole: Tensor, layout: Layout) -> Tensor:
+def meta_part(whole: Tensor, layout: MeshLayout) -> Tensor:
     """A part without elements."""
     return whole.new_empty(layout.sizes()[-1])

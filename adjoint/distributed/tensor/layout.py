@@ -16,7 +16,7 @@ from adjoint.engine.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MeshLayout:
     """The whole tensor's shape, and its placement along each dimension of a mesh.
 
     `order` says which mesh dimension cuts first where two cut the same tensor dimension: the
@@ -51,15 +51,15 @@ class Layout:
             )
         return Shard(placement.dim % ndim)
 
-    def with_placements(self, placements: Sequence[Placement]) -> Layout:
+    def with_placements(self, placements: Sequence[Placement]) -> MeshLayout:
         """The same tensor placed otherwise."""
         return replace(self, placements=tuple(placements))
 
-    def like(self, placements: Sequence[Placement], shape: Sequence[int]) -> Layout:
+    def like(self, placements: Sequence[Placement], shape: Sequence[int]) -> MeshLayout:
         """Another tensor's layout on the same mesh."""
-        return Layout(self.mesh, tuple(placements), Size(shape), self.order)
+        return MeshLayout(self.mesh, tuple(placements), Size(shape), self.order)
 
-    def replicated(self, shape: Sequence[int] | None = None) -> Layout:
+    def replicated(self, shape: Sequence[int] | None = None) -> MeshLayout:
         """The layout of a tensor that is whole everywhere."""
         whole = self.shape if shape is None else shape
         return self.like([Replicate()] * self.mesh.ndim, whole)
@@ -146,7 +146,7 @@ def divide(x: Tensor, dim: int, parts: int, number: int, group: str) -> Tensor:
     return part.narrow(dim, 0, stop - start)
 
 
-def move(local: Tensor, now: Layout, then: Layout) -> Tensor:
+def move(local: Tensor, now: MeshLayout, then: MeshLayout) -> Tensor:
     """This process's part of a tensor in another layout, from its part in this one."""
     if now.mesh != then.mesh:
         raise NotImplementedError(
@@ -182,7 +182,7 @@ def _summed(local: Tensor, partial: Partial, size: int, group: str) -> Tensor:
     return total / size if partial.reduce_op == "avg" else total
 
 
-def shared(local: Tensor, layout: Layout, dims: Sequence[int]) -> Tensor:
+def shared(local: Tensor, layout: MeshLayout, dims: Sequence[int]) -> Tensor:
     """A whole operand of work that is divided over mesh dimensions: its cotangents are summed."""
     if not local.requires_grad:
         return local

@@ -13,7 +13,7 @@ from typing import Any
 from adjoint.distributed.collectives import broadcast
 from adjoint.distributed.tensor import names
 from adjoint.distributed.tensor.dtensor import RULES, DTensor, as_dtensor, part_of
-from adjoint.distributed.tensor.layout import Layout, move, padded, shared
+from adjoint.distributed.tensor.layout import MeshLayout, move, padded, shared
 from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
@@ -66,7 +66,7 @@ def refuse_mixed(name: str, leaves: list[Any]) -> None:
             )
 
 
-def wrapped(result: Any, layout: Callable[[Tensor], Layout]) -> Any:
+def wrapped(result: Any, layout: Callable[[Tensor], MeshLayout]) -> Any:
     """The tensors of a result as DTensors."""
     leaves, structure = flatten(result)
     placed = [as_dtensor(x, layout(x)) if isinstance(x, Tensor) else x for x in leaves]
@@ -90,7 +90,7 @@ def whole(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrapped(result, lambda x: layout.replicated(x.shape))
 
 
-def drawn_alike(layout: Layout, draw: Callable[[], Any]) -> Any:
+def drawn_alike(layout: MeshLayout, draw: Callable[[], Any]) -> Any:
     """The result of drawing random numbers, the same ones on every process of a mesh."""
     from adjoint.random import fork_rng, manual_seed
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from adjoint.distributed.operations import ALL_REDUCE
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
-from adjoint.distributed.tensor.layout import Layout
+from adjoint.distributed.tensor.layout import MeshLayout
 from adjoint.distributed.tensor.moves import SUMMED
 from adjoint.distributed.tensor.placement import Shard
 from adjoint.distributed.tensor.rules import TABLE, call, whole
@@ -73,7 +73,7 @@ def _inside(
 
 
 def _of_parts(
-    scores: Tensor, classes: Tensor, layout: Layout, dim: int, ignored: int
+    scores: Tensor, classes: Tensor, layout: MeshLayout, dim: int, ignored: int
 ) -> tuple[Tensor, Tensor]:
     """Each example's loss, and which examples count."""
     group = layout.group(0)
