@@ -88,7 +88,7 @@ class MeshLayout:
 
         >>> from adjoint.distributed import DeviceMesh, destroy_process_group, init_process_group
         >>> init_process_group("gloo")
-        >>> Layout(DeviceMesh("cpu", [0]), (Shard(0),), Size((4, 2))).starts()
+        >>> MeshLayout(DeviceMesh("cpu", [0]), (Shard(0),), Size((4, 2))).starts()
         (0, 0)
         >>> destroy_process_group()
         """

@@ -101,7 +101,7 @@ class DiskStore:
     >>> from tempfile import TemporaryDirectory
     >>> from adjoint.engine.core.identity.keys import key_of
     >>> with TemporaryDirectory() as folder:
-    ...     store = Store(Path(folder), 2**20)
+    ...     store = DiskStore(Path(folder), 2**20)
     ...     store.put(key_of("a kernel"), b"its code")
     ...     store.get(key_of("a kernel")), store.get(key_of("another"))
     (b'its code', None)
