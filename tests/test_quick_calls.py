@@ -65,7 +65,7 @@ def check_numbers(seed: int) -> int:
     numbers, outcomes = reader(hosts), reader([test for test, _ in keyed])
 
     def apart() -> Any:
-        if any(len({call() for call in calls}) > 1 for calls in alike):
+        if any(calls[0]() != call() for calls in alike for call in calls[1:]):  # NaN: never equal
             return None
         if outcomes() != [found for _, found in keyed]:
             return None
