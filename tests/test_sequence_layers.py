@@ -90,6 +90,36 @@ def test_captured_layers_are_scans(name: str) -> None:
         assert not any(len(s) == 2 and s[0] in (12, 16) for s in shapes)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_captured_layers_under_autocast(name: str) -> None:
+    """Values and dtypes of eager mode, and weights that are cast once, outside the loop."""
+    kind, options, lengths = LAYERS[name]
+    ad.manual_seed(0)
+    layer = getattr(ad.nn, kind)(3, 4, **(options | {"dropout": 0.0, "batch_first": False}))
+    packing: Any = lambda x: pack_padded_sequence(x, lengths, enforce_sorted=False)
+
+    def step(x: Any) -> list[Any]:
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            out, state = layer(x if lengths is None else packing(x))
+        states = state if isinstance(state, tuple) else (state,)
+        rows = out if lengths is None else out.data
+        loss = rows.float().square().sum() + sum(s.float().sum() for s in states)
+        gradients = ad.autograd.grad(loss, [x, *layer.parameters()])
+        return [rows.detach(), *(s.detach() for s in states), *gradients]
+
+    x = ad.randn(5, 3, 3, requires_grad=True)
+    captured = capture(step)
+    for got, want in zip(captured(x), step(x), strict=True):
+        assert got.dtype is want.dtype
+        np.testing.assert_allclose(got.float().numpy(), want.float().numpy(), rtol=0.03, atol=0.03)
+    for node in captured.latest.graph:
+        if node.record.name == "scan":
+            wide = [
+                v.spec for v in node.params["body"].inputs if v.spec.shape[:1] in ((12,), (16,))
+            ]
+            assert not any(spec.dtype is ad.float32 for spec in wide)
+
+
 def test_packed_equals_each_sequence_alone() -> None:
     ad.manual_seed(0)
     layer = ad.nn.GRU(3, 4, bidirectional=True, batch_first=True)

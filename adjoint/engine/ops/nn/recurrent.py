@@ -154,7 +154,14 @@ def _direction(
         b_ih, b_hh = b_ih + b_hh, None
     projected = product(input, w_ih, b_ih)
     if CONTEXT.capture is not None:
-        rest = (step, projected, state, (w_hh, b_hh, w_hr), reverse)
+        weights = (w_hh, b_hh, w_hr)
+        if CONTEXT.autocast is not None and projected.dtype.is_half:
+            # What products would cast at every step is cast once, the first state with it where
+            # later ones are what a product gives: a loop's state keeps its dtype.
+            weights = tuple(x.to(projected.dtype) if is_tensor(x) else x for x in weights)
+            if step in (_tanh_step, _relu_step) or w_hr is not None:
+                state = (state[0].to(projected.dtype), *state[1:])
+        rest = (step, projected, state, weights, reverse)
         return _scan_over_time(*rest) if sizes is None else _scan_over_packed(sizes, *rest)
     if sizes is None and w_hr is None and is_whole(step.__name__, projected, state, w_hh, b_hh):
         half = projected.dtype if CONTEXT.autocast is not None else w_hh.dtype
