@@ -1,4 +1,4 @@
-"""Numbers and tables for people."""
+"""The profiler's table as text: its columns, and durations and quantities for people."""
 
 from __future__ import annotations
 

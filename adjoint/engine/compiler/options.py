@@ -1,4 +1,4 @@
-"""What `compile`'s mode and options mean to the native backend."""
+"""What `compile`'s mode and options mean to native backends, and the refusal of unknown ones."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Array kernels of operations on each element by itself."""

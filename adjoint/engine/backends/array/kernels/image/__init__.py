@@ -1,0 +1,1 @@
+"""Array kernels of operations over windows of images: convolution, pooling, resizing."""

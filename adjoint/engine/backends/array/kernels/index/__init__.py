@@ -1,0 +1,1 @@
+"""Array kernels of picking and placing by index."""

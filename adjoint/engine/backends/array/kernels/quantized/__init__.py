@@ -1,0 +1,1 @@
+"""Array kernels of products of whole numbers and packed weights."""

@@ -1,0 +1,1 @@
+"""Array kernels of sums, extremes and scans along dimensions."""

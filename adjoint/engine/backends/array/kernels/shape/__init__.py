@@ -1,0 +1,1 @@
+"""Array kernels of views and movement of elements."""

@@ -1,0 +1,1 @@
+"""Array kernels of Fourier transforms."""
