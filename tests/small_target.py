@@ -147,7 +147,7 @@ class Evaluation:
 
     def fail(self, k: int, j: int, value: int = 0) -> None:
         fault: Fault = self.faults[k, j]
-        kind, message = fault.told(lambda x: x)
+        kind, message = fault.described(lambda x: x)
         raise failure(message, kind, value)
 
     def index(self, k: int, j: int, index: Any, size: int, wrap: bool) -> Any:

@@ -70,12 +70,12 @@ class ExampleCall:
         """The arguments, with tensors of other shapes in some places, whose `dims` may change."""
         leaves = list(self.leaves)
         for k, shape in shapes.items():
-            held: Tensor = HOOKS.array.wrap(np.zeros(shape, NUMPY_OF[leaves[k].dtype]))
+            tensor: Tensor = HOOKS.array.wrap(np.zeros(shape, NUMPY_OF[leaves[k].dtype]))
             if leaves[k].requires_grad:
-                held.requires_grad_()
+                tensor.requires_grad_()
             if dims.get(k):
-                mark_dynamic(held, dims[k])
-            leaves[k] = held
+                mark_dynamic(tensor, dims[k])
+            leaves[k] = tensor
         args, kwargs = unflatten(self.structure, leaves)
         return args, kwargs
 
@@ -102,17 +102,17 @@ def _names(
         bound = inspect.signature(getattr(fn, "forward", fn)).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         bound = dict(enumerate(args)) | kwargs  # type: ignore[assignment]
-    found: list[str] = []
+    names: list[str] = []
     for name, value in bound.items():
         parts = flatten(value)[0]
         stem = f"input_{name}" if isinstance(name, int) else str(name)
-        found += [stem] if len(parts) == 1 else [f"{stem}_{k}" for k in range(len(parts))]
-    if len(found) != len(leaves):
-        found = [f"input_{k}" for k in range(len(leaves))]
+        names += [stem] if len(parts) == 1 else [f"{stem}_{k}" for k in range(len(parts))]
+    if len(names) != len(leaves):
+        names = [f"input_{k}" for k in range(len(leaves))]
     tensors = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     for k, name in zip(tensors, given or (), strict=False):
-        found[k] = name
-    return found
+        names[k] = name
+    return names
 
 
 @contextlib.contextmanager
@@ -194,19 +194,19 @@ def recording_of(program: Program, task: Task) -> CallForExport:
     """What a program is to whoever calls it from C; refuses what only Python can do."""
     _refuse_python(program)
     writes, conditions = program.effects.writes, program.conditions
-    made = [program.results.recipes[k] for k in program.results.leaves]
-    if not all(isinstance(r, Made) and not r.chain for r in made) or not (made or writes):
+    recipes = [program.results.recipes[k] for k in program.results.leaves]
+    if not all(isinstance(r, Made) and not r.chain for r in recipes) or not (recipes or writes):
         raise ExportError(
             "export.aot: the function returns something other than tensors that it computes. "
             "Return tensors."
         )
-    outputs = [program.results.roots[r.root].output for r in made if isinstance(r, Made)]
-    kept = [*outputs, *[k for _, k in writes]]
+    outputs = [program.results.roots[r.root].output for r in recipes if isinstance(r, Made)]
+    needed = [*outputs, *[k for _, k in writes]]
     examples = [_example(v) for v in task.graph.inputs]
-    held = {id(x): k for k, x in enumerate(task.examples)}
+    places = {id(x): k for k, x in enumerate(task.examples)}
     targets, unread = [], {}
     for n, ((source, k), target) in enumerate(zip(task.writes, task.targets, strict=True)):
-        place = held.get(id(target))
+        place = places.get(id(target))
         targets.append(_example(task.graph.outputs[k]) if place is None else examples[place])
         if place is None:
             if not isinstance(source, State):
@@ -214,13 +214,15 @@ def recording_of(program: Program, task: Task) -> CallForExport:
             unread[n] = source.held
     sizing = task.sizing
     pruned = Task(
-        graph=_outputs_only(task.graph, kept),
+        graph=_outputs_only(task.graph, needed),
         sources=task.sources,
         writes=tuple([(source, len(outputs) + n) for n, (source, _) in enumerate(task.writes)]),
         returned=frozenset(range(len(outputs))),
         examples=tuple(examples),
         targets=tuple(targets),
-        sizing=None if sizing is None else replace(sizing, graph=_outputs_only(sizing.graph, kept)),
+        sizing=None
+        if sizing is None
+        else replace(sizing, graph=_outputs_only(sizing.graph, needed)),
     )
     sources = dict(enumerate(task.sources))
     return CallForExport(
@@ -270,11 +272,11 @@ def _refuse_python(program: Program) -> None:
         raise ExportError("export.aot: arguments share memory. Give each its own: x.clone().")
 
 
-def _outputs_only(graph: DataflowGraph, kept: Sequence[int]) -> DataflowGraph:
+def _outputs_only(graph: DataflowGraph, positions: Sequence[int]) -> DataflowGraph:
     """The graph with some of its outputs."""
-    made = graph.copy()
-    made.outputs = [graph.outputs[k] for k in kept]
-    return made
+    smaller = graph.copy()
+    smaller.outputs = [graph.outputs[k] for k in positions]
+    return smaller
 
 
 def _example(value: Any) -> Any:

@@ -84,9 +84,9 @@ class GraphWriter:
             self._operation(operation)
         outputs = program.graph.outputs
         results, writes = program.results, program.effects.writes
-        kept = bool(writes)  # a result must not change with what is written afterwards
+        is_copied = bool(writes)  # a result must not change with what is written afterwards
         return NodesOfRecording(
-            [self._result(program, results.recipes[k], kept=kept) for k in results.leaves],
+            [self._result(program, results.recipes[k], kept=is_copied) for k in results.leaves],
             [(source, self.values[outputs[k]]) for source, k in writes],
         )
 
@@ -107,8 +107,8 @@ class GraphWriter:
 
     def _result(self, program: Program, recipe: Any, *, kept: bool) -> Any:
         if isinstance(recipe, Constant):
-            held = recipe.value
-            return held.get() if isinstance(held, HostScalar) else held
+            constant = recipe.value
+            return constant.get() if isinstance(constant, HostScalar) else constant
         if not isinstance(recipe, Made) or recipe.chain:
             raise CannotWrite("it returns what no operation makes")
         value = program.graph.outputs[program.results.roots[recipe.root].output]
@@ -148,7 +148,7 @@ class GraphWriter:
         if isinstance(x, (tuple, list)):
             return type(x)(map(self._argument, x))
         if isinstance(x, dict):
-            return {name: self._argument(each) for name, each in x.items()}
+            return {name: self._argument(item) for name, item in x.items()}
         return x
 
     # -- sizes ------------------------------------------------------------------------------------
@@ -157,12 +157,12 @@ class GraphWriter:
         if name not in self.symbols:
             if name in self.derived:
                 fn, polys = self.derived[name]
-                made = self.graph.call_function(fn, tuple(self._size(p) for p in polys))
+                size_node = self.graph.call_function(fn, tuple(self._size(p) for p in polys))
             else:
                 position, dim = self.places[name]
                 argument = self.arguments[position]
-                made = self.graph.call_function(SIZE, (argument, dim), name="sym_size")
-            self.symbols[name] = made
+                size_node = self.graph.call_function(SIZE, (argument, dim), name="sym_size")
+            self.symbols[name] = size_node
         return self.symbols[name]
 
     def _size(self, poly: Poly) -> Any:
@@ -236,8 +236,8 @@ def _sized(graph: DataflowGraph) -> bool:
     if any(isinstance(n, Extent) for spec in specs for n in spec.shape):
         return True
     return any(
-        _sized(each) for node in graph for each in node.params.values()
-        if isinstance(each, DataflowGraph)
+        _sized(param) for node in graph for param in node.params.values()
+        if isinstance(param, DataflowGraph)
     )  # fmt: skip
 
 

@@ -191,20 +191,22 @@ def written(graph: Graph) -> list[tuple[Any, ...]]:
 def _rebuild(state: dict[str, Any], rows: list[tuple[Any, ...]], name: str) -> GraphModule:
     graph, nodes = Graph(), list[Node]()
 
-    def found(argument: Any) -> Any:
+    def with_nodes(argument: Any) -> Any:
         if isinstance(argument, NodeReference):
             return nodes[argument.place]
         if isinstance(argument, (tuple, list)):
-            inner = [found(item) for item in argument]
+            inner = [with_nodes(item) for item in argument]
             return type(argument)(*inner) if hasattr(argument, "_fields") else type(argument)(inner)
         if isinstance(argument, dict):
-            return {key: found(item) for key, item in argument.items()}
+            return {key: with_nodes(item) for key, item in argument.items()}
         if isinstance(argument, slice):
-            return slice(found(argument.start), found(argument.stop), found(argument.step))
+            return slice(
+                with_nodes(argument.start), with_nodes(argument.stop), with_nodes(argument.step)
+            )
         return argument
 
     for op, node_name, target, args, kwargs in rows:
-        nodes.append(graph.create_node(op, target, found(args), found(kwargs), node_name))
+        nodes.append(graph.create_node(op, target, with_nodes(args), with_nodes(kwargs), node_name))
     root = Module()
     root.__dict__.update(state)
     return GraphModule(root, graph, name)

@@ -70,7 +70,7 @@ def _compiled_class(cls: Any) -> Any:
     def deepcopy(self: Any, memo: dict[int, Any]) -> Any:
         return compiled_module(copy.deepcopy(self._orig_mod, memo), *self._made_by)
 
-    def found(self: Any, name: str) -> Any:
+    def look_up(self: Any, name: str) -> Any:
         if name in _PROGRAM_NAMES:
             return getattr(self._program, name)
         return super(subclass, self).__getattr__(name)
@@ -78,7 +78,7 @@ def _compiled_class(cls: Any) -> Any:
     body = {
         "__slots__": ("_made_by", "_orig_mod", "_program"),
         "__call__": call,
-        "__getattr__": found,
+        "__getattr__": look_up,
         "__reduce_ex__": reduce,
         "__deepcopy__": deepcopy,
         "__copy__": lambda self: compiled_module(copy.copy(self._orig_mod), *self._made_by),

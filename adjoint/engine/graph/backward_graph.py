@@ -57,9 +57,9 @@ def backward_graph(
     del graph.inputs[first:]
     gradients = follow(given)
     copy = GraphCopy(values, graph.nodes[:mark], handed_over)
-    found = {key: copy.value(value) for key, value in gradients.items()}
+    copies = {key: copy.value(value) for key, value in gradients.items()}
     del graph.nodes[mark:]
-    return BackwardGraph(copy.graph, [copy.values[v] for v in values], copy.needs, found)
+    return BackwardGraph(copy.graph, [copy.values[v] for v in values], copy.needs, copies)
 
 
 class GraphCopy:
@@ -87,8 +87,8 @@ class GraphCopy:
                 continue
             node = top.node
             if node is None or (id(node) in self.recorded and self.handed_over(top)):
-                made = self.graph.add_input(top.spec, host=top.host)
-                self.values[top] = self.needs[top] = made
+                copied = self.graph.add_input(top.spec, host=top.host)
+                self.values[top] = self.needs[top] = copied
                 continue
             missing = [x for x in node.inputs if isinstance(x, Value) and x not in self.values]
             if missing:
@@ -118,8 +118,8 @@ class _Outward(Backward):
             if edge is None or grad is None:
                 continue
             if is_tensor(edge[0]) or edge[0].sequence <= self.start or edge in self.stops:
-                held = self.found.get(edge)
-                self.found[edge] = grad if held is None else held + grad
+                earlier = self.found.get(edge)
+                self.found[edge] = grad if earlier is None else earlier + grad
             else:
                 inner.append((edge, grad))
         super().send([e for e, _ in inner], [g for _, g in inner])

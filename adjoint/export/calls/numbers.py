@@ -158,11 +158,11 @@ class NumberCode:
 def _alike(write: Callable[..., V]) -> Callable[..., V]:
     """A function of operands that become doubles unless all are integers."""
 
-    def made(*xs: V) -> V:
+    def converted(*xs: V) -> V:
         kind = "i64" if all(x.kind == "i64" for x in xs) else "f64"
         return write(*[x.convert(kind) for x in xs])
 
-    return made
+    return converted
 
 
 def _doubles(write: Callable[..., V]) -> Callable[..., V]:

@@ -111,8 +111,8 @@ def draft_export(
 def _names(mod: Module, args: tuple[Any, ...]) -> list[str]:
     """The names of positional arguments."""
     known = list(inspect.signature(mod.forward).parameters.values())
-    found = [p.name for p in known if p.kind is not p.VAR_POSITIONAL][: len(args)]
-    return found + [f"arg{k}" for k in range(len(found), len(args))]
+    names = [p.name for p in known if p.kind is not p.VAR_POSITIONAL][: len(args)]
+    return names + [f"arg{k}" for k in range(len(names), len(args))]
 
 
 def _never_run(task: Task) -> Executable:
@@ -137,8 +137,8 @@ class ForwardRecorder:
             for k, tensor in zip(places, tensors, strict=True):
                 given[k] = tensor
             args, kwargs = unflatten(structure, given)
-            found, result = flatten(mod(*args, **kwargs))
-            return unflatten(result, fresh(found))
+            results, result = flatten(mod(*args, **kwargs))
+            return unflatten(result, fresh(results))
 
         self.captured = Captured(forward, _never_run)
 
@@ -168,20 +168,20 @@ class ForwardRecorder:
 
     def _dynamic(self, wanted: list[DynamicSize]) -> tuple[Program, Sizes | None]:
         """A recording for all sizes; of those that only hints ask for, as many as may change."""
-        found = self._family(wanted)
-        if found is None:
-            kept = [size for size in wanted if not size.optional]
-            if kept and self._family(kept) is None:
-                raise ExportError(self._refusal(kept))
+        recording = self._family(wanted)
+        if recording is None:
+            required = [size for size in wanted if not size.optional]
+            if required and self._family(required) is None:
+                raise ExportError(self._refusal(required))
             for size in wanted:
-                if size.optional and self._family([*kept, size]) is not None:
-                    kept.append(size)
-            if not kept:
+                if size.optional and self._family([*required, size]) is not None:
+                    required.append(size)
+            if not required:
                 return self.record([])
-            wanted, found = kept, self._family(kept)
-        if found is None:
+            wanted, recording = required, self._family(required)
+        if recording is None:
             raise ExportError(self._refusal(wanted))
-        family, taken = found
+        family, taken = recording
         named = {}
         for size in wanted:
             leaf, d = size.places[0]
@@ -233,15 +233,15 @@ class ForwardRecorder:
             taken[size.name] = n
             for leaf, d in size.places:
                 shapes[leaf][d] = n
-        found = []
+        stand_ins = []
         for k in self.places:
             like = self.leaves[k]
-            held = aten.empty(shapes[k], dtype=like.dtype, device=like.device)
+            stand_in = aten.empty(shapes[k], dtype=like.dtype, device=like.device)
             marked = [d for size in wanted for leaf, d in size.places if leaf == k]
             if marked:
-                mark_dynamic(held, marked)
-            found.append(held)
-        return found, taken
+                mark_dynamic(stand_in, marked)
+            stand_ins.append(stand_in)
+        return stand_ins, taken
 
     def _ranges(self, family: Family, named: dict[str, tuple[DynamicSize, int]]) -> Sizes:
         """The sizes that a recording holds for; 1 where it says what a recording at 1 does."""
@@ -317,7 +317,9 @@ class _Exporter:
             {(places.index(k), d): s for (k, d), s in self.sizes.dims.items()} if self.sizes else {}
         )
         scope = self.sizes.scope if self.sizes else None
-        writer = GraphWriter(self.graph, arguments, lambda held: self.nodes[id(held)], dims, scope)
+        writer = GraphWriter(
+            self.graph, arguments, lambda storage: self.nodes[id(storage)], dims, scope
+        )
         written = writer.write(self.recorded)
         outputs = [self._write(source, node, arguments) for source, node in written.writes]
         values: list[Any] = [node for _, node in written.writes]
@@ -346,35 +348,35 @@ class _Exporter:
     def _leaf_names(self) -> list[str]:
         """A name for each leaf of the call."""
         args, kwargs = self.recorder.args, self.recorder.kwargs
-        found: list[str] = []
+        names: list[str] = []
         pairs = [*zip(_names(self.mod, args), args, strict=True), *kwargs.items()]
         for name, value in pairs:
             count = len(flatten(value)[0])
-            found += [name] if count == 1 else [f"{name}_{k}" for k in range(count)]
-        return found
+            names += [name] if count == 1 else [f"{name}_{k}" for k in range(count)]
+        return names
 
-    def _lift(self, held: Storage) -> Node:
+    def _lift(self, storage: Storage) -> Node:
         """The input for a tensor that the module reached by itself."""
-        name, tensor = self.owners.get(id(held), ("", None))
-        if tensor is not None and tuple(tensor.shape) != tuple(held.buffer.shape):
+        name, tensor = self.owners.get(id(storage), ("", None))
+        if tensor is not None and tuple(tensor.shape) != tuple(storage.buffer.shape):
             raise CannotWrite(f"{name!r} is part of a larger tensor; give it memory of its own")
         if tensor is None:
             name = f"lifted_tensor_{len(self.constants)}"
-            tensor = HOOKS.array.wrap(held.buffer)
-            tensor._storage = held
+            tensor = HOOKS.array.wrap(storage.buffer)
+            tensor._storage = storage
             self.constants[name] = tensor
-            kind, stem, kept = InputKind.CONSTANT_TENSOR, "c", None
+            kind, stem, persistent = InputKind.CONSTANT_TENSOR, "c", None
         elif isinstance(tensor, Parameter):
-            kind, stem, kept = InputKind.PARAMETER, "p", None
+            kind, stem, persistent = InputKind.PARAMETER, "p", None
             self.state[name] = tensor
         else:
             kind, stem = InputKind.BUFFER, "b"
             owner = self.mod.get_submodule(name.rpartition(".")[0])
-            kept = name.rpartition(".")[2] not in owner._non_persistent_buffers_set
-            (self.state if kept else self.constants)[name] = tensor
+            persistent = name.rpartition(".")[2] not in owner._non_persistent_buffers_set
+            (self.state if persistent else self.constants)[name] = tensor
         node = self.graph.placeholder(f"{stem}_{name.replace('.', '_')}")
         node.meta["val"] = meta_tensor(tensor._spec)
-        self.inputs.append(InputSpec(kind, TensorArgument(node.name), name, kept))
+        self.inputs.append(InputSpec(kind, TensorArgument(node.name), name, persistent))
         return node
 
     def _write(self, source: Source, node: Node, arguments: dict[int, Node]) -> OutputSpec:

@@ -57,8 +57,8 @@ def make_fx(
             given = list(leaves)
             for k, tensor in zip(places, tensors, strict=True):
                 given[k] = tensor
-            found, result = flatten(f(*unflatten(structure, given)))
-            return unflatten(result, fresh(found))
+            results, result = flatten(f(*unflatten(structure, given)))
+            return unflatten(result, fresh(results))
 
         captured = Captured(function, _never_run)
         program = captured.recorded(tuple(leaves[k] for k in places), {})
@@ -67,7 +67,9 @@ def make_fx(
         names = {k: graph.placeholder(f"arg{k}") for k in range(len(leaves))}
         arguments = {n: names[k] for n, k in enumerate(places)}
         own = {id(p._storage): p for p in f.parameters()} if isinstance(f, Module) else {}
-        writer = GraphWriter(graph, arguments, lambda held: _attribute(graph, root, held, own))
+        writer = GraphWriter(
+            graph, arguments, lambda storage: _attribute(graph, root, storage, own)
+        )
         try:
             written = writer.write(program)
         except CannotWrite as error:
@@ -86,13 +88,13 @@ def make_fx(
 
 
 def _attribute(
-    graph: Graph, root: dict[str, Any], held: Storage, own: Mapping[int, Tensor]
+    graph: Graph, root: dict[str, Any], storage: Storage, own: Mapping[int, Tensor]
 ) -> Node:
     """The node for a tensor that the function reached by itself: its parameter, or its memory."""
-    tensor = own.get(id(held))
-    if tensor is None or tensor.shape != held.buffer.shape:
-        tensor = HOOKS.array.wrap(held.buffer)
-        tensor._storage = held
+    tensor = own.get(id(storage))
+    if tensor is None or tensor.shape != storage.buffer.shape:
+        tensor = HOOKS.array.wrap(storage.buffer)
+        tensor._storage = storage
     name = f"_{'param' if isinstance(tensor, Parameter) else 'tensor'}_constant{len(root)}"
     root[name] = tensor
     return graph.get_attr(name)

@@ -21,20 +21,20 @@ def add_rows(graph: DataflowGraph) -> DataflowGraph:
         for x in node.inputs:
             if isinstance(x, Value):
                 users[x] = users.get(x, 0) + 1
-    found = {node: sides for node in graph.nodes if (sides := of_rows(node, users)) is not None}
-    if not found:
+    sums = {node: sides for node in graph.nodes if (sides := of_rows(node, users)) is not None}
+    if not sums:
         return graph
     builder = GraphBuilder(graph)
     for node in graph.nodes:
         builder.graph.where = node.where
-        if node not in found:
+        if node not in sums:
             builder.keep(node, builder.translate(node.inputs))
             continue
-        base, rows = found[node]
+        base, rows = sums[node]
         inputs = builder.translate((base, *rows.inputs[1:]))
         spec = node.outputs[0].spec
-        made = builder.graph.add_node(rows.record, inputs, rows.params, (spec,))
-        builder.replace(node, tuple(made))
+        results = builder.graph.add_node(rows.record, inputs, rows.params, (spec,))
+        builder.replace(node, tuple(results))
     return dce(builder.finish(graph))
 
 

@@ -99,10 +99,10 @@ class Choosing:
         number = self.shown(number, "expand", shape=all_of)
         views: list[View] = [("reshape", {"shape": one}), ("expand", {"shape": all_of})]
         parts = [self.part(x, views) for x in node.inputs]
-        made = parts[-1]
+        choice = parts[-1]
         for p in reversed(range(count - 1)):
-            made = emit(REGISTRY["where"], emit(REGISTRY["eq"], number, p), parts[p], made)
-        return self.shown(made, "reshape", shape=node.outputs[0].spec.shape)
+            choice = emit(REGISTRY["where"], emit(REGISTRY["eq"], number, p), parts[p], choice)
+        return self.shown(choice, "reshape", shape=node.outputs[0].spec.shape)
 
     def shown(self, x: Value, name: str, **params: Any) -> Value:
         """A view."""

@@ -218,12 +218,12 @@ class TileEmitter(TileSizes):
         if self.tiles.whole:
             if form.inner and not form.columns:
                 self.enter_inner(f"tl.arange(0, {self.tiles.r})[None, :]")
-            kept = [(v, r) for v, r in form.stores if form.ops[v].kind != COLUMN]
-            values = {v: self.get(v, env, env, stages) for v, _ in kept}
+            stores = [(v, r) for v, r in form.stores if form.ops[v].kind != COLUMN]
+            values = {v: self.get(v, env, env, stages) for v, _ in stores}
             for v in dict.fromkeys(v for v, _ in form.stores if form.ops[v].kind == COLUMN):
                 self.add_column(v, env, stages)
             self.separate()
-            for v, r in kept:
+            for v, r in stores:
                 self.store(r, values[v], form.ops[v].full)
             return
         for stage in range(stages):
@@ -314,15 +314,15 @@ class TileEmitter(TileSizes):
     def wanted(self, stage: int) -> list[int]:
         """Outer values that operations of this stage's loop read."""
         ops = self.form.ops
-        found: list[int] = []
+        outer: list[int] = []
         for op in ops:
             if (op.full or op.kind == REDUCE) and op.stage <= stage:
                 for kind, x in op.args:
                     if kind == "v" and not ops[x].full:
                         late = ops[x].stage >= stage if ops[x].kind == REDUCE else False
                         if not late and ops[x].stage <= stage:
-                            found.append(x)
-        return found
+                            outer.append(x)
+        return outer
 
     # -- reductions -----------------------------------------------------------------------------
 
@@ -354,17 +354,17 @@ class TileEmitter(TileSizes):
         """The value of an operation, computed once per loop."""
         op = self.form.ops[k]
         place = inside if op.full else env
-        found = place.get(k)
-        if found is not None:
-            return found
+        value = place.get(k)
+        if value is not None:
+            return value
         if not self.tiles.whole and self.is_kept(k, stage):
             r = next(r for v, r in self.form.stores if v == k)
             place[k] = self.load(r, self.offset(r), self.lanes(r))
             return place[k]
-        place[k] = self.made(k, env, inside, stage)
+        place[k] = self.compute(k, env, inside, stage)
         return place[k]
 
-    def made(self, k: int, env: Env, inside: Env, stage: int) -> V:
+    def compute(self, k: int, env: Env, inside: Env, stage: int) -> V:
         op, code = self.form.ops[k], self.code
         match op.kind:
             case "reduce":
@@ -443,11 +443,11 @@ class TileEmitter(TileSizes):
 
     def lanes(self, r: int) -> set[str]:
         """Which of x and r a reference varies along."""
-        found = set()
+        axes = set()
         for d, c in enumerate(self.form.refs[r][1]):
             if c and not (self.tiles.line and d < self.form.outer - 1):
-                found.add("x" if d < self.form.outer else "r")
-        return found
+                axes.add("x" if d < self.form.outer else "r")
+        return axes
 
     def varies(self, k: int) -> set[str]:
         """Which of x and r a value varies along."""
@@ -456,10 +456,10 @@ class TileEmitter(TileSizes):
             if op.kind == REDUCE:
                 self.lost[k] = {"x"}
             else:
-                found = self.lanes(op.args[0][1]) if op.kind in (LOAD, INDEX) else set()
+                axes = self.lanes(op.args[0][1]) if op.kind in (LOAD, INDEX) else set()
                 for tag, x in op.args:
-                    found |= self.varies(x) if tag == "v" else set()
-                self.lost[k] = set() if op.kind == HOST else found
+                    axes |= self.varies(x) if tag == "v" else set()
+                self.lost[k] = set() if op.kind == HOST else axes
         return self.lost[k]
 
     def mask(self, lanes: set[str]) -> str:

@@ -84,8 +84,8 @@ class Narrowing:
             given = (self.half(inputs[0]),)
             return self.builder.graph.add_node(node.record, given, node.params, specs)
         if name == "cast" and node.outputs[0].spec.dtype.is_half:
-            made = self.result(node.inputs[0], inputs[0], node.outputs[0].spec.dtype)
-            return None if made is None else (made,)
+            narrowed = self.result(node.inputs[0], inputs[0], node.outputs[0].spec.dtype)
+            return None if narrowed is None else (narrowed,)
         if name == "cast" and node.outputs[0].spec.dtype is float32:
             return self.unrounded(node, inputs[0])
         if name == "add" and len(inputs) == 2:
@@ -111,10 +111,10 @@ class Narrowing:
                 continue
             if self.users.get(old) != 1 or bias.spec.shape != shape[-1:]:
                 continue
-            made = self.again(x, x.spec, bias)
+            results = self.again(x, x.spec, bias)
             if x in self.narrowed:
-                self.narrowed.add(made[0])
-            return tuple(made)
+                self.narrowed.add(results[0])
+            return tuple(results)
         return None
 
     def unrounded(self, node: Node, x: Value) -> tuple[Value, ...] | None:
@@ -139,11 +139,11 @@ class Narrowing:
         if len(dtypes) != 1 or None in dtypes:
             return None
         halves = tuple(self.half(x) for x in inputs)
-        made = self.builder.graph.add_node(
+        results = self.builder.graph.add_node(
             node.record, halves, node.params, (node.outputs[0].spec,)
         )
-        self.narrowed.add(made[0])
-        return tuple(made)
+        self.narrowed.add(results[0])
+        return tuple(results)
 
     def half(self, x: Value) -> Value:
         """The half that a float32 was (`half_of` says that it was one)."""

@@ -57,22 +57,22 @@ def loose_parts(form: Form) -> Loose:
 def loose_values(form: Form, readers: dict[int, list[int]]) -> set[int]:
     """Values of which nothing is read but what is rounded to halves."""
     stored = {v for v, _ in form.stores}
-    found: set[int] = set()
+    loose: set[int] = set()
     for k in reversed(range(len(form.ops))):
         op = form.ops[k]
         if op.kind != POINT or op.compute != "float32":
             continue
         if named(op.dtype).is_half:
-            found.add(k)
+            loose.add(k)
             continue
         after = [form.ops[r] for r in readers.get(k, ())]
         rounded = all(
-            o.kind == POINT and (named(o.dtype).is_half or r in found)
+            o.kind == POINT and (named(o.dtype).is_half or r in loose)
             for r, o in zip(readers.get(k, ()), after, strict=True)
         )
         if after and rounded and k not in stored and op.dtype == "float32":
-            found.add(k)
-    return found
+            loose.add(k)
+    return loose
 
 
 def is_near_one(form: Form, k: int, readers: dict[int, list[int]]) -> bool:

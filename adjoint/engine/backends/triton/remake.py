@@ -113,8 +113,8 @@ class Remaking:
         for node in sums:
             if node not in self.visited and node not in waiting:
                 needed = self.needed(node)
-                for each in needed[:-1]:
-                    self.visit(each)
+                for waiting_sum in needed[:-1]:
+                    self.visit(waiting_sum)
                 waiting.update(dict.fromkeys(needed[-1:]))
         for node in waiting:
             self.visit(node)
@@ -122,7 +122,7 @@ class Remaking:
 
     def needed(self, node: Node) -> list[Node]:
         """What a sum waits for, in order, and itself; nothing if that is more than loops."""
-        found: dict[Node, None] = {}
+        nodes: dict[Node, None] = {}
         stack = [node]
         while stack:
             top = stack[-1]
@@ -130,15 +130,15 @@ class Remaking:
                 x.node
                 for x in top.inputs
                 if isinstance(x, Value) and x.node is not None
-                and x.node not in self.visited and x.node not in found
+                and x.node not in self.visited and x.node not in nodes
             ]  # fmt: skip
-            if len(stack) + len(found) > CONE or not is_loop(top) or top in self.waiting.values():
+            if len(stack) + len(nodes) > CONE or not is_loop(top) or top in self.waiting.values():
                 return []
             if missing:
                 stack.append(missing[0])
             else:
-                found[stack.pop()] = None
-        return list(found)
+                nodes[stack.pop()] = None
+        return list(nodes)
 
     def visit(self, node: Node) -> None:
         """Take a node over, its operands made for its level."""
@@ -184,11 +184,11 @@ class Remaking:
             self.copied(y, level) if is_large(y) else self.builder.translate((y,))[0]
             for y in node.inputs
         )
-        made = self.builder.graph.add_node(
+        remade_value = self.builder.graph.add_node(
             node.record, inputs, node.params, (x.spec,), node.subgraph
         )[0]
-        self.placed[made.name] = level
-        return made
+        self.placed[remade_value.name] = level
+        return remade_value
 
     def is_remade(self, x: Value, level: int) -> bool:
         """Whether a value of a lower level is made again; one that is not lies in memory then."""
@@ -211,9 +211,9 @@ class Remaking:
         What is normalised and rectified is read by a convolution; backward, a norm needs its
         operand anyway, and which elements were rectified follows from it.
         """
-        found, sources, work_left = [x], set(), CONE // 2
-        while found:
-            node = found.pop().node
+        pending, sources, work_left = [x], set(), CONE // 2
+        while pending:
+            node = pending.pop().node
             assert node is not None
             for y in filter(is_large, node.inputs):
                 if root(y) in self.anchors or self.levels.get(y, 0) >= level:
@@ -221,7 +221,7 @@ class Remaking:
                 elif not self.can_make(y):
                     return False
                 else:
-                    found.append(y)
+                    pending.append(y)
             work_left -= 1
         large = next(iter(sources), None)
         return len(sources) == 1 and work_left >= 0 and large is not None and (

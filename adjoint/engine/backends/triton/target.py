@@ -112,9 +112,9 @@ class TritonTarget(Target):
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
         self.images |= convolution.shapes_in_order(graph)
-        made, levels = remade(graph, self.costs)
+        remade_graph, levels = remade(graph, self.costs)
         self.levels |= levels
-        return made
+        return remade_graph
 
     def level(self, value: Value) -> int | None:
         return self.levels.get(value.name)

@@ -22,7 +22,7 @@ class Fault:
     message: str | Callable[[int], str]  # of a size, where it tells of one
     size: int = 0
 
-    def told(self, at_sizes: Callable[[Any], Any]) -> tuple[str, str]:
+    def described(self, at_sizes: Callable[[Any], Any]) -> tuple[str, str]:
         """The exception's name and message, at the sizes of a program."""
         message = self.message
         text = message if isinstance(message, str) else message(at_sizes(self.size))

@@ -109,7 +109,7 @@ class Legal:
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """The same elements in another dtype."""
-        return self.made(self.builder.emit(CAST, x, dtype=dtype), POINT)
+        return self.settled(self.builder.emit(CAST, x, dtype=dtype), POINT)
 
     def layout_of(self, value: Value) -> Place:
         return self.layout[value]
@@ -125,14 +125,14 @@ class Legal:
             place = virtual(value)
             self.layout[value] = self.setting.laid_out(place, value) if ordered else place
 
-    def made(self, value: Value, kind: str) -> Value:
+    def settled(self, value: Value, kind: str) -> Value:
         assert value.node is not None
         self.settle(value.node, kind)
         return value
 
     def copy(self, x: Value) -> Value:
         """The same elements in row-major order."""
-        return self.made(self.builder.emit(CLONE, x, strides=None), POINT)
+        return self.settled(self.builder.emit(CLONE, x, strides=None), POINT)
 
     def copy_in_order(self, x: Value) -> Value:
         """The same elements in the order that the target prefers."""
@@ -246,7 +246,7 @@ class Legal:
         return typical(shape[-1]) <= columns and not self.reduced_rows.isdisjoint(made_of(x))
 
     def emit(self, kind: str, record: Record, *inputs: Any, **params: Any) -> Value:
-        return self.made(self.builder.emit(record, *inputs, **params), kind)
+        return self.settled(self.builder.emit(record, *inputs, **params), kind)
 
     def position(self, node: Node, x: Value) -> None:
         """argmax: the least of the positions where x is its largest; a NaN is above everything."""
@@ -303,7 +303,9 @@ class Legal:
         params = {**node.params, "dims": dims}
         spec = node.record.infer(*(x.spec for x in inputs), **params)
         params[ASKED] = node.params["dims"]
-        return self.made(self.builder.graph.add_node(node.record, inputs, params, (spec,))[0], kind)
+        return self.settled(
+            self.builder.graph.add_node(node.record, inputs, params, (spec,))[0], kind
+        )
 
     def can_move(self, node: Node, inputs: tuple[Any, ...]) -> bool:
         """Whether a template takes an indexing once its dimensions are brought to the front."""

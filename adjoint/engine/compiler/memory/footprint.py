@@ -11,7 +11,7 @@ from typing import Any
 from adjoint.engine.compiler.memory.packing import ArenaBlock, alive, rounded
 from adjoint.engine.compiler.memory.places import PlannedBuffer
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Step, told
+from adjoint.engine.compiler.schedule.steps import Step, label_text
 from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.origins import Where, told_place
 from adjoint.engine.graph.ir import Value
@@ -69,7 +69,7 @@ def _line(
     return {
         "what": f"{buffer.dtype.name}{shape}",
         "made": maker,
-        "by": told(step.label, at_sizes),
+        "by": label_text(step.label, at_sizes),
         "last": moments[block.last][0],
         "where": None if node is None else node.where,
     }

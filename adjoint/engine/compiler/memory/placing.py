@@ -112,9 +112,9 @@ class Placing:
                     continue
                 if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
                     continue
-                found = reshaped(window, base.spec.shape)
-                if found is not None:
-                    self.places[base] = found
+                window_place = reshaped(window, base.spec.shape)
+                if window_place is not None:
+                    self.places[base] = window_place
 
     def begin_in_place(self) -> None:
         """Have what a template's result begins as made where that lies, if nobody else reads it."""
@@ -208,14 +208,14 @@ class Placing:
 
     def place_of(self, value: Value) -> Place:
         """Where a realised value, or a view of one, lies."""
-        found = self.places.get(value)
-        if found is None:
+        place = self.places.get(value)
+        if place is None:
             node = value.node
             assert node is not None
-            found = show(self.place_of(node.inputs[0]), node)
-            assert found is not None, f"{value} has no place"
-            self.places[value] = found
-        return found
+            place = show(self.place_of(node.inputs[0]), node)
+            assert place is not None, f"{value} has no place"
+            self.places[value] = place
+        return place
 
     def place_outputs(self) -> None:
         """Let results and updated state be written where they belong, or copied there."""
@@ -272,24 +272,24 @@ class Placing:
 
     def write_in_place(self) -> None:
         """State whose old value nobody needs any more is overwritten by the unit that makes it."""
-        kept = []
+        overwritten = []
         calls = self.failing()
         for value, place in self.last:
             if place.buffer.kind == RESULT or not self.may_overwrite(value, place, calls):
-                kept.append((value, place))
+                overwritten.append((value, place))
             else:
                 self.places[value] = place
         # What is copied at the end must not be overwritten by an earlier copy: take it first.
-        written = {place.buffer for _, place in kept}
+        written = {place.buffer for _, place in overwritten}
         self.last = []
-        for value, place in kept:
+        for value, place in overwritten:
             base, _ = self.fusion.rooted(value)
             source = self.places.get(base)
             if place.buffer.kind != RESULT and source is not None and source.buffer in written:
                 own = PlannedBuffer(ARENA, value.spec.dtype, prod(value.spec.shape), name="held")
-                held = row_major(own, value.spec.shape)
-                self.last.insert(0, (value, held))
-                self.last.append((Taken(value.spec, held), place))
+                own_place = row_major(own, value.spec.shape)
+                self.last.insert(0, (value, own_place))
+                self.last.append((Taken(value.spec, own_place), place))
             else:
                 self.last.append((value, place))
 
@@ -298,19 +298,19 @@ class Placing:
 
         What puts rows into state where they lie cannot if an earlier unit checked its indices.
         """
-        found: list[int] = []
+        positions: list[int] = []
         checked: set[Check] = set()
         for k, unit in enumerate(self.units):
             template = self.template_of(unit)
-            checks = [each for node in unit.nodes for each in self.checks(node)]
+            checks = [check for node in unit.nodes for check in self.checks(node)]
             begins = template is not None and template.begins is not None
             proven = begins and all(
-                each is not None and is_implied(each, checked) for each in checks
+                check is not None and is_implied(check, checked) for check in checks
             )
             if may_fail(self.setting, unit) and not (proven and checks):
-                found.append(k)
-            checked |= {each for each in checks if each is not None}
-        return found
+                positions.append(k)
+            checked |= {check for check in checks if check is not None}
+        return positions
 
     def checks(self, node: Node) -> Iterator[Check | None]:
         """The bounds that an indexing keeps its indices within; None where that is not known."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.package.draft import Draft
-from adjoint.engine.compiler.schedule.steps import EagerCall, Entry, Launch, entries_of, told
+from adjoint.engine.compiler.schedule.steps import EagerCall, Entry, Launch, entries_of, label_text
 from adjoint.engine.core.origins import Where
 from adjoint.engine.graph.flops import flops
 from adjoint.engine.graph.ir import Node, Value
@@ -57,7 +57,7 @@ def accounts(draft: Draft, at_sizes: AtSizes) -> list[list[Account]]:
 
 def _call(step: EagerCall, number: str, at_sizes: AtSizes) -> Account:
     return Account(
-        number, told(step.label, at_sizes), "call", "", (step.node.record.name,),
+        number, label_text(step.label, at_sizes), "call", "", (step.node.record.name,),
         _places([step.node]), step.reason, _bytes(step.reads, at_sizes),
         _bytes(step.writes, at_sizes), node_flops(step.node, at_sizes),
     )  # fmt: skip
@@ -68,7 +68,7 @@ def account(function: str, entry: Entry, number: str, at_sizes: AtSizes) -> Acco
     if not isinstance(entry, Launch):
         return Account(number, "test", "test", "", (), (), "", 0, 0, 0)
     nodes = list(dict.fromkeys(node for work in entry.works for node in work.nodes))
-    label = told(entry.label, at_sizes)
+    label = label_text(entry.label, at_sizes)
     whole = entry.form is not None or label.split(" ")[0] == entry_record(nodes)
     return Account(
         number,

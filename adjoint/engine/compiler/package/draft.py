@@ -32,8 +32,8 @@ from adjoint.engine.compiler.schedule.steps import (
     Text,
     double_bits,
     entries_of,
+    label_text,
     launches_of,
-    told,
 )
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, evaluate
 
@@ -143,7 +143,7 @@ class Draft:
                 for i, places in self.numbers.items()
             },
             status=self.status,
-            faults=[fault.told(at_sizes) for fault in self.faults],
+            faults=[fault.described(at_sizes) for fault in self.faults],
             segments=segments,
             results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],
             parallel=parallel,
@@ -223,7 +223,7 @@ def word_of(x: int | float) -> int:
 
 def describe(step: Step, at_sizes: AtSizes) -> dict[str, Any]:
     """What `explain` says of a step."""
-    label = told(step.label, at_sizes)
+    label = label_text(step.label, at_sizes)
     if isinstance(step, Flow):
         inside = [(name, [describe(s, at_sizes) for s in part]) for name, part in step.parts]
         work = [sum(line["work"] for line in lines) for _, lines in inside]

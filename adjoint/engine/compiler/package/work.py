@@ -37,7 +37,7 @@ class PlannedWork:
     views: Views
     place_of: Callable[[Value], Place]
 
-    def made(self) -> set[Value]:
+    def results(self) -> set[Value]:
         """The values that the nodes make."""
         return {value for node in self.nodes for value in node.outputs}
 
@@ -48,7 +48,7 @@ class PlannedWork:
 
     def loads(self) -> dict[Value, Place]:
         """The values that are read from memory, and where they lie."""
-        values = self.made()
+        values = self.results()
         operands = [x for node in self.nodes for x in node.inputs if isinstance(x, Value)]
         return {
             x: self.place_of(x) for x in operands if not x.host and not self.inner(x, values)
@@ -56,7 +56,7 @@ class PlannedWork:
 
     def schedule(self) -> Iterator[Node]:
         """The nodes in order, with the views and constants between them that need no memory."""
-        values, listed = self.made(), set()
+        values, listed = self.results(), set()
 
         def visit(node: Node) -> Iterator[Node]:
             if node in listed:

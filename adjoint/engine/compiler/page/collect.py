@@ -9,7 +9,7 @@ from typing import Any
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.compiler.package.accounts import Account, accounts
 from adjoint.engine.compiler.package.draft import Draft, concrete
-from adjoint.engine.compiler.schedule.steps import told
+from adjoint.engine.compiler.schedule.steps import label_text
 from adjoint.engine.core.errors import source_line
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.origins import Where
@@ -203,7 +203,7 @@ def memory_data(draft: Draft, at_sizes: Any, lines: PageTable) -> dict[str, Any]
     blocks.sort(key=lambda b: -b[1])
     return {
         "arena": arena,
-        "moments": [[number, told(step.label, at_sizes)] for number, step in moments],
+        "moments": [[number, label_text(step.label, at_sizes)] for number, step in moments],
         "blocks": blocks[:BLOCKS],
         "left_out": max(len(blocks) - BLOCKS, 0),
     }

@@ -52,7 +52,7 @@ def double_bits(x: float) -> int:
 Label = str | tuple[Any, ...]
 
 
-def told(label: Label, at_sizes: Callable[[Any], Any]) -> str:
+def label_text(label: Label, at_sizes: Callable[[Any], Any]) -> str:
     """A label as text, at the sizes of a program."""
     return label if isinstance(label, str) else "".join([str(at_sizes(x)) for x in label])
 

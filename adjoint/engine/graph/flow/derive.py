@@ -82,20 +82,20 @@ def extras(body: BodyTrace) -> list[LiftedInput]:
 
 def reached(graph: DataflowGraph, sources: set[Value]) -> set[Value]:
     """The values through which a derivative by any of `sources` may flow."""
-    found = set(sources)
+    values = set(sources)
     for node in graph:
         flows = node.record.differentiable or node.record.compose is not None
-        if flows and any(isinstance(x, Value) and x in found for x in node.inputs):
-            found.update(v for v in node.outputs if v.spec.dtype.is_inexact)
-    return found
+        if flows and any(isinstance(x, Value) and x in values for x in node.inputs):
+            values.update(v for v in node.outputs if v.spec.dtype.is_inexact)
+    return values
 
 
 def carried(graph: DataflowGraph, carries: int, wanted: Sequence[bool]) -> tuple[bool, ...]:
     """`wanted` inputs, and those carries that come to depend on them."""
     now = list(wanted)
     while True:
-        found = reached(graph, {v for v, w in zip(graph.inputs, now, strict=True) if w})
-        new = [i for i in range(carries) if graph.outputs[i] in found and not now[i]]
+        dependent = reached(graph, {v for v, w in zip(graph.inputs, now, strict=True) if w})
+        new = [i for i in range(carries) if graph.outputs[i] in dependent and not now[i]]
         if not new:
             return tuple(now)
         for i in new:
@@ -178,21 +178,23 @@ class Reverse:
         def follow(cotangents: list[Tensor]) -> dict[int, Value]:
             pairs = zip(map(edge_of, outs), cotangents, strict=True)
             with recording(self.trace):
-                found = outward(self.trace, [(edge, g) for edge, g in pairs if edge is not None])
-                arrived = {i: found.get((self.inputs[i], 0)) for i in self.wanted}
+                gradients = outward(
+                    self.trace, [(edge, g) for edge, g in pairs if edge is not None]
+                )
+                arrived = {i: gradients.get((self.inputs[i], 0)) for i in self.wanted}
                 for i in must:
                     arrived[i] = self.zeros(i) if arrived[i] is None else arrived[i]
                 shown = {i: self.trace.entered(g) for i, g in arrived.items() if g is not None}
                 return {i: self.trace.value_of(g) for i, g in shown.items()}
 
         known = len(self.trace.graph.inputs)
-        made = backward_graph(self.trace, specs, follow, self.keeps)
+        pulled = backward_graph(self.trace, specs, follow, self.keeps)
         constants = self.trace.drop_inputs(known)
-        needs = {v: mine for v, mine in made.needs.items() if v not in constants}
+        needs = {v: mine for v, mine in pulled.needs.items() if v not in constants}
         brought = [
-            LiftedInput(constants[v], mine) for v, mine in made.needs.items() if v in constants
+            LiftedInput(constants[v], mine) for v, mine in pulled.needs.items() if v in constants
         ]
-        return Pulled(made.graph, made.cotangents, needs, made.gradients, brought)
+        return Pulled(pulled.graph, pulled.cotangents, needs, pulled.gradients, brought)
 
     def zeros(self, position: int) -> Any:
         """A cotangent of nothing."""
@@ -238,9 +240,9 @@ def push(graph: DataflowGraph, has: Sequence[bool], must: Sequence[int] = ()) ->
         shown = [*(d.primal for d in duals), *(t for t in tangents if t is not None)]
         values = [body.value_of(body.entered(t)) for t in shown]
     level.active = False
-    made = extract(body.graph, body.graph.inputs, values)
+    graph_of_both = extract(body.graph, body.graph.inputs, values)
     constants = [x.source for x in extras(body)]
-    return Pushed(made, constants, [t is not None for t in tangents])
+    return Pushed(graph_of_both, constants, [t is not None for t in tangents])
 
 
 # -- batching -----------------------------------------------------------------------------------
@@ -278,6 +280,6 @@ def batch(
         ]
         values = [body.value_of(body.entered(t)) for t in shown]
     level.active = False
-    made = extract(body.graph, body.graph.inputs, values)
+    batched_graph = extract(body.graph, body.graph.inputs, values)
     constants = [x.source for x in extras(body)]
-    return BatchedGraph(made, constants, [b or i in must for i, b in enumerate(batched)])
+    return BatchedGraph(batched_graph, constants, [b or i in must for i, b in enumerate(batched)])

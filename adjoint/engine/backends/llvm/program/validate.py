@@ -38,7 +38,7 @@ from adjoint.engine.compiler.schedule.steps import (
     Launch,
     Test,
     entries_of,
-    told,
+    label_text,
 )
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -264,7 +264,7 @@ class CheckedCall:
         for node in work.nodes:
             at = f"{node.where[0]}:{node.where[1]}" if node.where else "(no line of yours)"
             lines.append(f"  {node.record.name:<12} {at}")
-        label = told(launch.label, self.at_sizes)
+        label = label_text(launch.label, self.at_sizes)
         return (
             f"compile: validation: step {self.now} ({label}) does not compute what "
             f"the reference interpreter does of the same operands. Element {first} of its result "

@@ -33,14 +33,14 @@ class Part:
         self.outputs = [k for k, v in enumerate(graph.outputs) if v.spec.device.type == device]
         place = {k: n for n, k in enumerate(self.outputs)}
         self.writes = [n for n, (_, k) in enumerate(task.writes) if k in place]
-        made = DataflowGraph()
-        made.inputs = [graph.inputs[i] for i in self.inputs]
-        made.nodes = nodes
-        made.outputs = [graph.outputs[k] for k in self.outputs]
-        made._count = graph._count
+        part = DataflowGraph()
+        part.inputs = [graph.inputs[i] for i in self.inputs]
+        part.nodes = nodes
+        part.outputs = [graph.outputs[k] for k in self.outputs]
+        part._count = graph._count
         self.task = replace(
             task,
-            graph=made,
+            graph=part,
             sources=tuple(task.sources[i] for i in self.inputs),
             writes=tuple((task.writes[n][0], place[task.writes[n][1]]) for n in self.writes),
             returned=frozenset(place[k] for k in task.returned if k in place),
@@ -64,14 +64,16 @@ class Apart(Showing):
         """First the one that can fail; what it has failed at may be known later."""
         device, host = self.parts
         results: list[Any] = [None] * self.count
-        made = self.shown([inputs[i] for i in device.inputs], [targets[n] for n in device.writes])
-        for k, result in zip(device.outputs, made, strict=True):
+        part_results = self.shown(
+            [inputs[i] for i in device.inputs], [targets[n] for n in device.writes]
+        )
+        for k, result in zip(device.outputs, part_results, strict=True):
             results[k] = result
         into = [targets[n] for n in host.writes]
         if into and self.shown.late:
             self.shown.keep(partial(put_back, into, [x.copy() for x in into]))
-        made = self.beside([inputs[i] for i in host.inputs], into)
-        for k, result in zip(host.outputs, made, strict=True):
+        part_results = self.beside([inputs[i] for i in host.inputs], into)
+        for k, result in zip(host.outputs, part_results, strict=True):
             results[k] = result
         return results
 

@@ -32,8 +32,8 @@ def _counted() -> int:
     arrays = [object()]
     for i in range(1):
         array = arrays[i]
-        found = sys.getrefcount(array)
-    return found
+        count = sys.getrefcount(array)
+    return count
 
 
 UNSHARED = _counted()  # references to an array that only its bank has
@@ -77,7 +77,7 @@ class Results:
     def take(self, bank: DeviceBank, count: int) -> tuple[list[Any], Copies]:
         """The arrays of this call's results; and which are handed out as copies, with their memory:
         where there is none left, that is said before anything is written."""
-        found: list[Any] = [None] * count
+        taken: list[Any] = [None] * count
         copied: Copies = []
         arrays = bank.results
         for i, (k, shape, dtype, places) in enumerate(self.wanted):
@@ -88,8 +88,8 @@ class Results:
                 else:
                     arrays[i] = array = self.machine.empty(shape, dtype)
                     bank.point(places, self.machine.address(array))
-            found[k] = array
-        return found, copied
+            taken[k] = array
+        return taken, copied
 
 
 class Numbers:

@@ -43,12 +43,12 @@ class DeviceCall:
             return lambda inputs, results: array
         number, from_inputs = buffer.number, buffer.kind == INPUT
 
-        def found(inputs: list[Any], results: list[Any]) -> Any:
+        def array_of(inputs: list[Any], results: list[Any]) -> Any:
             source = inputs[number] if from_inputs else results[number]
             address = machine.address(source) + shift
             return machine.window(address, source, place.shape, strides, dtype)
 
-        return found
+        return array_of
 
     def __call__(self, inputs: list[Any], results: list[Any]) -> None:
         wrap = HOOKS.array.wrap
@@ -59,7 +59,7 @@ class DeviceCall:
             else:
                 operands.append(wrap(x(inputs, results)) if callable(x) else x)
         with CONTEXT.having(capture=None, grad_enabled=False, autocast=None):
-            made = self.node.record(*operands, **self.node.params)
-        many = made if isinstance(made, tuple) else (made,)
+            result = self.node.record(*operands, **self.node.params)
+        many = result if isinstance(result, tuple) else (result,)
         for value, out in zip(many, self.outs, strict=True):
             out(inputs, results)[...] = value._array

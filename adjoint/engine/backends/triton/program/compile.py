@@ -58,23 +58,23 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         if parts is not None:
             on_device = partial(GpuProgram, options=options, machine=machine(index), target=target)
             return Apart(*parts, on_device, partial(compiler_for("cpu"), options=options))
-        made = small_program(task, options, machine(index), Device("cuda", index), target)
+        program = small_program(task, options, machine(index), Device("cuda", index), target)
     except KernelError as error:
         return given_up(task, str(error))
-    return given_up(task, made) if isinstance(made, str) else made
+    return given_up(task, program) if isinstance(program, str) else program
 
 
 @cache
 def has_triton() -> bool:
     """Whether fragments can be made; where they cannot, it is said once."""
-    found = importlib.util.find_spec("triton") is not None
-    if not found:
+    installed = importlib.util.find_spec("triton") is not None
+    if not installed:
         warnings.warn(
             "cuda: Triton is not installed, so eager operations run by CuPy one after the other, "
             "which is slower. Install it with `pip install adjoint[cuda]`.",
             stacklevel=2,
         )
-    return found
+    return installed
 
 
 def given_up(task: Task, why: str) -> Executable:

@@ -76,8 +76,8 @@ def one_by_one(step: Step, target: TritonTarget) -> list[Step]:
     if not isinstance(step, Launch) or not 1 < len(step.kernels) <= FEW or step.form is None:
         return [step]
     singles = [replace(step, function="", words=[], text=None, kernels=[k]) for k in step.kernels]
-    for each in singles:
-        target.fill_words(each)
+    for single in singles:
+        target.fill_words(single)
     return [*singles]
 
 
@@ -99,15 +99,15 @@ class DirectProgram:
         unaligned = frozenset(
             i for i, x in enumerate(task.examples) if not getattr(x, "aligned", True)
         )
-        made = target(unaligned)
-        plan = plan_for(task, made, options)
-        plan.steps[:] = [each for step in plan.steps for each in one_by_one(step, made)]
+        gpu_target = target(unaligned)
+        plan = plan_for(task, gpu_target, options)
+        plan.steps[:] = [single for step in plan.steps for single in one_by_one(step, gpu_target)]
         draft = NumberedDraft(plan)
         self.image = image = draft.at({})
         entries: list[Any] = []
         for segment in draft.segments:
             entries += [None] if segment is None else segment
-        if not all(each is not None and isinstance(each[2], Launch) for each in entries):
+        if not all(entry is not None and isinstance(entry[2], Launch) for entry in entries):
             self.calls_eager = True  # which whoever asked for this does better
             return
         self.count = len(plan.graph.outputs)
@@ -250,5 +250,5 @@ class DirectProgram:
         ]
         # By its name it is seen to be the package's, when a line of the program is looked for.
         exec(compile("\n".join(text), f"{__file__}: fill", "exec"), scope)
-        made: Callable[[list[Any], list[Any]], list[Any]] = scope["fill"]
-        return made
+        fill: Callable[[list[Any], list[Any]], list[Any]] = scope["fill"]
+        return fill

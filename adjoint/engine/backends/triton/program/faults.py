@@ -46,13 +46,13 @@ class FaultBoard:
 
     def number(self, fault: tuple[str, str]) -> int:
         """The number of an error; 0 where there are too many."""
-        found = self.numbers.get(fault)
-        if found is None:
+        number = self.numbers.get(fault)
+        if number is None:
             if len(self.known) >= KNOWN:
                 return 0
             self.known.append(fault)
-            found = self.numbers[fault] = len(self.known)
-        return found
+            number = self.numbers[fault] = len(self.known)
+        return number
 
     def launched(self) -> int:
         """Note a call that can fail; the low bits of its codes."""
@@ -74,7 +74,7 @@ class FaultBoard:
             return
         self.pending = False
         late, self.seen = self.calls - self.seen > CALLS, self.calls
-        kept, self.kept = self.kept, []
+        undos, self.kept = self.kept, []
         status = self.machine.read(self.word)
         if not status:
             return
@@ -82,7 +82,7 @@ class FaultBoard:
         code, value = read_status(status)
         last = self.calls - 1
         failed = last - ((last - code) & (CALLS - 1))  # which call it was
-        for before, undo in reversed(kept):
+        for before, undo in reversed(undos):
             if before > failed:
                 undo()
         kind, message = self.known[(code >> CALL_BITS) - 1]

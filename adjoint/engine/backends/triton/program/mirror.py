@@ -39,18 +39,18 @@ def refusal(graph: DataflowGraph) -> str:
         values += node.outputs
         if node.record.compose is None and subgraphs(node):
             return f"{node.record.name} is on several devices"
-    held = sum(prod(v.spec.shape) for v in values if v.spec.device.type == "cpu")
-    return f"{held} elements of it are on the CPU" if held > MOST else ""
+    elements = sum(prod(v.spec.shape) for v in values if v.spec.device.type == "cpu")
+    return f"{elements} elements of it are on the CPU" if elements > MOST else ""
 
 
 def moved(graph: DataflowGraph, device: Device) -> DataflowGraph:
     """The same graph with everything on one device."""
-    made = DataflowGraph()
+    copied = DataflowGraph()
     became: dict[Any, Any] = {}
     for value in graph.inputs:
         became[value] = value if value.host else Value(value.name, on(value.spec, device))
-    made.inputs = [became[v] for v in graph.inputs]
-    made._count = graph._count
+    copied.inputs = [became[v] for v in graph.inputs]
+    copied._count = graph._count
     for old in graph.nodes:
         inputs = tuple(became[x] if isinstance(x, Value) else x for x in old.inputs)
         params = {k: device if isinstance(v, Device) else v for k, v in old.params.items()}
@@ -60,9 +60,9 @@ def moved(graph: DataflowGraph, device: Device) -> DataflowGraph:
         node = Node(record, inputs, params, None, old.where)
         node.outputs = tuple(Value(v.name, on(v.spec, device), node) for v in old.outputs)
         became.update(zip(old.outputs, node.outputs, strict=True))
-        made.nodes.append(node)
-    made.outputs = [became[v] for v in graph.outputs]
-    return made
+        copied.nodes.append(node)
+    copied.outputs = [became[v] for v in graph.outputs]
+    return copied
 
 
 def on(spec: Spec, device: Device) -> Spec:

@@ -345,10 +345,10 @@ class GpuProgram:
         """The words of this call; its results, and arrays that must live until it is done."""
         machine = self.machine
         hold: list[Any] = []
-        for i, unaligned, held, places in self.moving:
+        for i, unaligned, copy_of_input, places in self.moving:
             x = inputs[i]
-            if held is not None:
-                held[...] = x
+            if copy_of_input is not None:
+                copy_of_input[...] = x
                 continue
             address = machine.address(x)
             if address % ALIGN and not unaligned:

@@ -18,7 +18,7 @@ from typing import Any
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.banks import CAPTURED
 from adjoint.engine.compiler.package.draft import Draft, concrete
-from adjoint.engine.compiler.schedule.steps import Launch, told
+from adjoint.engine.compiler.schedule.steps import Launch, label_text
 from adjoint.engine.core.state.timeline import LISTENERS, UNTOLD, Ran
 
 ASKING = 20  # microseconds that it takes to ask for a launch and a mark
@@ -31,7 +31,7 @@ class LaunchClock:
     def __init__(self, program: Any, bank: int) -> None:
         self.program, self.machine = program, program.machine
         self.seen: list[tuple[int, int, Any, list[Any]]] = []
-        self.listeners = [each.later() for each in LISTENERS]
+        self.listeners = [listener.later() for listener in LISTENERS]
         before = program.clocks.pop(bank, None)
         if before is not None:
             before.tell()  # its marks are about to be made anew
@@ -73,12 +73,12 @@ class LaunchClock:
             UNTOLD.remove(self.tell)
         seen, self.seen = self.seen, []
         for number, started, begin, marks in seen:
-            held = 0.0 if begin is None else self.machine.spans([begin, marks[0]])[0]
+            waited_seconds = 0.0 if begin is None else self.machine.spans([begin, marks[0]])[0]
             took = [int(span * NANO) for span in self.machine.spans(marks)]
             starts = list(accumulate(took, initial=started))
             times = [word for at, span in zip(starts, took, strict=False) for word in (at, span, 1)]
             self.program.latest_times |= {(number, k): (span, 1) for k, span in enumerate(took)}
-            waited = int(held * NANO)
+            waited = int(waited_seconds * NANO)
             run = Ran(self.program, number, started, starts[-1], times, self.machine.name, waited)
             for tell in self.listeners:
                 tell(run)
@@ -109,11 +109,11 @@ class Showing:
 
 def sources_of(draft: Draft) -> dict[str, str]:
     """The text of every kernel, by name."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for segment in draft.segments:
         for name, _, entry in segment or ():
             if isinstance(entry, Launch):
-                label = told(entry.label, concrete({}))
+                label = label_text(entry.label, concrete({}))
                 product = f"# {label}: a matrix product, by cuBLASLt"
-                found[name] = entry.text.source if isinstance(entry.text, Written) else product
-    return found
+                texts[name] = entry.text.source if isinstance(entry.text, Written) else product
+    return texts

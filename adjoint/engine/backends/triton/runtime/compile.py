@@ -77,27 +77,27 @@ def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> A
     """The function that a source defines. Triton reads the source again, by its file's name."""
     file = f"<triton {key}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    found = dict(scope() if names is None else names)
-    exec(compile(source, file, "exec"), found)
-    return found[NAME]
+    namespace = dict(scope() if names is None else names)
+    exec(compile(source, file, "exec"), namespace)
+    return namespace[NAME]
 
 
 def compiled(written: Written, capability: int) -> CompiledKernel:
     """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
     how = f"{capability};{written.warps};{written.stages};{written.fused}"
     key = key_of("cubin", how, writer_key(), written.source)
-    kept = store.get(key)
-    if kept is not None:
-        return unpack(kept)
+    stored = store.get(key)
+    if stored is not None:
+        return unpack(stored)
     try:
-        made = build(written, key, capability)
+        kernel = build(written, key, capability)
     except Exception as error:
         raise KernelError(
             f"compile: Triton does not compile the kernel of {written.origin} "
             f"({type(error).__name__}: {error})"
         ) from error
-    store.put(key, pack(made))
-    return made
+    store.put(key, pack(kernel))
+    return kernel
 
 
 def compile_together(works: list[Written], capability: int) -> None:
@@ -129,7 +129,7 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
         constexprs={},
         attrs={(0,): [["tt.divisibility", 8]]} if function.arg_names == ["words"] else {},
     )
-    made = triton().compile(
+    binary = triton().compile(
         source,
         target=targets.GPUTarget("cuda", capability, 32),
         options={
@@ -139,9 +139,11 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
             **({FLUSH: written.fused} if knows_flush() else {}),
         },
     )
-    told = made.metadata
-    scratch = int(getattr(told, "global_scratch_size", 0) or 0)
-    return CompiledKernel(told.name, told.num_warps, told.shared, scratch, made.asm["cubin"])
+    metadata = binary.metadata
+    scratch = int(getattr(metadata, "global_scratch_size", 0) or 0)
+    return CompiledKernel(
+        metadata.name, metadata.num_warps, metadata.shared, scratch, binary.asm["cubin"]
+    )
 
 
 @cache
@@ -151,16 +153,16 @@ def knows_flush() -> bool:
     return FLUSH in backend.CUDAOptions.__dataclass_fields__
 
 
-def pack(made: CompiledKernel) -> bytes:
+def pack(kernel: CompiledKernel) -> bytes:
     """Code as it is kept on disk."""
-    told = {k: v for k, v in asdict(made).items() if k != "cubin"}
-    return json.dumps(told).encode() + b"\n" + made.cubin
+    fields = {k: v for k, v in asdict(kernel).items() if k != "cubin"}
+    return json.dumps(fields).encode() + b"\n" + kernel.cubin
 
 
-def unpack(kept: bytes) -> CompiledKernel:
+def unpack(stored: bytes) -> CompiledKernel:
     """Code from disk."""
-    told, cubin = kept.split(b"\n", 1)
-    return CompiledKernel(**json.loads(told), cubin=cubin)
+    fields, cubin = stored.split(b"\n", 1)
+    return CompiledKernel(**json.loads(fields), cubin=cubin)
 
 
 Launcher = Callable[[int], None]  # of the address of a kernel's words

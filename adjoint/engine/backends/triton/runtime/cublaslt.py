@@ -64,10 +64,10 @@ def library() -> Any:
     tried = []
     for package in ("nvidia.cu13", "nvidia.cublas"):
         try:
-            found = importlib.import_module(package)
+            module = importlib.import_module(package)
         except ImportError:
             continue
-        for root in found.__path__:
+        for root in module.__path__:
             tried += [str(Path(root) / "lib" / name) for name in names]
     for name in [path for path in tried if Path(path).exists()] + list(names):
         try:
@@ -178,11 +178,11 @@ class ChosenProduct:
     def decide(self, key: str, addresses: tuple[int, ...]) -> None:
         """Take the fastest algorithm (Note [algorithms])."""
         self.undecided = False
-        kept = store.get(key)
-        if kept is not None and int(kept) < len(self.found):
-            self.algorithm = self.found[int(kept)]
+        stored = store.get(key)
+        if stored is not None and int(stored) < len(self.found):
+            self.algorithm = self.found[int(stored)]
             return
-        times = [(self.timed(each, addresses), at) for at, each in enumerate(self.found)]
+        times = [(self.timed(algorithm, addresses), at) for at, algorithm in enumerate(self.found)]
         _, at = min(times)
         self.algorithm = self.found[at]
         store.put(key, str(at).encode())
@@ -213,19 +213,19 @@ class ChosenProduct:
         self, number: int, shape: tuple[int, int], lead: int, count: int, step: int
     ) -> c_void_p:
         """A matrix as cuBLASLt sees it, in columns."""
-        lib, made = library(), c_void_p()
+        lib, layout = library(), c_void_p()
         rows, columns = (c_int64(n) for n in shape)
         made_status = lib.cublasLtMatrixLayoutCreate(
-            byref(made), c_int(number), rows, columns, c_int64(lead)
+            byref(layout), c_int(number), rows, columns, c_int64(lead)
         )
         check("layout", made_status)
         if count > 1:
             for attribute, value in ((COUNT, c_int32(count)), (STEP, c_int64(step))):
                 status = lib.cublasLtMatrixLayoutSetAttribute(
-                    made, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value))
+                    layout, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value))
                 )
                 check("layout's attribute", status)
-        return made
+        return layout
 
     def choose(self) -> list[Any]:
         """The algorithms that the library proposes, best first."""
@@ -239,20 +239,20 @@ class ChosenProduct:
                 preference, c_int(attribute), byref(wish), c_size_t(ctypes.sizeof(wish))
             )
             check("preference's attribute", status)
-        found = (ctypes.c_uint8 * (RESULT_BYTES * CANDIDATES))()
+        results = (ctypes.c_uint8 * (RESULT_BYTES * CANDIDATES))()
         count = c_int(0)
         a, b, c = self.layouts
         status = lib.cublasLtMatmulAlgoGetHeuristic(
-            self.handle, self.description, a, b, c, c, preference, c_int(CANDIDATES), found,
+            self.handle, self.description, a, b, c, c, preference, c_int(CANDIDATES), results,
             byref(count),
         )  # fmt: skip
         check("choice of an algorithm", status)
         lib.cublasLtMatmulPreferenceDestroy(preference)
-        every = [bytes(found[at * RESULT_BYTES :][:RESULT_BYTES]) for at in range(count.value)]
-        ready = [each for each in every if not any(each[STATUS : STATUS + 4])]
+        every = [bytes(results[at * RESULT_BYTES :][:RESULT_BYTES]) for at in range(count.value)]
+        ready = [result for result in every if not any(result[STATUS : STATUS + 4])]
         if not ready:
             raise CublasFailure("cuBLASLt: no algorithm for this product")
-        return [(ctypes.c_uint8 * RESULT_BYTES).from_buffer_copy(each) for each in ready]
+        return [(ctypes.c_uint8 * RESULT_BYTES).from_buffer_copy(result) for result in ready]
 
     def __call__(self, a: int, b: int, c: int, workspace: int, stream: int) -> None:
         left, right, out = self.layouts

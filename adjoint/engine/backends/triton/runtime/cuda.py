@@ -154,28 +154,30 @@ class CudaMachine:
         if work.others:
             return self.choice(name, work)
         if name not in self.loaded:
-            made = compiled(work, self.capability)
-            self.loaded[name] = self.load(made, work.origin), made
-        function, made = self.loaded[name]
-        grid, block = (*work.grid, 1), (made.warps * 32, 1, 1)
-        scratch = self.empty(made.scratch * grid[0] * grid[1], np.uint8) if made.scratch else None
+            kernel = compiled(work, self.capability)
+            self.loaded[name] = self.load(kernel, work.origin), kernel
+        function, kernel = self.loaded[name]
+        grid, block = (*work.grid, 1), (kernel.warps * 32, 1, 1)
+        scratch = (
+            self.empty(kernel.scratch * grid[0] * grid[1], np.uint8) if kernel.scratch else None
+        )
         room = np.uint64(0 if scratch is None else scratch.data.ptr)
 
         def launch(words: int, hold: Any = scratch) -> None:
             arguments = (np.int64(words), room, np.uint64(0))
-            function(grid, block, arguments, shared_mem=made.shared)
+            function(grid, block, arguments, shared_mem=kernel.shared)
 
         return self.watched(launch, f"the kernel of {work.origin}")
 
-    def load(self, made: CompiledKernel, origin: str) -> Any:
+    def load(self, kernel: CompiledKernel, origin: str) -> Any:
         """The function of a kernel's code on this GPU."""
         with self.active():
             try:
                 module = self.cupy.cuda.function.Module()
-                module.load(made.cubin)
-                function = module.get_function(made.name)
-                if made.shared > SHARED:
-                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.shared)
+                module.load(kernel.cubin)
+                function = module.get_function(kernel.name)
+                if kernel.shared > SHARED:
+                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, kernel.shared)
             except self.cupy.cuda.driver.CUDADriverError as error:
                 raise KernelError(
                     f"compile: the GPU does not take the kernel of {origin} ({error})"
@@ -202,9 +204,9 @@ class CudaMachine:
         """
         ways = [replace(work, others=()), *work.others]
         key = key_of("choice", str(self.capability), writer_key(), repr(work))
-        kept = store.get(key)
-        if kept is not None:
-            at = int(kept)
+        stored = store.get(key)
+        if stored is not None:
+            at = int(stored)
             return self.prepare(f"{name}.{at}", ways[at])
         ready: list[tuple[int, Launcher]] = []
         refused: Exception | None = None
@@ -216,15 +218,15 @@ class CudaMachine:
         if not ready:
             assert refused is not None
             raise refused
-        found: list[Launcher] = []
+        fastest: list[Launcher] = []
 
         def launch(words: int) -> None:
-            if not found:
+            if not fastest:
                 times = [(self.timed(run, words), at, run) for at, run in ready]
-                _, at, best = min(times, key=lambda each: each[:2])
+                _, at, best = min(times, key=lambda timing: timing[:2])
                 store.put(key, str(at).encode())
-                found.append(best)
-            found[0](words)
+                fastest.append(best)
+            fastest[0](words)
 
         return launch
 
@@ -267,9 +269,9 @@ class CudaMachine:
             try:
                 run()
             finally:
-                made = stream.end_capture()
+                graph = stream.end_capture()
 
-        launch, current = made.launch, self.cupy.cuda.get_current_stream
+        launch, current = graph.launch, self.cupy.cuda.get_current_stream
 
         def replay() -> None:
             launch(current())
@@ -307,12 +309,12 @@ class CudaMachine:
 def external_record() -> Any:
     """The function of CUDA's that makes a mark a node of a graph; None where there is none."""
     try:
-        found = importlib.import_module("cuda.bindings.runtime").cudaEventRecordWithFlags
+        record_event = importlib.import_module("cuda.bindings.runtime").cudaEventRecordWithFlags
     except (ImportError, AttributeError):
         return None
 
     def record(event: int, stream: int, flags: int) -> None:
-        (status,) = found(event, stream, flags)
+        (status,) = record_event(event, stream, flags)
         if int(status):
             raise RuntimeError(f"cudaEventRecordWithFlags: {status}")
 

@@ -116,42 +116,44 @@ class DirectGpu:
             return self.product(work, at)
         if work.others:
             return self.choice(name, work, at, count)
-        function, made = self.loaded(name, work)
-        (across, down), threads, shared = work.grid, made.warps * 32, made.shared
+        function, kernel = self.loaded(name, work)
+        (across, down), threads, shared = work.grid, kernel.warps * 32, kernel.shared
         words = (ctypes.c_int64 * (count + 2)).from_address(at)
-        scratch = made.scratch * across * down
+        scratch = kernel.scratch * across * down
         size = c_size_t(8 * (count + 2))
         extra = (c_void_p * 5)(BUFFER, at, SIZE, ctypes.addressof(size), END)
-        run, handle, told = launch_function(), function.ptr, ctypes.addressof(extra)
+        run, handle, extras = launch_function(), function.ptr, ctypes.addressof(extra)
 
         def launch(stream: int, hold: Any = (function, size, extra)) -> None:
             if scratch:
                 room = self.empty(scratch, np.uint8)
                 words[count] = room.data.ptr
-            code = run(handle, across, down, 1, threads, 1, 1, shared, stream, None, told)
+            code = run(handle, across, down, 1, threads, 1, 1, shared, stream, None, extras)
             if code:
                 self.refused(
                     code,
                     work,
-                    lambda: run(handle, across, down, 1, threads, 1, 1, shared, stream, None, told),
+                    lambda: run(
+                        handle, across, down, 1, threads, 1, 1, shared, stream, None, extras
+                    ),
                 )
 
         return launch
 
     def loaded(self, name: str, work: Written) -> tuple[Any, Any]:
         """A kernel's function on this GPU, and what its launch must be told."""
-        held = self.whole.loaded
+        functions = self.whole.loaded
         key = f"direct {name}"
-        if key not in held:
-            made = compiled(work, self.whole.capability)
+        if key not in functions:
+            kernel = compiled(work, self.whole.capability)
             with self.whole.active():
                 module = self.cupy.cuda.function.Module()
-                module.load(made.cubin)
-                function = module.get_function(made.name)
-                if made.shared > SHARED:
-                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, made.shared)
-            held[key] = function, made
-        return held[key]
+                module.load(kernel.cubin)
+                function = module.get_function(kernel.name)
+                if kernel.shared > SHARED:
+                    self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_SHARED, kernel.shared)
+            functions[key] = function, kernel
+        return functions[key]
 
     def refused(self, code: int, work: Written, again: Callable[[], int]) -> None:
         """A launch that the driver refused: once more, where the thread was new to the device."""
@@ -168,9 +170,9 @@ class DirectGpu:
         """The fastest of several ways, found by launching each when it is first asked for."""
         ways = [work.beside([]), *work.others]
         key = key_of("choice", str(self.whole.capability), writer_key(), repr(work))
-        kept = store.get(key)
-        if kept is not None:
-            best = int(kept)
+        stored = store.get(key)
+        if stored is not None:
+            best = int(stored)
             return self.launcher(f"{name}.{best}", ways[best], at, count)
         ready: list[tuple[int, Launcher]] = []
         refused: Exception | None = None
@@ -182,15 +184,15 @@ class DirectGpu:
         if not ready:
             assert refused is not None
             raise refused
-        found: list[Launcher] = []
+        fastest: list[Launcher] = []
 
         def launch(stream: int) -> None:
-            if not found:
+            if not fastest:
                 times = [(self.whole.timed(run, stream), k, run) for k, run in ready]
-                _, best, run = min(times, key=lambda each: each[:2])
+                _, best, run = min(times, key=lambda timing: timing[:2])
                 store.put(key, str(best).encode())
-                found.append(run)
-            found[0](stream)
+                fastest.append(run)
+            fastest[0](stream)
 
         return launch
 
@@ -243,7 +245,7 @@ class DirectGpu:
             work = replace(work, aligned=aligned)
         products.prepare(work)
         plan = products.plans[work, cublaslt.uses_tf32()]
-        left, right, out = (each.value for each in plan.layouts)
+        left, right, out = (layout.value for layout in plan.layouts)
         return plan, (
             plan.handle.value, plan.description.value, ctypes.addressof(plan.one), left, right,
             ctypes.addressof(plan.zero), out, ctypes.addressof(plan.algorithm),
@@ -286,10 +288,10 @@ class WordTable:
             there = gpu.empty(self.count, np.int64)
             given[0] = there.data.ptr
             if STREAM_CAPTURE.graph is not None:  # each replay copies it again
-                kept = gpu.whole.pinned(self.count)
-                self.captured.append((kept, there))
-                kept[:] = source
-                copy(there.data.ptr, kept.ctypes.data, 8 * self.count, UP, stream)
+                pinned = gpu.whole.pinned(self.count)
+                self.captured.append((pinned, there))
+                pinned[:] = source
+                copy(there.data.ptr, pinned.ctypes.data, 8 * self.count, UP, stream)
             else:
                 self.turn = turn = (self.turn + 1) % TABLES
                 if self.marks[turn] is not None:

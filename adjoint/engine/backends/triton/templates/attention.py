@@ -158,8 +158,8 @@ def steps(
     kind = problem(node, query, key, value, mask)
     (out, lse), copies = own_places(setting, results)
     reads = dict(zip("qkvm", operands, strict=False))
-    made = launch(setting, kind, kernels.FORWARD, reads, {"o": out, "l": lse})
-    return [made, *copies]
+    step = launch(setting, kind, kernels.FORWARD, reads, {"o": out, "l": lse})
+    return [step, *copies]
 
 
 def backward_steps(
@@ -169,15 +169,15 @@ def backward_steps(
     query, key, value = operands[:3]
     kind = problem(node, query, key, value, operands[6:])
     wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
-    found, copies = own_places(setting, results)
-    outs = dict(zip(wanted, found, strict=True))
+    places, copies = own_places(setting, results)
+    outs = dict(zip(wanted, places, strict=True))
     reads = dict(zip("qkvlgtm", operands, strict=False))
-    made: list[Launch] = []
+    launches: list[Launch] = []
     for which, positions in ((kernels.BY_KEYS, (1, 2)), (kernels.BY_QUERIES, (0,))):
         writes = {f"d{i}": outs[i] for i in positions if i in outs}
         if writes:
-            made.append(launch(setting, kind, which, reads, writes))
-    return [*made, *copies]
+            launches.append(launch(setting, kind, which, reads, writes))
+    return [*launches, *copies]
 
 
 def anywhere(place: Place) -> bool:

@@ -85,8 +85,8 @@ def tilings(kind: AttentionForm, which: str) -> list[Tiling]:
             BY_KEYS: [(64, 64, 8, 2), (32, 128, 8, 2), (64, 128, 8, 1)],
             BY_QUERIES: [(64, 64, 8, 2), (128, 32, 8, 2), (128, 64, 8, 1)],
         }
-    found = [Tiling(min(r, rows), min(c, columns), w, s) for r, c, w, s in table[which]]
-    return list(dict.fromkeys(found))
+    ways = [Tiling(min(r, rows), min(c, columns), w, s) for r, c, w, s in table[which]]
+    return list(dict.fromkeys(ways))
 
 
 def strides_of(place: Place, batches: tuple[int, ...]) -> Strides:

@@ -109,8 +109,8 @@ class Convolutions:
         if out.buffer.kind not in OWN or not lies_dense(out, order):
             own = PlannedBuffer(ARENA, out.buffer.dtype, prod(out.shape), name="convolution")
             place = in_order(own, out.shape, order)
-            made = self.steps(setting, node, operands, [place])
-            return [*made, copy_step(self.target, place, out, node.record.name)]
+            launches = self.steps(setting, node, operands, [place])
+            return [*launches, copy_step(self.target, place, out, node.record.name)]
         call = self.call(node, node.inputs)
         room = self.room(call)
         if call is None or room is None:
@@ -170,6 +170,6 @@ def lies_dense(place: Place, order: Shape) -> bool:
 
 def templates(target: Target, convolver: Convolver | None) -> dict[str, Template]:
     """The templates of a target, for which somebody may run convolutions."""
-    made = Convolutions(target, convolver)
-    template = Template(made.accepts, made.packed, made.steps, ordered=True)
+    convolutions = Convolutions(target, convolver)
+    template = Template(convolutions.accepts, convolutions.packed, convolutions.steps, ordered=True)
     return dict.fromkeys(KINDS, template)

@@ -218,8 +218,8 @@ def weights_source(w: ConvolutionForm) -> tuple[str, tuple[int, int]]:
 
 def written(w: ConvolutionForm, which: str) -> Written:
     """The kernel of one of the three."""
-    made = weights_source(w) if which == WEIGHT else positions_source(w, which)
-    text, grid = made
+    source = weights_source(w) if which == WEIGHT else positions_source(w, which)
+    text, grid = source
     return Written(text, grid, WARPS, which, stages=3, fused=True)
 
 

@@ -71,13 +71,13 @@ def steps(
         along.address(x), along.address(y), along.address(out), m, n,
         m * k if counts[0] > 1 else 0, n * k if counts[1] > 1 else 0,
     ]  # fmt: skip
-    made = along.launch(
+    step = along.launch(
         "integer_matmul", source_lines(tile, k, aligned), words, [x, y], [out],
         (-(-m // tile[0]) * -(-n // tile[1]), batch),
         warps=8 if tile[0] * tile[1] > 1 << 13 else 4, stages=3,
         cost=batch * m * n * k // 16, sizes=(m, n, k),
     )  # fmt: skip
-    return [made, *copies]
+    return [step, *copies]
 
 
 def source_lines(tile: tuple[int, int, int], k: int, aligned: bool) -> list[str]:

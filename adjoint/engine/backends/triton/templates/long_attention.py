@@ -116,8 +116,8 @@ class LongAttention:
         self, setting: Setting, node: Node, operands: list[Place], results: list[Place]
     ) -> list[Launch]:
         """One call, or our own kernel."""
-        found, copies = attention.own_places(setting, results)
-        places = [*operands, *found]
+        out_places, copies = attention.own_places(setting, results)
+        places = [*operands, *out_places]
         call = self.call(FORWARD, node, places) if len(operands) == 3 else None
         room = self.room(call)
         if call is None or room is None:
@@ -157,17 +157,17 @@ class LongAttention:
         """Backward nodes that the library takes, with the results of forward ones."""
         if are_deterministic_algorithms_enabled():
             return graph
-        found = {node: out for node in graph.nodes if (out := self.result_for(node)) is not None}
-        if not found:
+        forward = {node: out for node in graph.nodes if (out := self.result_for(node)) is not None}
+        if not forward:
             return graph
         builder = GraphBuilder(graph)
         for node in graph.nodes:
             builder.graph.where = node.where
             inputs = builder.translate(node.inputs)
-            if node not in found:
+            if node not in forward:
                 builder.keep(node, inputs)
                 continue
-            out, grad = builder.translate((found[node],))[0], inputs[4]
+            out, grad = builder.translate((forward[node],))[0], inputs[4]
             if grad.spec.dtype is not out.spec.dtype:  # as our kernels round it
                 grad = builder.emit(REGISTRY["cast"], grad, dtype=out.spec.dtype)
             given = (*inputs[:4], grad, out)
@@ -231,16 +231,16 @@ def launch(call: Attention, places: list[Place], size: int, read: int) -> Launch
     )
 
 
-def templates(made: LongAttention) -> dict[str, Template]:
+def templates(long: LongAttention) -> dict[str, Template]:
     """The templates of a target for which somebody runs attention."""
     ours = attention.TEMPLATES
     return {
-        attention.ATTENTION: replace(ours[attention.ATTENTION], steps=made.steps),
+        attention.ATTENTION: replace(ours[attention.ATTENTION], steps=long.steps),
         attention.BACKWARD: replace(
             ours[attention.BACKWARD],
             accepts=accepts_backward,
-            packed=made.packed,
-            steps=made.backward_steps,
+            packed=long.packed,
+            steps=long.backward_steps,
         ),
     }
 

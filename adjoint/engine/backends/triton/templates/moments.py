@@ -188,15 +188,15 @@ def steps(
         return [copied, *steps(setting, node, [place], results)]
     cut = ImageParts(x, grouped=node.params["dims"][0] != 0)
     shape = (cut.samples * cut.parts, cut.channels)
-    found = [
+    partial = [
         row_major(PlannedBuffer(ARENA, float32, prod(shape), name="parts"), shape) for _ in "ab"
     ]
     source = parts_source(x, cut, is_aligned(setting.target, x))
-    first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], found)
+    first = launch(Written(source, cut.grid, WARPS, MOMENTS.name), [x], partial)
     first.label = sized(MOMENTS.name, cut.count, cut.channels)
     joined, columns = joined_source(cut)
     grid = (-(-cut.samples * cut.channels // cut.group // columns), 1)
-    last = launch(Written(joined, grid, WARPS, MOMENTS.name), found, outs)
+    last = launch(Written(joined, grid, WARPS, MOMENTS.name), partial, outs)
     return [first, last, *copies]
 
 

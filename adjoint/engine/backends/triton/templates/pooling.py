@@ -158,7 +158,7 @@ def forward_source(places: list[Place], windows: tuple[Rule, ...], aligned: list
         f'best = tl.full(({BLOCK},), float("-inf"), {wide})',
         f"where = tl.full(({BLOCK},), -1, {walk.kind})",
     )
-    told = at.buffer.dtype is uint8
+    as_taps = at.buffer.dtype is uint8
     for number, tap in enumerate(product(*(range(taps(rule)) for rule in windows))):
         tests, flat = ["valid"], "0"
         for d, (rule, t) in enumerate(zip(windows, tap, strict=True)):
@@ -173,7 +173,7 @@ def forward_source(places: list[Place], windows: tuple[Rule, ...], aligned: list
             f'v = tl.load(p0 + ({place}), mask=here, other=float("-inf")).to({wide})',
             "better = here & ((v > best) | (v != v) | (where < 0))",
             "best = tl.where(better, v, best)",
-            f"where = tl.where(better, {number if told else flat}, where)",
+            f"where = tl.where(better, {number if as_taps else flat}, where)",
         )
     here = walk.at(at, [f"c{d}" for d in range(len(at.shape))])
     walk.add(
@@ -197,19 +197,19 @@ def backward_source(places: list[Place], windows: tuple[Rule, ...], aligned: lis
         else:  # the last one that begins before it; never below 0 when divided
             shift = (-(min(-rule[5], 0) // rule[4])) * rule[4]
             walk.add(f"s{d} = (c{lead + d} + {shift - rule[5]}) // {rule[4]} - {shift // rule[4]}")
-    told = at.buffer.dtype is uint8
-    other, number = (255, "tl.int32") if told else (-1, "tl.int64")
+    as_taps = at.buffer.dtype is uint8
+    other, number = (255, "tl.int32") if as_taps else (-1, "tl.int64")
     walk.add(f"total = tl.full(({BLOCK},), 0, {wide})")
-    if not told:
+    if not as_taps:
         walk.add(f"mine = ({flat}).to(tl.int64)")
     for step in product(*(range(covers(rule)) for rule in windows)):
         tests = ["valid"]
         for d, (rule, j) in enumerate(zip(windows, step, strict=True)):
             walk.add(f"o{d} = s{d} {'+' if rule[0] == 'adaptive' else '-'} {j}")
             tests.append(f"(o{d} >= 0) & (o{d} < {rule[2]})")
-            if told:
+            if as_taps:
                 tests += tap_lines(walk, rule, d, f"c{lead + d}")
-        if told:
+        if as_taps:
             walk.add(f"mine = {tap_number(windows)}")
         chosen = [*first, *(f"o{d}" for d in range(len(windows)))]
         walk.add(
@@ -242,21 +242,21 @@ def tap_number(windows: tuple[Rule, ...]) -> str:
 
 def with_taps(graph: DataflowGraph, device: str) -> DataflowGraph:
     """The graph in which pools tell taps instead of places, where that will do (Note [taps])."""
-    told = {node.outputs[1] for node in graph.nodes if is_pool(node, device)} - set(graph.outputs)
+    places = {node.outputs[1] for node in graph.nodes if is_pool(node, device)} - set(graph.outputs)
     for node in graph.nodes:
         if node.record is not MAX_POOL_BACKWARD:
-            told.difference_update(x for x in node.inputs if isinstance(x, Value))
-    if not told:
+            places.difference_update(x for x in node.inputs if isinstance(x, Value))
+    if not places:
         return graph
     builder = GraphBuilder(graph)
     for node in graph.nodes:
         builder.graph.where = node.where
         inputs = builder.translate(node.inputs)
-        if node.record is MAX_POOL and node.outputs[1] in told:
+        if node.record is MAX_POOL and node.outputs[1] in places:
             values, at = (v.spec for v in node.outputs)
             specs = values, Spec(at.shape, uint8, at.device)
-            made = builder.graph.add_node(node.record, inputs, node.params, specs)
-            builder.became.update(zip(node.outputs, made, strict=True))
+            results = builder.graph.add_node(node.record, inputs, node.params, specs)
+            builder.became.update(zip(node.outputs, results, strict=True))
         else:
             builder.keep(node, inputs)
     return builder.finish(graph)
@@ -286,24 +286,24 @@ def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch: the largest, and their places."""
-    made, copies = own_places(setting, results)
-    places = [operands[0], *made]
+    outs, copies = own_places(setting, results)
+    places = [operands[0], *outs]
     aligned = [is_aligned(setting.target, p) for p in places]
     source = forward_source(places, node.params["windows"], aligned)
     count = prod(map(taps, node.params["windows"]))
-    return [launch(source, "max_pool", operands, made, count), *copies]
+    return [launch(source, "max_pool", operands, outs, count), *copies]
 
 
 def backward_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch: the gradient of the image."""
-    made, copies = own_places(setting, results)
-    places = [*operands, *made]
+    outs, copies = own_places(setting, results)
+    places = [*operands, *outs]
     aligned = [is_aligned(setting.target, p) for p in places]
     source = backward_source(places, node.params["windows"], aligned)
     count = prod(map(covers, node.params["windows"]))
-    return [launch(source, "max_pool_backward", operands, made, count), *copies]
+    return [launch(source, "max_pool_backward", operands, outs, count), *copies]
 
 
 def launch(source: str, label: str, reads: list[Place], writes: list[Place], count: int) -> Launch:

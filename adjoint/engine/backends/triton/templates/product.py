@@ -57,8 +57,8 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     """Operands whose lines have gaps between elements."""
-    found = {i for i, x in enumerate(inputs[:2]) if line(layout(x)) is None}
-    return found | {2 + i for i, x in enumerate(inputs[2:]) if not layout(x).contiguous}
+    operands = {i for i, x in enumerate(inputs[:2]) if line(layout(x)) is None}
+    return operands | {2 + i for i, x in enumerate(inputs[2:]) if not layout(x).contiguous}
 
 
 def line(place: Place) -> tuple[bool, int] | None:
@@ -73,8 +73,8 @@ def line(place: Place) -> tuple[bool, int] | None:
 
 def in_lines(place: Place) -> bool:
     """Whether a product can be written there: rows that are contiguous."""
-    found = line(place)
-    return found is not None and not found[0]
+    lead = line(place)
+    return lead is not None and not lead[0]
 
 
 def steps(
@@ -91,11 +91,11 @@ def steps(
     dims = common_batches([a, b, c])
     lines = [line(p) for p in (a, b, c)]
     assert None not in lines
-    found: list[Any] = lines
+    rows: list[Any] = lines
     (m, k), n = a.shape[-2:], c.shape[-1]
     plain = MatrixProduct(
         a.buffer.dtype.name, c.buffer.dtype.name, m, n, k,
-        (found[0][0], found[1][0]), (found[0][1], found[1][1], found[2][1]), biased=bool(bias),
+        (rows[0][0], rows[1][0]), (rows[0][1], rows[1][1], rows[2][1]), biased=bool(bias),
         aligned=least_alignment(setting, (a, b, c, *bias)),
     )  # fmt: skip
     tall = one_tall(plain, dims)
@@ -107,8 +107,8 @@ def steps(
     items = [p.buffer.dtype.itemsize for p in (a, b, c)]
     ahead = [
         n * item
-        for each in (*moved, whole_product.steps)
-        for n, item in zip(each, items, strict=True)
+        for combination in (*moved, whole_product.steps)
+        for n, item in zip(combination, items, strict=True)
     ]
     whole_product = with_steps(whole_product, ahead)
     return [launch(whole_product, (a, b, c, *bias), shift) for shift in moved]
@@ -139,14 +139,14 @@ def with_steps(product: MatrixProduct, ahead: list[int]) -> MatrixProduct:
 
 def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
     """Where each combination of batches begins, in elements of the three matrices."""
-    found: list[tuple[int, ...]] = [(0, 0, 0)]
+    starts: list[tuple[int, ...]] = [(0, 0, 0)]
     for size, strides in dims:
-        found = [
-            tuple(at + i * s for at, s in zip(each, strides, strict=True))
-            for each in found
+        starts = [
+            tuple(at + i * s for at, s in zip(start, strides, strict=True))
+            for start in starts
             for i in range(size)
         ]
-    return found
+    return starts
 
 
 def launch(product: MatrixProduct, places: tuple[Place, ...], shift: tuple[int, ...]) -> Launch:

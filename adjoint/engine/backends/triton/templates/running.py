@@ -108,7 +108,7 @@ def steps(
 
 def one(what: Cumulation, operands: list[Place], out: Place, sizes: tuple[int, int, int]) -> Launch:
     """The launch of a kernel that goes along whole lines."""
-    return made(what, operands, [out], sizes, [], 1)
+    return launch_for(what, operands, [out], sizes, [], 1)
 
 
 def by_parts(
@@ -125,22 +125,22 @@ def by_parts(
     middle_tile = tile_of(cuts, count, count)
     if what.name in EXTREMES:
         middle = replace(first, makes=MIDDLE, tile=middle_tile)
-        scanned = made(middle, operands, [carried], (length, after, count), totals, 1)
+        scanned = launch_for(middle, operands, [carried], (length, after, count), totals, 1)
     else:
         middle = Cumulation(what.name, wide.name, wide.name, what.wide, False, WHOLE, middle_tile)
         scanned = one(middle, totals, carried, (cuts, count, count))
     last = Cumulation(what.name, what.dtype, what.result, what.wide, what.reverse, PARTS, tile)
     return [
-        made(first, operands, totals, sizes, [], cuts),
+        launch_for(first, operands, totals, sizes, [], cuts),
         scanned,
-        made(last, operands, [out], sizes, [carried], cuts),
+        launch_for(last, operands, [out], sizes, [carried], cuts),
     ]
 
 
 BY_KIND = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64"}
 
 
-def made(
+def launch_for(
     what: Cumulation,
     operands: list[Place],
     outs: list[Place],
@@ -175,7 +175,7 @@ def source_lines(what: Cumulation) -> list[str]:
     begin = COMBINE[what.name][1]
     if what.name in EXTREMES and what.wide[0] != "f":
         begin = least(what.wide) if what.name == "cummax" else most(what.wide)
-    held = f"tl.full((1, {columns}), {begin}, {wide})"
+    state = f"tl.full((1, {columns}), {begin}, {wide})"
     lines = [
         f"x = {pointer(FIRST, memory_type(what.dtype))}",
         f"out = {pointer(OUT, memory_type(what.result))}",
@@ -185,7 +185,7 @@ def source_lines(what: Cumulation) -> list[str]:
         f"line = tl.program_id(0).to(tl.int64) * {columns} + tl.arange(0, {columns})[None, :]",
         "start = line // after * (length * after) + line % after",
         f"t = tl.arange(0, {reach})[:, None].to(tl.int64)",
-        f"carry = {held}",
+        f"carry = {state}",
         "begin = tl.full((), 0, tl.int64)",
         "end = length",
     ]
@@ -223,8 +223,8 @@ def source_lines(what: Cumulation) -> list[str]:
     lines.append(f"for base in range(begin, end, {reach}):")
     lines += [f"    {line}" for line in tile_lines(what)]
     if what.makes == TOTALS:
-        held = "where_held" if what.name in EXTREMES else "carry"
-        lines.append(f"tl.store(out + part * count + line, {held}, mask=line < count)")
+        state = "where_held" if what.name in EXTREMES else "carry"
+        lines.append(f"tl.store(out + part * count + line, {state}, mask=line < count)")
         if pair:  # all steps of the part as one: its factor beside what it comes to
             lines[-1:] = [
                 "tl.store(out + part * count + line, so_far, mask=line < count)",

@@ -199,8 +199,8 @@ def steps(
     dims, spec = dims_of(node), node.inputs[0].spec
     sizes = along.sizes_along(spec.shape, dims[0], dims[-1] + 1)
     take = sizes[1] if node.record.name == "argsort" else node.params.get("k", 1)
-    made = Sorting(node.record.name, described(node), operands[0], out, sizes, take)
-    return [*made.all(), *copies]
+    sorting = Sorting(node.record.name, described(node), operands[0], out, sizes, take)
+    return [*sorting.all(), *copies]
 
 
 def described(node: Node) -> LineOrder:
@@ -219,9 +219,9 @@ def described(node: Node) -> LineOrder:
 def sorted_items(name: str, items: Place, count: int) -> tuple[list[Launch], Place]:
     """Launches that sort items, and where they then are."""
     room = along.memory(int64, count, "items")
-    made = Sorting(name, LineOrder("int64", False, ITEMS, RUNS), items, room, (1, count, 1), 1)
-    made.ranked(made.what, items, room, count, 1, BLOCK)
-    return made.launches, made.runs_merged(room)
+    sorting = Sorting(name, LineOrder("int64", False, ITEMS, RUNS), items, room, (1, count, 1), 1)
+    sorting.ranked(sorting.what, items, room, count, 1, BLOCK)
+    return sorting.launches, sorting.runs_merged(room)
 
 
 TEMPLATES = dict.fromkeys(

@@ -81,7 +81,7 @@ def key_lines(what: LineOrder, value: str, name: str) -> list[str]:
 
 def item_lines(what: LineOrder, place: str, name: str) -> list[str]:
     """Items at places of lines; beyond a line's end, and of lines that are not, `PAD` and above."""
-    inside, at, value, key = (f"{each}_{name}" for each in ("inside", "at", "value", "key"))
+    inside, at, value, key = (f"{prefix}_{name}" for prefix in ("inside", "at", "value", "key"))
     lines = [f"{inside} = ({place} < length) & (line < count)"]
     if what.keys == ITEMS:
         return [
@@ -90,8 +90,8 @@ def item_lines(what: LineOrder, place: str, name: str) -> list[str]:
             f"{name} = tl.where({name} >= {PAD}, {PAD} + {place}, {name})",
         ]
     if what.keys == HIGH:
-        found = f"tl.load(order + line * length + {place}, mask={inside}, other=0)"
-        lines.append(f"{at} = {found} & {PLACE}")
+        load = f"tl.load(order + line * length + {place}, mask={inside}, other=0)"
+        lines.append(f"{at} = {load} & {PLACE}")
     element = f"x + start + {at if what.keys == HIGH else place} * after"
     lines += [
         f"{value} = tl.load({element}, mask={inside}, other=0)",
@@ -204,11 +204,11 @@ def which_text(what: LineOrder) -> str:
 def head_lines(what: LineOrder) -> list[str]:
     """What kernels are told, by name."""
     kind = memory_type(what.dtype)
-    made = kind if what.writes == VALUE else "tl.int64"
+    result_type = kind if what.writes == VALUE else "tl.int64"
     return [
         f"x = {pointer(SOURCE, kind)}",
         f"items = {pointer(SOURCE, 'tl.int64')}",
-        f"out = {pointer(OUT, made)}",
+        f"out = {pointer(OUT, result_type)}",
         f"order = {pointer(ORDER, 'tl.int64')}",
         f"length = tl.load(w + {LENGTH})",
         f"after = tl.load(w + {AFTER})",
