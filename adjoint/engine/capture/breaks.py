@@ -67,8 +67,8 @@ class Breaks:
         places += [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
         own = [place for place in places if not place[0].startswith(_PACKAGE)]
         place = f"{Path(own[-1][0]).name}:{own[-1][1]}" if own else ""
-        told = place.rpartition(":")[0] + ":"  # the message names a line of the file already
-        return "" if not place or told in str(error) else f" ({place})"
+        file_named = place.rpartition(":")[0] + ":"  # the message names a line of the file already
+        return "" if not place or file_named in str(error) else f" ({place})"
 
 
 def _key(leaves: Sequence[Any], structure: TreeDef) -> Any:

@@ -112,8 +112,8 @@ class Captured(Recordable):
         self.effects = False  # whether some program has any
         self.lock = forks.reentrant(forks.LockOrder.EFFECTS)
         _ALL.add(self)
-        for kept in _KEPT:
-            kept.append(self)
+        for keeper in _KEPT:
+            keeper.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if CONTEXT.capture is not None or CONTEXT.levels or CONTEXT.uncompiled:
@@ -176,8 +176,8 @@ class Captured(Recordable):
 
     def _hidden(self) -> dict[str, Any]:
         """The tensors at places that move, as arguments of the call under names of their own."""
-        found = {name: place.now() for place, name in self.moving.items()}
-        return {name: value for name, value in found.items() if is_tensor(value)}
+        values = {name: place.now() for place, name in self.moving.items()}
+        return {name: value for name, value in values.items() if is_tensor(value)}
 
     def _long_way(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find the program or make it, and run it."""
@@ -264,19 +264,19 @@ class Captured(Recordable):
         if alike and self._move(alike[-1]):
             return None
         known = len(self.moving)
-        made = self._make(key, leaves, structure)
-        if made is None or len(self.moving) > known:
+        recorded = self._make(key, leaves, structure)
+        if recorded is None or len(self.moving) > known:
             return None  # needs the values of numbers it was to read at each call, or others' too
-        made.used = next(_clock)
-        if made.origin.sizing is None:
-            self.retraces.note(key, self.programs, made, leaves)
+        recorded.used = next(_clock)
+        if recorded.origin.sizing is None:
+            self.retraces.note(key, self.programs, recorded, leaves)
         alike = self.programs.get(key, [])
         for gone in [program for program in alike if program.origin.once]:
             self.retraces.forget(gone)
-        self.programs[key] = [*[program for program in alike if not program.origin.once], made]
-        self._latest = made
+        self.programs[key] = [*[program for program in alike if not program.origin.once], recorded]
+        self._latest = recorded
         self._forget_oldest()
-        return made
+        return recorded
 
     def _key(self, leaves: list[Any], structure: TreeDef) -> Any:
         try:
@@ -288,24 +288,24 @@ class Captured(Recordable):
 
     def _make(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
         """A new program; None where float arguments must be static after all."""
-        made = self._for_sizes(key, leaves, structure)
+        program = self._for_sizes(key, leaves, structure)
         numbers = slots(self.free.of(structure), leaves)
-        if made is None and numbers:
-            made = self._with_free_numbers(leaves, structure, numbers)
-            if made is None:
+        if program is None and numbers:
+            program = self._with_free_numbers(leaves, structure, numbers)
+            if program is None:
                 self.free.fix(structure)
                 return None
-        return self.trace(leaves, structure) if made is None else made
+        return self.trace(leaves, structure) if program is None else program
 
     def _forget_oldest(self) -> None:
         """Let go of the programs that were not used for longest, if there are too many."""
-        kept = config.recording_limit
-        if sum(map(len, self.programs.values())) <= min(kept, _SIZES):
+        limit = config.recording_limit
+        if sum(map(len, self.programs.values())) <= min(limit, _SIZES):
             return
-        everyone = [(key, p) for key, held in self.programs.items() for p in held]
+        everyone = [(key, p) for key, programs in self.programs.items() for p in programs]
         everyone.sort(key=lambda entry: entry[1].used)
         sized = [entry for entry in everyone if entry[1].origin.sizing is not None]
-        forgotten = {*everyone[:-kept], *sized[:-_SIZES]}
+        forgotten = {*everyone[:-limit], *sized[:-_SIZES]}
         for key, gone in forgotten:
             self.programs[key].remove(gone)
             if not self.programs[key]:
@@ -345,20 +345,20 @@ class Captured(Recordable):
         if own is None:
             return types.MethodType(self, instance)
         methods = own.setdefault(COMPILED, Methods())
-        found = methods.get(self)
-        if found is None:
+        method = methods.get(self)
+        if method is None:
             bound = types.MethodType(self.fn, instance)
-            found = methods[self] = Captured(
+            method = methods[self] = Captured(
                 bound, self.factory, dynamic=self.dynamic, whole=self.whole
             )
-        return found
+        return method
 
     def __reduce__(self) -> Any:
         """A function found under its name is pickled by it; else what it was made of is."""
-        found: Any = sys.modules.get(self.__module__)
+        named: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
-            found = getattr(found, part, None)
-        if found is self:
+            named = getattr(named, part, None)
+        if named is self:
             return self.__qualname__
         return (_again, (self.fn, self.factory, self.dynamic, self.whole))
 
@@ -381,12 +381,12 @@ def _again(
 @contextlib.contextmanager
 def keeping_all() -> Iterator[list[Captured]]:
     """A block that holds every function compiled in it, so that it can be looked at afterwards."""
-    kept: list[Captured] = []
-    _KEPT.append(kept)
+    functions: list[Captured] = []
+    _KEPT.append(functions)
     try:
-        yield kept
+        yield functions
     finally:
-        _KEPT.remove(kept)
+        _KEPT.remove(functions)
 
 
 def reset() -> None:

@@ -37,10 +37,10 @@ def declared(holders: list[Any], tensors: list[Any], given: Collection[int]) -> 
     Tensors that are `given` as arguments, by id, may show other memory at each call.
     """
     places, met = looked_at(holders, tensors)
-    found = [Guard(place, place.now()) for place in places]
-    found += [Guard(Slot(tensor, _FLAG), tensor._requires_grad) for tensor in met]
-    found.append(Structure(holders, tensors, places, met, given))
-    return found
+    guards = [Guard(place, place.now()) for place in places]
+    guards += [Guard(Slot(tensor, _FLAG), tensor._requires_grad) for tensor in met]
+    guards.append(Structure(holders, tensors, places, met, given))
+    return guards
 
 
 class Structure(Guard):
@@ -86,13 +86,13 @@ class Structure(Guard):
 def looked_at(holders: list[Any], tensors: list[Any]) -> tuple[list[Location], list[Any]]:
     """The places that objects declare, and the tensors there and elsewhere."""
     places: list[Location] = []
-    found = {id(t): t for t in tensors}
+    by_identity = {id(t): t for t in tensors}
     seen: set[int] = set()
     for holder in holders:
         for place, met in _declares(holder, seen):
             places += place
-            found |= {id(t): t for t in met}
-    return places, list(found.values())
+            by_identity |= {id(t): t for t in met}
+    return places, list(by_identity.values())
 
 
 def _declares(holder: Any, seen: set[int]) -> Iterator[tuple[list[Location], list[Any]]]:
@@ -115,7 +115,9 @@ def _of(holder: Any) -> tuple[list[Location], list[Any]]:
         if not has(kind, "capture_watch"):
             return [Answer(_children, (holder,))], list(children.values())
         covered = holder.capture_covers() if has(kind, "capture_covers") else ()
-        parts = [v for n in covered for held in children.get(n, {}).values() for v in held.values()]
+        parts = [
+            v for n in covered for group in children.get(n, {}).values() for v in group.values()
+        ]
         parts += [value for name, value in children.items() if name not in covered]
         return [_NAMED[name](*where) for name, *where in holder.capture_watch()], parts
     if isinstance(holder, dict):

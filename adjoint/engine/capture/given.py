@@ -64,21 +64,21 @@ def containers(value: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
         own, parts = apart
     elif isinstance(value, tuple):
         own = getattr(value, "__dict__", None)
-        held_items = enumerate(tuple.__iter__(value))
-        parts = [(((tuple.__getitem__, index),), held) for index, held in held_items]
-        parts += [(((getattr, name),), held) for name, held in (own or {}).items()]
+        members = enumerate(tuple.__iter__(value))
+        parts = [(((tuple.__getitem__, index),), part) for index, part in members]
+        parts += [(((getattr, name),), part) for name, part in (own or {}).items()]
     elif isinstance(value, dict):
-        parts = [(((operator.getitem, key),), held) for key, held in value.items()]
+        parts = [(((operator.getitem, key),), part) for key, part in value.items()]
     elif isinstance(value, (list, deque)):
-        parts = [(((operator.getitem, index),), held) for index, held in enumerate(value)]
+        parts = [(((operator.getitem, index),), part) for index, part in enumerate(value)]
     else:
         return
     if own is not None or not isinstance(value, tuple):
         yield value, path
     if own is not None:
         yield own, (*path, ATTRIBUTES)
-    for steps, held in parts:
-        yield from containers(held, (*path, *steps))
+    for steps, part in parts:
+        yield from containers(part, (*path, *steps))
 
 
 def follow(given: Any, path: Path) -> Any:
@@ -131,17 +131,17 @@ def array_places(structure: TreeDef, leaves: Sequence[Any]) -> list[int]:
 
 def holds_one(value: Any, paths: dict[int, Path]) -> bool:
     """Whether a value is one of the given containers, or holds one."""
-    return any(id(held) in paths for held, _ in containers(value))
+    return any(id(container) in paths for container, _ in containers(value))
 
 
 def check_distinct(given: Any, reached: frozenset[int]) -> None:
     """Refuse arguments in which one container stands twice, or one that is reached elsewhere."""
     seen = set(reached)
-    for held, _ in containers(given):
-        if id(held) in seen:
+    for container, _ in containers(given):
+        if id(container) in seen:
             raise CaptureError(
-                f"compile: a {type(held).__name__} is given twice, or given and reached by another "
-                "way, and the function writes to such containers, which a recording cannot tell "
-                "apart. Pass copies, or write to none of them inside the function."
+                f"compile: a {type(container).__name__} is given twice, or given and reached by "
+                "another way, and the function writes to such containers, which a recording cannot "
+                "tell apart. Pass copies, or write to none of them inside the function."
             )
-        seen.add(id(held))
+        seen.add(id(container))

@@ -207,8 +207,8 @@ class Recordable(Inspection):
         args, kwargs = unflatten(structure, given)
         for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
             del kwargs[name]
-        held = list(containers((args, kwargs)))
-        engine.given_paths = {id(container): path for container, path in held}
+        given_containers = list(containers((args, kwargs)))
+        engine.given_paths = {id(container): path for container, path in given_containers}
         try:
             # What the function enters and does not leave, because it is refused there, is left.
             overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
@@ -219,7 +219,7 @@ class Recordable(Inspection):
                     kwargs,
                     engine=engine,
                     moving=self.moving,
-                    given={id(container): container for container, _ in held},
+                    given={id(container): container for container, _ in given_containers},
                 )
         except BaseException:
             _all(engine.restores)
@@ -282,19 +282,19 @@ class Recordable(Inspection):
         with TRACING, uncollected():
             for _ in range(8):
                 key = signature(leaves, structure, self.free.of(structure))
-                made = None if numbers else self._for_sizes(key, leaves, structure)
-                if made is None and numbers:
-                    made = self._with_free_numbers(leaves, structure, numbers)
-                made = made or self.trace(leaves, structure)
-                if made is not None and made.origin.once:
-                    made.take_back()
+                program = None if numbers else self._for_sizes(key, leaves, structure)
+                if program is None and numbers:
+                    program = self._with_free_numbers(leaves, structure, numbers)
+                program = program or self.trace(leaves, structure)
+                if program is not None and program.origin.once:
+                    program.take_back()
                     raise CaptureError(
                         f"export: backward inside {name_of(self.fn)} goes through operations from "
                         "outside, which no other call has. Compute inside what is differentiated "
                         "there, or pass it detached."
                     )
-                if made is not None:
-                    return made
+                if program is not None:
+                    return program
         raise RuntimeError(
             f"export: {name_of(self.fn)} puts other numbers or tensors where it reads them, each "
             "time anew; pass them as arguments and return them."

@@ -103,11 +103,11 @@ class _Recorded:
             self.bound.arguments.update(unflatten(self.structure, fed))
             with graph.update("effects") as effects:
                 engine = TensorEngine(graph.trace)
-                found = observe(self.fn, self.bound.args, self.bound.kwargs, engine=engine)
-                found.roll_back()
-                if found.error is not None:
-                    raise found.error
-                graph.set_results(found.result)
+                observed = observe(self.fn, self.bound.args, self.bound.kwargs, engine=engine)
+                observed.roll_back()
+                if observed.error is not None:
+                    raise observed.error
+                graph.set_results(observed.result)
         if effects.writes:
             graph.effects = ["effects"]
         else:
@@ -145,11 +145,11 @@ def _described(graph: Graph, sizes: Sizes) -> Any:
     trace, at = graph.trace, Rebuild(sizes, set())
     body = at.graph(graph.body)
     describe = DescribeRecording(trace, body.inputs, at)
-    told = describe(body)
+    text = describe(body)
     values = [at(graph.names[n]) for n in flatten(graph.results)[0] if isinstance(n, str)]
     writes = [(s, at(v)) for update in graph.updates.values() for s, v in update.writes]
     draws = [at(n) for n in trace.draws.values()]
-    return told, str(graph.results), describe(values), describe(writes), describe(draws)
+    return text, str(graph.results), describe(values), describe(writes), describe(draws)
 
 
 def _placeholder(graph: Graph, x: Tensor, shape: tuple[int, ...], name: str) -> Tensor:

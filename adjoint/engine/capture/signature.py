@@ -114,8 +114,8 @@ class _Itself:
 
     __slots__ = ("held",)
 
-    def __init__(self, held: Any) -> None:
-        self.held = held
+    def __init__(self, value: Any) -> None:
+        self.held = value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Itself) and other.held is self.held
@@ -163,12 +163,12 @@ def _short(value: Any) -> str:
 def argument_names(structure: TreeDef, names: Sequence[str] = ()) -> list[str]:
     """A name for every leaf of a call's `(args, kwargs)`: `x`, `args[0]['image']`, `scale`."""
     args, kwargs = structure.children
-    found: list[str] = []
+    leaf_names: list[str] = []
     for i, child in enumerate(args.children):
-        found += _paths(child, names[i] if i < len(names) else f"args[{i}]")
+        leaf_names += _paths(child, names[i] if i < len(names) else f"args[{i}]")
     for key, child in zip(kwargs.keys, kwargs.children, strict=True):
-        found += _paths(child, str(key))
-    return found
+        leaf_names += _paths(child, str(key))
+    return leaf_names
 
 
 def _paths(node: TreeDef, prefix: str) -> Iterator[str]:
@@ -257,8 +257,8 @@ class Arguments:
             ]
             tests += [f"b{i} != b{j}" for j in self.tensors if j < i and len(self.tensors) <= 4]
         if len(self.tensors) > 4:
-            each = ", ".join(f"b{i}" for i in self.tensors)
-            tests.append(f"len({{{each}}}) == {len(self.tensors)}")
+            memories = ", ".join(f"b{i}" for i in self.tensors)
+            tests.append(f"len({{{memories}}}) == {len(self.tensors)}")
         given = "".join(f", {name}={name}" for name in scope)
         text = f"def fit(args{given}):\n    return ({' and '.join(tests)})\n"
         exec(compile(text, "<arguments>", "exec"), scope)

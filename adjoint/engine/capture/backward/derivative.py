@@ -157,7 +157,7 @@ def differentiate(
     specs = [_spec_of(outputs, k) for _, k in outputs.seeds]
     backward = backward_graph(trace, specs, follow, costs_more_to_make)
     backward.graph.outputs += backward.gradients.values()
-    found = list(backward.gradients)
+    edges = list(backward.gradients)
     copied = {value for value, cells in read_from.items() if _copied(value, cells)}
     residuals = residuals_of(trace, outputs, backward.needs, written, copied)
     reached_from = [nodes_behind(edge, trace.start) for edge, _ in outputs.seeds]
@@ -166,18 +166,18 @@ def differentiate(
     return Derivative(
         graph=backward.graph,
         seeds=[k for _, k in outputs.seeds],
-        targets=[target(trace, outputs, edge, reached) for edge in found],
+        targets=[target(trace, outputs, edge, reached) for edge in edges],
         residuals=residuals,
-        depends=dependence(found, [ends for _, ends in reached_from]),
+        depends=dependence(edges, [ends for _, ends in reached_from]),
         refused=refused,
         spoils=_spoils(behind),
         inner=frozenset(
             j
             for j, (edge, _) in enumerate(outputs.seeds)
-            if any(edge[0] in held and edge[0] is not root[0] for (root, _), held in pairs)
+            if any(edge[0] in nodes and edge[0] is not root[0] for (root, _), nodes in pairs)
         ),
         written=_left_in(outputs, residuals, read_from),
-        tape=Tape(trace, outputs, reached, found, written, copied) if found else None,
+        tape=Tape(trace, outputs, reached, edges, written, copied) if edges else None,
     )
 
 
@@ -194,13 +194,13 @@ def _left_in(
     The same value may be that of a tensor made inside, too: a copy of that was written there.
     """
     values = list(outputs.indices)
-    found: dict[int, Source] = {}
+    sources: dict[int, Source] = {}
     for k in [k for kind, k in residuals if kind == "output"]:
         cells = read_from.get(values[k], [])
         source = cells[0].source if cells else None
         if source is not None and all(cell is cells[0] for cell in cells):
-            found[k] = source
-    return found
+            sources[k] = source
+    return sources
 
 
 def _followed(
@@ -246,19 +246,19 @@ def nodes_behind(
 
 def _spoils(behind: list[set[BackwardNode]]) -> list[frozenset[int]]:
     """For each set of nodes, which of them share a saved value with it (itself included)."""
-    saving = [{x for x in held if getattr(x, "saved", None)} for held in behind]
+    saving = [{x for x in nodes if getattr(x, "saved", None)} for nodes in behind]
     return [
-        frozenset({i}.union(j for j, other in enumerate(saving) if not held.isdisjoint(other)))
-        for i, held in enumerate(saving)
+        frozenset({i}.union(j for j, other in enumerate(saving) if not savers.isdisjoint(other)))
+        for i, savers in enumerate(saving)
     ]
 
 
-def dependence(found: Iterable[Edge], ends: Sequence[frozenset[Edge]]) -> list[frozenset[int]]:
+def dependence(edges: Iterable[Edge], ends: Sequence[frozenset[Edge]]) -> list[frozenset[int]]:
     """For each end of the tape where a gradient arrives, from which roots it is led to.
 
     The backward graph does not tell: a gradient that is always zero is made of no cotangent.
     """
-    return [frozenset(i for i, led in enumerate(ends) if edge in led) for edge in found]
+    return [frozenset(i for i, led in enumerate(ends) if edge in led) for edge in edges]
 
 
 def _spec_of(outputs: Outputs, k: int) -> Any:

@@ -52,8 +52,8 @@ def lift(derivative: Derivative, inputs: int, leaves: int) -> GradientProgram:
             outputs.positions[id(cotangent)] = leaves + i
             if i not in derivative.refused:
                 roots.append((edge, cotangent))
-        found = outward(trace, roots, create_graph=True)
-        grads = [found.get(end) for end in tape.ends]
+        gradients = outward(trace, roots, create_graph=True)
+        grads = [gradients.get(end) for end in tape.ends]
         lifted = _program(tape, outputs, grads, given)
         if lifted.derivative is not None and lifted.derivative.tape is not None:
             lifted.derivative.tape.graph = trace.graph

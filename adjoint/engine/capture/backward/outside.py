@@ -30,17 +30,17 @@ def tape_outside_holds(trace: Trace, reached: Sequence[Tensor]) -> bool:
     """
     passed = set(trace.passed)
     places = [(t, trace.journal[t][0] if t in trace.journal else t._node) for t in reached]
-    found = [(tensor, node) for tensor, node in places if node in passed]
+    passed_by = [(tensor, node) for tensor, node in places if node in passed]
     if (
         not all(node.repeatable for node in passed)
         or any(node in passed for node, _ in trace.edges)
-        or not _first(passed) <= {node for _, node in found}
+        or not _first(passed) <= {node for _, node in passed_by}
     ):
         trace.guard(lambda: False, _ONCE)
         return False
     if passed:
         trace.guard(lambda: all(node.repeatable for node in passed), "a hook on the tape outside")
-    for tensor, node in found:
+    for tensor, node in passed_by:
         trace.guard(lambda t=tensor, n=node: t._node is n, "a tensor's place on the tape")  # type: ignore[misc]
     return True
 

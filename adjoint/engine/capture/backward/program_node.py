@@ -54,8 +54,8 @@ class ProgramNode(TapeNode):
         """Keep the results that backward needs; `roots` are those in memory others see too."""
         for kind, k in self.derivative.residuals:
             if kind == "output":
-                kept = alias(roots[k]) if k in roots else wrap(results[k])
-                self.residuals.append((kept, kept._storage.version))
+                residual = alias(roots[k]) if k in roots else wrap(results[k])
+                self.residuals.append((residual, residual._storage.version))
 
     def route_through(self, tensor: Tensor) -> None:
         if CONTEXT.capture is not None or CONTEXT.levels or self.saved is None:
@@ -76,7 +76,7 @@ class ProgramNode(TapeNode):
         whole, edges = self.derivative, self.edges
         known = {_end(t): edge for t, edge in zip(whole.targets, edges, strict=True)}
         numbers = [k for kind, k in whole.residuals if kind == "output"]
-        kept = dict(zip(numbers, self.residuals, strict=True))
+        by_number = dict(zip(numbers, self.residuals, strict=True))
         for j, part in stages.items():
             if j is not None:
                 self.parts[j] = ProgramNode(part, (), self.inputs, self.leaves)
@@ -92,7 +92,7 @@ class ProgramNode(TapeNode):
                 for t in part.targets
             )
             node.saved, node.versions = self.saved, self.versions
-            node.residuals = [kept[k] for kind, k in part.residuals if kind == "output"]
+            node.residuals = [by_number[k] for kind, k in part.residuals if kind == "output"]
 
     def release(self) -> None:
         self.spoiled.update(*[self.derivative.spoils[i] for i in self.given])
@@ -104,8 +104,8 @@ class ProgramNode(TapeNode):
         spoiled = frozenset(self.spoiled)
         return self.saved, self.inputs, self.leaves, self.residuals, self.given, spoiled
 
-    def put(self, kept: Any) -> None:
-        self.saved, self.inputs, self.leaves, self.residuals, self.given, spoiled = kept
+    def put(self, saved: Any) -> None:
+        self.saved, self.inputs, self.leaves, self.residuals, self.given, spoiled = saved
         self.spoiled = set(spoiled)
 
     def apply(
@@ -117,22 +117,22 @@ class ProgramNode(TapeNode):
         if CONTEXT.grad_enabled:
             return self._on_the_tape(grads)
         derivative = self.derivative
-        kept = iter(self.residuals)
+        residuals = iter(self.residuals)
         operands = [self._cotangent(i, g) for i, g in enumerate(grads)]
         operands += [
-            self.load(k, None, None) if kind == "input" else self._result(*next(kept))
+            self.load(k, None, None) if kind == "input" else self._result(*next(residuals))
             for kind, k in derivative.residuals
         ]
         if CONTEXT.capture is not None or CONTEXT.levels:
-            found = evaluate(derivative.graph, operands)
+            gradients = evaluate(derivative.graph, operands)
         else:
-            found = [wrap(array) for array in self._execute(operands)]
+            gradients = [wrap(array) for array in self._execute(operands)]
         given = self.given
         return [
             g
             if (needed is None or needed[i]) and not given.isdisjoint(derivative.depends[i])
             else None
-            for i, g in enumerate(found)
+            for i, g in enumerate(gradients)
         ]
 
     def _result(self, tensor: Tensor, version: int) -> Tensor:
@@ -180,15 +180,17 @@ class ProgramNode(TapeNode):
             for k in lifted.operands
         ]
         with CONTEXT.having(grad_enabled=False):
-            found = self._run(lifted, operands)
+            results = self._run(lifted, operands)
         node = None
-        made: dict[int, Tensor] = {k: wrap(found[k]) for k, _ in lifted.results if k is not None}
+        tensors: dict[int, Tensor] = {
+            k: wrap(results[k]) for k, _ in lifted.results if k is not None
+        }
         if lifted.derivative is not None:
             node = self._lifted_node(lifted.derivative, cotangents)
-            node.save(found, made)
+            node.save(results, tensors)
         outs: list[Any] = []
         for handed, (k, seed) in zip(lifted.passed, lifted.results, strict=True):
-            out = made.get(k) if handed is None else cotangents[handed]  # type: ignore[arg-type]
+            out = tensors.get(k) if handed is None else cotangents[handed]  # type: ignore[arg-type]
             if seed is not None and node is not None and node.leads_somewhere(seed):
                 out = placed(out, (node, seed))  # type: ignore[arg-type]
             outs.append(out)

@@ -64,8 +64,8 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
 
     def follow(cotangents: list[Tensor]) -> dict[Edge, Value]:
         given = dict(zip(every, cotangents, strict=True))
-        found = outward(trace, [(tape.seeds[i][0], given[i]) for i in seeds], stops=at)
-        return {edge: trace.value_of(g) for edge, g in found.items()}
+        gradients = outward(trace, [(tape.seeds[i][0], given[i]) for i in seeds], stops=at)
+        return {edge: trace.value_of(g) for edge, g in gradients.items()}
 
     backward = backward_graph(trace, [tape.seeds[i][1] for i in every], follow, costs_more_to_make)
     backward.graph.outputs += backward.gradients.values()

@@ -62,8 +62,8 @@ def mark_dynamic(tensor: Any, dim: int | Sequence[int]) -> None:
             raise ShapeIndexError(
                 f"mark_dynamic: dimension {d} of a tensor of {tensor.ndim} dimensions"
             )
-    held = tensor.__dict__.setdefault(MARKS, set())
-    held.update(d % tensor.ndim for d in dims)
+    marks = tensor.__dict__.setdefault(MARKS, set())
+    marks.update(d % tensor.ndim for d in dims)
 
 
 class OnlyOnce(Exception):
@@ -179,20 +179,20 @@ class Families:
             if not dims:
                 continue
             refusal = (key[0], tuple(sorted(dims)))
-            found: Family | str = self.refused.get(refusal, "")
+            outcome: Family | str = self.refused.get(refusal, "")
             try:
-                found = found or self._record(key, dims, leaves, record, wanted)
+                outcome = outcome or self._record(key, dims, leaves, record, wanted)
             except (OnlyOnce, PlainCall, Raised):
                 return None
             except Exception as error:  # the ordinary way may still succeed, or say what is wrong
-                found = f"recording it so failed: {type(error).__name__}: {error}"
-            if isinstance(found, Family):
-                self.families.append(found)
+                outcome = f"recording it so failed: {type(error).__name__}: {error}"
+            if isinstance(outcome, Family):
+                self.families.append(outcome)
                 del self.families[:-_KEPT]
-                return found
-            self.refused[refusal] = found
+                return outcome
+            self.refused[refusal] = outcome
             if places == wanted:
-                self._tell(found)
+                self._tell(outcome)
         return None
 
     def _tell(self, reason: str) -> None:
@@ -238,9 +238,9 @@ class Families:
         for other in others:
             check = record(_stand_ins(leaves, family.dims, other))
             sizes = family.scope.complete(other)
-            found = difference(instance(template, sizes, family.static), check)
-            if found is not None:
-                return found
+            reason = difference(instance(template, sizes, family.static), check)
+            if reason is not None:
+                return reason
         for s in others[0]:
             seen = [other[s] for other in others] + [family.present(s)]
             family.within[s] = (min(seen), max(seen))
@@ -324,19 +324,19 @@ def _simple(key: Any) -> bool:
 
 def _stand_ins(leaves: Sequence[Any], dims: Dims, sizes: Sizes) -> list[Any]:
     """Specs in the place of tensors, with these sizes in dynamic dimensions."""
-    found: list[Any] = []
+    specs: list[Any] = []
     for i, leaf in enumerate(leaves):
         if not is_tensor(leaf):
-            found.append(leaf)
+            specs.append(leaf)
             continue
         shape = tuple(sizes[dims[i, d]] if (i, d) in dims else n for d, n in enumerate(leaf.shape))
-        found.append((Spec(shape, leaf.dtype, leaf.device), leaf.requires_grad))
-    return found
+        specs.append((Spec(shape, leaf.dtype, leaf.device), leaf.requires_grad))
+    return specs
 
 
 def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
     """Larger and smaller sizes that the decisions made so far allow, far off if that can be."""
-    found = []
+    others = []
     for sizes in (
         [{s: max(4 * n + 17, 140) + i for i, (s, n) in enumerate(present.items())}]
         + [{s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())} for step in UP],
@@ -345,9 +345,9 @@ def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
     ):
         for other in sizes:
             if other != present and min(other.values()) >= 2 and scope.allow(other):
-                found.append(other)
+                others.append(other)
                 break
-    return found
+    return others
 
 
 def _told(scope: SizeScope) -> list[str]:

@@ -44,9 +44,9 @@ def difference(a: Program, b: Program) -> str | None:
     """Where two programs are not the same but for their states' elements; None where nowhere."""
     others = _compared(b)
     for name, part in _compared(a).items():
-        found = differ(_DescribePart()(part), _DescribePart()(others[name]), name)
-        if found is not None:
-            return found
+        reason = differ(_DescribePart()(part), _DescribePart()(others[name]), name)
+        if reason is not None:
+            return reason
     return None
 
 

@@ -105,7 +105,7 @@ def checked_reader(
         writer.lines.append(f"    if not ({terms}): return None")
     if tests:
         outcomes = writer.constant([outcome for _, outcome in tests])
-        found = [writer.term(test) for test, _ in tests]
-        writer.lines.append(f"    if [{', '.join(found)}] != {outcomes}: return None")
+        tested = [writer.term(test) for test, _ in tests]
+        writer.lines.append(f"    if [{', '.join(tested)}] != {outcomes}: return None")
     results = [writer.term(x) for x in scalars]
     return writer.written(f"[{', '.join(results)}]")

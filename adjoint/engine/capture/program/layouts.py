@@ -30,8 +30,8 @@ def laid_out(array: Any, strides: tuple[int, ...]) -> Any:
     """A host array with these strides, in elements; itself, if it has them."""
     if type(array) is not np.ndarray or not array.size:
         return array
-    held = tuple(step // array.itemsize for step in array.strides)
-    if _matter(array.shape, held) == _matter(array.shape, strides):
+    own_strides = tuple(step // array.itemsize for step in array.strides)
+    if _matter(array.shape, own_strides) == _matter(array.shape, strides):
         return array
     order = sorted(range(array.ndim), key=lambda d: -strides[d])
     inverse = sorted(range(array.ndim), key=order.__getitem__)

@@ -85,20 +85,20 @@ class Outputs:
         return self._recipe(x)
 
     def _recipe(self, x: Any) -> int:
-        found = self._recipe_of.get(id(x))
-        if found is None:
+        number = self._recipe_of.get(id(x))
+        if number is None:
             described = self._describe(x)
-            found = self._recipe_of[id(x)] = len(self.recipes)
+            number = self._recipe_of[id(x)] = len(self.recipes)
             self._described.append(x)
             self.recipes.append(described)
             if is_tensor(x) and x._requires_grad and x._node is None and not self.is_outside(x):
-                self.made_leaves[id(x)] = found
-        return found
+                self.made_leaves[id(x)] = number
+        return number
 
     def at_place(self, place: tuple[Any, int]) -> Tensor | None:
         """A tensor that the function found at a place of the tape."""
-        found = [x for x in self.outside.values() if (x._node, x._nr) == place]
-        return found[0] if found else None
+        matching = [x for x in self.outside.values() if (x._node, x._nr) == place]
+        return matching[0] if matching else None
 
     def tensors(self) -> list[Tensor]:
         """The tensors there are recipes for."""
@@ -222,19 +222,19 @@ class Outputs:
 
     def _kinds(self) -> list[tuple[int, type, dict[str, Any]]]:
         """Results of subclasses of Tensor, and what the framework noted in them."""
-        found = []
+        kinds = []
         for i, x in enumerate(self._described):
             if not is_tensor(x) or self.is_outside(x):
                 continue
             noted = {name: value for name, value in x.__dict__.items() if is_plain(value)}
             if type(x) is not Tensor or noted:
-                found.append((i, type(x), noted))
-        return found
+                kinds.append((i, type(x), noted))
+        return kinds
 
     def _late(self) -> list[list[int]]:
         """For each tensor that came to show other memory, the recipes that are made after it."""
         steps = self.trace.rebound
-        found: list[list[int]] = [[] for _ in steps]
+        late_recipes: list[list[int]] = [[] for _ in steps]
         stages = [0] * len(self.recipes)
         for i, (recipe, x) in enumerate(zip(self.recipes, self._described, strict=True)):
             if not isinstance(recipe, (View, PickedElement)):
@@ -243,8 +243,8 @@ class Outputs:
             if isinstance(recipe, View):
                 stages[i] = max(stages[i], self._then(self._described[recipe.base], x)[0])
             if stages[i]:
-                found[stages[i] - 1].append(i)
-        return found
+                late_recipes[stages[i] - 1].append(i)
+        return late_recipes
 
     def results(self, structure: TreeDef, leaves: list[int]) -> CallResults:
         """What a call gives back; `leaves` are the recipes of what the function returned."""

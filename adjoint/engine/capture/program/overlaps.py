@@ -124,8 +124,8 @@ class Overlaps:
             lines.append(f"  look({k}, inputs)")
         scope: dict[str, Any] = {"look": self.look, "roots": roots, "ndarray": ndarray}
         exec(compile("\n".join(lines), "<overlaps>", "exec"), scope)
-        made: Callable[[Sequence[Any]], None] = scope["check"]
-        return made
+        check: Callable[[Sequence[Any]], None] = scope["check"]
+        return check
 
     def look(self, k: int, inputs: Sequence[Any]) -> None:
         """Refuse one array, if it does."""

@@ -199,23 +199,23 @@ class PreparedCall:
         for k in self.shown.for_inference:
             roots[k]._storage.version = INFERENCE_VERSION
         call = Making(leaves, roots, partial(self._put_on_tape, node))
-        made = call.made
+        tensors = call.made
         for i, n in enumerate(self.shown.shortcuts):
-            made.append(roots[n] if n >= 0 else None if n == LATE else recipes[i].make(call))
+            tensors.append(roots[n] if n >= 0 else None if n == LATE else recipes[i].make(call))
         for (ref, shown, how), late in zip(effects.rebound, self.results.late, strict=True):
             tensor = ref.of(leaves)
             if how == "data":
-                tensor.data = made[shown]
+                tensor.data = tensors[shown]
             else:
-                take_window(tensor, _apart_from(tensor, made[shown]))
+                take_window(tensor, _apart_from(tensor, tensors[shown]))
             for i in late:
-                made[i] = recipes[i].make(call)
+                tensors[i] = recipes[i].make(call)
         for i, kind, attributes in self.results.kinds:
-            made[i].__class__ = kind
-            made[i].__dict__.update(attributes)
+            tensors[i].__class__ = kind
+            tensors[i].__dict__.update(attributes)
         for k, i in self.shown.inner_targets if node is not None else ():
-            node.lead(k, edge_of(made[i]))
-        return made
+            node.lead(k, edge_of(tensors[i]))
+        return tensors
 
     # -- the tape ----------------------------------------------------------------------------------
 

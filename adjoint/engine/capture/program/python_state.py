@@ -63,11 +63,11 @@ class PythonState:
         for restore in self.kept:
             restore()
 
-    def finish(self, made: Sequence[Any], given: Any = None) -> Any:
+    def finish(self, results: Sequence[Any], given: Any = None) -> Any:
         """Carry out the effects; the result."""
         if self.paths:  # looked up before anything in them changes
-            made = [*made, *[follow(given, path) for path in self.paths]]
-        return self.replay.finish(made)
+            results = [*results, *[follow(given, path) for path in self.paths]]
+        return self.replay.finish(results)
 
 
 def python_state(observation: Observation, result: Any, outputs: Outputs) -> PythonState | None:
@@ -91,7 +91,7 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
             return Output(outputs.recipe(value))
         if is_late_value(value):
             fn, parts = value.fn, tuple(map(part, value.args))
-            return Frozen(id(value), lambda made: fn(*made), parts)
+            return Frozen(id(value), lambda values: fn(*values), parts)
         array = array_recipe(recorder, value)
         if array is not None:
             return array

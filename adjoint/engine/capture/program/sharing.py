@@ -32,12 +32,12 @@ def grad_pattern(
     """For each gradient, the state, argument or earlier gradient it shares its storage with."""
     places: dict[int, Any] = {s.identity: i for i, s in enumerate(states)}
     places |= {x._storage.identity: ("argument", i) for i, x in enumerate(leaves) if is_tensor(x)}
-    found = []
+    sharers = []
     for i, grad in enumerate(grads):
         identity = grad._storage.identity
-        found.append(places.get(identity))
+        sharers.append(places.get(identity))
         places.setdefault(identity, ("gradient", i))
-    return tuple(found)
+    return tuple(sharers)
 
 
 def reached_gradients(trace: Trace, reached: Sequence[Tensor]) -> list[Storage]:
@@ -56,5 +56,5 @@ def bases(refs: Sequence[OutsideTensor], leaves: Sequence[Any]) -> list[tuple[in
     """What arguments are views of, where that decides what is put on the tape: `refs`."""
     plain = {ref.position for ref in refs if ref.position is not None}
     roots = {id(ref.tensor) for ref in refs if ref.position is None}
-    found = [(i, base_of(x)) for i, x in enumerate(leaves) if is_tensor(x)]
-    return [(i, base) for i, base in found if i in plain or id(base) in roots]
+    views = [(i, base_of(x)) for i, x in enumerate(leaves) if is_tensor(x)]
+    return [(i, base) for i, base in views if i in plain or id(base) in roots]

@@ -18,12 +18,12 @@ def history(name: str, programs: dict[Any, list[Program]], retraces: Retraces, t
     count = sum(map(len, programs.values()))
     lines = [f"{name}: {_counted(count, 'program')}, recorded {_counted(traces, 'time')}"]
     number = 0
-    for key, held in programs.items():
+    for key, of_key in programs.items():
         arguments = ", ".join(
             f"{label} {part[0] if isinstance(part[0], Spec) else repr(part[1])}"
             for label, part in zip(retraces.names(key), key[1], strict=True)
         )
-        for program in held:
+        for program in of_key:
             number += 1
             lines.append(f"{number}. {arguments or 'no arguments'}")
             reason = retraces.reason_of.get(id(program))

@@ -94,12 +94,14 @@ class Retraces:
     def _message(self, keys: list[Any]) -> str:
         name = name_of(self.fn)
         same = [k for k in keys if k[0] == keys[-1][0]]
-        found = self._differences(same)
-        what = "; ".join(found) if found else f"the last time because {self.reasons[-1]}"
+        differences = self._differences(same)
+        what = (
+            "; ".join(differences) if differences else f"the last time because {self.reasons[-1]}"
+        )
         remedy = (
             "Mark a size that varies with mark_dynamic(tensor, dim) or compile with dynamic=True; "
             "pass a number that varies as a tensor."
-            if found
+            if differences
             else "Keep what changes in a tensor and write that in place, or pass it as an argument."
         )
         return f"compile: {name} was recorded {self.count} times: {what}. {remedy}"
@@ -112,12 +114,12 @@ class Retraces:
         """What varies among signatures of one structure, argument by argument."""
         if len({k[0] for k in keys}) > 1:
             return ["the number or nesting of arguments differs"]
-        found: list[str] = []
+        differences: list[str] = []
         for name, *parts in zip(self.names(keys[-1]), *[k[1] for k in keys], strict=True):
-            found += _variation(name, parts)
+            differences += _variation(name, parts)
         if len({k[2] for k in keys}) > 1:
-            found.append("the grad, autocast or default dtype mode differs")
-        return found
+            differences.append("the grad, autocast or default dtype mode differs")
+        return differences
 
 
 def _variation(name: str, parts: list[Any]) -> list[str]:
@@ -128,20 +130,20 @@ def _variation(name: str, parts: list[Any]) -> list[str]:
     specs = [p[0] for p in parts]
     if len({len(s.shape) for s in specs}) > 1:
         return [f"the number of dimensions of {name} varies"]
-    found = [
+    differences = [
         f"dimension {d} of {name} takes the sizes {_some(sizes)}"
         for d in range(len(specs[0].shape))
         if len(sizes := list(dict.fromkeys(str(s.shape[d]) for s in specs))) > 1
     ]
     if len(dtypes := list(dict.fromkeys(s.dtype.name for s in specs))) > 1:
-        found.append(f"the dtype of {name} is {_some(dtypes)}")
-    if not found and len({p[1] for p in parts}) > 1:
-        found.append(f"the strides of {name} vary")
+        differences.append(f"the dtype of {name} is {_some(dtypes)}")
+    if not differences and len({p[1] for p in parts}) > 1:
+        differences.append(f"the strides of {name} vary")
     if len({p[2] for p in parts}) > 1:
-        found.append(f"requires_grad of {name} varies")
+        differences.append(f"requires_grad of {name} varies")
     if len(kinds := list(dict.fromkeys(p[5].__name__ for p in parts))) > 1:
-        found.append(f"the class of {name} is {_some(kinds)}")
-    return found
+        differences.append(f"the class of {name} is {_some(kinds)}")
+    return differences
 
 
 def _some(values: list[str]) -> str:

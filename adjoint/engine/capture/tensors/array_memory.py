@@ -36,8 +36,8 @@ class ArrayMemory:
                     self.before_writes[id(root)] = root, before
                     undo = restoring(root, before)
                     recorder.journal.field(root, "elements", undo)
-                held = [x.copy() if issubclass(type(x), np.ndarray) else x for x in args[1:]]
-                recorder.effect(do, args[0], *held)  # they may change until the call ends
+                copies = [x.copy() if issubclass(type(x), np.ndarray) else x for x in args[1:]]
+                recorder.effect(do, args[0], *copies)  # they may change until the call ends
             return do(*args)
         raise recorder.refuse(
             f"a change to a {type(owner).__name__}",
@@ -83,8 +83,8 @@ class ArrayMemory:
         if type(array) is not np.ndarray:
             return
         for cell in self.trace.cells.values():
-            held = None if cell.value is cell.initial else cell.storage.buffer
-            if isinstance(held, np.ndarray) and np.may_share_memory(held, array):
+            buffer = None if cell.value is cell.initial else cell.storage.buffer
+            if isinstance(buffer, np.ndarray) and np.may_share_memory(buffer, array):
                 raise self.recorder.refuse(
                     "a NumPy array", "it is read after a tensor on its memory was written to",
                     "Read the tensor, or make the tensor of a copy.",
@@ -95,8 +95,8 @@ class ArrayMemory:
 
         A call does what it did to arrays after the program has read its tensors.
         """
-        held = [cell.storage.buffer for cell in self.trace.cells.values()]
-        shown = [*held, *[t._array for t in self.trace.arguments.values()]]
+        buffers = [cell.storage.buffer for cell in self.trace.cells.values()]
+        shown = [*buffers, *[t._array for t in self.trace.arguments.values()]]
         for root, _ in self.before_writes.values():
             if type(root) is np.ndarray and any(
                 isinstance(x, np.ndarray) and np.may_share_memory(x, root) for x in shown

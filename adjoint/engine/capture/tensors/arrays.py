@@ -94,16 +94,16 @@ def call_numpy(recorder: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, 
     return new_arrays(recorder, fn(*shown, **named), (*shown, *named.values()))
 
 
-def new_arrays(recorder: Any, made: Any, given: Iterable[Any] = ()) -> Any:
+def new_arrays(recorder: Any, result: Any, given: Iterable[Any] = ()) -> Any:
     """A result of NumPy's: new, unless it shows memory that was there before."""
-    held = {id(root_of(x)) for x in _arrays(given) if not recorder.is_fresh(root_of(x))}
-    for part in _arrays([made]):
-        if id(root_of(part)) not in held:
+    roots = {id(root_of(x)) for x in _arrays(given) if not recorder.is_fresh(root_of(x))}
+    for part in _arrays([result]):
+        if id(root_of(part)) not in roots:
             recorder.new(root_of(part))
             recorder.new(part)
-    if isinstance(made, list):
-        recorder.new(made)
-    return made
+    if isinstance(result, list):
+        recorder.new(result)
+    return result
 
 
 def _arrays(values: Iterable[Any]) -> Iterator[Any]:
@@ -128,8 +128,8 @@ def array_recipe(recorder: Any, value: Any) -> Recipe | None:
     root = root_of(value)
     if not recorder.is_fresh(root):
         return Same(value)
-    kept = root.copy(order="K")
-    copied = Frozen(id(root), lambda parts: kept.copy(order="K"), ())
+    contents = root.copy(order="K")
+    copied = Frozen(id(root), lambda parts: contents.copy(order="K"), ())
     if value is root:
         return copied
     layout = value.shape, value.dtype, value.strides
@@ -191,8 +191,8 @@ def _reader(recorder: Any, value: Any) -> Callable[[], Any]:
     if is_host(value):
         get: Callable[[], Any] = value.get
         return get
-    held = expose(recorder, value)
-    return lambda: held
+    operand = expose(recorder, value)
+    return lambda: operand
 
 
 def keep_numpy(generator: Any) -> Callable[[], None]:

@@ -84,8 +84,8 @@ class CallNumbers:
         """What reads a number when a call begins; of a size, the one of the recording."""
         if isinstance(value, HostScalar):
             return value.get
-        held = self.concrete(value)
-        return lambda: held
+        number = self.concrete(value)
+        return lambda: number
 
     def is_symbol(self, value: Any) -> bool:
         """Whether a value stands for a number of each call, or for a size."""
@@ -146,9 +146,9 @@ class CallNumbers:
     def computed(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function of numbers, put off to each call."""
         if all(type(x) in (bool, int, float) or is_host(x) for x in args):
-            made = HostScalar.computed(fn, *args)
-            made.get()  # what it raises now is raised by the function's line
-            return made
+            scalar = HostScalar.computed(fn, *args)
+            scalar.get()  # what it raises now is raised by the function's line
+            return scalar
         return MISSING
 
     def convert(self, cls: type, value: Any) -> Any:

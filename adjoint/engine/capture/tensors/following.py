@@ -161,13 +161,13 @@ class TensorEngine(CallNumbers):
             if line is None:
                 return None
         key = (id(line), line.pc, id(module))
-        found = self.wheres.get(key)
-        if found is None:
+        where = self.wheres.get(key)
+        if where is None:
             path = "" if module is None else self._path(module)
-            found = Where(line.code.co_filename, line.line_number(), path)
-            self.wheres[key] = found
+            where = Where(line.code.co_filename, line.line_number(), path)
+            self.wheres[key] = where
             self.placed += (line, module)  # kept, so that their identities stay theirs
-        return found
+        return where
 
     def _path(self, call: Frame) -> str:
         """The dotted path of the module that a frame is the call of."""
@@ -222,9 +222,9 @@ class TensorEngine(CallNumbers):
         for value in given:
             self.declare(value)
         if args and is_tensor(args[0]) and getattr(fn, "__name__", "") in LOOKS:
-            found = self._look(args[0], fn.__name__)
-            if found is not MISSING:
-                return found
+            answer = self._look(args[0], fn.__name__)
+            if answer is not MISSING:
+                return answer
         if getattr(fn, "__name__", "") in _PULLS:
             self._follow_hooks()
         args = tuple([self._ready(x) for x in args])
@@ -232,10 +232,10 @@ class TensorEngine(CallNumbers):
         try:
             result = self._closed(fn)(*args, **kwargs)
         except CaptureError as error:
-            found = self._later(fn, args, kwargs, error)
-            if found is None:
+            answer = self._later(fn, args, kwargs, error)
+            if answer is None:
                 raise
-            return self._new_lists(found)
+            return self._new_lists(answer)
         for value in given:
             if type(value) is np.ndarray:
                 self._array_given(value, result)
@@ -274,19 +274,19 @@ class TensorEngine(CallNumbers):
         """Whether a container of the framework's holds a tensor of this recording: it is new."""
         if id(container) in self.recorder.journal.copies:
             return False
-        held = container.values() if isinstance(container, dict) else container
-        return any(is_tensor(x) and self.is_new(x) for x in held)
+        members = container.values() if isinstance(container, dict) else container
+        return any(is_tensor(x) and self.is_new(x) for x in members)
 
     def _call_with_tensors(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the framework with arrays of each call as tensors."""
         if fn.__name__ in _TAKES_ARRAYS:
-            made = tensor_of(args[0])
+            tensor = tensor_of(args[0])
             if fn.__name__ != "tensor":
-                args = (made, *args[1:])
-                return made if fn.__name__ == "from_numpy" else self.call(fn, args, kwargs)
+                args = (tensor, *args[1:])
+                return tensor if fn.__name__ == "from_numpy" else self.call(fn, args, kwargs)
             flag = kwargs.pop("requires_grad", False)
-            made = made.to(kwargs.get("dtype") or made.dtype, copy=True)
-            return made.requires_grad_() if flag else made
+            tensor = tensor.to(kwargs.get("dtype") or tensor.dtype, copy=True)
+            return tensor.requires_grad_() if flag else tensor
         args = tuple(tensor_of(x) if is_late(x) else x for x in args)
         kwargs = {key: tensor_of(x) if is_late(x) else x for key, x in kwargs.items()}
         if holds_late((*args, *kwargs.values())):
@@ -394,9 +394,9 @@ class TensorEngine(CallNumbers):
             types.CellType(_entry(self.recorder, cell.cell_contents)) if _is_users(cell) else cell
             for cell in fn.__closure__ or ()
         )
-        made = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
-        made.__kwdefaults__ = fn.__kwdefaults__
-        return made
+        copy = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
+        copy.__kwdefaults__ = fn.__kwdefaults__
+        return copy
 
     def declare(self, value: Any) -> None:
         """Have what an object says of itself be part of what the recording depends on."""
@@ -555,23 +555,23 @@ def _is_of_late(fn: Any) -> bool:
 
 def _entry(recorder: Any, fn: Any) -> Any:
     """A function that has `fn` followed, and looks like it."""
-    made = entered(recorder, fn)
+    entry = entered(recorder, fn)
     if isinstance(fn, _PLAIN_CALLS):
-        functools.update_wrapper(made, fn, updated=())
-    return made
+        functools.update_wrapper(entry, fn, updated=())
+    return entry
 
 
 def _is_users(cell: Any, seen: frozenset[int] = frozenset()) -> bool:
     """Whether a variable holds a user's function, one that holds such, or a module."""
     try:
-        held = cell.cell_contents
+        item = cell.cell_contents
     except ValueError:  # not there yet
         return False
-    if isinstance(held, types.MethodType):
-        held = held.__func__
-    if isinstance(held, types.FunctionType):
-        return not is_native(held.__globals__.get("__name__") or "") or _has_user_cells(held, seen)
-    return is_module(held) and not isinstance(held, type)
+    if isinstance(item, types.MethodType):
+        item = item.__func__
+    if isinstance(item, types.FunctionType):
+        return not is_native(item.__globals__.get("__name__") or "") or _has_user_cells(item, seen)
+    return is_module(item) and not isinstance(item, type)
 
 
 def _has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:

@@ -90,10 +90,10 @@ class LateArray:
 
     def refuse(self, why: str) -> Exception:
         """An error that names the line."""
-        found: Exception = self.engine.recorder.refuse(
+        refusal: Exception = self.engine.recorder.refuse(
             "a NumPy array of the call", why, "Use tensors for what changes, or pass numbers."
         )
-        return found
+        return refusal
 
     def check(self) -> None:
         """Have each call look whether shape and dtype are as they were."""
@@ -149,7 +149,7 @@ class LateArray:
         if self.shared is not None:
             raise self.refuse("it is written to, and a tensor shows its memory")
         given = [late.value for late in self.engine.given_arrays]
-        if any(np.may_share_memory(self.value, held) for held in given):
+        if any(np.may_share_memory(self.value, other) for other in given):
             raise self.refuse("it is written to, and is part of an argument; write to that itself")
 
     def __float__(self) -> Any:
@@ -248,8 +248,8 @@ def _reader(engine: TensorEngine, value: Any) -> Callable[[], Any]:
     if type(value) in (list, tuple) and holds_late(value):
         parts, kind = [_reader(engine, x) for x in value], type(value)
         return lambda: kind([read() for read in parts])
-    held = expose(engine.recorder, value)
-    return lambda: held
+    operand = expose(engine.recorder, value)
+    return lambda: operand
 
 
 def tensor_of(late: LateArray) -> Any:
@@ -265,9 +265,9 @@ def tensor_of(late: LateArray) -> Any:
         buffer = np.array(value)
         fill = DrawnNumber(lambda: np.copyto(buffer, late.draw.now()), None, None)
         late.engine.recorder.draws.append(fill)
-        held = wrap(buffer)
-        late.engine.recorder.kept.append(held)
-        late.shared = clone(held)
+        tensor = wrap(buffer)
+        late.engine.recorder.kept.append(tensor)
+        late.shared = clone(tensor)
     return late.shared
 
 
@@ -288,10 +288,10 @@ def _in_place(name: str) -> Callable[..., Any]:
             self.write()
             late_call(self.engine, written, (self, other), {})
         else:
-            made = late_call(self.engine, fn, (self, other), {})
-            if not np.can_cast(made.value.dtype, self.value.dtype, "same_kind"):
-                raise self.refuse(f"{made.value.dtype} is written to its {self.value.dtype}")
-            self[...] = made
+            result = late_call(self.engine, fn, (self, other), {})
+            if not np.can_cast(result.value.dtype, self.value.dtype, "same_kind"):
+                raise self.refuse(f"{result.value.dtype} is written to its {self.value.dtype}")
+            self[...] = result
         return self
 
     return method

@@ -240,13 +240,13 @@ def late_value(name: str, tensor: Any, refusal: CaptureError) -> Any:
         shared = not (tensor.requires_grad and CONTEXT.grad_enabled)
         return LateValue(_numpy, (tensor,), None, refusal) if shared else None
     with CONTEXT.having(grad_enabled=False):
-        held = tensor.detach().clone()  # what it is now, whoever writes to it
+        copied = tensor.detach().clone()  # what it is now, whoever writes to it
     if name == "tolist" and tensor.ndim:
-        return _listed(LateValue(_tolist, (held,), None, refusal), held)
-    if held.numel() != 1 or (name == "__int__" and kind not in (bool, int)) or kind is None:
+        return _listed(LateValue(_tolist, (copied,), None, refusal), copied)
+    if copied.numel() != 1 or (name == "__int__" and kind not in (bool, int)) or kind is None:
         return None
     wanted = {"__float__": float, "__int__": int}.get(name)
-    return LateValue(wanted or _item, (held,), wanted or kind, refusal)
+    return LateValue(wanted or _item, (copied,), wanted or kind, refusal)
 
 
 def late_text(
@@ -257,15 +257,15 @@ def late_text(
     if tensor._storage.level is not None or type(tensor) is not Tensor:
         return None
     with CONTEXT.having(grad_enabled=False):
-        held = tensor.detach().clone()
+        copied = tensor.detach().clone()
     if fn is not format or tensor.ndim:
         remarks = tuple(tape_remarks(tensor))
-        return LateValue(_printed, (held, remarks), str, refusal) if not any(options) else None
+        return LateValue(_printed, (copied, remarks), str, refusal) if not any(options) else None
     kind = _number_kind(tensor)
     fn(_SAMPLES.get(kind, 1j), *options)  # raises what each call would raise
     if not _writes_all(kind, lambda value: fn(value, *options)):
         return None
-    return LateValue(fn, (held, *options), str, refusal)
+    return LateValue(fn, (copied, *options), str, refusal)
 
 
 def _printed(tensor: Tensor, remarks: tuple[str, ...]) -> str:
@@ -303,13 +303,13 @@ def with_elements(
     """
     late = next(x for x in (*args, *kwargs.values()) if is_late_value(x))
     tensor = args[0] if args else None
-    held: Any = late.args[0] if late.fn in (_item, float) else None
+    element: Any = late.args[0] if late.fn in (_item, float) else None
     # A whole number becomes a float first, which rounds it once more than the conversion.
-    plain = isinstance(held, Tensor) and held.dtype.is_floating_point
+    plain = isinstance(element, Tensor) and element.dtype.is_floating_point
     fits = isinstance(tensor, Tensor) and tensor.dtype.name in _EXACT
     if not (plain and fits and not kwargs and len(args) == 2 and fn in _arithmetic()):
         late.pin()
-    return (tensor, held.to(args[0].dtype).reshape(())), kwargs
+    return (tensor, element.to(args[0].dtype).reshape(())), kwargs
 
 
 LATE = frozenset({"item", "tolist", "numpy", "__float__", "__int__"})
