@@ -228,3 +228,31 @@ def test_state_is_read_before_the_same_kernel_replaces_it() -> None:
         return fn, [first, second], [ad.arange(40.0).sin()]
 
     check_same(make)
+
+
+def test_each_copy_of_a_turned_product_is_written() -> None:
+    class Attention(ad.nn.Module):
+        """Its keys' gradient is a turned product that two others read, each its own copy."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.query, self.key, self.value, self.out = (ad.nn.Linear(32, 32) for _ in range(4))
+            self.norm = ad.nn.LayerNorm(32)
+
+        def forward(self, x: ad.Tensor) -> ad.Tensor:
+            query, key, value = (
+                layer(x).view(2, 16, -1, 8).transpose(1, 2)
+                for layer in (self.query, self.key, self.value)
+            )
+            mixed = ad.nn.functional.scaled_dot_product_attention(query, key, value)
+            return self.norm(self.out(mixed.transpose(1, 2).reshape(2, 16, -1)) + x)  # type: ignore[no-any-return]
+
+    ad.manual_seed(0)
+    module, weights = Attention(), ad.randn(2, 16, 32)
+    x = ad.randn(2, 16, 32, requires_grad=True)
+    found: list[Arrays] = []
+    for forward in (module, ad.compile(module)):
+        given = [x, *module.parameters()]
+        found.append([g.numpy() for g in ad.autograd.grad((forward(x) * weights).sum(), given)])
+    for got, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)

@@ -137,6 +137,7 @@ class Placing:
 
     def multiply_in_place(self) -> None:
         """Have products write where a mere rearrangement of them would be copied to."""
+        moved: set[Value] = set()  # each lies in its first copy, which another one reads
         for unit in self.units:
             node = unit.nodes[0]
             if unit.kind != "loop" or len(unit.nodes) != 1 or node.record.name != "clone":
@@ -146,7 +147,7 @@ class Placing:
             own, target = self.places.get(base), self.places.get(node.outputs[0])
             if maker is None or own is None or target is None or own.buffer.kind != ARENA:
                 continue
-            if target.buffer.kind not in OWN:
+            if base in moved or target.buffer.kind not in OWN:
                 continue
             template = self.template_of(maker)
             if template is None or template.writes_to is None:
@@ -171,6 +172,7 @@ class Placing:
                 and self.can_all_read(base, place, unit)
             ):
                 self.places[base] = place
+                moved.add(base)
                 self.skipped.add(unit.index)
 
     def can_all_read(self, base: Value, place: Place, but: Unit) -> bool:
