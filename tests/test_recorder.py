@@ -16,7 +16,7 @@ import operator
 import statistics
 import string
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,16 @@ CORPUS: dict[str, Callable[..., Any]] = {}
 def row(fn: Callable[..., Any]) -> Callable[..., Any]:
     CORPUS[fn.__name__] = fn
     return fn
+
+
+class Tens(Sequence[int]):
+    """Its iterator is a generator, with an `except` of its own."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: Any) -> Any:
+        return [10, 20, 30][index]
 
 
 class Amount:
@@ -243,6 +253,21 @@ def generator_that_is_closed() -> Any:
     next(it)
     it.close()
     return out
+
+
+@row
+def generators_left_where_closing_them_runs_nothing() -> Any:
+    def counted() -> Any:
+        try:
+            try:
+                yield from itertools.count()
+            except (IndexError, KeyError):
+                out.append("not this")
+        except ValueError as error:
+            out.append(str(error))
+
+    out: list[Any] = []
+    return list(zip("ab", Tens(), strict=False)), 20 in Tens(), next(counted()), out
 
 
 @row
@@ -512,6 +537,36 @@ def test_the_table_knows_every_instruction() -> None:
     assert set(TABLES) == {(3, 11), (3, 12), (3, 13), (3, 14)}
 
 
+def left_within(kind: str) -> Any:
+    """A generator's first value; Python closes it where the iterator over it ends."""
+
+    def finishing() -> Any:
+        try:
+            yield from itertools.count()
+        finally:
+            seen.append(kind)
+
+    def catching() -> Any:
+        try:
+            yield 1
+        except BaseException:
+            seen.append(kind)
+            raise
+
+    def catching_outside() -> Any:
+        try:
+            try:
+                yield 1
+            except KeyError:
+                seen.append("not this")
+        except GeneratorExit:
+            seen.append(kind)
+
+    seen: list[str] = []
+    made = {"finally": finishing, "except": catching, "outer": catching_outside}[kind]
+    return list(zip("a", made(), strict=False)), seen
+
+
 ITERATOR = (n for n in [1])
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "clock": (lambda: __import__("time").time(), "time.time"),
@@ -526,6 +581,12 @@ def test_what_cannot_be_vouched_for_is_refused_with_its_line(name: str) -> None:
     fn, told = REFUSED[name]
     with pytest.raises(Refusal, match=rf"{told}.*test_recorder.py:\d+"):
         observe(fn)
+
+
+@pytest.mark.parametrize("kind", ["finally", "except", "outer"])
+def test_a_generator_whose_closing_runs_code_must_end(kind: str) -> None:
+    with pytest.raises(Refusal, match="it was left before its end"):
+        observe(lambda: left_within(kind))
 
 
 def test_a_guard_tells_what_changed() -> None:

@@ -21,6 +21,7 @@ Table = dict[str, tuple[Callable[..., Any], Operand]]
 _CACHE = 0
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _ADDED_HANDLERS = ("CALL_INTRINSIC_1", "CLEANUP_THROW")
+_JUMPS_UNMATCHED = ("POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE")
 
 
 class DecodedCode:
@@ -30,6 +31,7 @@ class DecodedCode:
         "_added",
         "_handlers",
         "_lines",
+        "_names",
         "_offsets",
         "_sends",
         "catches",
@@ -57,7 +59,7 @@ class DecodedCode:
         self.keeps_receiver = sys.version_info >= (3, 12)
         self._handlers = _handlers(code, decoder) if code.co_exceptiontable else []
         self._lines: tuple[list[int], list[int]] | None = None
-        names = [dis.opname[opcode] for opcode, _ in decoder.instructions]
+        self._names = names = [dis.opname[opcode] for opcode, _ in decoder.instructions]
         everything = any(
             a == "PUSH_EXC_INFO" and b == "POP_TOP" for a, b in itertools.pairwise(names)
         )
@@ -66,12 +68,42 @@ class DecodedCode:
         # Whether it may end exceptions: by `except`, or as the way out of a `with` statement.
         self.catches = "CHECK_EXC_MATCH" in names or everything or code.co_name == "__exit__"
 
-    def cleans_up(self, index: int) -> bool:
-        """Whether code of the user's runs if a generator that waits at a step is closed."""
-        return any(
-            start <= index < end and target not in self._added
-            for start, end, target, *_ in self._handlers
-        )
+    def handlers_of_closing(self, index: int) -> list[str] | None:
+        """The names that handlers compare with, if a generator that waits at a step is closed.
+
+        None where that runs code of the user's whatever they stand for: `finally`, `with`, a bare
+        `except`, or one that computes what it compares with.
+        """
+        names: list[str] = []
+        found = self.handler(index)
+        while found is not None:
+            raises_again = self._compared(found[0], names)
+            if raises_again is None:
+                return None
+            found = self.handler(raises_again)
+        return names
+
+    def _compared(self, handler: int, names: list[str]) -> int | None:
+        """The step at which a handler that matches nothing raises again; what it compares with is
+        added to `names`."""
+        if handler in self._added or self._is(handler, "COPY", "POP_EXCEPT", "RERAISE"):
+            return handler if handler in self._added else handler + 2
+        if not self._is(handler, "PUSH_EXC_INFO"):
+            return None
+        at = handler + 1
+        while not self._is(at, "RERAISE"):
+            while self._is(at, "LOAD_GLOBAL") or self._is(at, "BUILD_TUPLE"):
+                if self._is(at, "LOAD_GLOBAL"):
+                    names.append(self.steps[at][1][0])
+                at += 1
+            if not any(self._is(at, "CHECK_EXC_MATCH", jump) for jump in _JUMPS_UNMATCHED):
+                return None
+            at = self.steps[at + 1][1]
+        return at
+
+    def _is(self, index: int, *names: str) -> bool:
+        """Whether the steps from one on are these instructions."""
+        return tuple(self._names[index : index + len(names)]) == names
 
     def sends(self, index: int) -> bool:
         """Whether a step is the one that asks another iterator."""

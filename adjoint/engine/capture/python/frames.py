@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 import weakref
 from collections.abc import Callable, Generator
@@ -19,6 +20,12 @@ RETURNED: Final = "returned"
 YIELDED: Final = "yielded"
 GENERATOR: Final = "generator"
 
+# Python's own exceptions, but for those that the closing of a generator is one of.
+_ERRORS: Final = frozenset(
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, Exception)
+)
 Step = tuple[Callable[["Frame", Any], str | None], Any]
 
 
@@ -159,13 +166,21 @@ def check_closed(recorder: Recorder) -> None:
         if type(made) is not types.GeneratorType or made.gi_frame is None:
             continue
         frame = made.gi_frame.f_locals["frame"]
-        if made.gi_suspended and frame.plan.cleans_up(frame.pc - 1):
+        if made.gi_suspended and _cleans_up(frame):
             raise recorder.refuse(
                 f"the generator {made.__qualname__}",
                 "it was left before its end, within a `try` or `with`, whose end Python would have "
                 "run at once",
                 "Close it by its method `close`, or iterate to its end.",
             )
+
+
+def _cleans_up(frame: Frame) -> bool:
+    """Whether code of the user's runs if a generator is closed where it waits."""
+    compared = frame.plan.handlers_of_closing(frame.pc - 1)
+    return compared is None or not all(
+        name in _ERRORS and frame.recorder.item(frame.globals, name) is MISSING for name in compared
+    )
 
 
 def _drive(frame: Frame) -> Generator[Any, Any, Any]:
