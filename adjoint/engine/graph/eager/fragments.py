@@ -38,7 +38,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.eager import images
-from adjoint.engine.graph.eager.quick_keys import add_operands, add_values, given_kind
+from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.ir import DataflowGraph, Value, frozen
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
@@ -200,10 +200,10 @@ class Fragments:
         numbers: list[float] = []
         given = self.given.get(record) or self.given.setdefault(record, given_kind(record))
         if not add_operands(key, operands, given, tensors, numbers) or (
-            params and not (add_values(key, params) and add_values(key, params.values()))
+            params and not add_params(key, params)
         ):
             return (
-                self.forward(record, operands, params) if fits(record, operands, params) else None
+                self.described(record, operands, params) if fits(record, operands, params) else None
             )
         quick = tuple(key)
         try:
@@ -213,13 +213,16 @@ class Fragments:
                 return None
             # A composite that is differentiated part by part is a fragment only off the tape.
             partly = record.compose is not None and not record.differentiable
-            return self.forward(record, operands, params, None if partly else quick)
+            if partly:
+                return self.described(record, operands, params)
+            parts = record.compose if record.name in IN_ROWS else None
+            return self.described(record, operands, params, quick, parts)
         try:
             return None if fragment is None else fragment(tensors, numbers)
         except MemoryError:
             raise
         except (RuntimeError, IndexError):
-            return self.forward(record, operands, params)  # which says what is wrong
+            return self.described(record, operands, params)  # which says what is wrong
 
     def run_on_device(
         self, key: tuple[Any, ...], values: Sequence[Any], again: Callable[[Any], Any]
@@ -232,8 +235,7 @@ class Fragments:
         quick_key: list[Any] = [*first, switches.computed_with]
         tensors: list[Tensor] = []
         if not add_operands(quick_key, values, type(Ellipsis), tensors, []) or (
-            params
-            and not (add_values(quick_key, params) and add_values(quick_key, params.values()))
+            params and not add_params(quick_key, params)
         ):
             return again(None)
         quick = tuple(quick_key)
@@ -248,14 +250,40 @@ class Fragments:
         except (RuntimeError, IndexError):
             return again(None)
 
-    def forward(
+    def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """The results of a large operation, without the tape; None where it runs as it is.
+
+        All of its tensors are the CPU's.
+        """
+        key: list[Any] = [record]
+        tensors: list[Tensor] = []
+        numbers: list[float] = []
+        given = self.given.get(record) or self.given.setdefault(record, given_kind(record))
+        if not add_operands(key, operands, given, tensors, numbers) or (
+            params and not add_params(key, params)
+        ):
+            return self.described(record, operands, params)
+        quick = tuple(key)
+        try:
+            fragment = self.quick[quick]
+        except KeyError:
+            return self.described(record, operands, params, quick)
+        try:
+            return None if fragment is None else fragment(tensors, numbers)
+        except MemoryError:
+            raise
+        except (RuntimeError, IndexError):
+            return self.described(record, operands, params)  # which says what is wrong
+
+    def described(
         self,
         record: Record,
         operands: tuple[Any, ...],
         params: dict[str, Any],
         quick: Any = None,
+        call: Callable[..., Any] | None = None,
     ) -> Any:
-        """The results of a large operation, without the tape; None where it runs as it is."""
+        """`forward`, by all that may be looked at; `call` is what is recorded, if not `record`."""
         given = given_kind(record)
         tensors: list[Tensor] = []
         numbers: list[Any] = []
@@ -270,9 +298,6 @@ class Fragments:
             else:
                 literals.append((frozen(x),))
         key = (record, *literals, frozen(params)) if params else (record, *literals)
-        call: Callable[..., Any] = record
-        if quick is not None and record.name in IN_ROWS and record.compose is not None:
-            call = record.compose
 
         def work(hosts: Sequence[Any]) -> Any:
             left = iter(hosts)
@@ -280,7 +305,7 @@ class Fragments:
                 next(left) if literal is float else x
                 for literal, x in zip(literals, operands, strict=True)
             ]
-            return call(*given, **params)
+            return (call or record)(*given, **params)
 
         return self.find(key, tensors, numbers, work, quick)
 

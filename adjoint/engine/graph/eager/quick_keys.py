@@ -1,17 +1,19 @@
-"""Keys of operations on a GPU that take little to make.
+"""Keys of operations that take little to make.
 
 Note [quick keys]
     A kind of fragment is decided by all that a recording may look at (Note [fragments]). To write
-    that down takes longer than a launch, so fragments of a GPU are also kept under a key that is
-    put together in one go: numbers with their types, arrays by dtype, shape, strides, alignment and
-    device. What such a key cannot tell apart safely (graphs, dicts, complex numbers) has none, and
-    goes the long way.
+    that down takes longer than a launch, or than sorting a thousand numbers, so fragments are also
+    kept under a key that is put together in one go: numbers with their types, arrays by dtype,
+    shape and strides, a GPU's by alignment and device too. What such a key cannot tell apart safely
+    (graphs, dicts, complex numbers) has none, and goes the long way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+
+from numpy import ndarray
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
@@ -37,7 +39,7 @@ def given_kind(record: Record) -> type:
 def add_values(key: list[Any], values: Iterable[Any]) -> bool:
     """Add literals or parameters to a key; False: there is no quick one."""
     for x in values:
-        kind = x.__class__
+        kind = type(x)  # a host's number says it is of another class
         if kind in PLAIN:
             key.append(kind)
             key.append(x)
@@ -58,6 +60,12 @@ def add_values(key: list[Any], values: Iterable[Any]) -> bool:
     return True
 
 
+def add_params(key: list[Any], params: dict[str, Any]) -> bool:
+    """Add parameters by name to a key; False: there is no quick one."""
+    key.append((*params,))
+    return add_values(key, params.values())
+
+
 def add_operands(
     key: list[Any],
     operands: Iterable[Any],
@@ -69,12 +77,15 @@ def add_operands(
     for x in operands:
         if isinstance(x, TensorBase):
             array = x._array  # type: ignore[attr-defined]
-            if array.__class__ not in DEVICE_LAYOUTS:
+            if array.__class__ is ndarray:
+                key += (array.dtype, array.shape, array.strides)
+            elif array.__class__ in DEVICE_LAYOUTS:
+                data = array.data
+                key += (array.dtype, array.shape, array.strides, data.ptr & 63 != 0, data.device_id)
+            else:
                 return False
-            data = array.data
-            key += (array.dtype, array.shape, array.strides, data.ptr & 63 != 0, data.device_id)
             tensors.append(x)
-        elif x.__class__ is given:
+        elif type(x) is given:
             key.append(given)
             numbers.append(x)
         elif not add_values(key, (x,)):

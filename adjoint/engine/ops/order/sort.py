@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, int64
-from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.families import composite, primitive
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.reductions import infer_reduction, shift_reduction
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.reduce.extremes import (
     picked,
     refuse_bool,
@@ -51,6 +53,32 @@ MEDIAN = primitive(
 )
 
 
+def _sorted(x: Tensor, dim: int, descending: bool, stable: bool) -> tuple[Tensor, Tensor]:
+    at = ARGSORT(x, dim=dim, descending=descending, stable=stable)
+    return x.gather(dim, at), at
+
+
+def _largest(x: Tensor, dim: int, k: int, largest: bool, in_order: bool) -> tuple[Tensor, Tensor]:
+    at = TOPK(x, dim=dim, k=k, largest=largest, in_order=in_order)
+    return x.gather(dim, at), at
+
+
+# Positions and the values there as one fragment, where there is one: half of what each of two costs
+# is the call.
+SORT = composite("sort", _sorted, operands=("x",), outputs=2)
+LARGEST = composite("largest", _largest, operands=("x",), outputs=2)
+
+
+def _is_large(record: Record, x: Tensor) -> bool:
+    """Whether a composition on the CPU, which nobody differentiates or looks at, is a fragment."""
+    return (
+        0 < record.large <= x.numel()
+        and CONTEXT.plain
+        and not x.requires_grad
+        and x.device.type == "cpu"
+    )
+
+
 @public(method=True, out=True)
 def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """Elements in order along `dim`, and where they were; equal elements keep their order.
@@ -63,8 +91,9 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
         raise TypeError(f"sort: dim must be an int, received {dim!r}")
     refuse_complex("sort", input)
     x, d = along("sort", input, dim)
-    at = ARGSORT(x, dim=d, descending=descending, stable=bool(stable))
-    return RETURN_TYPES["sort"](like(input, x.gather(d, at)), like(input, at))
+    order = SORT if _is_large(SORT, x) else _sorted
+    values, at = order(x, dim=d, descending=descending, stable=bool(stable))
+    return RETURN_TYPES["sort"](like(input, values), like(input, at))
 
 
 @public(method=True)
@@ -103,8 +132,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(
             f"topk: selected index k out of range: k={k}, dimension {d} has size {x.shape[d]}"
         )
-    at = TOPK(x, dim=d, k=k, largest=largest, in_order=sorted)
-    values = x.gather(d, at)
+    order = LARGEST if k and _is_large(LARGEST, x) else _largest
+    values, at = order(x, dim=d, k=k, largest=largest, in_order=sorted)
     if not input.ndim and k == 1:
         values, at = values.reshape(()), at.reshape(())
     return RETURN_TYPES["topk"](values, at)

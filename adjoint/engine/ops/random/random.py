@@ -40,7 +40,7 @@ PERMUTATION = primitive(
 )
 # Laws that make integers take 64-bit words whatever the dtype; an event takes 32 bits.
 WORD_BITS = {"integers": 64, "bits": 64, "bernoulli": 32, "fraction": 32}
-NARROW = (dt.float16, dt.bfloat16, dt.float32, dt.complex64)
+NARROW = frozenset({dt.float16, dt.bfloat16, dt.float32, dt.complex64})
 
 
 def word_bits(law: str, dtype: DType) -> int:
@@ -60,6 +60,8 @@ def vmap_levels() -> list[Any]:
 
 def batch_levels(name: str) -> list[Any]:
     """The batching transforms whose every element gets numbers of its own."""
+    if not CONTEXT.levels:
+        return []
     levels = vmap_levels()
     for level in levels:
         if level.randomness == "error":
