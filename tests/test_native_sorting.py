@@ -144,6 +144,32 @@ def test_large_eager_order_is_the_table_s(dtype: str) -> None:
             np.testing.assert_array_equal(*wide)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_values_and_positions_of_one_fragment_are_those_of_the_table(seed: int) -> None:
+    """Any shape, layout, dimension and number: the same positions, and the bits that lie there."""
+    rng = np.random.default_rng(seed)
+    dtype = [*FLOATS, *INTEGERS][seed % 9]
+    shape = tuple(int(n) for n in rng.integers(9, 40, int(rng.integers(2, 4))))
+    how = ["different", "equal", "special"][int(rng.integers(3 if dtype in FLOATS else 2))]
+    x = drawn(dtype, shape, how, seed).permute(*[int(d) for d in rng.permutation(len(shape))])
+    dim, down, stable = int(rng.integers(x.ndim)), *(bool(b) for b in rng.integers(2, size=2))
+    k = int(rng.integers(0, x.shape[dim] + 1))
+
+    def results() -> list[Any]:
+        pairs = (x.sort(dim, down, stable), x.topk(k, dim, down, stable), x.topk(1, dim, down))
+        return [result for pair in pairs for result in pair]
+
+    actual = results()
+    with CONTEXT.having(reference=True):
+        expected = results()
+    for mine, theirs in zip(actual, expected, strict=True):
+        assert (mine.dtype, mine.stride()) == (theirs.dtype, theirs.stride())
+        assert mine.contiguous().view(ad.uint8).tolist() == (
+            theirs.contiguous().view(ad.uint8).tolist()
+        )
+    assert not any(result.requires_grad for result in actual)
+
+
 def test_gradients_go_to_the_elements_that_were_chosen() -> None:
     x = drawn("float64", (40, 50), "different", 5).requires_grad_()
     weights = ad.arange(2000.0, dtype=ad.float64).reshape(40, 50)
