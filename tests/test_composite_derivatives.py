@@ -284,6 +284,7 @@ def test_composites_against_finite_differences(row: Row) -> None:
 # Made by other composites, or tested where they are: BATCHED here by every mode of vmap.
 WITHIN = {
     "batched",
+    "largest",  # off the tape, as is sort
     "lstm_gates_backward",
     "max_pool_backward",
     "gru_gates_backward",
@@ -294,6 +295,7 @@ WITHIN = {
     "ctc_loss_small",  # compared with the other where small operations are
     "embedding_sparse",
     "moved_statistic",  # off the tape
+    "sort",
     "sparse_matmul",
 }
 # What rounds has no derivative, or one that passes straight through and is no slope: those are
