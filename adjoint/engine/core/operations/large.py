@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from numpy import ndarray
+
 STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 
 _REDUCED = "sum amax amin"
@@ -84,6 +86,11 @@ def large(name: str, family: str, cost: str, draws: bool) -> int:
     if family == "elementwise" and not draws:
         limit = COMPUTED if cost == "function" else STREAMED
     return limit if _ASKED is None or not limit else _ASKED
+
+
+def is_large(array: Any, limit: int) -> bool:
+    """Whether an array in the CPU's memory has as many elements as a fragment needs."""
+    return array.__class__ is ndarray and 0 < limit <= array.size
 
 
 def on_device(name: str, least: int) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.operations.families import composite, primitive
+from adjoint.engine.core.operations.large import is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.reductions import infer_reduction, shift_reduction
@@ -69,14 +70,9 @@ SORT = composite("sort", _sorted, operands=("x",), outputs=2)
 LARGEST = composite("largest", _largest, operands=("x",), outputs=2)
 
 
-def _is_large(record: Record, x: Tensor) -> bool:
-    """Whether a composition on the CPU, which nobody differentiates or looks at, is a fragment."""
-    return (
-        0 < record.large <= x.numel()
-        and CONTEXT.plain
-        and not x.requires_grad
-        and x.device.type == "cpu"
-    )
+def _is_whole(record: Record, x: Tensor) -> bool:
+    """Whether a composition in the CPU's memory, which nobody looks at, is a fragment."""
+    return is_large(x._array, record.large) and CONTEXT.plain and not x.requires_grad
 
 
 @public(method=True, out=True)
@@ -91,7 +87,7 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
         raise TypeError(f"sort: dim must be an int, received {dim!r}")
     refuse_complex("sort", input)
     x, d = along("sort", input, dim)
-    order = SORT if _is_large(SORT, x) else _sorted
+    order = SORT if _is_whole(SORT, x) else _sorted
     values, at = order(x, dim=d, descending=descending, stable=bool(stable))
     return RETURN_TYPES["sort"](like(input, values), like(input, at))
 
@@ -132,7 +128,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(
             f"topk: selected index k out of range: k={k}, dimension {d} has size {x.shape[d]}"
         )
-    order = LARGEST if k and _is_large(LARGEST, x) else _largest
+    order = LARGEST if k and _is_whole(LARGEST, x) else _largest
     values, at = order(x, dim=d, k=k, largest=largest, in_order=sorted)
     if not input.ndim and k == 1:
         values, at = values.reshape(()), at.reshape(())
