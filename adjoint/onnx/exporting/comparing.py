@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.availability.libraries import find
 from adjoint.engine.core.tree import flatten
+from adjoint.engine.graph.sizes.extents import SizeScope, evaluate
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.exporting.recording import CallForOnnx, Dims, ExampleArguments
 from adjoint.onnx.module import load
@@ -20,6 +22,9 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-6
 # The same where numbers are rounded to 8 bits on the way: a sum between two steps may go to either.
 ROUNDED = 2e-2
 ROUNDING = frozenset({"quantize_affine", "fake_quantize"})
+# Sizes up to so many above the example's are looked at for decisions that come out otherwise.
+SCANNED = 64
+LARGEST = 1 << 22  # elements of an input that such sizes may come to
 Run = Callable[[dict[str, Any]], list[Any]]
 
 
@@ -46,8 +51,11 @@ def runner(message: Any) -> tuple[str, Run]:
     )
 
 
-def trials(given: ExampleArguments, dims: Dims) -> list[dict[str, int]]:
-    """Sizes to compare at: the example's, and others of each dynamic dimension by itself."""
+def trials(given: ExampleArguments, dims: Dims, recording: CallForOnnx) -> list[dict[str, int]]:
+    """Sizes to compare at: the example's, and others of each dynamic dimension by itself.
+
+    Others are few, and those at which a decision about sizes comes out otherwise.
+    """
     usual = {
         label: int(given.examples[position].shape[dim])
         for position, entries in dims.items()
@@ -60,14 +68,66 @@ def trials(given: ExampleArguments, dims: Dims) -> list[dict[str, int]]:
         ]
     if len(usual) > 1:
         found.append({label: 2 * size + k for k, (label, size) in enumerate(usual.items())})
+    for sizes in deciding(usual, recording):
+        if sizes not in found and _elements(given, dims, sizes) <= LARGEST:
+            found.append(sizes)
     return found
 
 
+def _elements(given: ExampleArguments, dims: Dims, sizes: dict[str, int]) -> int:
+    """How many elements the largest of the resized inputs has."""
+    shapes = [
+        [sizes[dims[k][d]] if d in dims[k] else int(n) for d, n in enumerate(x.shape)]
+        for k, x in enumerate(given.examples)
+        if k in dims
+    ]
+    return max(map(math.prod, shapes), default=0)
+
+
+def deciding(usual: dict[str, int], recording: CallForOnnx) -> list[dict[str, int]]:
+    """For each decision that a recording's sizes came to, sizes nearby that would not."""
+    scope, found = recording.scope, []
+    roots = {abs(poly.get((), 0)) for poly, _, _ in scope.guards.values()}
+    near = {size + k for root in roots for size in (root, *_halves(root)) for k in (-1, 0, 1)}
+    known = {s: usual[label] for s, label in recording.labels.items()}
+    for symbol, label in recording.labels.items():
+        size = usual[label]
+        others = sorted({*range(1, size + SCANNED), *near}, key=lambda n: abs(n - size))
+        reached = [(n, _decisions(scope, {**known, symbol: n})) for n in others if n > 0]
+        now = _decisions(scope, known)
+        for k, outcome in enumerate(now or ()):
+            other = next((n for n, then in reached if then and then[k] is not outcome), None)
+            if other is not None:
+                found.append({**usual, label: other})
+    return found
+
+
+def _halves(root: int) -> list[int]:
+    return [root // k for k in range(2, 9)]
+
+
+def _decisions(scope: SizeScope, sizes: dict[str, int]) -> list[bool] | None:
+    """How the decisions come out, None where a size is divided by that is zero."""
+    try:
+        known = scope.complete(sizes)
+    except ZeroDivisionError:
+        return None
+    return [bool(compares(evaluate(poly, known), 0)) for poly, compares, _ in scope.guards.values()]
+
+
 def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Tensor:
-    """An example with other sizes: its own elements again, which stay ones that make sense."""
+    """An example with other sizes: its own elements again, which stay ones that make sense.
+
+    Floats are made a little smaller each time: of equal ones either may be the largest.
+    """
     array = array_of(example)
     for dim, label in entries.items():
-        array = np.take(array, np.arange(sizes[label]) % array.shape[dim], axis=dim)
+        rounds, places = np.divmod(np.arange(sizes[label]), array.shape[dim])
+        array = np.take(array, places, axis=dim)
+        if example.dtype.is_floating_point and rounds.any():
+            along = [-1 if d == dim else 1 for d in range(array.ndim)]
+            smaller = 1 - rounds / (8 * (1 + rounds.max()))
+            array = (array * smaller.reshape(along)).astype(array.dtype)
     return value_of(np.array(array, order="C"))  # ascontiguousarray makes a number a row
 
 
@@ -77,10 +137,11 @@ def compare(
     """Raise unless the exported model gives what its source gives."""
     name, run = runner(message)
     rounds = any(node.record.name in ROUNDING for node in recording.nodes.nodes)
-    for sizes in trials(given, dims):
+    tried = trials(given, dims, recording)
+    for sizes in tried:
         tensors = [sized(x, dims.get(k, {}), sizes) for k, x in enumerate(given.examples)]
         args, kwargs = given.rebuilt(tensors)
-        example = sizes == trials(given, dims)[0]
+        example = sizes == tried[0]
         try:
             with ad.no_grad():
                 wanted = [array_of(t) for t in flatten(model(*args, **kwargs))[0]]

@@ -37,6 +37,8 @@ _OF_BOOLS = {
 }  # fmt: skip
 # Of whatever dtype: each operand is taken as true or false.
 _LOGIC = {"logical_and", "logical_or", "logical_xor", "logical_not"}
+_WHOLE = {"ceil", "floor", "round"}  # integers are whole
+_SIGNED = {"neg"}
 
 
 def common(node: Node, operands: tuple[Any, ...] | None = None) -> DType:
@@ -71,6 +73,11 @@ def _enter_plain(name: str, op: str) -> None:
     @emits(name)
     def emit(w: NodeWriter, node: Node) -> str:
         dtype = ad.bool if name in _LOGIC else node.outputs[0].spec.dtype
+        if name in _WHOLE and not dtype.is_floating_point:
+            return w.operand(node.inputs[0], dtype)
+        if name in _SIGNED and not dtype.is_signed:
+            zero = w.number(0, dtype)
+            return w.emit("Sub", zero, w.operand(node.inputs[0], dtype))
         chosen = _OF_BOOLS.get(name, op) if dtype is ad.bool else op
         return w.emit(chosen, *[w.operand(x, dtype) for x in node.inputs])
 
@@ -121,7 +128,9 @@ def logarithms(w: NodeWriter, node: Node) -> str:
         case "expm1":
             half = w.emit("Mul", x, w.number(0.5, dtype))
             product = w.emit("Mul", w.emit("Sinh", half), w.emit("Exp", half))
-            return w.emit("Mul", product, w.number(2, dtype))
+            near = w.emit("Mul", product, w.number(2, dtype))
+            small = w.emit("Less", w.emit("Abs", x), one)  # farther out the sine overflows
+            return w.emit("Where", small, near, w.emit("Sub", w.emit("Exp", x), one))
         case "exp2":
             return w.emit("Exp", w.emit("Mul", x, w.number(math.log(2), dtype)))
     return w.emit("Mul", x, x)
@@ -129,7 +138,11 @@ def logarithms(w: NodeWriter, node: Node) -> str:
 
 @emits("pow")
 def power(w: NodeWriter, node: Node) -> str:
-    return w.emit("Pow", *_floats(w, node)[1])
+    dtype = node.outputs[0].spec.dtype
+    if dtype.is_floating_point or dtype.itemsize >= 4:
+        return w.emit("Pow", *_floats(w, node)[1])
+    wide = w.emit("Pow", *[w.operand(x, ad.int64) for x in node.inputs])
+    return w.cast_name(wide, dtype)
 
 
 @emits("maximum", "minimum")
@@ -163,15 +176,35 @@ def remainder(w: NodeWriter, node: Node) -> str:
         return w.emit("Mod", x, y, fmod=1)
     if not dtype.is_floating_point:
         return w.emit("Mod", x, y)
-    return w.emit("Sub", x, w.emit("Mul", w.emit("Floor", w.emit("Div", x, y)), y))
+    rest, other = _rest(w, x, y, dtype)
+    return w.emit("Where", other, w.emit("Add", rest, y), rest)
+
+
+def _rest(w: NodeWriter, x: str, y: str, dtype: DType) -> tuple[str, str]:
+    """What division leaves, exactly, and whether it lies on the other side of zero."""
+    zero = w.number(0, dtype)
+    rest = w.emit("Mod", x, y, fmod=1)
+    beside = w.emit("Xor", w.emit("Less", y, zero), w.emit("Less", rest, zero))
+    return rest, w.emit("And", beside, w.emit("Not", w.emit("Equal", rest, zero)))
 
 
 @emits("floor_divide")
 def floor_divide(w: NodeWriter, node: Node) -> str:
     dtype, (x, y) = _floats(w, node)
-    if dtype.is_floating_point:
-        return w.emit("Floor", w.emit("Div", x, y))
-    return w.emit("Div", w.emit("Sub", x, w.emit("Mod", x, y)), y)
+    zero, one = w.number(0, dtype), w.number(1, dtype)
+    if not dtype.is_floating_point:
+        quotient = w.emit("Div", x, y)
+        inexact = w.emit("Not", w.emit("Equal", w.emit("Mul", quotient, y), x))
+        below = w.emit("Xor", w.emit("Less", x, zero), w.emit("Less", y, zero))
+        lower = w.cast_name(w.emit("And", inexact, below), dtype)
+        return w.emit("Sub", quotient, lower)
+    rest, other = _rest(w, x, y, dtype)  # a quotient may be rounded up to a whole number
+    whole = w.emit("Div", w.emit("Sub", x, rest), y)
+    whole = w.emit("Where", other, w.emit("Sub", whole, one), whole)
+    floor = w.emit("Floor", whole)
+    far = w.emit("Greater", w.emit("Sub", whole, floor), w.number(0.5, dtype))
+    near = w.emit("Where", far, w.emit("Add", floor, one), floor)
+    return w.emit("Where", w.emit("Equal", y, zero), w.emit("Div", x, y), near)
 
 
 @emits("trunc_divide")
@@ -199,14 +232,11 @@ def where(w: NodeWriter, node: Node) -> str:
     return w.emit("Where", w.operand(condition, ad.bool), w.operand(a, dtype), w.operand(b, dtype))
 
 
-@emits("isnan")
-def isnan(w: NodeWriter, node: Node) -> str:
-    return w.emit("IsNaN", w.operand(node.inputs[0]))
-
-
-@emits("isinf")
-def isinf(w: NodeWriter, node: Node) -> str:
-    return w.emit("IsInf", w.operand(node.inputs[0]))
+@emits("isnan", "isinf")
+def no_number(w: NodeWriter, node: Node) -> str:
+    x = node.inputs[0]
+    op = "IsNaN" if node.record.name == "isnan" else "IsInf"
+    return w.emit(op, w.operand(x, x.spec.dtype if x.spec.dtype.is_floating_point else ad.float32))
 
 
 @emits("cast")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import adjoint as ad
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.image.resample import table
+from adjoint.onnx.exporting.shapes import same_size
 from adjoint.onnx.exporting.writer import NodeWriter, NoForm, emits
 from adjoint.onnx.types import ARRAYS
 
@@ -70,10 +73,24 @@ def det(w: NodeWriter, node: Node) -> str:
     return w.emit("Det", w.operand(node.inputs[0]))
 
 
+def _largest(w: NodeWriter, x: Value, windows: Any) -> str:
+    """The largest of all elements, where each window is as large as what it is over."""
+    for _, source, size, extent, _, offset, dilation in windows:
+        if not (same_size(extent, source) and (size, offset, dilation) == (1, 0, 1)):
+            raise NoForm("windows of a dynamic extent")
+    rank = len(x.spec.shape)
+    dims = w.ints(range(rank - len(windows), rank))
+    return w.emit("ReduceMax", w.operand(x), dims, keepdims=1)
+
+
 @emits("max_pool")
 def max_pool(w: NodeWriter, node: Node) -> str:
     kernel, strides, dilations, before, after = [], [], [], [], []
-    for window in node.params["windows"]:
+    windows = node.params["windows"]
+    x = node.inputs[0]
+    if any(isinstance(n, Extent) for window in windows for n in window[3:]):
+        return _largest(w, x, windows)
+    for window in windows:
         if window[0] != "window":
             raise NoForm(f"pooling with windows {window[0]!r}")
         _, source, size, extent, step, offset, dilation = window
@@ -83,9 +100,11 @@ def max_pool(w: NodeWriter, node: Node) -> str:
         before.append(-int(offset))
         last = (size - 1) * step + (extent - 1) * dilation + 1 + offset - source
         if isinstance(last, Extent):
+            reach = (extent - 1) * dilation + 1
+            if not same_size(size, (source - 2 * offset - reach) // step + 1):
+                raise NoForm("windows of a dynamic size that are rounded up")
             last = -int(offset)  # symmetric: the count of windows then follows from the size
         after.append(max(int(last), 0))
-    x = node.inputs[0]
     name = w.operand(x)
     rank = len(kernel)
     lead = len(x.spec.shape) - rank

@@ -65,4 +65,6 @@ def kthvalue(w: NodeWriter, node: Node) -> str:
 @emits("argmedian")
 def argmedian(w: NodeWriter, node: Node) -> str:
     shape = node.inputs[0].spec.shape
+    if node.params["omit"]:
+        raise NoForm("a median without what is no number")  # rewritten
     return _one(w, node, (shape[node.params["dim"]] - 1) // 2 if shape else 0)

@@ -10,19 +10,15 @@ from collections.abc import Callable
 import adjoint as ad
 from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.image.resample import Rule
+from adjoint.onnx.exporting.rewrites import size_tensor
 from adjoint.onnx.exporting.writer import REWRITES, NoForm
 
 Tensor = ad.Tensor
 Taps = tuple[Tensor, Tensor | None]  # places (size, taps) and their weights, None: one
 
 
-def _size(value: int) -> Tensor:
-    """A size as a tensor: `full` would take an open one as the example's."""
-    return ad.zeros((), dtype=ad.int64) + value
-
-
 def _clipped(at: Tensor, source: int) -> Tensor:
-    return at.to(ad.int64).clamp(min=0).minimum(_size(source - 1))
+    return at.to(ad.int64).clamp(min=0).minimum(size_tensor(source - 1))
 
 
 def _nearest(source: int, size: int, scale: float, shift: float) -> Taps:
@@ -56,7 +52,7 @@ def _cubic(source: int, size: int, scale: float, align: bool) -> Taps:
 
 def _reflect(source: int, size: int, before: int) -> Taps:
     at = (ad.arange(size) - before).abs()
-    last = _size(source - 1)
+    last = size_tensor(source - 1)
     return (last - (last - at).abs()).unsqueeze(1), None
 
 
@@ -67,19 +63,19 @@ def _replicate(source: int, size: int, before: int) -> Taps:
 def _circular(source: int, size: int, before: int) -> Taps:
     if before < 0:
         raise NoForm("a circular padding of a dynamic size that cuts off")
-    return ((ad.arange(size) - before) % _size(source)).unsqueeze(1), None
+    return ((ad.arange(size) - before) % size_tensor(source)).unsqueeze(1), None
 
 
 def _sum(source: int, size: int, extent: int, step: int, offset: int) -> Taps:
     at = ad.arange(size).unsqueeze(1) * step + offset + ad.arange(extent)
-    inside = (at >= 0) & (at < _size(source))
+    inside = (at >= 0) & (at < size_tensor(source))
     return _clipped(at, source), inside.to(ad.float32)
 
 
 def _mean(source: int, size: int, extent: int, step: int, offset: int, limit: int) -> Taps:
     at, inside = _sum(source, size, extent, step, offset)
     start = ad.arange(size).unsqueeze(1) * step + offset
-    end = (start + extent).minimum(_size(source + limit))
+    end = (start + extent).minimum(size_tensor(source + limit))
     assert inside is not None
     return at, inside / (end - start.clamp(min=-limit)).to(ad.float32)
 

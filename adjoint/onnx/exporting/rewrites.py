@@ -36,7 +36,8 @@ def rewrites(*names: str) -> Callable[[Any], Any]:
 def _hypot(x: Any, y: Any) -> Tensor:
     large, small = ad.maximum(x.abs(), y.abs()), ad.minimum(x.abs(), y.abs())
     plain = large * (1 + (small / large).square()).sqrt()
-    return ad.where((large == 0) | (large == math.inf), large, plain)
+    whole = ad.where(large == 0, large, plain)
+    return ad.where((x.abs() == math.inf) | (y.abs() == math.inf), math.inf, whole)
 
 
 def _entropy(x: Tensor) -> Tensor:
@@ -46,9 +47,11 @@ def _entropy(x: Tensor) -> Tensor:
 
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
     turned = ad.where(_negative(y), -math.pi, math.pi)
-    beside = (y / x).atan() + ad.where(_negative(x), turned, 0.0)
+    far = (x.abs() == math.inf) & (y.abs() == math.inf)
+    slope = ad.where(far, ad.where((x > 0) == (y > 0), 1.0, -1.0), y / x)
+    beside = slope.atan() + ad.where(_negative(x), turned, 0.0)
     upright = ad.where(y == 0, ad.where(_negative(x), turned, y), turned / 2)
-    return ad.where(x == 0, upright, beside)
+    return ad.where((x == 0) & (y == y), upright, beside)
 
 
 def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
@@ -68,6 +71,11 @@ def _negative(x: Tensor) -> Tensor:
     return (x < 0) | ((x == 0) & (1 / x < 0))
 
 
+def _real(x: Tensor) -> Tensor:
+    """Integers as floats, in which the smallest has an absolute value."""
+    return x if x.dtype.is_floating_point else x.to(ad.float32)
+
+
 def _times_log(log: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     def product(x: Any, y: Any) -> Any:
         return ad.where((x == 0) & (y == y), x * 0.0, x * log(y))
@@ -81,7 +89,7 @@ def _number_or(this: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 _OF_ELEMENTS: dict[str, Callable[..., Any]] = {
-    "lerp": lambda x, y, z: x + z * (y - x),
+    "lerp": lambda x, y, z: ad.where(z.abs() < 0.5, x + z * (y - x), y - (y - x) * (1 - z)),
     "addcmul": lambda x, y, z, w: x + w * y * z,
     "addcdiv": lambda x, y, z, w: x + w * y / z,
     "isfinite": lambda x: x.abs() < math.inf,
@@ -93,7 +101,7 @@ _OF_ELEMENTS: dict[str, Callable[..., Any]] = {
     "fmax": _number_or(ad.maximum),
     "fmin": _number_or(ad.minimum),
     "signbit": _negative,
-    "copysign": lambda x, y: ad.where(_negative(y), -x.abs(), x.abs()),
+    "copysign": lambda x, y: ad.where(_negative(y), -_real(x).abs(), _real(x).abs()),
     "heaviside": lambda x, y: ad.where(x == 0, y, (x > 0).to(x.dtype)),
     "hypot": _hypot,
     "frac": lambda x: x - x.trunc(),
@@ -104,8 +112,8 @@ _OF_ELEMENTS: dict[str, Callable[..., Any]] = {
     "atan2": _atan2,
     "bitwise_left_shift": lambda x, y: x * ad.pow(2, y.to(ad.int64)),
     "bitwise_right_shift": lambda x, y: x // ad.pow(2, y.to(ad.int64)),
-    "ldexp": lambda x, y: x * y.to(ad.float32).exp2(),
-    "angle": lambda x: ad.where(x < 0, math.pi, x * 0.0),
+    "ldexp": lambda x, y: x * _real(y).to(ad.result_type(_real(x), _real(y))).exp2(),
+    "angle": lambda x: ad.where(x < 0, math.pi, ad.where(x == x, 0.0, x)),
     "require": lambda x, condition, **_: x,  # a check of values, which runtimes do not make
 }
 
@@ -131,6 +139,11 @@ def _positions(x: Tensor) -> Tensor:
     return ad.arange(math.prod(x.shape)).reshape(x.shape)
 
 
+def size_tensor(value: int) -> Tensor:
+    """A size as a tensor: `full` would take an open one as the example's."""
+    return ad.zeros((), dtype=ad.int64) + value
+
+
 def _windows(count: int, size: int, step: int, dilation: int = 1) -> Tensor:
     """Where elements of windows are: (count, size)."""
     return ad.arange(count).unsqueeze(1) * step + ad.arange(size) * dilation
@@ -150,12 +163,13 @@ def diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
 def roll(x: Tensor, shifts: Shape, dims: Shape) -> Tensor:
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.shape[dim]
-        if size == 0 or shift == 0:
+        if shift == 0 or (not isinstance(size, Extent) and size == 0):
             continue
-        if isinstance(size, Extent) and not 0 < abs(shift) < size:
-            raise NoForm("a roll by more than a dynamic size")
-        by = shift if isinstance(size, Extent) and shift > 0 else -(-shift % size)
-        by = by if by > 0 else size + by
+        if isinstance(size, Extent):
+            places = (ad.arange(size) - shift) % size_tensor(size)
+            x = x.index_select(dim, places)
+            continue
+        by = shift % size
         x = ad.cat([x.narrow(dim, size - by, by), x.narrow(dim, 0, size - by)], dim)
     return x
 
@@ -245,15 +259,22 @@ def _beside(x: Tensor, dim: int, at: Tensor, windowed: bool) -> Tensor:
 
 def _pooled(window: tuple[Any, ...], source: int) -> Tensor:
     """Which elements each window sees: (count, extent)."""
-    if isinstance(source, Extent):
-        raise NoForm("such windows of a dynamic size")
     if window[0] == "adaptive":
+        if isinstance(source, Extent):
+            raise NoForm("adaptive windows of a dynamic size")
         count = window[2]
         starts = [i * source // count for i in range(count)]
         stops = [-(-(i + 1) * source // count) for i in range(count)]
         seen = [list(range(a, b)) for a, b in zip(starts, stops, strict=True)]
     else:
         _, _, count, extent, step, offset, dilation = window
+        if isinstance(extent, Extent):
+            raise NoForm("windows of a dynamic extent")
+        if isinstance(source, Extent):  # the nearest element of theirs stands for one outside
+            at = _windows(count, extent, step, dilation) + offset
+            first = -(-at.clamp(max=0) // dilation) * dilation
+            above = (at - (size_tensor(source) - 1)).clamp(min=0)
+            return at + first - -(-above // dilation) * dilation
         at = [[i * step + offset + j * dilation for j in range(extent)] for i in range(count)]
         seen = [[p for p in row if 0 <= p < source] for row in at]
     longest = max(map(len, seen), default=1)
@@ -290,12 +311,32 @@ def searchsorted(x: Tensor, y: Tensor, right: bool) -> Tensor:
     return (edges <= values if right else edges < values).sum(-1)
 
 
+def _middle(rows: Tensor) -> Tensor:
+    """The median of those elements of rows that are numbers."""
+    missing = rows != rows
+    ordered = ad.where(missing, math.inf, rows).sort(-1).values
+    numbers = (~missing).sum(-1, True)
+    picked = ordered.gather(-1, ((numbers - 1) // 2).clamp(min=0))
+    return ad.where(numbers == 0, math.nan, picked).squeeze(-1)
+
+
+@rewrites("argmedian")
+def argmedian(x: Tensor, dim: int, omit: bool) -> Tensor:
+    """Where the median is: of equal elements the one that a stable order has there."""
+    rows = x.movedim(dim, -1)
+    value = _middle(rows).unsqueeze(-1)
+    equal = rows == value
+    ahead = ((rows == rows).sum(-1, True) - 1) // 2 - (rows < value).sum(-1, True)
+    here = equal & (equal.to(ad.int64).cumsum(-1) == ahead + 1)
+    return here.to(ad.int32).argmax(-1, True).movedim(-1, dim)
+
+
 @rewrites("median")
 def median(x: Tensor, dims: Shape, keepdim: bool, omit: bool) -> Tensor:
     rest = [d for d in range(x.ndim) if d not in dims]
     count = math.prod(x.shape[d] for d in dims)
     rows = x.permute([*rest, *dims]).reshape((*[x.shape[d] for d in rest], count))
-    found = rows.sort(-1).values.select(-1, (count - 1) // 2)
+    found = _middle(rows) if omit else rows.sort(-1).values.select(-1, (count - 1) // 2)
     return (
         found.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else found
     )

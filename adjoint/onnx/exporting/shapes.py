@@ -15,7 +15,7 @@ from adjoint.onnx.types import ARRAYS, NUMBERS
 
 def reshaped(w: NodeWriter, x: str, shape: Any) -> str:
     """A tensor in another shape."""
-    empty = any(not isinstance(n, Extent) and n == 0 for n in shape)
+    empty = any(isinstance(n, Extent) or n == 0 for n in shape)
     return w.emit("Reshape", x, w.shape(shape), allowzero=1 if empty else None)
 
 
@@ -51,11 +51,18 @@ def stack(w: NodeWriter, node: Node) -> str:
     return w.emit("Concat", *rows, axis=dim)
 
 
-def _same(a: int, b: int) -> bool:
+def same_size(a: int, b: int) -> bool:
     """Whether two sizes are the same at every size."""
     if isinstance(a, Extent) or isinstance(b, Extent):
         return getattr(a, "poly", None) == getattr(b, "poly", None)
     return a == b
+
+
+def _from_zero(w: NodeWriter, places: list[int]) -> str:
+    """Places of which none lies before the first: Slice counts those from the end."""
+    name = w.shape(places)
+    dynamic = any(isinstance(n, Extent) for n in places)
+    return w.emit("Max", name, w.constant(0, np.int64)) if dynamic else name
 
 
 @emits("slice")
@@ -75,7 +82,7 @@ def slice_(w: NodeWriter, node: Node) -> str:
         start, stop, step = (entry, entry + 1, 1) if isinstance(entry, int) else entry
         if isinstance(entry, int):
             dropped.append(dim)
-        if not (_same(start, 0) and step == 1 and _same(stop, x.spec.shape[dim])):
+        if not (same_size(start, 0) and step == 1 and same_size(stop, x.spec.shape[dim])):
             starts.append(start)
             stops.append(stop)
             steps.append(int(step))
@@ -83,7 +90,8 @@ def slice_(w: NodeWriter, node: Node) -> str:
         dim += 1
     name = w.operand(x)
     if axes:
-        name = w.emit("Slice", name, w.shape(starts), w.shape(stops), w.ints(axes), w.ints(steps))
+        ends = [_from_zero(w, places) for places in (starts, stops)]
+        name = w.emit("Slice", name, *ends, w.ints(axes), w.ints(steps))
     if dropped:
         name = w.emit("Squeeze", name, w.ints(dropped))
     return w.emit("Unsqueeze", name, w.ints(added)) if added else name

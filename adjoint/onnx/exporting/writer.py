@@ -180,7 +180,9 @@ class NodeWriter:
             fn, args = next((f, a) for n, f, a in scope.derived.values() if n == name)
             if fn not in _QUOTIENTS:
                 raise NoForm(f"a size is computed by {fn}")
-            made = self.emit("Div", *[self._polynomial(a, scope) for a in args])
+            whole, part = (self._polynomial(a, scope) for a in args)
+            # Div rounds to zero, and -(-n // 2) rounds up.
+            made = self.emit("Div", self.emit("Sub", whole, self.emit("Mod", whole, part)), part)
         self.sizes[name] = made
         return made
 
