@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -33,6 +34,7 @@ class Attend(nn.Module):
         return F.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
+FAR_OUT = ad.tensor([-200.0, -1e6, -math.inf, math.inf, 1e6, 0.1, 1.0, 0.5, -3.3, 88.0, math.nan])
 # function, arguments, dynamic dimensions
 PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "arithmetic": (lambda x, y: (x + 2 * y - x / 3) ** 2, (ad.randn(2, 3), ad.randn(3)), [{0: "n"}, None]),
@@ -70,6 +72,13 @@ PROGRAMS: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "resized openly": (lambda x, y: F.interpolate(x, size=y.shape[-2:], mode="bilinear") + y, (ad.randn(1, 2, 3, 4), ad.randn(1, 2, 6, 9)), [{2: "h", 3: "w"}, {2: "H", 3: "W"}]),
     "doubled": (lambda x: F.interpolate(x, scale_factor=2) + F.interpolate(x, scale_factor=2.0, mode="bicubic"), (ad.randn(1, 2, 4, 5),), [{2: "h", 3: "w"}]),
     "pooled openly": (lambda x: (F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.pad(x, (2, 1, 1, 0), "reflect"), F.pad(x, (2, 1, 0, 1), "replicate")), (ad.randn(1, 2, 6, 7),), [{2: "h", 3: "w"}]),
+    "convolved openly": (lambda x, k: (F.conv2d(x, k, stride=2, padding=1), F.conv2d(x, k, stride=3, padding=2, dilation=2), F.conv_transpose2d(x, k, stride=2, output_padding=1)), (ad.randn(1, 2, 7, 8), ad.randn(2, 2, 3, 3)), [{2: "h", 3: "w"}, None]),
+    "largest openly": (lambda x: (F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.adaptive_max_pool2d(x, 1), *F.max_pool2d(x, 3, 2, 1, 2, return_indices=True)), (ad.randn(1, 2, 9, 8),), [{2: "h", 3: "w"}]),
+    "cut openly": (lambda x: (x[:, -3:-1], x.roll(7, 1), x.roll(-2, 1), -(-x.shape[1] // 2) + x, F.interpolate(x[None], scale_factor=1.5, mode="linear", align_corners=True)), (ad.randn(2, 5),), [{1: "t"}]),
+    "picked openly": (lambda x: (*x.topk(2), *x.kthvalue(2), *x.sort(-1, descending=True)), (ad.randn(2, 6),), [{1: "t"}]),
+    "far out": (lambda x, y: (F.elu(x), x.expm1(), x % y, x // y, ad.lerp(x, y, 0.7), ad.atan2(x, y), ad.hypot(x, y), ad.angle(x)), (FAR_OUT, FAR_OUT.flip(0)), [{0: "n"}, {0: "n"}]),
+    "not all numbers": (lambda x: (*x.nanmedian(1), x.nanmedian()), (ad.tensor([[1.0, math.nan, 3.0, 2.0, 2.0], [math.nan] * 5, [math.inf, 1.0, math.nan, math.nan, math.inf]]),), None),
+    "small integers": (lambda x, y: (x // y, x % y, x**2, x.round(), x.isnan(), ad.copysign(x, y), ad.div(x, y, rounding_mode="trunc")), (ad.tensor([127, -128, -128, 127, 7], dtype=ad.int8), ad.tensor([-2, 3, 7, -7, -7], dtype=ad.int8)), [{0: "n"}, {0: "n"}]),
     "a root of sizes": (lambda x: x / x.shape[1] ** 0.5, (ad.randn(2, 5),), [{1: "t"}]),
     "attention": (Attend(), (ad.randn(2, 2, 5, 4),), [{0: "b", 2: "t"}]),
 }  # fmt: skip
@@ -134,6 +143,15 @@ def test_models_read_back(name: str, tmp_path: Path) -> None:
     assert len(held) > 3
     with ad.no_grad():
         np.testing.assert_allclose(again(*args).numpy(), model(*args).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("most", [9, 50, 1000])
+def test_a_choice_by_size_is_not_taken_for_other_sizes(most: int) -> None:
+    def chosen(x: ad.Tensor) -> ad.Tensor:
+        return x * 2 if x.shape[0] > most else x
+
+    with pytest.raises(OnnxError, match=f"at sizes {{'n': {most + 1}}} differs"):
+        export(chosen, (ad.randn(4, 3),), dynamic=[{0: "n"}])
 
 
 def test_nodes_name_their_modules() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -296,6 +297,10 @@ def test_what_stands_out_is_multiplied_apart(config: Any, tmp_path: Path) -> Non
         q.save_quantized(made, path)
         assert (q.load_quantized(copy.deepcopy(model), path)(x) == made(x)).all()
         assert made(x[:0]).shape == (0, 32)
+        spoiled = x.clone()
+        spoiled[0, 3], spoiled[4, 2] = math.nan, math.inf  # whose rows alone are lost
+        least = (made(spoiled) - real)[[1, 2, 3, 5]].abs().max()
+        assert float(least) < max(1.5 * errors[outliers], 0.02)
     assert errors[True] < 0.25 * errors[False]
 
 

@@ -8,6 +8,7 @@ call.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import adjoint as ad
@@ -74,12 +75,15 @@ def split_columns(weight: Tensor) -> tuple[Tensor, Columns | None]:
 def standing_out(x: Tensor, count: int) -> Tensor:
     """The features of inputs (..., in) with the numbers largest beside their rows, so many.
 
+    A row that is not of finite numbers has no say: it would take the place of others' features.
+
     >>> standing_out(ad.tensor([[1.0, 9.0, 1.0, -1.0], [0.1, 0.1, 0.1, 0.2]]), 1)
     tensor([1])
     """
     rows = x.reshape((-1, x.shape[-1])).abs()
     beside = 1 / rows.mean(-1, True).clamp(min=1e-30)
-    return (rows * beside).amax(0).topk(count).indices
+    sizes = rows * beside
+    return ad.where(sizes < math.inf, sizes, 0.0).amax(0).topk(count).indices
 
 
 def without(x: Tensor, features: Tensor) -> Tensor:

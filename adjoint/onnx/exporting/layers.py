@@ -33,8 +33,20 @@ def linear(w: NodeWriter, node: Node) -> str:
     return w.emit("Add", out, names[2]) if bias else out
 
 
-def _pads(padding: tuple[tuple[int, int], ...]) -> list[int]:
-    return [int(before) for before, _ in padding] + [int(after) for _, after in padding]
+def _pads(node: Node) -> list[int]:
+    """Padding before each dimension, and behind each, where what no window sees is cut off.
+
+    Behind a dynamic size as much as before it, if the windows are the same.
+    """
+    params, windows = node.params, node.outputs[0].spec.shape[2:]
+    sources, kernel = (x.spec.shape[2:] for x in node.inputs[:2])
+    firsts, lasts = ([pair[k] for pair in params["padding"]] for k in (0, 1))
+    for d, (before, after) in enumerate(zip(firsts, lasts, strict=True)):
+        if isinstance(after, Extent) and node.record.name == "convolution":
+            reach, step = (kernel[d] - 1) * params["dilation"][d] + 1, params["stride"][d]
+            if same_size(windows[d], (sources[d] + 2 * before - reach) // step + 1):
+                lasts[d] = before
+    return [*firsts, *lasts]
 
 
 @emits("convolution", "convolution_transpose")
@@ -42,8 +54,14 @@ def convolution(w: NodeWriter, node: Node) -> str:
     params, kernel = node.params, node.inputs[1].spec.shape
     dtype = node.outputs[0].spec.dtype
     transposed = node.record.name == "convolution_transpose"
-    pads = _pads(params["padding"])
+    pads = _pads(node)
     rank, extra = len(pads) // 2, None
+    name = w.operand(node.inputs[0], dtype)
+    if any(isinstance(p, Extent) for p in pads):
+        if transposed:
+            raise NoForm("a transposed convolution with padding of a dynamic size")
+        name = w.emit("Pad", name, w.shape([0, 0, *pads[:rank], 0, 0, *pads[rank:]]))
+        pads = [0] * len(pads)
     cut = [min(p, 0) for p in pads]
     if transposed:  # a negative padding is room that the output has besides
         extra = [max(-p, 0) for p in pads[rank:]]
@@ -51,7 +69,6 @@ def convolution(w: NodeWriter, node: Node) -> str:
         extra = extra if any(extra) else None
     if any(isinstance(n, Extent) for n in kernel) or (transposed and any(p < 0 for p in pads)):
         raise NoForm(f"a convolution with padding {params['padding']}")
-    name = w.operand(node.inputs[0], dtype)
     if any(p < 0 for p in pads):  # what lies beyond the last window is cut off
         name = w.emit("Pad", name, w.ints([0, 0, *cut[:rank], 0, 0, *cut[rank:]]))
         pads = [max(p, 0) for p in pads]
@@ -75,8 +92,8 @@ def det(w: NodeWriter, node: Node) -> str:
 
 def _largest(w: NodeWriter, x: Value, windows: Any) -> str:
     """The largest of all elements, where each window is as large as what it is over."""
-    for _, source, size, extent, _, offset, dilation in windows:
-        if not (same_size(extent, source) and (size, offset, dilation) == (1, 0, 1)):
+    for kind, source, size, *rest in windows:
+        if kind != "window" or size != 1 or not same_size(rest[0], source) or rest[2] != 0:
             raise NoForm("windows of a dynamic extent")
     rank = len(x.spec.shape)
     dims = w.ints(range(rank - len(windows), rank))

@@ -26,9 +26,14 @@ def _nearest(source: int, size: int, scale: float, shift: float) -> Taps:
     return _clipped(at.floor(), source).unsqueeze(1), None
 
 
+def _aligned(places: Tensor, scale: float) -> Tensor:
+    """Where places of the result lie, the first at the first: of one alone there is no scale."""
+    return ad.where(places == 0, 0.0, places * scale)
+
+
 def _linear(source: int, size: int, scale: float, align: bool) -> Taps:
     places = ad.arange(size, dtype=ad.float32)
-    at = places * scale if align else ((places + 0.5) * scale - 0.5).clamp(min=0)
+    at = _aligned(places, scale) if align else ((places + 0.5) * scale - 0.5).clamp(min=0)
     first = _clipped(at.floor(), source)
     part = (at - first.to(ad.float32)).clamp(0, 1)
     return ad.stack([first, _clipped(first + 1, source)], 1), ad.stack([1 - part, part], 1)
@@ -36,7 +41,7 @@ def _linear(source: int, size: int, scale: float, align: bool) -> Taps:
 
 def _cubic(source: int, size: int, scale: float, align: bool) -> Taps:
     places = ad.arange(size, dtype=ad.float32)
-    at = places * scale if align else (places + 0.5) * scale - 0.5
+    at = _aligned(places, scale) if align else (places + 0.5) * scale - 0.5
     first, sharp = at.floor(), -0.75
     part = at - first
     weights = []

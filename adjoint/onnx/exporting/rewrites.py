@@ -272,9 +272,8 @@ def _pooled(window: tuple[Any, ...], source: int) -> Tensor:
             raise NoForm("windows of a dynamic extent")
         if isinstance(source, Extent):  # the nearest element of theirs stands for one outside
             at = _windows(count, extent, step, dilation) + offset
-            first = -(-at.clamp(max=0) // dilation) * dilation
-            above = (at - (size_tensor(source) - 1)).clamp(min=0)
-            return at + first - -(-above // dilation) * dilation
+            below, above = at.clamp(max=0), (at - (size_tensor(source) - 1)).clamp(min=0)
+            return at - (below // dilation) * dilation + (-above // dilation) * dilation
         at = [[i * step + offset + j * dilation for j in range(extent)] for i in range(count)]
         seen = [[p for p in row if 0 <= p < source] for row in at]
     longest = max(map(len, seen), default=1)
