@@ -15,7 +15,7 @@ TABLE: dict[str, str] = {
     "distributed._tensor.api": "distributed.tensor",
     "distributed._tensor.device_mesh": "distributed.device_mesh",
     "distributed._tensor.placement_types": "distributed.tensor.placement_types",
-    "distributed.c10d_logger": "distributed.objects",
+    "distributed.c10d_logger": "distributed.communication.objects",
     "distributed.checkpoint.filesystem": "distributed.checkpoint",
     "distributed.checkpoint.state_dict_loader": "distributed.checkpoint",
     "distributed.checkpoint.state_dict_saver": "distributed.checkpoint",

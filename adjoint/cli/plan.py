@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adjoint.distributed.cost import GIB, Cluster, Workload, estimates, table
-from adjoint.distributed.group import get_rank
+from adjoint.distributed.groups.group import get_rank
+from adjoint.distributed.groups.start import init_process_group, is_initialized
 from adjoint.distributed.measuring import measured_cluster
-from adjoint.distributed.start import init_process_group, is_initialized
 from adjoint.engine.core.arguments import Parser
 
 

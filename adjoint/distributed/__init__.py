@@ -11,23 +11,48 @@ import os
 from enum import Enum
 from typing import Any
 
-from adjoint.distributed import kernels as kernels
-from adjoint.distributed.collectives import _coalescing_manager as _coalescing_manager
-from adjoint.distributed.collectives import all_gather as all_gather
-from adjoint.distributed.collectives import all_gather_coalesced as all_gather_coalesced
-from adjoint.distributed.collectives import all_gather_into_tensor as all_gather_into_tensor
-from adjoint.distributed.collectives import all_reduce as all_reduce
-from adjoint.distributed.collectives import all_reduce_coalesced as all_reduce_coalesced
-from adjoint.distributed.collectives import all_to_all as all_to_all
-from adjoint.distributed.collectives import all_to_all_single as all_to_all_single
-from adjoint.distributed.collectives import barrier as barrier
-from adjoint.distributed.collectives import broadcast as broadcast
-from adjoint.distributed.collectives import gather as gather
-from adjoint.distributed.collectives import monitored_barrier as monitored_barrier
-from adjoint.distributed.collectives import reduce as reduce
-from adjoint.distributed.collectives import reduce_scatter as reduce_scatter
-from adjoint.distributed.collectives import reduce_scatter_tensor as reduce_scatter_tensor
-from adjoint.distributed.collectives import scatter as scatter
+from adjoint.distributed.communication import kernels as kernels
+from adjoint.distributed.communication.collectives import _coalescing_manager as _coalescing_manager
+from adjoint.distributed.communication.collectives import all_gather as all_gather
+from adjoint.distributed.communication.collectives import (
+    all_gather_coalesced as all_gather_coalesced,
+)
+from adjoint.distributed.communication.collectives import (
+    all_gather_into_tensor as all_gather_into_tensor,
+)
+from adjoint.distributed.communication.collectives import all_reduce as all_reduce
+from adjoint.distributed.communication.collectives import (
+    all_reduce_coalesced as all_reduce_coalesced,
+)
+from adjoint.distributed.communication.collectives import all_to_all as all_to_all
+from adjoint.distributed.communication.collectives import all_to_all_single as all_to_all_single
+from adjoint.distributed.communication.collectives import barrier as barrier
+from adjoint.distributed.communication.collectives import broadcast as broadcast
+from adjoint.distributed.communication.collectives import gather as gather
+from adjoint.distributed.communication.collectives import monitored_barrier as monitored_barrier
+from adjoint.distributed.communication.collectives import reduce as reduce
+from adjoint.distributed.communication.collectives import reduce_scatter as reduce_scatter
+from adjoint.distributed.communication.collectives import (
+    reduce_scatter_tensor as reduce_scatter_tensor,
+)
+from adjoint.distributed.communication.collectives import scatter as scatter
+from adjoint.distributed.communication.objects import all_gather_object as all_gather_object
+from adjoint.distributed.communication.objects import broadcast_object_list as broadcast_object_list
+from adjoint.distributed.communication.objects import gather_object as gather_object
+from adjoint.distributed.communication.objects import recv_object_list as recv_object_list
+from adjoint.distributed.communication.objects import scatter_object_list as scatter_object_list
+from adjoint.distributed.communication.objects import send_object_list as send_object_list
+from adjoint.distributed.communication.point_to_point import P2POp as P2POp
+from adjoint.distributed.communication.point_to_point import batch_isend_irecv as batch_isend_irecv
+from adjoint.distributed.communication.point_to_point import irecv as irecv
+from adjoint.distributed.communication.point_to_point import isend as isend
+from adjoint.distributed.communication.point_to_point import recv as recv
+from adjoint.distributed.communication.point_to_point import send as send
+from adjoint.distributed.communication.reduce_op import ReduceOp as ReduceOp
+from adjoint.distributed.communication.reduce_op import (
+    _make_nccl_premul_sum as _make_nccl_premul_sum,
+)
+from adjoint.distributed.communication.work import Work as Work
 from adjoint.distributed.constants import default_pg_timeout as default_pg_timeout
 from adjoint.distributed.engines import mpi as _mpi
 from adjoint.distributed.engines import nccl as _nccl
@@ -35,49 +60,36 @@ from adjoint.distributed.errors import DistBackendError as DistBackendError
 from adjoint.distributed.errors import DistError as DistError
 from adjoint.distributed.errors import DistNetworkError as DistNetworkError
 from adjoint.distributed.errors import DistStoreError as DistStoreError
-from adjoint.distributed.group import Backend as Backend
-from adjoint.distributed.group import GroupMember as GroupMember
-from adjoint.distributed.group import ProcessGroup as ProcessGroup
-from adjoint.distributed.group import _rank_not_in_group as _rank_not_in_group
-from adjoint.distributed.group import get_backend as get_backend
-from adjoint.distributed.group import (
+from adjoint.distributed.groups.group import Backend as Backend
+from adjoint.distributed.groups.group import GroupMember as GroupMember
+from adjoint.distributed.groups.group import ProcessGroup as ProcessGroup
+from adjoint.distributed.groups.group import _rank_not_in_group as _rank_not_in_group
+from adjoint.distributed.groups.group import get_backend as get_backend
+from adjoint.distributed.groups.group import (
     get_default_backend_for_device as get_default_backend_for_device,
 )
-from adjoint.distributed.group import get_global_rank as get_global_rank
-from adjoint.distributed.group import get_group_rank as get_group_rank
-from adjoint.distributed.group import get_process_group_ranks as get_process_group_ranks
-from adjoint.distributed.group import get_rank as get_rank
-from adjoint.distributed.group import get_world_size as get_world_size
-from adjoint.distributed.group import group as group
-from adjoint.distributed.group import new_group as new_group
-from adjoint.distributed.group import new_subgroups as new_subgroups
-from adjoint.distributed.group import new_subgroups_by_enumeration as new_subgroups_by_enumeration
-from adjoint.distributed.group import split_group as split_group
-from adjoint.distributed.objects import all_gather_object as all_gather_object
-from adjoint.distributed.objects import broadcast_object_list as broadcast_object_list
-from adjoint.distributed.objects import gather_object as gather_object
-from adjoint.distributed.objects import recv_object_list as recv_object_list
-from adjoint.distributed.objects import scatter_object_list as scatter_object_list
-from adjoint.distributed.objects import send_object_list as send_object_list
-from adjoint.distributed.point_to_point import P2POp as P2POp
-from adjoint.distributed.point_to_point import batch_isend_irecv as batch_isend_irecv
-from adjoint.distributed.point_to_point import irecv as irecv
-from adjoint.distributed.point_to_point import isend as isend
-from adjoint.distributed.point_to_point import recv as recv
-from adjoint.distributed.point_to_point import send as send
-from adjoint.distributed.reduce_op import ReduceOp as ReduceOp
-from adjoint.distributed.reduce_op import _make_nccl_premul_sum as _make_nccl_premul_sum
+from adjoint.distributed.groups.group import get_global_rank as get_global_rank
+from adjoint.distributed.groups.group import get_group_rank as get_group_rank
+from adjoint.distributed.groups.group import get_process_group_ranks as get_process_group_ranks
+from adjoint.distributed.groups.group import get_rank as get_rank
+from adjoint.distributed.groups.group import get_world_size as get_world_size
+from adjoint.distributed.groups.group import group as group
+from adjoint.distributed.groups.group import new_group as new_group
+from adjoint.distributed.groups.group import new_subgroups as new_subgroups
+from adjoint.distributed.groups.group import (
+    new_subgroups_by_enumeration as new_subgroups_by_enumeration,
+)
+from adjoint.distributed.groups.group import split_group as split_group
+from adjoint.distributed.groups.start import destroy_process_group as destroy_process_group
+from adjoint.distributed.groups.start import init_process_group as init_process_group
+from adjoint.distributed.groups.start import is_initialized as is_initialized
 from adjoint.distributed.rendezvous import LAUNCHERS as _LAUNCHERS
 from adjoint.distributed.rendezvous import rendezvous as rendezvous
-from adjoint.distributed.start import destroy_process_group as destroy_process_group
-from adjoint.distributed.start import init_process_group as init_process_group
-from adjoint.distributed.start import is_initialized as is_initialized
 from adjoint.distributed.store import FileStore as FileStore
 from adjoint.distributed.store import HashStore as HashStore
 from adjoint.distributed.store import PrefixStore as PrefixStore
 from adjoint.distributed.store import Store as Store
 from adjoint.distributed.store import TCPStore as TCPStore
-from adjoint.distributed.work import Work as Work
 
 reduce_op = ReduceOp
 
@@ -163,7 +175,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 def get_pg_count() -> int:
     """How many groups there are."""
-    from adjoint.distributed.group import GROUPS
+    from adjoint.distributed.groups.group import GROUPS
 
     return len(GROUPS)
 

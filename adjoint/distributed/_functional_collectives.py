@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.distributed import operations
-from adjoint.distributed.collectives import check_reduction
-from adjoint.distributed.group import resolve
+from adjoint.distributed.communication import operations
+from adjoint.distributed.communication.collectives import check_reduction
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 

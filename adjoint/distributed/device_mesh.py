@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed.group import is_member, new_group
-from adjoint.distributed.start import init_process_group, is_initialized
+from adjoint.distributed.groups.group import is_member, new_group
+from adjoint.distributed.groups.start import init_process_group, is_initialized
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.state.processes import default_group
 from adjoint.engine.tensor.tensor import Tensor

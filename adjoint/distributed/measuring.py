@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adjoint.distributed.collectives import all_reduce, barrier
+from adjoint.distributed.communication.collectives import all_reduce, barrier
+from adjoint.distributed.communication.reduce_op import RedOpType
 from adjoint.distributed.cost import Cluster
-from adjoint.distributed.group import get_world_size
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.groups.group import get_world_size
 from adjoint.engine.core.dtype import float64
 from adjoint.engine.ops.create.creation import full, ones, zeros
 

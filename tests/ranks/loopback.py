@@ -18,12 +18,12 @@ import numpy as np
 
 import adjoint as ad
 import adjoint.distributed as dist
-from adjoint.distributed import collectives as collectives_module
-from adjoint.distributed import kernels, ways
+from adjoint.distributed.communication import collectives as collectives_module
+from adjoint.distributed.communication import kernels, ways
+from adjoint.distributed.communication.progress import Channel
 from adjoint.distributed.engines.nccl import SIGNATURES, NcclLibrary
 from adjoint.distributed.engines.nccl_communicator import NcclCommunicator
-from adjoint.distributed.group import resolve
-from adjoint.distributed.progress import Channel
+from adjoint.distributed.groups.group import resolve
 from tests.ranks import collectives, training
 from tests.ranks.checks import run
 

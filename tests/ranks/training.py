@@ -10,7 +10,6 @@ import pytest
 import adjoint as ad
 import adjoint.distributed as dist
 from adjoint import nn
-from adjoint.distributed import kernels
 from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from adjoint.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
     PostLocalSGDState,
@@ -18,8 +17,9 @@ from adjoint.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
 )
 from adjoint.distributed.algorithms.join import Join, Joinable, JoinHook
 from adjoint.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from adjoint.distributed.communication import kernels
+from adjoint.distributed.communication.progress import PROGRESS
 from adjoint.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
-from adjoint.distributed.progress import PROGRESS
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from adjoint.distributed.collectives import all_reduce
-from adjoint.distributed.group import get_world_size, resolve
-from adjoint.distributed.work import Work
+from adjoint.distributed.communication.collectives import all_reduce
+from adjoint.distributed.communication.work import Work
+from adjoint.distributed.groups.group import get_world_size, resolve
 from adjoint.engine.ops.create.creation import full
 
 LONG = 1000  # rounds that one process plays alone before a warning

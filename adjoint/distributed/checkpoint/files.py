@@ -28,9 +28,9 @@ from adjoint.distributed.checkpoint.index import (
     Piece,
     read_index,
 )
-from adjoint.distributed.collectives import barrier
+from adjoint.distributed.communication.collectives import barrier
+from adjoint.distributed.communication.objects import gathered
 from adjoint.distributed.errors import DistBackendError
-from adjoint.distributed.objects import gathered
 from adjoint.distributed.tensor.dtensor import DTensor, part_of
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.errors import FileError, ShapeValueError

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.distributed.collectives import broadcast
-from adjoint.distributed.objects import broadcast_object_list
+from adjoint.distributed.communication.collectives import broadcast
+from adjoint.distributed.communication.objects import broadcast_object_list
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import move
 from adjoint.engine.autodiff.tape.modes import no_grad

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adjoint.distributed.collectives import all_reduce
-from adjoint.distributed.group import ProcessGroup
-from adjoint.distributed.operations import begin_all_reduce, end_all_reduce
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.communication.collectives import all_reduce
+from adjoint.distributed.communication.operations import begin_all_reduce, end_all_reduce
+from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.groups.group import ProcessGroup
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros, zeros_like

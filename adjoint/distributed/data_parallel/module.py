@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
-from adjoint.distributed.collectives import broadcast
+from adjoint.distributed.communication.collectives import broadcast
+from adjoint.distributed.communication.objects import gathered
 from adjoint.distributed.data_parallel.buckets import MIB, RecordedBackward, Reducer, cut
-from adjoint.distributed.group import resolve
-from adjoint.distributed.objects import gathered
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.autodiff.tape.node import BackwardNode

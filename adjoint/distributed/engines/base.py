@@ -2,7 +2,7 @@
 
 Buffers are contiguous arrays of the engine's own kind (NumPy for MPI, CuPy for NCCL). Each call
 begins an operation and returns at once; all members of a communicator must begin the same ones in
-the same order, which `distributed.progress` sees to.
+the same order, which `distributed.communication.progress` sees to.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.distributed.communication.reduce_op import PremulSum, RedOpType
 from adjoint.distributed.engines.base import Buffer, Request
 from adjoint.distributed.engines.process_manager import ProcessManager
 from adjoint.distributed.errors import DistBackendError
-from adjoint.distributed.reduce_op import PremulSum, RedOpType
 from adjoint.distributed.store.base import Store
 
 REMEDY = "Install it with `pip install 'adjoint[mpi]'` (or `pip install mpi4py mpich`)."

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.distributed.communication.reduce_op import PremulSum, RedOpType
 from adjoint.distributed.engines.base import Buffer
 from adjoint.distributed.engines.lanes import Lane
 from adjoint.distributed.engines.nccl import NcclLibrary
-from adjoint.distributed.reduce_op import PremulSum, RedOpType
 from adjoint.engine.backends.array.buffers import address
 
 BYTES = 1

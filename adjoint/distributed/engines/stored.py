@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.distributed.communication.reduce_op import PremulSum, RedOpType
 from adjoint.distributed.engines.base import Buffer, Finished, Request
 from adjoint.distributed.engines.nccl_communicator import COMBINED, LOGICAL
-from adjoint.distributed.reduce_op import PremulSum, RedOpType
 from adjoint.distributed.store.base import PrefixStore, Store
 
 

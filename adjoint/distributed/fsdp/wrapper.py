@@ -19,7 +19,7 @@ from adjoint.distributed.fsdp.options import (
     StateDictSettings,
     StateDictType,
 )
-from adjoint.distributed.group import get_rank
+from adjoint.distributed.groups.group import get_rank
 from adjoint.distributed.sharded.fully_shard import MixedPrecisionPolicy, fully_shard
 from adjoint.distributed.sharded.offload import CPUOffloadPolicy
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor
@@ -82,7 +82,7 @@ class FullyShardedDataParallel(Module):
         offloads = bool(getattr(cpu_offload, "offload_params", cpu_offload))
         offload = CPUOffloadPolicy() if offloads else None
         if sync_module_states:
-            from adjoint.distributed.collectives import broadcast
+            from adjoint.distributed.communication.collectives import broadcast
 
             for tensor in (*module.parameters(), *module.buffers()):
                 broadcast(tensor.detach(), group=process_group, group_src=0)

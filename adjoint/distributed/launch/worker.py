@@ -10,7 +10,7 @@ import sys
 import time
 
 from adjoint.cli.run import run_script
-from adjoint.distributed import start
+from adjoint.distributed.groups import start
 from adjoint.distributed.launch.names import ERROR_FILE, LAUNCHER
 
 PR_SET_PDEATHSIG = 1

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.distributed import operations
-from adjoint.distributed.collectives import check_reduction, root_of
-from adjoint.distributed.group import resolve
-from adjoint.distributed.reduce_op import ReduceOp
+from adjoint.distributed.communication import operations
+from adjoint.distributed.communication.collectives import check_reduction, root_of
+from adjoint.distributed.communication.reduce_op import ReduceOp
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.ops.create.creation import ones
 from adjoint.engine.ops.shape.join import stack

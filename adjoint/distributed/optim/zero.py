@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
-from adjoint.distributed.collectives import broadcast
-from adjoint.distributed.group import resolve
-from adjoint.distributed.objects import gathered
+from adjoint.distributed.communication.collectives import broadcast
+from adjoint.distributed.communication.objects import gathered
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.optim.lbfgs import LBFGS

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed.group import resolve
-from adjoint.distributed.point_to_point import isend, recv
-from adjoint.distributed.work import Work
+from adjoint.distributed.communication.point_to_point import isend, recv
+from adjoint.distributed.communication.work import Work
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.autodiff.tape.reverse import backward
 from adjoint.engine.backends.array.interop import from_numpy

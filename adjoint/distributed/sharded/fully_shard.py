@@ -14,10 +14,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from adjoint.distributed.communication.kernels import all_gather
+from adjoint.distributed.communication.operations import ALL_REDUCE, REDUCE_SCATTER
 from adjoint.distributed.device_mesh import DeviceMesh
-from adjoint.distributed.group import ProcessGroup, resolve
-from adjoint.distributed.kernels import all_gather
-from adjoint.distributed.operations import ALL_REDUCE, REDUCE_SCATTER
+from adjoint.distributed.groups.group import ProcessGroup, resolve
 from adjoint.distributed.sharded.offload import computing_device, offloads, require_on_host
 from adjoint.distributed.sharded.parameter import gathered_shape, shard_parameter
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from adjoint.distributed.collectives import broadcast
+from adjoint.distributed.communication.collectives import broadcast
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.layout import MeshLayout, move, shared
 from adjoint.distributed.tensor.placement import Placement, Replicate

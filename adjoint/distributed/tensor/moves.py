@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.distributed import kernels
-from adjoint.distributed.group import resolve
+from adjoint.distributed.communication import kernels
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear

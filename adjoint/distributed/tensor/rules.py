@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from adjoint.distributed.collectives import broadcast
+from adjoint.distributed.communication.collectives import broadcast
 from adjoint.distributed.tensor import names
 from adjoint.distributed.tensor.dtensor import RULES, DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import MeshLayout, move, padded, shared

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.distributed.group import resolve
-from adjoint.distributed.operations import all_reduce
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.communication.operations import all_reduce
+from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import DType, int64
 from adjoint.engine.core.errors import ShapeValueError

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from adjoint.distributed.operations import all_reduce
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.communication.operations import all_reduce
+from adjoint.distributed.communication.reduce_op import RedOpType
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.backends.array.lists.many import bundles, for_each, join, update_many
 from adjoint.engine.core.dtype import float32, float64

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.distributed.collectives import all_reduce
-from adjoint.distributed.group import resolve
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.communication.collectives import all_reduce
+from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.core import dtype as dt
 from adjoint.futures import Future
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from adjoint.distributed.group import new_subgroups
+from adjoint.distributed.groups.group import new_subgroups
 from adjoint.futures import Future
 
 

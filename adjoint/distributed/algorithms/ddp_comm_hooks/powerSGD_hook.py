@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from adjoint.distributed.collectives import all_reduce
-from adjoint.distributed.group import resolve
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.communication.collectives import all_reduce
+from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.linalg.qr import qr

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from adjoint.distributed.algorithms.model_averaging import utils
-from adjoint.distributed.group import resolve
+from adjoint.distributed.groups.group import resolve
 
 
 class ModelAverager(ABC):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from adjoint.distributed.collectives import all_reduce
+from adjoint.distributed.communication.collectives import all_reduce
+from adjoint.distributed.communication.reduce_op import RedOpType
 from adjoint.distributed.data_parallel.buckets import cut
-from adjoint.distributed.group import is_member, resolve
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.groups.group import is_member, resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from adjoint.distributed.device_mesh import DeviceMesh
-from adjoint.distributed.group import resolve
+from adjoint.distributed.groups.group import resolve
 from adjoint.distributed.tensor.parallel.styles import ParallelStyle
 from adjoint.nn.modules.module import Module
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from adjoint.distributed.operations import ALL_REDUCE
+from adjoint.distributed.communication.operations import ALL_REDUCE
 from adjoint.distributed.tensor.dtensor import DTensor, as_dtensor, part_of
 from adjoint.distributed.tensor.layout import MeshLayout
 from adjoint.distributed.tensor.moves import SUMMED

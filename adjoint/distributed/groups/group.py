@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from adjoint.distributed.communication.progress import PROGRESS, Channel
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.engines.base import ProcessEngine
-from adjoint.distributed.progress import PROGRESS, Channel
 from adjoint.distributed.store.base import Store
 from adjoint.engine.core.state.processes import STATE, default_group
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed import operations
-from adjoint.distributed.buffers import describe, parts, require_tensor
+from adjoint.distributed.communication import operations
+from adjoint.distributed.communication.buffers import describe, parts, require_tensor
+from adjoint.distributed.communication.progress import PROGRESS, CollectiveCall
+from adjoint.distributed.communication.reduce_op import RedOpType, ReduceOp, kind_of
+from adjoint.distributed.communication.ways import HostWay, way_for
+from adjoint.distributed.communication.work import Work, settle
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.errors import DistBackendError
-from adjoint.distributed.group import ProcessGroup, get_group_rank, is_member, resolve
-from adjoint.distributed.progress import PROGRESS, CollectiveCall
-from adjoint.distributed.reduce_op import RedOpType, ReduceOp, kind_of
-from adjoint.distributed.ways import HostWay, way_for
-from adjoint.distributed.work import Work, settle
+from adjoint.distributed.groups.group import ProcessGroup, get_group_rank, is_member, resolve
 from adjoint.engine.backends.array.gpu.cuda import is_available, synchronize
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.state.context import CONTEXT

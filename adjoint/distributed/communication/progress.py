@@ -21,7 +21,7 @@ import numpy as np
 
 from adjoint.distributed.engines.base import Communicator, Request
 from adjoint.distributed.errors import DistBackendError
-from adjoint.distributed.monitor import Monitor
+from adjoint.distributed.groups.monitor import Monitor
 from adjoint.engine.backends.array.gpu.faults import LOST
 from adjoint.engine.core.errors import show_line, users_place
 

@@ -14,6 +14,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 from urllib.parse import urlparse
 
+from adjoint.distributed.communication.progress import PROGRESS, Channel
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.engines import mpi, nccl
 from adjoint.distributed.engines.alone import AloneEngine
@@ -21,9 +22,8 @@ from adjoint.distributed.engines.base import ProcessEngine
 from adjoint.distributed.engines.process_manager import under_process_manager
 from adjoint.distributed.engines.stored import StoreEngine
 from adjoint.distributed.errors import DistError
-from adjoint.distributed.group import GROUPS, ProcessGroup
-from adjoint.distributed.monitor import Monitor
-from adjoint.distributed.progress import PROGRESS, Channel
+from adjoint.distributed.groups.group import GROUPS, ProcessGroup
+from adjoint.distributed.groups.monitor import Monitor
 from adjoint.distributed.rendezvous import ProcessPlace, meet, place_from, reach_store
 from adjoint.distributed.store.base import PrefixStore, Store
 from adjoint.distributed.store.files import FileStore

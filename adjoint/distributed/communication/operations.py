@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.distributed.group import ProcessGroup, resolve
-from adjoint.distributed.reduce_op import RedOpType
+from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.groups.group import ProcessGroup, resolve
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear, primitive

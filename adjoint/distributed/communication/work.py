@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.distributed.communication.progress import PROGRESS, CollectiveCall
 from adjoint.distributed.constants import seconds_of
-from adjoint.distributed.progress import PROGRESS, CollectiveCall
 from adjoint.futures import Future
 
 

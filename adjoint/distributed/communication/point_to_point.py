@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed.buffers import describe, read, require_tensor, written
-from adjoint.distributed.collectives import skips, together
+from adjoint.distributed.communication.buffers import describe, read, require_tensor, written
+from adjoint.distributed.communication.collectives import skips, together
+from adjoint.distributed.communication.progress import LINE, PROGRESS
+from adjoint.distributed.communication.work import Work, settle
 from adjoint.distributed.engines.base import Communicator, Request
 from adjoint.distributed.errors import DistBackendError
-from adjoint.distributed.group import ProcessGroup, get_group_rank, resolve
-from adjoint.distributed.progress import LINE, PROGRESS
-from adjoint.distributed.work import Work, settle
+from adjoint.distributed.groups.group import ProcessGroup, get_group_rank, resolve
 from adjoint.engine.tensor.tensor import Tensor
 
 ANY = -1

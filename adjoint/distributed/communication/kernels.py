@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed import operations as ops
-from adjoint.distributed.collectives import check_splits
-from adjoint.distributed.group import resolve
-from adjoint.distributed.progress import PROGRESS
-from adjoint.distributed.reduce_op import RedOpType
-from adjoint.distributed.ways import HostWay, device_way
+from adjoint.distributed.communication import operations as ops
+from adjoint.distributed.communication.collectives import check_splits
+from adjoint.distributed.communication.progress import PROGRESS
+from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.communication.ways import HostWay, device_way
+from adjoint.distributed.groups.group import resolve
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.device import Device
 

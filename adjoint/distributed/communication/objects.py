@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed.collectives import begin, root_of, skips
-from adjoint.distributed.group import ProcessGroup, resolve
-from adjoint.distributed.point_to_point import recv, send
-from adjoint.distributed.progress import PROGRESS
+from adjoint.distributed.communication.collectives import begin, root_of, skips
+from adjoint.distributed.communication.point_to_point import recv, send
+from adjoint.distributed.communication.progress import PROGRESS
+from adjoint.distributed.groups.group import ProcessGroup, resolve
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import int64, uint8
 from adjoint.engine.ops.create.creation import zeros

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from adjoint.distributed import buffers
-from adjoint.distributed.buffers import Finish
+from adjoint.distributed.communication import buffers
+from adjoint.distributed.communication.buffers import Finish
+from adjoint.distributed.communication.progress import PROGRESS, Channel, CollectiveCall
 from adjoint.distributed.engines import nccl
 from adjoint.distributed.engines.lanes import GpuLane, Lane, LaneRequest
 from adjoint.distributed.engines.nccl_communicator import NcclCommunicator
-from adjoint.distributed.group import ProcessGroup
-from adjoint.distributed.progress import PROGRESS, Channel, CollectiveCall
+from adjoint.distributed.groups.group import ProcessGroup
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.core.operations.record import HOOKS

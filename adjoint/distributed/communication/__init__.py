@@ -1,0 +1,1 @@
+"""What processes say to one another: collectives, messages, and how they are under way."""
