@@ -138,11 +138,11 @@ class Average:
 
 def averages(events: Iterable[TimedEvent], by_shape: bool = False, by_stack: int = 0) -> Averages:
     """Events counted by name, and by shapes and innermost lines where that is asked for."""
-    found: dict[Any, Average] = {}
+    by_name: dict[Any, Average] = {}
     for event in events:
         shapes = event.shapes if by_shape else ()
         stack = event.stack[:by_stack]
-        place = found.setdefault(
+        place = by_name.setdefault(
             (event.name, shapes, stack),
             Average(
                 event.name,
@@ -154,7 +154,7 @@ def averages(events: Iterable[TimedEvent], by_shape: bool = False, by_stack: int
             ),
         )
         place.add(event)
-    return Averages(found.values())
+    return Averages(by_name.values())
 
 
 class Averages(list[Average]):
@@ -163,23 +163,23 @@ class Averages(list[Average]):
     @property
     def self_cpu_time_total(self) -> float:
         """Microseconds of all."""
-        return sum(each.self_cpu_time_total for each in self)
+        return sum(row.self_cpu_time_total for row in self)
 
     @property
     def self_device_time_total(self) -> float:
         """The same on the GPU."""
-        return sum(each.self_device_time_total for each in self)
+        return sum(row.self_device_time_total for row in self)
 
     self_cuda_time_total = self_device_time_total
 
     def total_average(self) -> Average:
         """All in one."""
         total = Average("Total")
-        for each in self:
-            total.count += each.count
-            total.cpu_time_total += each.cpu_time_total
-            total.self_cpu_time_total += each.self_cpu_time_total
-            total.flops += each.flops
+        for row in self:
+            total.count += row.count
+            total.cpu_time_total += row.cpu_time_total
+            total.self_cpu_time_total += row.self_cpu_time_total
+            total.flops += row.flops
         return total
 
     def table(
@@ -213,9 +213,9 @@ class Averages(list[Average]):
                     f"table: cannot sort by {sort_by!r}. Try 'self_cpu_time_total', "
                     "'cpu_time_total', 'count', 'flops' or 'self_cpu_memory_usage'."
                 )
-            rows.sort(key=lambda each: -getattr(each, attribute))
+            rows.sort(key=lambda row: -getattr(row, attribute))
         if top_level_events_only:
-            rows = [each for each in rows if each.kind in ("user_annotation", "compiled")]
+            rows = [row for row in rows if row.kind in ("user_annotation", "compiled")]
         if row_limit >= 0:
             rows = rows[:row_limit]
         total = self.self_cpu_time_total or 1.0

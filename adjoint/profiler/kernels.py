@@ -20,8 +20,8 @@ def kernel_events(runs: Iterable[tuple[TimedEvent | None, Ran]]) -> Iterator[Tim
         parts = known.get(id(run.executable))
         if parts is None:
             parts = known[id(run.executable)] = run.executable.accounts()
-        told = parts[run.segment] if run.segment < len(parts) else []
-        for event in _entries(run, told):
+        accounts = parts[run.segment] if run.segment < len(parts) else []
+        for event in _entries(run, accounts):
             if outer is not None:
                 event.thread, event.depth = outer.thread, outer.depth + 1
                 event.places = event.places or outer.places
@@ -34,10 +34,10 @@ def kernel_events(runs: Iterable[tuple[TimedEvent | None, Ran]]) -> Iterator[Tim
             yield event
 
 
-def _entries(run: Ran, told: list[Any]) -> Iterator[TimedEvent]:
+def _entries(run: Ran, accounts: list[Any]) -> Iterator[TimedEvent]:
     if not len(run.times):  # a call of the eager table
-        name = told[0].name if told else "eager table"
-        yield _event(name, run.start / 1000, run.end / 1000, 1, told[0] if told else None)
+        name = accounts[0].name if accounts else "eager table"
+        yield _event(name, run.start / 1000, run.end / 1000, 1, accounts[0] if accounts else None)
         return
     first = min((run.times[k] for k in range(0, len(run.times), 3) if run.times[k + 2]), default=0)
     shift = run.start - first
@@ -45,7 +45,7 @@ def _entries(run: Ran, told: list[Any]) -> Iterator[TimedEvent]:
         began, took, count = run.times[3 * k : 3 * k + 3]
         if not count:
             continue
-        account = told[k] if k < len(told) else None
+        account = accounts[k] if k < len(accounts) else None
         name = account.name if account is not None else f"entry {k}"
         start = (began + shift) / 1000
         event = _event(name, start, start + took / 1000, count, account)

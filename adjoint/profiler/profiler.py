@@ -259,40 +259,42 @@ class profile:
         together are those of the block; and so is what a GPU did then, or did not do.
         """
         events = self.events()
-        found = averages(events, group_by_input_shape, group_by_stack_n)
-        wall = sum(each.ended - each.began for each in self._seen)
-        outside = wall - found.self_cpu_time_total
+        rows = averages(events, group_by_input_shape, group_by_stack_n)
+        wall = sum(recorder.ended - recorder.began for recorder in self._seen)
+        outside = wall - rows.self_cpu_time_total
         if outside > 0:
-            found.append(
+            rows.append(
                 Average(OUTSIDE, count=1, cpu_time_total=outside, self_cpu_time_total=outside)
             )
-        on_device = sum(each.clock.total for each in self._seen if each.clock is not None)
-        if on_device > found.self_device_time_total:
-            rest = on_device - found.self_device_time_total
-            found.append(
+        on_device = sum(
+            recorder.clock.total for recorder in self._seen if recorder.clock is not None
+        )
+        if on_device > rows.self_device_time_total:
+            rest = on_device - rows.self_device_time_total
+            rows.append(
                 Average(
                     OUTSIDE_ON_DEVICE, count=1, device_time_total=rest, self_device_time_total=rest
                 )
             )
         if self.with_flops:
-            for row in found:
+            for row in rows:
                 # An eager operation that a GPU worked for is measured by what a GPU can do.
                 on_gpu = row.self_device_time_total > 0
                 kind = row.device.partition(":")[0] or ("cuda" if on_gpu else "cpu")
                 taken = row.self_cpu_time_total if kind == "cpu" else row.self_device_time_total
                 if kind in ("cpu", "cuda") and (row.flops or row.moved):
                     row.roofline = measured(kind).share(row.flops, row.moved, taken / 1e6)
-        return found
+        return rows
 
     def memory_timeline(self) -> MemoryTimeline:
         """Memory over time, what held it at the peak, and for which modules."""
         if not self.profile_memory:
             raise RuntimeError("memory_timeline: the profile was made without profile_memory=True")
-        made: list[Allocation] = []
-        for each in self._seen:
-            if each.allocations is not None:
-                made += each.allocations.seen
-        return MemoryTimeline(made)
+        allocations: list[Allocation] = []
+        for recorder in self._seen:
+            if recorder.allocations is not None:
+                allocations += recorder.allocations.seen
+        return MemoryTimeline(allocations)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Write memory over time: `.html` as a picture, else as JSON, `[times, sizes]`."""
@@ -340,7 +342,9 @@ class record_function(contextlib.ContextDecorator):
         self._events: list[tuple[EventRecorder, TimedEvent]] = []
 
     def __enter__(self) -> record_function:
-        self._events = [(each, each.open(self.name, "user_annotation")) for each in RECORDERS]
+        self._events = [
+            (recorder, recorder.open(self.name, "user_annotation")) for recorder in RECORDERS
+        ]
         return self
 
     def __exit__(self, *_: object) -> None:

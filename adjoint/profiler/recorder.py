@@ -46,17 +46,17 @@ class Wanted:
 
 def program_stack() -> tuple[str, ...]:
     """The lines of the program that led here, innermost first."""
-    found = []
+    lines = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not is_ours(code):
-            found.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
+            lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
         elif code in EXECUTING:
             file, line = EXECUTING[code](frame)
-            found.append(f"{file}({line}): recorded")
+            lines.append(f"{file}({line}): recorded")
         frame = frame.f_back
-    return tuple(found)
+    return tuple(lines)
 
 
 class EventRecorder:
@@ -155,11 +155,11 @@ class EventRecorder:
             return
         place: Where | None = event.places[0] if event.places else place_now()
         event.places = () if place is None else (place,)
-        made = sum(self.allocations.made(x, event.name, place) for x in outs if is_tensor(x))
-        event.memory += made
-        around = [each for each in self._open if each is not event]
+        size = sum(self.allocations.made(x, event.name, place) for x in outs if is_tensor(x))
+        event.memory += size
+        around = [opened for opened in self._open if opened is not event]
         for outer in around:
-            outer.memory += made
+            outer.memory += size
         if around:
             around[-1].inside_memory += event.memory
 
@@ -180,7 +180,7 @@ class EventRecorder:
         """An event ends, and those within it that were left open."""
         end, opened = perf_counter_ns() / 1000, self._open
         latest = opened[-1] if opened else None
-        if latest is not event and all(each is not event for each in opened):
+        if latest is not event and all(other is not event for other in opened):
             return
         while True:
             last = opened.pop()

@@ -89,8 +89,8 @@ class Config:
         key = (id(weight), bits, group, *sorted(how.items()))
         if key not in memory:
             memory[key] = (group_weight(weight, bits, group, **how), weight)
-        found: GroupedWeight = memory[key][0]
-        return found
+        shared: GroupedWeight = memory[key][0]
+        return shared
 
     def split(self, weight: Tensor, memory: dict[Any, Any]) -> tuple[Tensor, Columns | None]:
         """A weight without the columns that stand out, and those; a shared one stays whole."""
@@ -103,14 +103,14 @@ class Config:
         return rest, columns
 
 
-def embedding_of(layer: nn.Embedding, kept: GroupedWeight) -> WeightOnlyEmbedding:
+def embedding_of(layer: nn.Embedding, weight: GroupedWeight) -> WeightOnlyEmbedding:
     """An embedding with a weight in few bits."""
     if layer.max_norm is not None:
         raise NotImplementedError(
             "quantize_: an embedding with max_norm rewrites its weight as it is used, which "
             "quantised ones cannot. Leave it out with filter_fn."
         )
-    return WeightOnlyEmbedding(kept, layer.padding_idx)
+    return WeightOnlyEmbedding(weight, layer.padding_idx)
 
 
 class _WeightOnly(Config):
@@ -132,8 +132,8 @@ class _WeightOnly(Config):
         weight, bias = parameters_of(layer)
         bits, group, how = self.bits_and_group(weight)
         rest, columns = self.split(weight, memory) if self.apart else (weight, None)
-        kept = self.kept(rest, memory, bits, group, **how)
-        return WeightOnlyLinear(kept, bias, columns=columns)
+        grouped = self.kept(rest, memory, bits, group, **how)
+        return WeightOnlyLinear(grouped, bias, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -212,10 +212,10 @@ class Int8DynamicActivationInt8WeightConfig(Config):
             return embedding_of(layer, self.kept(layer.weight, memory, 8, None))
         weight, bias = parameters_of(layer)
         rest, columns = self.split(weight, memory) if self.outliers else (weight, None)
-        kept = self.kept(rest, memory, 8, None)
+        grouped = self.kept(rest, memory, 8, None)
         return DynamicLinear(
-            kept.weight,
-            _flat(kept, memory),
+            grouped.weight,
+            _flat(grouped, memory),
             bias,
             per_row=isinstance(self.granularity, PerRow),
             symmetric=self.act_mapping_type is MappingType.SYMMETRIC,
@@ -224,13 +224,13 @@ class Int8DynamicActivationInt8WeightConfig(Config):
         )
 
 
-def _flat(kept: GroupedWeight, memory: dict[Any, Any]) -> Tensor:
+def _flat(grouped: GroupedWeight, memory: dict[Any, Any]) -> Tensor:
     """The scales of rows, in one dimension; one tensor where layers share them."""
-    key = ("flat", id(kept.scale))
+    key = ("flat", id(grouped.scale))
     if key not in memory:
-        memory[key] = kept.scale.reshape(-1).clone()
-    found: Tensor = memory[key]
-    return found
+        memory[key] = grouped.scale.reshape(-1).clone()
+    scales: Tensor = memory[key]
+    return scales
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ def replace_children(
         if child in seen:
             module._modules[name] = seen[child]
         elif chosen(child, path):
-            made = make(child, path)
-            made.train(child.training)
-            seen[child] = module._modules[name] = made
+            replacement = make(child, path)
+            replacement.train(child.training)
+            seen[child] = module._modules[name] = replacement
         else:
             seen[child] = child
             replace_children(child, chosen, make, f"{path}.", seen)

@@ -120,8 +120,8 @@ def way_for(group: ProcessGroup, *tensors: Tensor) -> Way:
     if not devices or "nccl" not in group.backend:
         return HostWay(group.channel)
     if len(devices) > 1 or any(t.device.type != "cuda" for t in tensors):
-        found = ", ".join(sorted({str(t.device) for t in tensors}))
-        raise DeviceError(f"a collective's tensors must be on one device, received {found}")
+        received = ", ".join(sorted({str(t.device) for t in tensors}))
+        raise DeviceError(f"a collective's tensors must be on one device, received {received}")
     return device_way(group, devices.pop())
 
 

@@ -59,39 +59,39 @@ def _keyed(kind: Any) -> Callable[[Any], tuple[Sequence[Any], list[Any]]]:
 
 def _numbered(kind: Any) -> Callable[[Any], tuple[Sequence[Any], list[Any]]]:
     def items(value: Any) -> tuple[Sequence[Any], list[Any]]:
-        held = list(kind.__iter__(value))
-        return range(len(held)), held
+        members = list(kind.__iter__(value))
+        return range(len(members)), members
 
     return items
 
 
-def _fill_nothing(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+def _fill_nothing(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
     pass
 
 
 def _fill_dict(kind: Any) -> Callable[[Any, Sequence[Any], Sequence[Any], Any], None]:
-    def fill(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    def fill(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
         for key, item in zip(keys, items, strict=True):
-            kind.__setitem__(made, key, item)
+            kind.__setitem__(target, key, item)
 
     return fill
 
 
-def _fill_defaultdict(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    defaultdict.__init__(made, more, zip(keys, items, strict=True))
+def _fill_defaultdict(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    defaultdict.__init__(target, more, zip(keys, items, strict=True))
 
 
-def _fill_list(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    list.extend(made, items)
+def _fill_list(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    list.extend(target, items)
 
 
-def _fill_deque(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    deque.__init__(made, items, more)
+def _fill_deque(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    deque.__init__(target, items, more)
 
 
-def _fill_set(made: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    set.update(made, items)
-    if not all(map(operator.is_, set.__iter__(made), items)):
+def _fill_set(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
+    set.update(target, items)
+    if not all(map(operator.is_, set.__iter__(target), items)):
         raise CaptureError(
             "compile: a set among the arguments is iterated in an order that another one of these "
             "elements has not. Pass a frozenset, or a list."
@@ -146,23 +146,23 @@ def taken_apart(value: Any) -> tuple[type, tuple[Any, ...], list[Any], Held] | N
             slots.append((name, descriptor.__get__(value, kind)))
     own = _own_attributes(value) or {}
     names = (*keys, *[name for name, _ in slots], *own)
-    parts = [*items, *[held for _, held in slots], *own.values()]
+    parts = [*items, *[content for _, content in slots], *own.values()]
     return kind, names, parts, Held(len(items), len(slots), base.more(value))
 
 
-def remade(kind: Any, names: Sequence[Any], parts: Sequence[Any], held: Held) -> Any:
+def remade(kind: Any, names: Sequence[Any], parts: Sequence[Any], counts: Held) -> Any:
     """An object that holds such parts; nothing of its class is called."""
     base = written_in_c(kind)
-    made = base.__new__(kind)
-    _BASES[base].fill(made, names[: held.items], parts[: held.items], held.more)
-    slots, rest = dict(_slots(kind)), held.items + held.slots
-    for name, part in zip(names[held.items : rest], parts[held.items : rest], strict=True):
-        slots[name].__set__(made, part)
+    result = base.__new__(kind)
+    _BASES[base].fill(result, names[: counts.items], parts[: counts.items], counts.more)
+    slots, rest = dict(_slots(kind)), counts.items + counts.slots
+    for name, part in zip(names[counts.items : rest], parts[counts.items : rest], strict=True):
+        slots[name].__set__(result, part)
     if len(names) > rest:
-        object.__getattribute__(made, "__dict__").update(
+        object.__getattribute__(result, "__dict__").update(
             zip(names[rest:], parts[rest:], strict=True)
         )
-    return made
+    return result
 
 
 def reached(value: Any) -> tuple[dict[str, Any] | None, list[tuple[Way, Any]]] | None:
@@ -170,12 +170,12 @@ def reached(value: Any) -> tuple[dict[str, Any] | None, list[tuple[Way, Any]]] |
     apart = taken_apart(value)
     if apart is None:
         return None
-    kind, names, parts, held = apart
+    kind, names, parts, counts = apart
     item = _BASES[written_in_c(kind)].step
-    rest = held.items + held.slots
+    rest = counts.items + counts.slots
     ways: list[tuple[Way, Any]] = []
     for index, (name, part) in enumerate(zip(names, parts, strict=True)):
-        if index < held.items:
+        if index < counts.items:
             if not isinstance(value, set):  # what is in one cannot be found again, nor written to
                 ways.append((((item, name),), part))
         elif index < rest:

@@ -74,9 +74,9 @@ class DynamicLinear(Kept):
         """The layer of a linear one's weights, rounded to 8 bits."""
         weight = layer.weight.detach()
         rows = weight if per_channel else weight.reshape((1, weight.numel()))
-        kept = group_weight(rows, 8)
-        scale = kept.scale.reshape(-1).expand((weight.shape[0],)).contiguous()
-        return cls(kept.weight.reshape(weight.shape), scale, layer.bias, per_row, symmetric)
+        grouped = group_weight(rows, 8)
+        scale = grouped.scale.reshape(-1).expand((weight.shape[0],)).contiguous()
+        return cls(grouped.weight.reshape(weight.shape), scale, layer.bias, per_row, symmetric)
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> DynamicLinear:

@@ -22,13 +22,20 @@ class _Grouped(Kept):
     scale: Tensor
     zero: Tensor | None
 
-    def __init__(self, kept: GroupedWeight) -> None:
+    def __init__(self, grouped: GroupedWeight) -> None:
         super().__init__()
-        check_groups(type(self).__name__, kept.weight, kept.scale, kept.zero, kept.bits, kept.group)
-        self.bits, self.group = kept.bits, kept.group
-        self.register_buffer("weight", kept.weight)
-        self.register_buffer("scale", kept.scale)
-        self.register_buffer("zero", kept.zero)
+        check_groups(
+            type(self).__name__,
+            grouped.weight,
+            grouped.scale,
+            grouped.zero,
+            grouped.bits,
+            grouped.group,
+        )
+        self.bits, self.group = grouped.bits, grouped.group
+        self.register_buffer("weight", grouped.weight)
+        self.register_buffer("scale", grouped.scale)
+        self.register_buffer("zero", grouped.zero)
 
     def grouped(self) -> GroupedWeight:
         """The weight."""
@@ -66,14 +73,14 @@ class WeightOnlyLinear(_Grouped):
 
     def __init__(
         self,
-        kept: GroupedWeight,
+        grouped: GroupedWeight,
         bias: Tensor | None = None,
         order: Tensor | None = None,
         columns: Columns | None = None,
     ) -> None:
-        super().__init__(kept)
-        self.out_features = int(kept.weight.shape[0])
-        self.in_features = int(kept.weight.shape[1]) * (8 // kept.bits)
+        super().__init__(grouped)
+        self.out_features = int(grouped.weight.shape[0])
+        self.in_features = int(grouped.weight.shape[1]) * (8 // grouped.bits)
         put_bias(self, bias)
         # Where groups are not of neighbouring features: which feature each column is of.
         self.register_buffer("order", order)
@@ -81,8 +88,8 @@ class WeightOnlyLinear(_Grouped):
 
     @classmethod
     def empty(cls, tensors: dict[str, Tensor], **options: Any) -> WeightOnlyLinear:
-        kept = grouped_from(tensors, **options)
-        return cls(kept, tensors.get("bias"), tensors.get("order"), columns_of(tensors))
+        grouped = grouped_from(tensors, **options)
+        return cls(grouped, tensors.get("bias"), tensors.get("order"), columns_of(tensors))
 
     def dequantize(self) -> Tensor:
         real = super().dequantize()
@@ -115,10 +122,10 @@ class WeightOnlyEmbedding(_Grouped):
 
     kind = "weight_only_embedding"
 
-    def __init__(self, kept: GroupedWeight, padding_idx: int | None = None) -> None:
-        super().__init__(kept)
-        self.num_embeddings = int(kept.weight.shape[0])
-        self.embedding_dim = int(kept.weight.shape[1]) * (8 // kept.bits)
+    def __init__(self, grouped: GroupedWeight, padding_idx: int | None = None) -> None:
+        super().__init__(grouped)
+        self.num_embeddings = int(grouped.weight.shape[0])
+        self.embedding_dim = int(grouped.weight.shape[1]) * (8 // grouped.bits)
         self.padding_idx = padding_idx
 
     @classmethod

@@ -95,14 +95,14 @@ def builder(call: Attention) -> Callable[[Any, Any], list[Any]]:
         read = [given(n) for n in names[: 3 if call.kind == FORWARD else 6]]
         if call.kind == FORWARD:
             q, k, v = read
-            made = graph.sdpa(q=q, k=k, v=v, generate_stats=True, **how)
+            results = graph.sdpa(q=q, k=k, v=v, generate_stats=True, **how)
         else:
             q, k, v, lse, grad, out = read
-            made = graph.sdpa_backward(q=q, k=k, v=v, o=out, dO=grad, stats=lse, **how)
-        for name, x in zip(names[len(read) :], made, strict=True):
+            results = graph.sdpa_backward(q=q, k=k, v=v, o=out, dO=grad, stats=lse, **how)
+        for name, x in zip(names[len(read) :], results, strict=True):
             about = laid(name)
             x.set_output(True).set_data_type(about["data_type"])
             x.set_dim(about["dim"]).set_stride(about["stride"])
-        return [*read, *made]
+        return [*read, *results]
 
     return build

@@ -138,8 +138,8 @@ class Cudnn:
                 graph.deselect_engines(list(operation.engines))
         except (module.cudnnGraphNotSupportedError, RuntimeError, ValueError):
             return None
-        found = Candidates(self, graph, [port.get_uid() for port in ports], operation)
-        return found.fastest() if timed else found.first()
+        candidates = Candidates(self, graph, [port.get_uid() for port in ports], operation)
+        return candidates.fastest() if timed else candidates.first()
 
     def run(
         self, execute: Callable[[dict[int, int], int], None], given: dict[int, int], workspace: int
@@ -194,9 +194,9 @@ class Candidates:
     def fastest(self) -> Planned | None:
         """The fastest of the first few; the one that was, where that is known."""
         key = self.key()
-        kept = store.get(key)
-        if kept is not None:
-            wanted = kept.decode()
+        stored = store.get(key)
+        if stored is not None:
+            wanted = stored.decode()
             names = map(self.name, range(self.count))
             at = next((i for i, name in enumerate(names) if name == wanted), None)
             plan = None if at is None else self.built(at)

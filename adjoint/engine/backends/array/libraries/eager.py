@@ -123,12 +123,12 @@ def empty(shape: Shape, dtype: Any, channels_last: bool) -> Array:
     """A new array in an order."""
     if not channels_last:
         return cupy().ndarray(shape, dtype)
-    made = cupy().ndarray((shape[0], *shape[2:], shape[1]), dtype)
-    return made.transpose((0, len(shape) - 1, *range(1, len(shape) - 1)))
+    channels_inside = cupy().ndarray((shape[0], *shape[2:], shape[1]), dtype)
+    return channels_inside.transpose((0, len(shape) - 1, *range(1, len(shape) - 1)))
 
 
 def dense(x: Array, channels_last: bool) -> Array:
     """The same elements without gaps in an order."""
-    made = empty(x.shape, x.dtype, channels_last)
-    made[...] = x
-    return made
+    copied = empty(x.shape, x.dtype, channels_last)
+    copied[...] = x
+    return copied
