@@ -1,9 +1,11 @@
-"""The README's example runs, and what it says of the layers is what is checked."""
+"""The README's example runs; what pages say of layers and files is what is there."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -33,3 +35,37 @@ def test_the_picture_shows_the_layers() -> None:
         assert all(positions), layers
         starts = [p.start() for p in positions if p is not None]
         assert starts == sorted(starts)
+
+
+TELLING = [
+    *sorted((ROOT / "adjoint").rglob("README.md")),
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs" / "internals").glob("*.md")),
+]
+
+
+def is_there(path: str, readme: Path) -> bool:
+    """Whether a page's path leads somewhere: from its folder or a root, or to a file below them."""
+    roots = (readme.parent, ROOT, ROOT / "adjoint", ROOT / "adjoint" / "engine", ROOT / "tests")
+    if any((root / path).exists() for root in roots):
+        return True
+    below = readme.parent if readme.parent.is_relative_to(ROOT / "adjoint") else ROOT / "adjoint"
+    return any(True for _ in below.rglob(path.rstrip("/")))
+
+
+@pytest.mark.parametrize("readme", TELLING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_files_a_page_names_are_there(readme: Path) -> None:
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))(?::\w+)?`", readme.read_text()))
+    assert [path for path in sorted(named) if not is_there(path, readme)] == []
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [path.parent for path in sorted((ROOT / "adjoint" / "engine").rglob("README.md"))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_a_readme_names_all_its_folder_has(folder: Path) -> None:
+    text = (folder / "README.md").read_text()
+    names = {path.name for path in folder.glob("*.py")} - {"__init__.py"}
+    names |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", text)] == []
