@@ -20,7 +20,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.memory.placing import Placing, Taken, input_places
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.work import PlannedWork
-from adjoint.engine.compiler.schedule.plan import Plan, check_written
+from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall, Launch, Step, whole
 from adjoint.engine.compiler.target import Setting, Target
 from adjoint.engine.core.state.timeline import stage
@@ -78,11 +78,9 @@ class PlanBuilder:
         for value, place in self.placing.last:
             if 0 not in place.shape:
                 steps.append(self.copy_step(value, place))
-        steps = batch(steps, self.setting.target)
-        check_written(steps)
         return Plan(
             self.graph,
-            steps,
+            batch(steps, self.setting.target),
             self.inputs,
             self.placing.targets,
             self.placing.results,

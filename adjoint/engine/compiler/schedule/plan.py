@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
+from adjoint.engine.compiler.memory.places import Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Step, moments
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.recomputation.recompute import Recomputed
@@ -27,17 +26,3 @@ class Plan:
     def moments(self) -> list[tuple[str, Step]]:
         """All steps in order, those of loops and branches after them, with their numbers."""
         return list(moments(self.steps))
-
-
-def check_written(steps: Sequence[Step]) -> None:
-    """Refuse a plan in which a step reads temporary memory that none before it writes."""
-    written: set[PlannedBuffer] = set()
-    for step in steps:
-        for touch in step.reads:
-            if (
-                touch.buffer.kind == ARENA
-                and touch.buffer not in written
-                and touch.low < touch.high
-            ):
-                raise AssertionError(f"{step.label} reads {touch.buffer}, which nothing writes")
-        written.update(touch.buffer for touch in step.writes)
