@@ -56,12 +56,12 @@ class Replay:
 
     def finish(self, engine: Any = None) -> Any:
         """The effects and the result, once numbers are drawn."""
-        made = CallObjects(engine)
+        objects = CallObjects(engine)
         for effect in self.effects:
-            effect.do(*[arg.make(made) for arg in effect.args])
+            effect.do(*[arg.make(objects) for arg in effect.args])
         if self.error is not None:
-            raise self.error.make(made)
-        return self.result.make(made)
+            raise self.error.make(objects)
+        return self.result.make(objects)
 
 
 class Observation:
@@ -153,12 +153,12 @@ def observe(
     recorder.engine.begin(recorder)
     for value in fresh:
         recorder.new(value)
-    found = Observation(recorder)
+    observation = Observation(recorder)
     limit = sys.getrecursionlimit()
     recorder.most_frames = limit - _frames_now()
     sys.setrecursionlimit(limit * _DEPTH)
     try:
-        found.result = call(recorder, fn, args, dict(kwargs or {}))
+        observation.result = call(recorder, fn, args, dict(kwargs or {}))
         check_closed(recorder)
     except CaptureError:
         recorder.give_up()
@@ -170,14 +170,14 @@ def observe(
         if not isinstance(error, Exception):
             recorder.give_up()
             raise
-        found.error = error
+        observation.error = error
     finally:
         sys.setrecursionlimit(limit)
         recorder.engine.over()
     if recorder.refusal is not None:
         recorder.give_up()
         raise recorder.refusal
-    return found
+    return observation
 
 
 def _frames_now() -> int:

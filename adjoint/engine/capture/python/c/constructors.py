@@ -59,9 +59,9 @@ def _number(cls: type, method: str) -> Handler:
         if recorder.engine.is_symbol(value):
             return recorder.engine.convert(cls, value)
         for name in (method, "__index__", "__trunc__"):
-            found = operators.method_of(recorder, value, name)
-            if is_python(recorder, found):
-                number = call(recorder, found, (value,), {})
+            converter = operators.method_of(recorder, value, name)
+            if is_python(recorder, converter):
+                number = call(recorder, converter, (value,), {})
                 if recorder.engine.is_symbol(number):
                     return recorder.engine.convert(cls, number)
                 return cls(number)
@@ -183,13 +183,13 @@ def _repeat(recorder: Recorder, object: Any, *times: Any, **named: Any) -> Any:
 
 
 def _reversed(recorder: Recorder, value: Any, /) -> Any:
-    found = operators.method_of(recorder, value, "__reversed__")
-    if is_python(recorder, found):
-        return call(recorder, found, (value,), {})
+    method = operators.method_of(recorder, value, "__reversed__")
+    if is_python(recorder, method):
+        return call(recorder, method, (value,), {})
     if is_a(value, (list, tuple, str, bytes, range, dict, collections.deque)):
         iteration.native(recorder, value)
         return recorder.new(reversed(value))
-    if found is not MISSING and found is not None:
+    if method is not MISSING and method is not None:
         return recorder.new(iter(reversed(iteration.listed(recorder, value))))
     count = operators.length(recorder, value)
     return recorder.new(_backwards(recorder, value, recorder.concrete(count)))

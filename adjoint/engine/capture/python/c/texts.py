@@ -17,20 +17,20 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
         return fn(value)
     if recorder.engine.is_symbol(value):
         return recorder.engine.written(fn, value)
-    found = operators.method_of(recorder, value, method)
-    if is_python(recorder, found):
-        said = call(recorder, found, (value,), {})
+    writer = operators.method_of(recorder, value, method)
+    if is_python(recorder, writer):
+        said = call(recorder, writer, (value,), {})
         if not is_a(said, str) and not recorder.engine.is_symbol(said):
             kind = type(said).__name__
             raise TypeError(f"{method} returned non-string (type {kind})")
         return said
-    if method == "__str__" and found is object.__str__:
+    if method == "__str__" and writer is object.__str__:
         return text(recorder, value, "__repr__", repr)
     if recorder.engine.owns(value):
         return recorder.engine.call(fn, (value,), {})
     if is_a(value, (list, tuple, dict, set, frozenset)):
         return fn(_spelled(recorder, value))
-    if found is object.__repr__ and (recorder.is_fresh(value) or not is_a(value, type)):
+    if writer is object.__repr__ and (recorder.is_fresh(value) or not is_a(value, type)):
         raise recorder.refuse(
             f"the text of a {type(value).__name__}", "it names an address in memory",
             "Give the class a __repr__.",
@@ -70,7 +70,7 @@ def _spelled(recorder: Recorder, value: Any) -> Any:
     if kind in (list, tuple):
         return kind(_spelled(recorder, x) for x in value)
     if kind is dict:
-        return {_key(recorder, key): _spelled(recorder, held) for key, held in value.items()}
+        return {_key(recorder, key): _spelled(recorder, item) for key, item in value.items()}
     if kind in (set, frozenset):
         if all(map(is_plain, value)):
             return value

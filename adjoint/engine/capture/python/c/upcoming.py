@@ -58,14 +58,14 @@ def copied(iterator: Any) -> Iterator[Any]:
         return _copied(iterator, {})
 
 
-def _copied(iterator: Any, made: dict[int, Iterator[Any]]) -> Iterator[Any]:
+def _copied(iterator: Any, copies: dict[int, Iterator[Any]]) -> Iterator[Any]:
     """The same; what is met twice, as in `zip(it, it)`, is copied once."""
     if isinstance(iterator, types.GeneratorType):
         raise CannotCopy
-    if id(iterator) not in made:
+    if id(iterator) not in copies:
         count = type(iterator) is itertools.count
-        made[id(iterator)] = _counting(iterator) if count else _rebuilt(iterator, made)
-    return made[id(iterator)]
+        copies[id(iterator)] = _counting(iterator) if count else _rebuilt(iterator, copies)
+    return copies[id(iterator)]
 
 
 def _counting(count: Any) -> Iterator[Any]:
@@ -77,43 +77,43 @@ def _counting(count: Any) -> Iterator[Any]:
         raise CannotCopy from None
 
 
-def _rebuilt(iterator: Any, made: dict[int, Iterator[Any]]) -> Iterator[Any]:
+def _rebuilt(iterator: Any, copies: dict[int, Iterator[Any]]) -> Iterator[Any]:
     try:
         make, given, *state = iterator.__reduce__()
     except TypeError:
         raise CannotCopy from None
-    again: Any = make(*[_part(x, made) for x in given])
+    again: Any = make(*[_part(x, copies) for x in given])
     if state and state[0] is not None:
-        again.__setstate__(_state(state[0], made))
-    found: Iterator[Any] = again
-    return found
+        again.__setstate__(_state(state[0], copies))
+    rebuilt: Iterator[Any] = again
+    return rebuilt
 
 
-def _part(value: Any, made: dict[int, Iterator[Any]]) -> Any:
+def _part(value: Any, copies: dict[int, Iterator[Any]]) -> Any:
     if isinstance(value, Iterator):
-        return _copied(value, made)
+        return _copied(value, copies)
     if callable(value) and type(value) not in (type, types.BuiltinFunctionType):
         raise CannotCopy  # looking ahead would call what only a call may
     return value
 
 
-def _state(value: Any, made: dict[int, Iterator[Any]]) -> Any:
+def _state(value: Any, copies: dict[int, Iterator[Any]]) -> Any:
     if type(value) is tuple:
-        return tuple([_state(x, made) for x in value])
-    return list(value) if type(value) is list else _part(value, made)
+        return tuple([_state(x, copies) for x in value])
+    return list(value) if type(value) is list else _part(value, copies)
 
 
 def _sources(iterator: Any) -> list[Any]:
     """The iterator, the containers it goes through, and those inside of it."""
-    found: list[Any] = [iterator]
+    sources: list[Any] = [iterator]
     if type(iterator) is itertools.count:
-        return found
+        return sources
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, given, *_ = iterator.__reduce__()
     for value in given:
-        found += _sources(value) if isinstance(value, Iterator) else [value]
-    return found
+        sources += _sources(value) if isinstance(value, Iterator) else [value]
+    return sources
 
 
 def advance_once(iterator: Iterator[Any]) -> None:
@@ -139,17 +139,17 @@ class Ahead:
 
     def take(self, recorder: Recorder, iterator: Any) -> Any:
         """The next value, MISSING at the end; a call of the recording takes it, too."""
-        if any(id(held) in recorder.journal.copies for held in self.sources):
+        if any(id(source) in recorder.journal.copies for source in self.sources):
             raise recorder.refuse(
                 f"a {type(iterator).__name__} from outside",
                 "the function changes what it goes through before it takes from it",
                 "Take from it first, or go through the container itself.",
             )
         value = next(self.shadow, MISSING)
-        found = _read(recorder, iterator, (self.count,), value, type(iterator) in _PAIRED)
+        upcoming = _read(recorder, iterator, (self.count,), value, type(iterator) in _PAIRED)
         self.count += 1
         recorder.effect(advance_once, iterator)
-        return found
+        return upcoming
 
 
 def _read(recorder: Recorder, iterator: Any, key: tuple[int, ...], value: Any, paired: bool) -> Any:

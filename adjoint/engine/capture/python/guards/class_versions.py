@@ -50,7 +50,7 @@ def version_offset() -> int | None:
     ]
     _look(last)
     seen = [_numbers(last)]
-    found = list(range(len(seen[0])))
+    places = list(range(len(seen[0])))
     for change in changes:
         last().b, last.b
         _look(last)
@@ -59,10 +59,12 @@ def version_offset() -> int | None:
         changed = _numbers(last)
         _look(last)
         renewed = _numbers(last)
-        found = [i for i in found if unchanged[i] == seen[-1][i] and changed[i] == NO_VERSION]
-        found = [i for i in found if renewed[i] not in (NO_VERSION, *[each[i] for each in seen])]
+        places = [i for i in places if unchanged[i] == seen[-1][i] and changed[i] == NO_VERSION]
+        places = [
+            i for i in places if renewed[i] not in (NO_VERSION, *[versions[i] for versions in seen])
+        ]
         seen.append(renewed)
-    return 4 * found[0] if len(found) == 1 else None
+    return 4 * places[0] if len(places) == 1 else None
 
 
 def version_of(cls: type) -> int:

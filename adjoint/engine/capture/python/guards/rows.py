@@ -64,12 +64,12 @@ class _MemberDef(ctypes.Structure):
 
 def _offset(samples: list[tuple[Any, Any]], size: int) -> int | None:
     """Where in objects like these the second of each pair is kept, if that is one place."""
-    found = [
+    offsets = [
         offset
         for offset in range(0, size, 8)
         if all(word_at(id(obj) + offset) == id(value) for obj, value in samples)
     ]
-    return found[0] if len(found) == 1 else None
+    return offsets[0] if len(offsets) == 1 else None
 
 
 class _A:
@@ -145,8 +145,8 @@ def slot_offset(descriptor: Any) -> int | None:
 
 def dict_of(cls: type) -> dict[str, Any] | None:
     """The dict behind `cls.__dict__`."""
-    found = gc.get_referents(cls.__dict__)
-    return found[0] if len(found) == 1 and type(found[0]) is dict else None
+    referents = gc.get_referents(cls.__dict__)
+    return referents[0] if len(referents) == 1 and type(referents[0]) is dict else None
 
 
 @lru_cache(maxsize=1024)
@@ -165,29 +165,29 @@ def _iterates_as(cls: Any, kind: Any) -> bool:
     return issubclass(cls, kind) and all(getattr(cls, n) is getattr(kind, n) for n in names)
 
 
-def row_of(place: Location, value: Any, kept: list[Any]) -> Row | None:
-    """The row of a guard, if it has one; `kept` is given what must live as long."""
+def row_of(place: Location, value: Any, alive: list[Any]) -> Row | None:
+    """The row of a guard, if it has one; `alive` is given what must live as long."""
     make = _ROWS.get(type(place))
-    return None if make is None else make(place, value, kept)
+    return None if make is None else make(place, value, alive)
 
 
-def _item(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _item(place: Location, value: Any, alive: list[Any]) -> Row | None:
     return ITEM, id(place.owner), id(place.key), 0 if value is MISSING else id(value)
 
 
-def _item_kind(place: Location, value: Any, kept: list[Any]) -> Row | None:
-    held = dict.get(place.owner, place.key)
-    if type(held) is tuple and tuple(map(type, held)) == value:  # the same has the same in it
-        kept.append(held)
-        return ITEM, id(place.owner), id(place.key), id(held)
+def _item_kind(place: Location, value: Any, alive: list[Any]) -> Row | None:
+    content = dict.get(place.owner, place.key)
+    if type(content) is tuple and tuple(map(type, content)) == value:  # the same has the same in it
+        alive.append(content)
+        return ITEM, id(place.owner), id(place.key), id(content)
     return ITEM_KIND, id(place.owner), id(place.key), id(value)
 
 
-def _class_attribute(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _class_attribute(place: Location, value: Any, alive: list[Any]) -> Row | None:
     table = dict_of(place.owner)
     if table is None:
         return None
-    kept.append(table)
+    alive.append(table)
     return ITEM, id(table), id(place.key), 0 if value is MISSING else id(value)
 
 
@@ -197,15 +197,15 @@ def _field(owner: Any, offset: int | None, value: Any) -> Row | None:
     return FIELD, id(owner), offset, id(value)
 
 
-def _kind(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _kind(place: Location, value: Any, alive: list[Any]) -> Row | None:
     return _field(place.owner, type_offset(), value)
 
 
-def _order(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _order(place: Location, value: Any, alive: list[Any]) -> Row | None:
     return _field(place.owner, _order_offset(), value)
 
 
-def _slot(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _slot(place: Location, value: Any, alive: list[Any]) -> Row | None:
     owner, descriptor = place.owner, place.key
     offset = None
     if type(owner) is types.FunctionType and descriptor.__name__ in _OF_FUNCTIONS:
@@ -215,45 +215,45 @@ def _slot(place: Location, value: Any, kept: list[Any]) -> Row | None:
     if offset is not None:
         return _field(owner, offset, value)
     get, given = descriptor.__get__, (owner,)
-    kept += get, given
+    alive += get, given
     return None if value is MISSING else (CALL, id(get), id(given), id(value))
 
 
-def _table(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _table(place: Location, value: Any, alive: list[Any]) -> Row | None:
     cls: Any = type(place.owner)
     return (TABLE, id(place.owner), 0, id(value)) if _has_own_dict(cls) else None
 
 
-def _length(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _length(place: Location, value: Any, alive: list[Any]) -> Row | None:
     return (LENGTH, id(place.owner), 0, value) if type(value) is int else None
 
 
-def _cell(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _cell(place: Location, value: Any, alive: list[Any]) -> Row | None:
     return CELL, id(place.owner), 0, 0 if value is MISSING else id(value)
 
 
-def _member(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _member(place: Location, value: Any, alive: list[Any]) -> Row | None:
     return MEMBER, id(place.owner), id(place.key), int(value)
 
 
-def _contents(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _contents(place: Location, value: Any, alive: list[Any]) -> Row | None:
     cls: Any = type(place.owner)
     if place.key == "set" or not _iterates_as(cls, dict if place.key else list):
         return None
     block = array("Q", map(id, value))
-    kept.append(block)
+    alive.append(block)
     count = len(value) // 2 if place.key == "items" else len(value)
     how = {"items": ITEMS, "keys": KEYS, None: LIST}[place.key]
     return how, id(place.owner), block.buffer_info()[0], count
 
 
-def _index(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _index(place: Location, value: Any, alive: list[Any]) -> Row | None:
     if not issubclass(type(place.owner), list) or value is MISSING or type(place.key) is not int:
         return None
     return INDEX, id(place.owner), place.key, id(value)
 
 
-def _answer(place: Location, value: Any, kept: list[Any]) -> Row | None:
+def _answer(place: Location, value: Any, alive: list[Any]) -> Row | None:
     if value is MISSING or type(value) is tuple:  # made anew by each call
         return None
     return CALL, id(place.owner), id(place.key), id(value)

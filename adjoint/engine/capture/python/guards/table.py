@@ -62,16 +62,16 @@ class GuardTable:
         self.count = len(self.guards)
 
     def _add(self, guard: Guard) -> None:
-        kept: list[Any] = []
-        row = row_of(guard.place, guard.value, kept)
+        alive: list[Any] = []
+        row = row_of(guard.place, guard.value, alive)
         if row is None:
             self.others.append(guard)
         else:
-            self._put(guard, row, kept)
+            self._put(guard, row, alive)
 
-    def _put(self, guard: Guard | None, row: Row, kept: list[Any]) -> None:
+    def _put(self, guard: Guard | None, row: Row, alive: list[Any]) -> None:
         self.guards.append(guard)
-        self.held.append(kept)
+        self.held.append(alive)
         self.rows.extend((*row, NOT_SOUGHT))
 
     def adopt(self, at: int) -> bool:
@@ -84,10 +84,10 @@ class GuardTable:
                 return False
         except Exception:
             return False
-        kept: list[Any] = [now]
-        row = row_of(guard.place, now, kept)
+        alive: list[Any] = [now]
+        row = row_of(guard.place, now, alive)
         if row is not None:
-            self.held[at] = kept
+            self.held[at] = alive
             self.rows[WORDS * at : WORDS * at + WORDS] = array("q", (*row, NOT_SOUGHT))
         return True
 
