@@ -14,6 +14,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.capture.breaks import RecordingFailed
+from adjoint.engine.capture.recordings import retracing
 
 calls = 0
 latest: Any = 0
@@ -265,3 +266,36 @@ def test_methods_of_instances() -> None:
 
     with pytest.warns(UserWarning, match="runs as Python"):
         assert Meter().read(ad.ones(3)) == 3.0
+
+
+class Rows:
+    """A cache that a call replaces by a longer one."""
+
+    def __init__(self) -> None:
+        self.seen = ad.zeros(1, 2)
+
+
+@pytest.mark.filterwarnings("ignore:compile. .*was recorded 9 times:UserWarning")
+def test_what_is_longer_in_every_call_is_left_to_python_after_some() -> None:
+    def extend(rows: Rows, x: Any) -> Any:
+        rows.seen = ad.cat([rows.seen, x])
+        return rows.seen.sum(0)
+
+    compiled = loose(extend)
+    for _ in range(2):
+        ours, theirs = Rows(), Rows()
+        for step in range(14):
+            x = ad.full((1, 2), float(step))
+            assert compiled(ours, x).tolist() == extend(theirs, x).tolist()
+            assert ours.seen.tolist() == theirs.seen.tolist()
+    assert compiled.traces < 14
+
+
+def test_recordings_that_are_used_again_go_on_being_made() -> None:
+    history = retracing.Retraces(lambda: None)
+    worthwhile = [history.is_worthwhile(used_again=False) for _ in range(64)]
+    many = retracing.LIMIT + 1
+    assert all(worthwhile[:many])
+    assert [n for n in range(many + 1, 65) if worthwhile[n - 1]] == [16, 32, 64]
+    assert history.is_worthwhile(used_again=True)
+    assert history.is_worthwhile(used_again=False)

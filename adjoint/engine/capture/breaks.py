@@ -25,6 +25,10 @@ class RecordingFailed(Exception):
     """A recording failed; the error that says why is `__cause__`."""
 
 
+class LeftToPython(Exception):
+    """A recording of this call would not be used again, as those before it were not."""
+
+
 class Breaks:
     """Which calls of a function run as Python because they could not be recorded."""
 

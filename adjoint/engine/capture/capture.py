@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.breaks import Breaks, RecordingFailed
+from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed
 from adjoint.engine.capture.dynamic.dynamic import Families
 from adjoint.engine.capture.given import (
     check_distinct,
@@ -105,6 +105,7 @@ class Captured(Recordable):
         functools.update_wrapper(self, fn, updated=())
         super().__init__(fn, factory, dynamic, whole)
         self._latest: Program | None = None
+        self._made_at = 0  # the clock at the latest recording
         self.retraces = Retraces(fn)
         self.breaks = Breaks(fn, name_of(fn))
         # What the quick way tries, replaced as a whole: other threads may be reading it.
@@ -155,6 +156,8 @@ class Captured(Recordable):
             error: BaseException | None = None if raised.by_program else raised.error
         except RecordingFailed as refused:
             error = refused.__cause__ or refused
+        except LeftToPython:
+            error = None
         else:
             error = None
         result = self.fn(*args, **kwargs)
@@ -267,7 +270,7 @@ class Captured(Recordable):
         recorded = self._make(key, leaves, structure)
         if recorded is None or len(self.moving) > known:
             return None  # needs the values of numbers it was to read at each call, or others' too
-        recorded.used = next(_clock)
+        recorded.used = self._made_at = next(_clock)
         if recorded.origin.sizing is None:
             self.retraces.note(key, self.programs, recorded, leaves)
         alike = self.programs.get(key, [])
@@ -287,8 +290,17 @@ class Captured(Recordable):
             raise RecordingFailed from error
 
     def _make(self, key: Any, leaves: list[Any], structure: TreeDef) -> Program | None:
-        """A new program; None where float arguments must be static after all."""
+        """A new program; None where float arguments must be static after all.
+
+        Calls that leave other tensors behind each time, as ever longer caches of keys are, may fit
+        no recording but their own: after some, such a call is Python's (`LeftToPython`).
+        """
         program = self._for_sizes(key, leaves, structure)
+        if program is None and self.in_call and not self.whole and self.moving:
+            recorded = itertools.chain.from_iterable(self.programs.values())
+            used_again = any(other.used > self._made_at for other in recorded)
+            if not self.retraces.is_worthwhile(used_again):
+                raise LeftToPython
         numbers = slots(self.free.of(structure), leaves)
         if program is None and numbers:
             program = self._with_free_numbers(leaves, structure, numbers)

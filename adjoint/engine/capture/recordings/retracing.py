@@ -53,6 +53,15 @@ class Retraces:
         self.reasons: list[str] = []
         self.reason_of: dict[int, str] = {}  # by id of the program
         self.warned = False
+        self.unused = 0  # recordings asked for since one was used again
+
+    def is_worthwhile(self, used_again: bool) -> bool:
+        """Whether to record once more where each recording so far fitted one call only.
+
+        After so many, every second, fourth, eighth... is: what settles later is compiled yet.
+        """
+        self.unused = 1 if used_again else self.unused + 1
+        return self.unused <= LIMIT + 1 or self.unused & (self.unused - 1) == 0
 
     def note(
         self, key: Any, programs: dict[Any, list[Program]], program: Program, leaves: list[Any]
