@@ -28,6 +28,7 @@ from tests.programs import everyday as everyday
 from tests.programs import flags as flags
 from tests.programs import given as given
 from tests.programs import habits as habits
+from tests.programs import heirs as heirs
 from tests.programs import histories as histories
 from tests.programs import hooked as hooked
 from tests.programs import iterators as iterators
@@ -43,6 +44,7 @@ from tests.programs import numbers as numbers
 from tests.programs import objects as objects
 from tests.programs import raising as raising
 from tests.programs import reads as reads
+from tests.programs import settings as settings
 from tests.programs import sizes as sizes
 from tests.programs import standard as standard
 from tests.programs import structures as structures

@@ -16,6 +16,7 @@ from adjoint.engine.core.operations.autocast import casts_itself
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.settings import consult
 
 DEVICES = ("cpu", "cuda")
 SUPPORTED = (bfloat16, float16)
@@ -49,6 +50,7 @@ DEFAULT = AutocastSettings()
 
 def current() -> AutocastSettings:
     """This thread's settings."""
+    consult("autocast")
     return CONTEXT.autocast_settings or DEFAULT
 
 

@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 
+_SETTING = "number of threads"
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 _chosen: int | None = None
 _workers_first = False  # Note [two sets of threads]
@@ -103,6 +105,11 @@ def get_num_threads() -> int:
     >>> get_num_threads() >= 1
     True
     """
+    consult(_SETTING)
+    return _present()
+
+
+def _present() -> int:
     return _default() if _chosen is None else _chosen
 
 
@@ -120,9 +127,13 @@ def set_num_threads(num: int) -> None:
         raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
     if num < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
+    consult(_SETTING)
     _chosen = num
     for change in _libraries():
         change(1 if _workers_first else num)
+
+
+SETTINGS[_SETTING] = AmbientSetting(_present, set_num_threads)
 
 
 def put_workers_first() -> None:

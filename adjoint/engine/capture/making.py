@@ -17,7 +17,7 @@ from adjoint.engine.capture.program.program import Pending, Program, finish
 from adjoint.engine.capture.python import Guard, Location, Observation, observe
 from adjoint.engine.capture.python.c.upcoming import Upcoming
 from adjoint.engine.capture.python.errors import PlainCall, Raised
-from adjoint.engine.capture.python.locations import Cell, ClassAttribute, Index, Item
+from adjoint.engine.capture.python.locations import Answer, Cell, ClassAttribute, Index, Item
 from adjoint.engine.capture.python.locations import Slot as SlotPlace
 from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.capture.recordings.inspection import Inspection
@@ -28,6 +28,7 @@ from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.overrides import THREAD, having
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state import settings
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
@@ -209,10 +210,12 @@ class Recordable(Inspection):
             del kwargs[name]
         given_containers = list(containers((args, kwargs)))
         engine.given_paths = {id(container): path for container, path in given_containers}
+        before, consulted = settings.present(), set[str]()
+        left: dict[str, Any] = {}
         try:
             # What the function enters and does not leave, because it is refused there, is left.
             overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
-            with CONTEXT.having(capture=trace), overrides:
+            with CONTEXT.having(capture=trace, consulted=consulted), overrides:
                 observation = observe(
                     self.fn,
                     args,
@@ -225,9 +228,22 @@ class Recordable(Inspection):
             _all(engine.restores)
             engine.forget()
             raise
+        finally:
+            left = settings.changed_since(before)
         if isinstance(observation.error, Exception):
             self._take_back(observation)
             raise Raised(observation.error)
+        recorder = observation.recorder
+        for name in sorted(consulted):
+            if name not in before:  # kept by a module that the function was the first to load
+                self._take_back(observation)
+                raise CaptureError(
+                    f"compile: the {name} is asked for or set inside the function before anybody "
+                    "else did. Read it once outside."
+                )
+            recorder.guard(Answer(settings.holds, (name, before[name])), True)
+        for name, value in left.items():
+            recorder.effect(settings.put, name, value)
         return observation
 
     @staticmethod

@@ -11,6 +11,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.modes import ImmediateMode, Mode
 from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.settings import consult
 from adjoint.engine.tensor.storage import Window
 
 
@@ -69,6 +70,7 @@ class detect_anomaly(Mode):
     """In the block, a failing backward names the forward line, and a NaN in it is an error."""
 
     def __init__(self, check_nan: bool = True) -> None:
+        consult("anomaly mode")
         super().__init__(anomaly=True, check_nan=check_nan)
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should "
@@ -81,14 +83,17 @@ class set_detect_anomaly(ImmediateMode):
     """Turn anomaly mode on or off, as a function or for a block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        consult("anomaly mode")
         super().__init__(anomaly=bool(mode), check_nan=check_nan)
 
 
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on."""
+    consult("anomaly mode")
     return CONTEXT.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode, when on, looks for NaNs."""
+    consult("anomaly mode")
     return CONTEXT.check_nan

@@ -9,7 +9,16 @@ from typing import Any
 
 from .calling import is_python
 from .locations import Answer
-from .plain import BY_IDENTITY, FIXED, ObjectIdentity, can_change, is_a, is_plain
+from .plain import (
+    BY_IDENTITY,
+    FIXED,
+    ObjectIdentity,
+    can_change,
+    elements,
+    is_a,
+    is_plain,
+    own_class,
+)
 from .recorder import Recorder
 
 _SEQUENCES = (list, tuple, deque)
@@ -108,10 +117,10 @@ def _expose_container(recorder: Recorder, value: Any, shallow: bool) -> Any:
                 dict.__setitem__(value, key, given)
         return value
     if is_a(value, (list, deque)):
-        for i, held in enumerate(value):
+        for i, held in enumerate(elements(value)):
             given = expose(recorder, held)
             if given is not held:  # a symbol that was put there, pinned now
-                value[i] = given
+                own_class(value).__setitem__(value, i, given)
         return value
     for held in value:
         expose(recorder, held)

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-from .plain import MISSING, is_a
+from .plain import MISSING, elements, is_a
 
 Undo = Callable[[], None]
 
@@ -50,13 +50,12 @@ def _restore_list(target: Any, before: Any) -> None:
 def copy_of(container: Any) -> Any:
     """What is in a container now, in a shape that `Journal` can restore and guards can compare."""
     if is_a(container, dict):
-        kind = OrderedDict if is_a(container, OrderedDict) else dict
-        return list(kind.items(container))
+        return [(key, dict.__getitem__(container, key)) for key in elements(container)]
     if is_a(container, set):
         return set(set.__iter__(container))
     if is_a(container, bytearray):
         return bytes(container)
-    return list(container)
+    return list(elements(container))
 
 
 def restore(container: Any, before: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .plain import MISSING, short
+from .plain import MISSING, count, element_at, elements, own_class, short
 
 
 class Location:
@@ -70,8 +70,7 @@ class Index(Location):
 
     def now(self) -> Any:
         try:
-            kind: Any = type(self.owner).__mro__[-2]  # past what a subclass says
-            return kind.__getitem__(self.owner, self.key)
+            return element_at(self.owner, self.key)
         except IndexError:
             return MISSING
 
@@ -85,7 +84,7 @@ class Length(Location):
     __slots__ = ()
 
     def now(self) -> Any:
-        return len(self.owner)
+        return count(self.owner)
 
     def way(self) -> str:
         return "its length"
@@ -103,8 +102,9 @@ class Contents(Location):
         if self.key == "set":
             return members(self.owner)
         if self.key == "items":
-            return (*self.owner, *self.owner.values())
-        return tuple(self.owner)
+            keys = tuple(elements(self.owner))
+            return (*keys, *[dict.__getitem__(self.owner, key) for key in keys])
+        return tuple(elements(self.owner))
 
     def way(self) -> str:
         return "its contents"
@@ -112,7 +112,7 @@ class Contents(Location):
 
 def members(given: Any) -> frozenset[Any]:
     """What is in a set, for comparison: 1, True and 1.0 are three."""
-    return frozenset((type(x), x) for x in given)
+    return frozenset((type(x), x) for x in elements(given))
 
 
 class Member(Location):
@@ -125,7 +125,7 @@ class Member(Location):
         return Member, id(self.owner), type(key), id(key) if key.__hash__ is None else key
 
     def now(self) -> Any:
-        return self.key in self.owner
+        return own_class(self.owner).__contains__(self.owner, self.key)
 
     def way(self) -> str:
         return f"whether {short(self.key)} is in it"

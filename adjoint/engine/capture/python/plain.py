@@ -30,6 +30,7 @@ FIXED = PLAIN | {
     types.EllipsisType,
 }
 CONTAINERS = (list, dict, set, collections.deque, bytearray)
+_OWN = frozenset({*CONTAINERS, tuple, frozenset, collections.OrderedDict})
 # Functions, classes and the like: C code that compares or hashes them looks at nothing inside.
 BY_IDENTITY = (
     types.FunctionType,
@@ -58,6 +59,29 @@ class ObjectIdentity(int):
 def is_a(value: object, kinds: Any) -> bool:
     """`isinstance` by the class alone: asking an object for it would run the user's code."""
     return issubclass(type(value), kinds)
+
+
+def own_class(container: Any) -> Any:
+    """Python's own class behind a container, whose methods know of none that heirs write."""
+    kind = type(container)
+    if kind in _OWN:
+        return kind
+    return next((base for base in kind.__mro__ if base in _OWN), kind)
+
+
+def elements(container: Any) -> Any:
+    """An iterator over what a container holds, whatever its class makes of iteration."""
+    return own_class(container).__iter__(container)
+
+
+def element_at(sequence: Any, index: Any) -> Any:
+    """What a sequence holds at an index or slice, whatever its class makes of subscripts."""
+    return own_class(sequence).__getitem__(sequence, index)
+
+
+def count(container: Any) -> int:
+    """How much a container holds, whatever its class says of its length."""
+    return int(own_class(container).__len__(container))
 
 
 def is_plain(value: Any) -> bool:

@@ -33,7 +33,18 @@ from .locations import (
     Table,
     members,
 )
-from .plain import MISSING, NUMBERS, PLAIN, ObjectIdentity, can_change, is_a
+from .plain import (
+    MISSING,
+    NUMBERS,
+    PLAIN,
+    ObjectIdentity,
+    can_change,
+    count,
+    element_at,
+    elements,
+    is_a,
+    own_class,
+)
 from .ways import Ways
 
 if TYPE_CHECKING:
@@ -244,25 +255,25 @@ class Recorder:
     def element(self, sequence: Any, index: int) -> Any:
         """What a list or deque holds at an index; raises as it does."""
         if not self.needs_guards(sequence):
-            return sequence[index]
+            return element_at(sequence, index)
         if id(sequence) in self.journal.copies:
-            written = self.journal.written[id(sequence)]
-            if written is not None and -len(sequence) <= index < len(sequence):
-                if index % len(sequence) in written:
-                    return sequence[index]
-                return self.read(Index(sequence, index), sequence[index])
+            written, size = self.journal.written[id(sequence)], count(sequence)
+            if written is not None and -size <= index < size:
+                if index % size in written:
+                    return element_at(sequence, index)
+                return self.read(Index(sequence, index), element_at(sequence, index))
             self.contents(sequence)
-            return sequence[index]
+            return element_at(sequence, index)
         try:
-            value = sequence[index]
+            value = element_at(sequence, index)
         except IndexError:
-            self.guard(Length(sequence), len(sequence))
+            self.guard(Length(sequence), count(sequence))
             raise
         return self.read(Index(sequence, index), value)
 
     def length(self, container: Any) -> Any:
         """How many elements a container has."""
-        now = len(container)
+        now = count(container)
         if not self.needs_guards(container):
             return now
         original = self.journal.original(container)
@@ -298,12 +309,12 @@ class Recorder:
         if not self.needs_guards(table):
             return
         before = self.journal.original(table)
-        held = tuple(table) if before is MISSING else tuple(k for k, _ in before)
+        held = tuple(elements(table)) if before is MISSING else tuple(k for k, _ in before)
         self.guard(Contents(table, "keys"), held)
 
     def member(self, container: Any, key: Any) -> bool:
         """Whether something is in a set."""
-        found = key in container
+        found = bool(own_class(container).__contains__(container, key))
         if self.needs_guards(container):
             if id(container) in self.journal.copies:
                 self.contents(container)
@@ -385,7 +396,7 @@ class Recorder:
     def put_element(self, owner: Any, do: Callable[..., Any], index: int, value: Any) -> None:
         """Set an element of a list whose length is known."""
         if id(owner) not in self.fresh:
-            self.journal.writes(owner, index % len(owner))
+            self.journal.writes(owner, index % count(owner))
             self.effect(do, owner, index, value)
         do(owner, index, value)
 

@@ -44,6 +44,7 @@ class Context(threading.local):
     saved_hooks_refused: str | None = None  # why entering further ones is an error
     reference: bool = False  # every operation by the eager table, none compiled
     observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
+    consulted: set[str] | None = None  # settings that the recording under way depends on
     takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
     def set(self, **fields: Any) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,12 @@ def get(name: str) -> Any:
     >>> get("backends.cudnn.benchmark")
     False
     """
+    if not SWITCHES[name].computes:
+        consult(name)
+    return _value(name)
+
+
+def _value(name: str) -> Any:
     return _VALUES.get(name, SWITCHES[name].default)
 
 
@@ -128,8 +136,10 @@ def put(name: str, value: Any) -> None:
 def _store(name: str, value: Any) -> None:
     global computed_with
     _VALUES[name] = value
-    if SWITCHES[name].computes:
-        computed_with = tuple(get(name) for name, switch in SWITCHES.items() if switch.computes)
+    if not SWITCHES[name].computes:
+        consult(name)
+    else:
+        computed_with = tuple(_value(name) for name, switch in SWITCHES.items() if switch.computes)
 
 
 def tell(name: str, *values: Any) -> None:
@@ -157,9 +167,19 @@ class SwitchOverride:
 
     def __exit__(self, *_: object) -> None:
         for name, value in self._before.items():
-            _store(name, value)
-            if name in APPLY:
-                APPLY[name](value)
+            _put_back(name, value)
+
+
+def _put_back(name: str, value: Any) -> None:
+    """Set a switch to what it was, which nobody need be told about."""
+    _store(name, value)
+    if name in APPLY:
+        APPLY[name](value)
+
+
+SETTINGS.update(
+    {name: AmbientSetting(partial(_value, name), partial(_put_back, name)) for name in SWITCHES}
+)
 
 
 class SwitchModule(ModuleType):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from html import escape
 from typing import Any
 
@@ -13,6 +13,7 @@ from adjoint.engine.core import html
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 from adjoint.engine.tensor.meta import is_meta
 from adjoint.engine.tensor.reading.item import known, unknown
 from adjoint.engine.tensor.storage import Window
@@ -31,6 +32,7 @@ class PrintOptions:
 
 
 OPTIONS = PrintOptions()
+_SETTING = "print options"
 _PROFILES = {
     "default": PrintOptions(),
     "short": PrintOptions(precision=2, edgeitems=2),
@@ -55,6 +57,7 @@ def set_printoptions(
     tensor([0.12])
     >>> ad.set_printoptions(profile="default")
     """
+    consult(_SETTING)
     if profile is not None:
         chosen = _PROFILES[profile]
         for name in ("precision", "threshold", "edgeitems", "linewidth"):
@@ -68,6 +71,14 @@ def set_printoptions(
         if value is not None:
             setattr(OPTIONS, name, value)
     OPTIONS.sci_mode = sci_mode
+
+
+def _put_back(options: PrintOptions) -> None:
+    for field in fields(options):
+        setattr(OPTIONS, field.name, getattr(options, field.name))
+
+
+SETTINGS[_SETTING] = AmbientSetting(lambda: replace(OPTIONS), _put_back)
 
 
 class _Formatter:

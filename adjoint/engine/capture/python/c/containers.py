@@ -11,7 +11,14 @@ from adjoint.engine.capture.python.calling import call, unknown
 from adjoint.engine.capture.python.exposing import has_python_methods
 from adjoint.engine.capture.python.language import attributes, items, iteration, operators
 from adjoint.engine.capture.python.locations import Index, Length
-from adjoint.engine.capture.python.plain import MISSING, can_change, is_a
+from adjoint.engine.capture.python.plain import (
+    MISSING,
+    can_change,
+    count,
+    element_at,
+    elements,
+    is_a,
+)
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .constructors import pairs
@@ -91,6 +98,30 @@ def _dict_clear(recorder: Recorder, table: Any, /) -> None:
     recorder.change(table, dict.clear)
 
 
+def _ordered_update(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
+    """C's ordered dict has its heirs' own methods set keys, which a dict does not."""
+    for key, value in [*(pairs(recorder, args[0]) if args else ()), *kwargs.items()]:
+        items.set_item(recorder, table, key, value)
+
+
+def _ordered_ior(recorder: Recorder, table: Any, other: Any, /) -> Any:
+    _ordered_update(recorder, table, other)
+    return table
+
+
+def _ordered_pop(recorder: Recorder, table: Any, /, key: Any, default: Any = MISSING) -> Any:
+    return _dict_pop(recorder, table, key, *(() if default is MISSING else (default,)))
+
+
+def _ordered_setdefault(recorder: Recorder, table: Any, /, key: Any, default: Any = None) -> Any:
+    if type(table) is collections.OrderedDict:
+        return _dict_setdefault(recorder, table, key, default)
+    if items.contains(recorder, table, key):
+        return items.get_item(recorder, table, key)
+    items.set_item(recorder, table, key, default)
+    return default
+
+
 def _ordered_reduce(recorder: Recorder, table: Any, /) -> Any:
     """What `copy` makes another of an ordered dict from: its class, attributes and items."""
     own = recorder.attributes(table)
@@ -161,26 +192,27 @@ def _list_pop(recorder: Recorder, owner: Any, index: Any = -1, /) -> Any:
     index = items.index(recorder, index)
     if id(owner) in recorder.fresh:
         return list.pop(owner, index)
+    size = count(owner)
     if id(owner) in recorder.journal.copies:
         recorder.contents(owner)
     elif recorder.needs_guards(owner):
-        recorder.guard(Length(owner), len(owner))
-        if -len(owner) <= index < len(owner):
-            recorder.guard(Index(owner, index), owner[index])
-    if not -len(owner) <= index < len(owner):
+        recorder.guard(Length(owner), size)
+        if -size <= index < size:
+            recorder.guard(Index(owner, index), element_at(owner, index))
+    if not -size <= index < size:
         return list.pop(owner, index)  # raises
     return recorder.change(owner, list.pop, index)
 
 
 def _sort(recorder: Recorder, owner: Any, /, *, key: Any = None, reverse: Any = False) -> None:
     recorder.contents(owner)
-    values = recorder.new(ranked(recorder, list(owner), key, reverse))
+    values = recorder.new(ranked(recorder, list(elements(owner)), key, reverse))
     recorder.change(owner, list.__setitem__, slice(None), values)
 
 
 def _remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
     recorder.contents(owner)
-    for index, held in enumerate(owner):
+    for index, held in enumerate(elements(owner)):
         if held is value or operators.truth(
             recorder, operators.compare(recorder, "eq", held, value)
         ):
@@ -197,9 +229,9 @@ def _find(recorder: Recorder, owner: Any, value: Any, /, *bounds: Any) -> int:
     bounds = tuple(recorder.concrete(x) for x in bounds)
     start, stop, _ = slice(
         *(bounds if len(bounds) > 1 else (*bounds, None)) if bounds else (None,)
-    ).indices(len(owner))
+    ).indices(count(owner))
     for index in range(start, stop):
-        held = owner[index]
+        held = element_at(owner, index)
         if held is value or operators.truth(
             recorder, operators.compare(recorder, "eq", held, value)
         ):
@@ -215,7 +247,7 @@ def _count(recorder: Recorder, owner: Any, value: Any, /) -> int:
         recorder.contents(owner)
     return sum(
         held is value or operators.truth(recorder, operators.compare(recorder, "eq", held, value))
-        for held in list(owner)
+        for held in list(elements(owner))
     )
 
 
@@ -271,7 +303,7 @@ def _set_remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
 
 
 def _set_contains(recorder: Recorder, owner: Any, value: Any, /) -> bool:
-    return items.contains(recorder, owner, value)
+    return items.own_contains(recorder, owner, value)
 
 
 def _length(recorder: Recorder, owner: Any, /) -> Any:
@@ -282,6 +314,14 @@ def _item(recorder: Recorder, owner: Any, key: Any, /) -> Any:
     if is_a(owner, dict):
         return items.dict_item(recorder, owner, key)
     return items.list_item(recorder, owner, key)
+
+
+def _tuple_length(recorder: Recorder, owner: Any, /) -> int:
+    return count(owner)
+
+
+def _tuple_item(recorder: Recorder, owner: Any, key: Any, /) -> Any:
+    return element_at(owner, items.index(recorder, key))
 
 
 def _set_element(recorder: Recorder, owner: Any, key: Any, value: Any, /) -> None:
@@ -299,10 +339,10 @@ CONTAINERS: dict[Any, Table] = {
     },
     collections.OrderedDict: {
         "__reduce__": _ordered_reduce,
-        "update": _dict_update, "__setitem__": _dict_set, "__delitem__": _dict_delete,
-        "pop": _dict_pop, "setdefault": _dict_setdefault, "keys": _view("keys"),
+        "update": _ordered_update, "__setitem__": _dict_set, "__delitem__": _dict_delete,
+        "pop": _ordered_pop, "setdefault": _ordered_setdefault, "keys": _view("keys"),
         "values": _view("values"), "items": _view("items"), "__iter__": _iterated,
-        "__init__": _dict_init, "__ior__": _dict_ior,
+        "__init__": _ordered_update, "__ior__": _ordered_ior,
     },
     collections.defaultdict: {
         "__init__": _dict_init,
@@ -313,9 +353,13 @@ CONTAINERS: dict[Any, Table] = {
         "index": _find, "count": _count, "__iadd__": _iadd, "__init__": _init,
         "__iter__": _iterated, "__len__": _length, "__getitem__": _item,
         "__setitem__": _set_element,
-        "__contains__": lambda recorder, owner, key, /: items.contains(recorder, owner, key),
+        "__contains__": lambda recorder, owner, key, /: items.own_contains(recorder, owner, key),
     },
-    tuple: {"index": _find, "count": _count},
+    tuple: {
+        "index": _find, "count": _count, "__len__": _tuple_length, "__getitem__": _tuple_item,
+        "__iter__": lambda recorder, owner, /: recorder.new(elements(owner)),
+        "__contains__": lambda recorder, owner, key, /: items.own_contains(recorder, owner, key),
+    },
     collections.deque: {
         "extend": _extend, "extendleft": _extend_left, "__iadd__": _iadd, "remove": _remove,
         "index": _find, "count": _count, "__init__": _init, "__iter__": _iterated,

@@ -23,7 +23,15 @@ from adjoint.engine.capture.python.language.operators import (
     truth,
 )
 from adjoint.engine.capture.python.locations import Answer, ClassAttribute, Item, Length
-from adjoint.engine.capture.python.plain import MISSING, PLAIN, can_change, is_a
+from adjoint.engine.capture.python.plain import (
+    MISSING,
+    PLAIN,
+    can_change,
+    count,
+    element_at,
+    elements,
+    is_a,
+)
 from adjoint.engine.capture.python.recorder import Recorder
 
 
@@ -104,8 +112,8 @@ def list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
         return recorder.element(owner, int(key))
     if is_a(key, slice):
         recorder.contents(owner)
-        return recorder.new(owner[key])
-    return owner[key]  # an index of another kind, or the error
+        return recorder.new(element_at(owner, key))
+    return element_at(owner, key)  # an index of another kind, or the error
 
 
 def dict_item(recorder: Recorder, owner: Any, key: Any) -> Any:
@@ -174,12 +182,12 @@ def set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
         recorder.contents(owner)
     elif recorder.needs_guards(owner):
         before = recorder.journal.original(owner)
-        held = len(owner) if before is MISSING else len(before)
+        held = count(owner) if before is MISSING else len(before)
         recorder.guard(Length(owner), held)
     if is_a(owner, bytearray):
         value = expose(recorder, value)
-    if is_a(key, int) and not -len(owner) <= key < len(owner):
-        owner[key] = value  # raises
+    if is_a(key, int) and not -count(owner) <= key < count(owner):
+        kind.__setitem__(owner, key, value)  # raises
     if is_a(key, int):
         recorder.put_element(owner, kind.__setitem__, key, value)
         return
@@ -203,9 +211,9 @@ def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
     elif is_a(owner, (list, deque, bytearray)):
         key = index(recorder, key)
         recorder.contents(owner)
-        if is_a(key, int) and not -len(owner) <= key < len(owner):
-            del owner[key]  # raises
         kind = next(c for c in (list, deque, bytearray) if is_a(owner, c))
+        if is_a(key, int) and not -count(owner) <= key < count(owner):
+            kind.__delitem__(owner, key)  # raises
         recorder.change(owner, kind.__delitem__, key)
     elif method is MISSING or recorder.is_fresh(owner):
         del owner[expose(recorder, key)]
@@ -215,9 +223,16 @@ def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
 
 def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     """`key in owner`."""
-    method = MISSING if is_a(owner, IMMUTABLE) else method_of(recorder, owner, "__contains__")
+    fixed = is_a(owner, IMMUTABLE) and not can_change(type(owner))
+    method = MISSING if fixed else method_of(recorder, owner, "__contains__")
     if method is not MISSING and is_python(recorder, method):
         return truth(recorder, call(recorder, method, (owner, key), {}))
+    return own_contains(recorder, owner, key)
+
+
+def own_contains(recorder: Recorder, owner: Any, key: Any) -> bool:
+    """Whether a key is in a container as Python's own classes answer it."""
+    method = MISSING if is_a(owner, IMMUTABLE) else method_of(recorder, owner, "__contains__")
     if is_a(owner, dict):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
@@ -227,7 +242,7 @@ def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     if is_a(owner, (set, frozenset)):
         key = hashable(recorder, key)
         equals_in_python(recorder, owner, key)
-        return key in owner if is_a(owner, frozenset) else recorder.member(owner, key)
+        return recorder.member(owner, key)
     if is_a(owner, (str, bytes, range)):
         return recorder.concrete(key) in owner
     if is_a(owner, _VIEWS):
@@ -237,7 +252,10 @@ def contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     if method is not MISSING and not is_a(owner, SEQUENCES) and not recorder.is_fresh(owner):
         key = expose(recorder, key)
         return bool(recorder.guard(Answer(operator.contains, (owner, key)), key in owner))
-    for value in iteration.native(recorder, owner):
+    if is_a(owner, (list, deque)):
+        recorder.contents(owner)
+    own = is_a(owner, (list, deque, tuple))
+    for value in list(elements(owner)) if own else iteration.native(recorder, owner):
         if value is key or truth(recorder, compare(recorder, "eq", value, key)):
             return True
     return False

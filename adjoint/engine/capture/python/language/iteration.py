@@ -13,7 +13,7 @@ from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import _VIEWS, expose, from_outside, is_iterator
 from adjoint.engine.capture.python.language import attributes
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.plain import MISSING, can_change, is_a, is_plain
+from adjoint.engine.capture.python.plain import MISSING, can_change, elements, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
 _KNOWN = (list, tuple, set, frozenset, deque, str, bytes, range, bytearray)
@@ -166,13 +166,23 @@ def _steps(recorder: Recorder, asked: Any) -> Iterator[Any]:
         yield value
 
 
+def _is_taken_by_c(recorder: Recorder, cls: type) -> bool:
+    """Whether C copies a dict of this class by itself, or asks its methods for keys and items."""
+    if attributes.class_lookup(recorder, cls, "__iter__") is dict.__iter__:
+        return True
+    return not any(
+        is_python(recorder, attributes.class_lookup(recorder, cls, name))
+        for name in ("__iter__", "keys", "__getitem__")
+    )
+
+
 def mapping(recorder: Recorder, given: Any) -> dict[Any, Any]:
     """The items of a mapping, guarded."""
-    if is_a(given, dict) and not is_python(
-        recorder, attributes.class_lookup(recorder, type(given), "keys")
-    ):
+    if is_a(given, dict) and _is_taken_by_c(recorder, type(given)):
         recorder.contents(given)
-        return given
+        if type(given) is dict:
+            return given
+        return {key: dict.__getitem__(given, key) for key in elements(given)}
     keys = call(recorder, attributes.get(recorder, given, "keys"), (), {})
     taken = operator.getitem
     return {key: call(recorder, taken, (given, key), {}) for key in native(recorder, keys)}
