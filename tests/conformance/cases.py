@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import adjoint as ad
 import tests.samples
@@ -35,6 +36,14 @@ def places(found: list[S]) -> list[int]:
         out.append(counts[row.path])
         counts[row.path] += 1
     return out
+
+
+def firsts(chosen: list[S]) -> list[Any]:
+    """Rows as parameters of a test: a function's first, and the others as slow ones."""
+    return [
+        pytest.param(row, id=repr(row), marks=pytest.mark.slow if place else ())
+        for row, place in zip(chosen, places(chosen), strict=True)
+    ]
 
 
 def resolve(path: str) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.graph import capture
-from tests.conformance.cases import Case, make, rows
+from tests.conformance.cases import Case, firsts, make, rows
 
 ROWS = rows()
 GRAD_ROWS = [r for r in ROWS if r.grad]
@@ -151,7 +151,7 @@ def check_vmap(got: Any, want: list[list[Any]]) -> None:
 SUMMED_OTHERWISE = ("lstm", "gru", "rnn_tanh", "rnn_relu", "scan")
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if r.capture], ids=repr)
+@pytest.mark.parametrize("row", firsts([r for r in ROWS if r.capture]))
 def test_capture_equals_eager(row: Any) -> None:
     """Forward, gradients and in-place writes, recorded and replayed by the interpreter."""
     case = make(row)

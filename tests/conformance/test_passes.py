@@ -10,7 +10,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.core.spec import UnknownShapeError
 from adjoint.engine.graph.passes import inline, run_passes
-from tests.conformance.cases import Case, make, places, rows
+from tests.conformance.cases import Case, firsts, make, rows
 from tests.graph_checks import graph_of, same_results
 from tests.samples import S
 
@@ -25,15 +25,7 @@ def backward(case: Case, tensors: tuple[Any, ...]) -> list[Any]:
     return [g for g in ad.autograd.grad(outs, wanted, seeds, allow_unused=True) if g is not None]
 
 
-def cases() -> list[Any]:
-    """The first row of each function; the others are slow."""
-    return [
-        pytest.param(row, id=repr(row), marks=pytest.mark.slow if place else ())
-        for row, place in zip(rows(), places(rows()), strict=True)
-    ]
-
-
-@pytest.mark.parametrize("row", cases())
+@pytest.mark.parametrize("row", firsts(rows()))
 def test_passes_change_nothing(row: S) -> None:
     case = make(row, ad.float64)
     for fn in (lambda *ts: case.fn(*ts), lambda *ts: backward(case, ts)):

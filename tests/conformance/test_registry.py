@@ -12,7 +12,7 @@ from adjoint.engine import assembly
 from adjoint.engine.core.operations.record import REGISTRY, Record, is_tensor
 from adjoint.engine.core.spec import Spec, UnknownShapeError
 from adjoint.engine.core.state.context import CONTEXT
-from tests.conformance.cases import Case, make, rows
+from tests.conformance.cases import Case, firsts, make, rows
 
 ROWS = rows()
 # No sample can show these: what `empty` holds is undefined, a move needs a second device
@@ -78,7 +78,7 @@ def test_infer_agrees_and_every_record_has_a_sample() -> None:
     )
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if not r.random], ids=repr)
+@pytest.mark.parametrize("row", firsts([r for r in ROWS if not r.random]))
 def test_halves_follow_float64(row: Any) -> None:
     """float16 and bfloat16 give the float64 result to their own precision."""
     exact = make(row)
