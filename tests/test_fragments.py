@@ -27,6 +27,7 @@ from adjoint.engine.graph.eager.fragments import FRAGMENTS
 def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every operation that can be a fragment is one, whatever its size."""
     HOOKS.load_rest()
+    FRAGMENTS.forget()
     for record in REGISTRY.values():
         if record.large:
             monkeypatch.setattr(record, "large", 1)

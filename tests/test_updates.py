@@ -39,6 +39,8 @@ SUMS = {"adafactor", "lamb", "muon"}  # sums of many elements depend on their or
 
 @pytest.fixture(autouse=True)
 def made_anew() -> Iterator[None]:
+    """What other tests' optimizers compiled is not there, nor is anything left for them."""
+    UPDATES.forget()
     yield
     UPDATES.forget()
 
