@@ -113,12 +113,25 @@ def heirs_of_collections(wrap: Wrap) -> Any:
 @program
 def sets_given(wrap: Wrap) -> Any:
     def f(x, s):
-        s.add("n")
-        return x * len(s) * (2 if "a" in s else 1)
+        s.add(7)
+        return x * len(s) * (2 if 1 in s else 1)
 
     r, out = wrap(f), []
-    for s in ({"a"}, {"b"}, {"a", "c"}, {"a"}):
+    for s in ({1}, {2}, {1, 3}, {1}):  # of numbers: texts are at other places in every process
         out += [tried(r, ones(2), s), s]
+    return out
+
+
+@program
+def sets_whose_elements_meet(wrap: Wrap) -> Any:
+    def f(x, s):
+        return [x * e for e in s]
+
+    r, out = wrap(f), []
+    for first, second in ((8, 16), (16, 8), (0, 24)):  # one place of a table of eight
+        s = {first}
+        s.add(second)
+        out += [tried(r, ones(2), s), list(s)]
     return out
 
 

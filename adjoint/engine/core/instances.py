@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import random
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import CaptureError
 
+_ORDERS_TRIED = 128
 _IMMUTABLE_TYPE = 1 << 8  # the flag of C's classes; a few have none, and make instances themselves
 Step = Callable[[Any, Any], Any]  # from an object and a key to what it holds there
 Way = tuple[tuple[Step, Any], ...]
@@ -90,12 +92,24 @@ def _fill_deque(target: Any, keys: Sequence[Any], items: Sequence[Any], more: An
 
 
 def _fill_set(target: Any, keys: Sequence[Any], items: Sequence[Any], more: Any) -> None:
-    set.update(target, items)
-    if not all(map(operator.is_, set.__iter__(target), items)):
-        raise CaptureError(
-            "compile: a set among the arguments is iterated in an order that another one of these "
-            "elements has not. Pass a frozenset, or a list."
-        )
+    """Elements that fall on one place of the table are iterated by who came first: tried out."""
+    order, draws = list(items), random.Random(0)
+    for attempt in range(_ORDERS_TRIED):
+        set.clear(target)
+        for item in order:
+            set.add(target, item)
+        pairs = zip(set.__iter__(target), items, strict=True)
+        wrong = next(((at, wanted) for at, wanted in pairs if at is not wanted), None)
+        if wrong is None:
+            return
+        first, second = (next(i for i, x in enumerate(order) if x is item) for item in wrong)
+        order[first], order[second] = order[second], order[first]
+        if attempt % 8 == 7:  # exchanges that undo each other
+            draws.shuffle(order)
+    raise CaptureError(
+        "compile: a set among the arguments is iterated in an order that another one of these "
+        "elements has not. Pass a frozenset, or a list."
+    )
 
 
 _PLAIN = _Base(_no_items, _fill_nothing)
