@@ -61,10 +61,13 @@ def test_on_ranks(program: str, ranks: int, tmp_path: Path) -> None:
     assert out == "passed\n"
 
 
+MESSAGES = ["check_what_carries", "check_crossing", "check_tags", "check_refusals"]
 OF_GPUS = ["check_engine", "check_what_carries", "check_moving", "check_mismatches"]
 
 
-@pytest.mark.parametrize(("program", "chosen"), [("loopback", []), ("stored", OF_GPUS)])
+@pytest.mark.parametrize(
+    ("program", "chosen"), [("loopback", []), ("stored", OF_GPUS), ("wires", MESSAGES)]
+)
 def test_engines_of_gpus_without_one(program: str, chosen: list[str]) -> None:
     """NCCL's engine with a library played by MPI, and the store in the place of MPI."""
     code, out, errors = launch("--nproc-per-node=2", "-m", f"tests.ranks.{program}", *chosen)
@@ -74,7 +77,7 @@ def test_engines_of_gpus_without_one(program: str, chosen: list[str]) -> None:
 
 @pytest.mark.slow
 def test_engines_of_gpus_in_training() -> None:
-    for program in ("loopback", "stored"):
+    for program in ("loopback", "stored", "wires"):
         code, out, errors = launch(
             "--nproc-per-node=4", "-m", f"tests.ranks.{program}", WITH_TRAINING="1"
         )

@@ -14,7 +14,10 @@ import pytest
 
 import adjoint as ad
 import adjoint.distributed as dist
+from adjoint.distributed.communication.gpu_messages import MESSAGES
 from adjoint.distributed.fsdp import CPUOffloadPolicy, fully_shard
+from adjoint.distributed.pipelining import PipelineStage, Schedule1F1B
+from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.cuda
@@ -99,6 +102,66 @@ def test_work_under_way(world: Any) -> None:
     assert names == ["me"]
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_messages_to_itself(world: Any, dtype: Any) -> None:
+    """By NCCL, not through the host; contiguous and not, and none of no elements."""
+    want = ad.tensor(np.random.default_rng(0).integers(0, 2, (3, 4)).tolist()).to(dtype)
+    for given, into in (
+        (want.to("cuda"), ad.zeros(3, 4, dtype=dtype, device="cuda")),
+        (want.T.contiguous().to("cuda").T, ad.zeros(4, 3, dtype=dtype, device="cuda").T),
+        (want[:0].to("cuda"), ad.zeros(0, 4, dtype=dtype, device="cuda")),
+    ):
+        works = dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, given, 0), dist.P2POp(dist.irecv, into, 0)]
+        )
+        for work in works:
+            work.wait()
+        ad.testing.assert_close(into.cpu(), given.cpu())
+    assert len(world.device_channels[MESSAGES].wires) == 1
+
+
+def test_messages_under_way(world: Any) -> None:
+    side = ad.cuda.Stream()
+    into = [ad.zeros(1 << 18, device="cuda") for _ in range(4)]
+    with ad.cuda.stream(side):
+        x = ad.ones(1 << 18, device="cuda")
+        ad.cuda._sleep(10_000_000)
+        messages = []
+        for number, target in enumerate(into):
+            x = x + number  # what is queued comes first
+            messages += [dist.P2POp(dist.isend, x, 0), dist.P2POp(dist.irecv, target, 0)]
+        works = dist.batch_isend_irecv(messages)
+        for work in works:
+            work.wait()
+        sums = [target * 2 for target in into]
+    side.synchronize()
+    assert [y.max().item() for y in sums] == [2.0, 4.0, 8.0, 14.0]
+    assert [y.min().item() for y in sums] == [2.0, 4.0, 8.0, 14.0]
+    assert all(work.get_future().wait() for work in works)
+    assert all(work.is_completed() and work.is_success() for work in works)
+    dist.send(x, 0, tag=3)
+    x += 1
+    assert dist.recv(into[0], tag=3) == 0
+    assert into[0].max().item() == 7.0
+    dist.send(x, 0)
+    with pytest.raises(dist.DistBackendError, match="member 0 sent"):
+        dist.recv(ad.zeros(3, device="cuda"), 0)
+    dist.send(x, 0)
+    with pytest.raises(dist.DistBackendError, match="both on the CPU"):
+        dist.recv(ad.zeros(1 << 18), 0)
+
+
+def test_a_pipeline_of_one(world: Any) -> None:
+    net, x, y = ad.nn.Linear(4, 4).to("cuda"), ad.randn(8, 4), ad.randn(8, 4)
+    x, y = x.to("cuda"), y.to("cuda")
+    F.mse_loss(net(x), y).backward()
+    wanted = net.weight.grad.clone()
+    net.zero_grad()
+    schedule = Schedule1F1B(PipelineStage(net, 0, 1, "cuda"), 4, F.mse_loss)
+    schedule.step(x, target=y)
+    ad.testing.assert_close(net.weight.grad, wanted)
+
+
 def train(wrap: Any, compiled: bool = False) -> list[float]:
     ad.manual_seed(0)
     net = ad.nn.Sequential(ad.nn.Linear(8, 32), ad.nn.Tanh(), ad.nn.Linear(32, 1)).to("cuda")
@@ -171,6 +234,12 @@ dist.init_process_group("nccl", timeout=40)
 assert dist.group.WORLD.engine.name == "store"
 ad.cuda.set_device(0)
 x = ad.ones(4, device="cuda") * (dist.get_rank() + 1)
+y = ad.zeros(4, device="cuda")
+works = dist.batch_isend_irecv([
+    dist.P2POp(dist.isend, x, 1 - dist.get_rank()), dist.P2POp(dist.irecv, y, 1 - dist.get_rank()),
+])
+[work.wait() for work in works]
+assert y.tolist() == [2.0 - dist.get_rank()] * 4
 dist.all_reduce(x)
 print("sum", x.tolist(), flush=True)
 """

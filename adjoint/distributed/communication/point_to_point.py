@@ -1,77 +1,27 @@
-"""Messages from one process to another.
-
-A message is a line that says what it is and then its elements, so that a receiver that expects
-another shape or dtype raises instead of reading garbage.
-"""
+"""Messages from one process to another: through the host, or between GPUs by NCCL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from adjoint.distributed.communication.buffers import describe, read, require_tensor, written
+from adjoint.distributed.communication.buffers import (
+    Finish,
+    describe,
+    read,
+    require_tensor,
+    written,
+)
 from adjoint.distributed.communication.collectives import skips, together
-from adjoint.distributed.communication.progress import LINE, PROGRESS
+from adjoint.distributed.communication.gpu_messages import message_device, receive_by, send_by
+from adjoint.distributed.communication.messages import DATA, Receiving, Sending
+from adjoint.distributed.communication.progress import PROGRESS
 from adjoint.distributed.communication.work import Work, settle
 from adjoint.distributed.engines.base import Communicator, Request
-from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.groups.group import ProcessGroup, get_group_rank, resolve
 from adjoint.engine.tensor.tensor import Tensor
 
 ANY = -1
-DATA = 1 << 19  # tags from here on are of elements, by the message's number
-NUMBERS = 1 << 19
-
-
-class _Sent:
-    count = 0
-
-
-class Sending:
-    """A line and elements on their way."""
-
-    def __init__(self, comm: Communicator, array: Any, what: str, peer: int, tag: int) -> None:
-        _Sent.count += 1
-        number = _Sent.count % NUMBERS
-        text = f"{number}|{comm.rank}|{what}".encode()
-        if len(text) > LINE:
-            raise ValueError(f"send: {what} takes more than {LINE} bytes to describe")
-        self.line = np.frombuffer(text.ljust(LINE, b"\0"), np.uint8).copy()
-        self.requests = [comm.send(self.line, peer, tag), comm.send(array, peer, DATA + number)]
-
-    def done(self) -> bool:
-        """Whether both are gone."""
-        self.requests = [r for r in self.requests if not r.done()]
-        return not self.requests
-
-
-class Receiving:
-    """A line, and then the elements it announces."""
-
-    def __init__(self, comm: Communicator, array: Any, what: str, peer: int, tag: int) -> None:
-        self.comm, self.array, self.what = comm, array, what
-        self.line = np.empty(LINE, np.uint8)
-        self.source = peer
-        self.request: Request = comm.receive(self.line, peer, tag)
-        self.announced = False
-
-    def done(self) -> bool:
-        """Whether the elements are here."""
-        if not self.request.done():
-            return False
-        if self.announced:
-            return True
-        number, source, what = bytes(self.line).rstrip(b"\0").decode().split("|", 2)
-        if what != self.what:
-            raise DistBackendError(
-                f"recv: expected {self.what}, but member {source} sent {what}. Receive into a "
-                "tensor of the sender's shape and dtype."
-            )
-        self.source, self.announced = int(source), True
-        self.request = self.comm.receive(self.array, self.source, DATA + int(number))
-        return self.request.done()
 
 
 def check_tag(tag: int) -> None:
@@ -107,14 +57,21 @@ def isend(
         raise ValueError("send: invalid destination rank: it is this process's own")
     require_tensor("send", tensor)
     check_tag(tag)
-    array, what, comm = read(tensor), describe(tensor), chosen.channel.data
-    operation = PROGRESS.submit(
-        chosen.channel,
-        f"send {what} to rank {chosen.ranks[peer]}",
-        lambda: Sending(comm, array, what, peer, tag),
-        peers=(chosen.ranks[peer],),
-    )
+    label, start = sending(chosen, tensor, peer, tag)
+    text = f"{label} to rank {chosen.ranks[peer]}"
+    operation = PROGRESS.submit(chosen.channel, text, start, peers=(chosen.ranks[peer],))
     return settle(operation, True, [tensor])
+
+
+def sending(
+    group: ProcessGroup, tensor: Tensor, peer: int, tag: int
+) -> tuple[str, Callable[[], Any]]:
+    """What a message to a member is called, and what begins it."""
+    what, comm, device = describe(tensor), group.channel.data, message_device(group, tensor)
+    if device is not None:
+        return f"send {what} by NCCL", send_by(device, group, tensor, peer, tag)
+    array = read(tensor)
+    return f"send {what}", lambda: Sending(comm, array, what, peer, tag)
 
 
 def irecv(
@@ -128,24 +85,35 @@ def irecv(
     peer = peer_of("recv", chosen, src, group_src)
     require_tensor("recv", tensor)
     check_tag(tag)
-    array, finish = written(tensor)
-    what, comm = describe(tensor), chosen.channel.data
-    begun: list[Receiving] = []
+    label, start, finish = receiving(chosen, tensor, peer, tag)
+    begun: list[Any] = []
 
     def begin() -> Request:
-        begun.append(Receiving(comm, array, what, any_source(comm, peer), tag))
+        begun.append(start())
         return begun[0]
 
     others = tuple(r for r in chosen.ranks if r != chosen.ranks[chosen.rank()])
     peers = others if peer == ANY else (chosen.ranks[peer],)
     whom = "any rank" if peer == ANY else f"rank {chosen.ranks[peer]}"
     work = Receipt(
-        PROGRESS.submit(chosen.channel, f"receive {what} from {whom}", begin, finish, peers=peers),
+        PROGRESS.submit(chosen.channel, f"{label} from {whom}", begin, finish, peers=peers),
         tensor,
         lambda: chosen.ranks[begun[0].source],
     )
     PROGRESS.wake()
     return work
+
+
+def receiving(
+    group: ProcessGroup, tensor: Tensor, peer: int, tag: int
+) -> tuple[str, Callable[[], Any], Finish]:
+    """What a message from a member is called, what begins it, and what the host does at its end."""
+    what, comm, device = describe(tensor), group.channel.data, message_device(group, tensor)
+    source = any_source(comm, peer)
+    if device is not None:
+        return f"receive {what} by NCCL", receive_by(device, group, tensor, source, tag), None
+    array, finish = written(tensor)
+    return f"receive {what}", lambda: Receiving(comm, array, what, source, tag), finish
 
 
 def any_source(comm: Communicator, peer: int) -> int:

@@ -176,9 +176,8 @@ class Progress:
             with self.lock:
                 self.step()
                 join = getattr(operation.request, "join", None)
-                if join is not None:  # a GPU's: only what is queued after waits for it
-                    join()
-            if join is not None:
+            if join is not None:  # queued on a GPU: only what is queued after waits for it
+                join()
                 self.wake()
                 return
             if operation.ended:
@@ -210,10 +209,12 @@ class Progress:
 
     def _abort(self, operation: CollectiveCall) -> None:
         """Have a GPU stop waiting; what it was to compute is nothing to be read any more."""
-        abort = getattr(operation.channel.data, "abort", None)
-        if abort is not None and operation.request is not None:
-            LOST.append(operation.error)
-            abort()
+        request = operation.request
+        if getattr(request, "join", None) is None:  # nothing is queued on one
+            return
+        owner: Any = request if hasattr(request, "abort") else operation.channel.data
+        LOST.append(operation.error)
+        owner.abort()
 
     def lost_peer(self, peers: Sequence[int], now: float) -> str | None:
         """Why an operation with these processes will never end, if so."""
@@ -267,7 +268,7 @@ class Progress:
             self._work.wait()
             with self.lock:
                 self.step()
-                queued = [op for op in self.active if hasattr(op.request, "join")]
+                queued = [op for op in self.active if getattr(op.request, "join", None)]
                 if not self.active:
                     self._work.clear()
             for operation in queued:  # nobody may be waiting for them

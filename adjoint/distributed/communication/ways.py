@@ -139,27 +139,31 @@ class DeviceChannel:
     def __init__(self, channel: Channel, lane: Lane) -> None:
         self.channel, self.lane = channel, lane
 
-    @property
-    def data(self) -> Any:
-        """The communicator."""
-        return self.channel.data
+    def close(self) -> None:
+        """Let go of the communicator."""
+        self.channel.data.close()
+
+
+def join_gpus(identity: bytes, rank: int, size: int, lane: GpuLane) -> NcclCommunicator:
+    """Join a communicator under its identity; returns when all its members have."""
+    library = nccl.load()
+    with lane.device:
+        handle = library.join(identity, rank, size)
+    return NcclCommunicator(library, handle, rank, size, lane)
 
 
 def connect(group: ProcessGroup, lane: GpuLane) -> DeviceChannel:
     """Join a communicator of the group's GPUs: the first member names it, by the host's engine."""
-    host, library = group.channel, nccl.load()
-    rank, size = group.rank(), group.size()
+    host, rank, size = group.channel, group.rank(), group.size()
     identity = np.zeros(nccl.ID_BYTES, np.uint8)
     if rank == 0:
-        identity[:] = np.frombuffer(library.unique_id(), np.uint8)
+        identity[:] = np.frombuffer(nccl.load().unique_id(), np.uint8)
     what = f"an NCCL communicator of {size} processes"
     PROGRESS.wait(HostWay(host).begin(what, lambda comm: comm.broadcast(identity, 0)))
 
-    def join() -> int:
-        with lane.device:
-            return library.join(identity.tobytes(), rank, size)
+    def join() -> NcclCommunicator:
+        return join_gpus(identity.tobytes(), rank, size, lane)
 
-    handle = PROGRESS.blocking(f"group {host.name}: {what}", join, host.timeout)
-    communicator: Any = NcclCommunicator(library, handle, rank, size, lane)
+    communicator: Any = PROGRESS.blocking(f"group {host.name}: {what}", join, host.timeout)
     channel = Channel(communicator, host.check, host.members, host.name, host.timeout)
     return DeviceChannel(channel, lane)

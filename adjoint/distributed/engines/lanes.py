@@ -15,6 +15,10 @@ class Lane(Protocol):
     xp: Any
     stream: int  # the driver's handle
 
+    def another(self) -> Lane:
+        """A lane of its own on the same device."""
+        ...
+
     def ready(self) -> Any:
         """A mark after what the caller has asked for so far."""
         ...
@@ -57,6 +61,10 @@ class GpuLane:
         with self.device:
             self._stream = self.xp.cuda.Stream(non_blocking=True)
         self.stream = int(self._stream.ptr)
+
+    def another(self) -> GpuLane:
+        """A lane of its own on the same GPU."""
+        return GpuLane(int(self.device.id))
 
     def ready(self) -> StreamMark:
         """A mark after what the caller has asked for so far."""

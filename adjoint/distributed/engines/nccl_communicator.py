@@ -84,6 +84,19 @@ class NcclCommunicator:
             self._rows(buffer, [n * size for n in gives]),
         )
 
+    def send(self, buffer: Buffer, peer: int) -> None:
+        """To one member; queued until that member's `receive` is."""
+        self._exchange({}, {peer: (address(buffer), buffer.nbytes)})
+
+    def receive(self, buffer: Buffer, peer: int) -> None:
+        """From one member."""
+        self._exchange({peer: (address(buffer), buffer.nbytes)}, {})
+
+    def send_to_itself(self, out: Buffer, buffer: Buffer) -> None:
+        """From this member to itself, which NCCL does only in one group of calls."""
+        own = self.rank
+        self._exchange({own: (address(out), out.nbytes)}, {own: (address(buffer), buffer.nbytes)})
+
     def _rows(self, array: Buffer, sizes: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Address and bytes of each member's part of an array."""
         starts = np.concatenate([[0], np.cumsum(sizes)])

@@ -81,8 +81,8 @@ def init_process_group(
     """Join the processes that were started together; every one of them calls this.
 
     MPI carries the messages of CPUs (`pip install 'adjoint[mpi]'`), also for a program that asks
-    for "gloo"; where "nccl" is asked for, collectives of tensors on GPUs go by NCCL, messages from
-    one process to another through the host. One process alone needs no engine on the CPU.
+    for "gloo"; where "nccl" is asked for, collectives of tensors on GPUs and messages from one
+    process to another go by NCCL. One process alone needs no engine on the CPU.
 
     Args:
         backend: "gloo", "mpi" or "nccl"; what is asked for is what `get_backend` says.
@@ -233,7 +233,7 @@ def destroy_process_group(group: Any = None) -> None:
     chosen = list(GROUPS.values()) if everything else [group]
     for group_of in chosen:
         for channel in group_of.device_channels.values():
-            channel.data.close()
+            channel.close()
         GROUPS.pop(group_of.group_name, None)
     if everything:
         STATE.group = None
