@@ -53,10 +53,9 @@ def launch(*args: str, **environment: str) -> tuple[int, str, str]:
     ("program", "ranks"),
     [("collectives", 4), ("training", 2), ("sharding", 2), ("tensors", 2)],
 )
-def test_on_ranks(program: str, ranks: int, tmp_path: Path) -> None:
-    code, out, errors = launch(
-        f"--nproc-per-node={ranks}", "-m", f"tests.ranks.{program}", CHECKPOINTS=str(tmp_path)
-    )
+def test_on_ranks(program: str, ranks: int, tmp_path: Path, **environment: str) -> None:
+    where = {"CHECKPOINTS": str(tmp_path), **environment}
+    code, out, errors = launch(f"--nproc-per-node={ranks}", "-m", f"tests.ranks.{program}", **where)
     assert code == 0, errors
     assert out == "passed\n"
 
@@ -87,10 +86,15 @@ def test_engines_of_gpus_in_training() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "ranks"), [("collectives", 2), ("training", 4), ("sharding", 4), ("tensors", 4)]
+    ("program", "ranks"),
+    [
+        *(("collectives", 2), ("training", 4), ("sharding", 4), ("tensors", 4)),
+        *(("sharding", 2), ("staged", 2), ("staged", 4)),
+    ],
 )
 def test_on_other_numbers_of_ranks(program: str, ranks: int, tmp_path: Path) -> None:
-    test_on_ranks(program, ranks, tmp_path)
+    """And with every model: MLP, CNN with batch norm and GPT, eager and compiled."""
+    test_on_ranks(program, ranks, tmp_path, EVERY_MODEL="1")
 
 
 SPAWNED = """

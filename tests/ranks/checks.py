@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +12,11 @@ import numpy as np
 
 import adjoint as ad
 import adjoint.distributed as dist
+
+
+def usual(names: Iterable[str], *few: str) -> list[str]:
+    """The names of models to check: all where the environment says so, else a few."""
+    return [name for name in names if name in few or "EVERY_MODEL" in os.environ]
 
 
 def run(module: ModuleType | Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -38,7 +40,7 @@ from adjoint.distributed.tensor.parallel import (
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
 from adjoint.utils.checkpoint import checkpoint
-from tests.ranks.checks import run, same
+from tests.ranks.checks import run, same, usual
 from tests.ranks.pipelines import check_a_traced_gpt as check_a_traced_gpt
 from tests.ranks.pipelines import check_refused_pipelines as check_refused_pipelines
 from tests.ranks.pipelines import check_traced_pipelines as check_traced_pipelines
@@ -59,11 +61,13 @@ def sharded_case(name: str, **options: Any) -> tuple[Any, Any, Any, Any]:
     ad.manual_seed(5)
     alone, model, batches = make(), make(), draw()
     model.load_state_dict(alone.state_dict())
+    if name == "cnn":  # statistics of the whole batch, as one process takes them
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     return alone, model, batches, loss_of
 
 
 def check_sharded_follows(rank: int, size: int) -> None:
-    for name in ("mlp", "gpt"):
+    for name in usual(CASES, "mlp", "gpt"):
         alone, model, batches, loss_of = sharded_case(name)
         total = sum(p.numel() for p in alone.parameters())
         shard(model)
@@ -83,14 +87,34 @@ def check_sharded_follows(rank: int, size: int) -> None:
 
 
 def check_compiled_sharded(rank: int, size: int) -> None:
-    alone, model, batches, loss_of = sharded_case("mlp")
-    shard(model)
-    wanted = train(alone, batches, loss_of)
-    share = 8 // size
-    mine = train(model, batches[:, rank * share : (rank + 1) * share], loss_of, compiled=True)
-    total = ad.tensor(mine)
-    dist.all_reduce(total, dist.ReduceOp.AVG)
-    same(total, wanted, 2e-5)
+    for name in usual(CASES, "mlp"):
+        alone, model, batches, loss_of = sharded_case(name)
+        shard(model)
+        wanted = train(alone, batches, loss_of)
+        share = 8 // size
+        mine = train(model, batches[:, rank * share : (rank + 1) * share], loss_of, compiled=True)
+        total = ad.tensor(mine)
+        dist.all_reduce(total, dist.ReduceOp.AVG)
+        same(total, wanted, 2e-5)
+        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+        for key, value in alone.state_dict().items():
+            same(value, whole[key], 1e-3)
+
+
+def check_one_element_each(rank: int, size: int) -> None:
+    """Parameters of which every process has one element, or some have none."""
+    for width in (1, size, size + 1):
+        alone = nn.Sequential(nn.Linear(3, width), nn.LayerNorm(width))
+        with ad.no_grad():
+            alone[1].bias += ad.arange(float(width))
+        model = copy.deepcopy(alone)
+        fully_shard(model[1])
+        fully_shard(model)
+        x = ad.arange(6.0).view(2, 3).sin()
+        for net in (alone, model):
+            (net(x) ** 3).sum().backward()
+        for p, q in zip(alone.parameters(), model.parameters(), strict=True):
+            same(p.grad, q.grad.full_tensor(), 1e-5)
 
 
 def check_clipping(rank: int, size: int) -> None:
@@ -250,9 +274,10 @@ def check_pipeline(rank: int, size: int) -> None:
     whole = nn.Sequential(*layers)
     F.mse_loss(whole(x), y).backward()
     wanted = [p.grad.clone() for p in layers[rank].parameters()]
-    for kind in (ScheduleGPipe, Schedule1F1B):
+    for kind, compiled in itertools.product((ScheduleGPipe, Schedule1F1B), (False, True)):
         whole.zero_grad()
-        stage = PipelineStage(layers[rank], rank, size)
+        mine = ad.compile(layers[rank]) if compiled else layers[rank]
+        stage = PipelineStage(mine, rank, size)
         schedule = kind(stage, 4, F.mse_loss)
         losses: list[Any] = []
         if rank == 0:

@@ -21,7 +21,7 @@ from adjoint.distributed.tensor.parallel import (
     parallelize_module,
 )
 from adjoint.nn import functional as F
-from tests.ranks.checks import run, same
+from tests.ranks.checks import run, same, usual
 
 
 class FeedForward(nn.Module):
@@ -62,13 +62,50 @@ class Divided(nn.Module):
         return self.mlp(self.norm(x))
 
 
+class Classifier(nn.Module):
+    """Convolutions with batch norm, which every process has whole, before divided layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten()
+        )
+        self.up, self.down = nn.Linear(3 * 32, 16), nn.Linear(16, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.down(F.relu(self.up(self.features(x.unsqueeze(1)))))
+
+
+class Language(nn.Module):
+    """A whole GPT: divided embeddings, blocks and scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(16, 8), nn.Embedding(4, 8)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 16, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        tokens = (x[..., 0].abs() * 7).long().clamp(max=15)
+        h = self.tokens(tokens) + self.places(ad.arange(tokens.shape[1]))
+        for block in self.blocks:
+            h = block(h)
+        scores = self.head(self.norm(h))
+        return F.cross_entropy(scores.flatten(0, 1), tokens.flatten())
+
+
 PAIR: dict[str, Any] = {"mlp.up": ColwiseParallel(), "mlp.down": RowwiseParallel()}
+OF_A_BLOCK = {**PAIR, **dict.fromkeys("qkv", ColwiseParallel()), "out": RowwiseParallel()}
+LANGUAGE: dict[str, Any] = {
+    "tokens": RowwiseParallel(input_layouts=Replicate()),
+    "head": ColwiseParallel(output_layouts=Replicate()),
+    **{f"blocks.*.{name}": style for name, style in OF_A_BLOCK.items()},
+}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "mlp": (FeedForward, {"up": ColwiseParallel(), "down": RowwiseParallel()}),
-    "block": (
-        Block,
-        {**PAIR, **dict.fromkeys("qkv", ColwiseParallel()), "out": RowwiseParallel()},
-    ),
+    "block": (Block, OF_A_BLOCK),
+    "cnn": (Classifier, {"up": ColwiseParallel(), "down": RowwiseParallel()}),
+    "gpt": (Language, LANGUAGE),
     "sequence": (
         Divided,
         {
@@ -96,7 +133,8 @@ def train(net: Any, batches: Any, compiled: bool) -> tuple[list[float], Any]:
 
 def check_compiled_layers(rank: int, size: int) -> None:
     mesh = init_device_mesh("cpu", (size,))
-    for name, (make, plan) in CASES.items():
+    for name in usual(CASES, "mlp", "block", "sequence"):
+        make, plan = CASES[name]
         ad.manual_seed(3)
         alone, batches = make(), ad.randn(4, 2, 4, 8)
         divided = [parallelize_module(copy.deepcopy(alone), mesh, plan) for _ in range(2)]

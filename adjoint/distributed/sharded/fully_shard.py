@@ -158,7 +158,8 @@ class GatheredUnit:
             )  # fmt: skip
             pieces = rows.split(lengths, 1)
             for part, piece, shape in zip(same, pieces, shapes, strict=True):
-                whole = piece.reshape(-1)[: shape.numel()].reshape(shape)
+                # One element from each process is a view between the others' elements.
+                whole = piece.reshape(-1)[: shape.numel()].contiguous().reshape(shape)
                 whole_of[id(part)] = part_on_inner_mesh(part, whole)
         return [whole_of[id(part)] for part in parts]
 
