@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any
 
 from .calling import is_python
+from .errors import Refusal
 from .locations import Answer
 from .plain import (
     BY_IDENTITY,
@@ -43,8 +44,20 @@ _BEHIND = "__eq__ __hash__ __lt__ __repr__ __str__ __iter__ __len__ __index__ __
 _QUIET = {object, BaseException, Exception}
 
 
-class NeedsPython(Exception):
-    """C would call a special method that is written in Python."""
+class NeedsPython(Refusal):
+    """C would call a special method that is written in Python.
+
+    A refusal already, which handlers of the recorded code cannot see; who asks may follow the
+    method instead, or say it better.
+    """
+
+    def __init__(self, recorder: Recorder, cls: type) -> None:
+        super().__init__(
+            f"a {cls.__name__} handed to C",
+            "C would call its special methods, which are written in Python and not observed there",
+            "Pass plain values, or do it outside.",
+            recorder.line(),
+        )
 
 
 def is_iterator(value: Any) -> bool:
@@ -104,7 +117,7 @@ def _is(a: Any, b: Any) -> bool:
 
 def _expose_container(recorder: Recorder, value: Any, shallow: bool) -> Any:
     if can_change(type(value)) and has_python_methods(recorder, type(value)):
-        raise NeedsPython
+        raise NeedsPython(recorder, type(value))
     if not is_a(value, (tuple, frozenset)):
         recorder.contents(value)
     if shallow or is_a(value, bytearray):
@@ -154,7 +167,7 @@ def _expose_other(recorder: Recorder, value: Any) -> Any:
         recorder.engine.guard_elements(recorder, value)
         return value
     if has_python_methods(recorder, cls):
-        raise NeedsPython
+        raise NeedsPython(recorder, cls)
     if not can_change(cls) and not is_a(value, BaseException):
         if recorder.is_fresh(value) or is_plain(value):
             return value

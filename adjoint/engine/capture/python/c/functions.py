@@ -452,7 +452,8 @@ def _import(
 
 
 def _index(recorder: Recorder, value: Any, /) -> Any:
-    return items.index(recorder, value)
+    number = items.index(recorder, value)
+    return number if recorder.engine.is_symbol(number) else operator.index(number)
 
 
 # Python's notice that the list of filters changed; from 3.14 on, under another name.

@@ -62,10 +62,10 @@ def _plainly(fn: Any) -> Handler:
         if not all(map(is_plain, options.values())):
             raise _refusal(recorder, fn)
         try:
-            found = fn(expose(recorder, given), **options)
+            data = expose(recorder, given)
         except NeedsPython:
             raise _refusal(recorder, fn) from None
-        return operators.made(recorder, found)
+        return operators.made(recorder, fn(data, **options))
 
     return handler
 
@@ -100,20 +100,20 @@ def _dumped(recorder: Recorder, given: Any, /, *args: Any, **options: Any) -> An
 class _PlainUnpickler(pickle.Unpickler):
     """Reads plain values and containers; anything else would run code unobserved."""
 
+    def __init__(self, recorder: Recorder, data: Any) -> None:
+        super().__init__(io.BytesIO(data))
+        self.recorder = recorder
+
     def find_class(self, module: str, name: str) -> Any:
-        raise NeedsPython
+        raise self.recorder.refuse(
+            "pickle.loads", f"it makes a {module}.{name} by code that is not observed",
+            "Unpickle outside and pass the result.",
+        )  # fmt: skip
 
 
 def _loaded(recorder: Recorder, data: Any, /) -> Any:
     """`pickle.loads` of plain values and containers of them."""
-    try:
-        found = _PlainUnpickler(io.BytesIO(expose(recorder, data))).load()
-    except NeedsPython:
-        raise recorder.refuse(
-            "pickle.loads", "it makes objects by code that is not observed",
-            "Unpickle outside and pass the result.",
-        ) from None  # fmt: skip
-    return operators.made(recorder, found)
+    return operators.made(recorder, _PlainUnpickler(recorder, expose(recorder, data)).load())
 
 
 def _getattr_static(recorder: Recorder, obj: Any, name: str, *default: Any) -> Any:

@@ -99,10 +99,15 @@ def index(recorder: Recorder, key: Any) -> Any:
         return slice(*(index(recorder, x) for x in (key.start, key.stop, key.step)))
     if recorder.engine.is_symbol(key):
         return recorder.concrete(key)
+    if is_a(key, int):
+        return int.__index__(key)  # C asks no heir of int for its `__index__`
     method = method_of(recorder, key, "__index__")
-    if is_python(recorder, method):
-        return call(recorder, method, (key,), {})
-    return key
+    if not is_python(recorder, method):
+        return key
+    number = call(recorder, method, (key,), {})
+    if not is_a(number, int) and not recorder.engine.is_symbol(number):
+        raise TypeError(f"__index__ returned non-int (type {type(number).__name__})")
+    return number
 
 
 def list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
