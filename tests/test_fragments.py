@@ -300,13 +300,33 @@ def laid_out_anyhow(rng: np.random.Generator, dtype: ad.dtype) -> ad.Tensor:
     return x.permute(*[int(d) for d in order])
 
 
+def rounding_of_gradients(fn: Callable[[ad.Tensor], Any], x: ad.Tensor) -> float:
+    """By how much gradients may differ that sum the same terms in another order.
+
+    A gradient is a sum over outputs of weight times derivative. Where the weights' common part
+    cancels, as in softmax, the result is small beside its terms, and these are what is rounded.
+    With weights of random sign nothing cancels: the sum is as large as the terms' norm, which the
+    largest weight, the number of outputs, scales up to that of `both`. Halves are computed in
+    float32.
+    """
+    leaf = x.detach().double().requires_grad_()
+    out = fn(leaf)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], tuple(out.shape))
+    (out * ad.tensor(signs)).sum().backward()
+    assert leaf.grad is not None
+    terms = out.numel() * float(leaf.grad.abs().amax())
+    unit = float(np.finfo(np.float64 if x.dtype is ad.float64 else np.float32).eps)
+    return 8 * unit * terms
+
+
 def check_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     dtype = [*TOLERANCE][int(rng.integers(len(TOLERANCE)))]
     x = laid_out_anyhow(rng, dtype)
     fn = UNARY[int(rng.integers(len(UNARY)))]
     got, want = both(fn, x)
-    for mine, theirs in zip(got, want, strict=True):
+    rounding = (0.0, rounding_of_gradients(fn, x))
+    for mine, theirs, terms in zip(got, want, rounding, strict=True):
         assert mine.dtype is theirs.dtype
         several = [d for d, size in enumerate(mine.shape) if size > 1]
         assert [mine.stride(d) for d in several] == [theirs.stride(d) for d in several]
@@ -315,10 +335,11 @@ def check_one(seed: int) -> None:
         np.testing.assert_array_equal(a[~finite], b[~finite])
         a, b = a[finite], b[finite]
         scale = max(1.0, float(np.abs(b).max(initial=0)))
-        np.testing.assert_allclose(a / scale, b / scale, rtol=0, atol=TOLERANCE[dtype])
+        np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE[dtype] * scale + terms)
 
 
-@pytest.mark.parametrize("seed", range(24))
+# 328: softmax of large weights that cancel; 896: a product of matrices with permuted leading sizes.
+@pytest.mark.parametrize("seed", [*range(24), 328, 896])
 def test_operands_in_any_layout(seed: int) -> None:
     check_one(seed)
 

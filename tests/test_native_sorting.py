@@ -205,3 +205,12 @@ def test_the_median_of_nothing_is_what_nan_is_in_its_dtype(dtype: str) -> None:
         for got in (call(x), ad.compile(call)(x)):
             assert got.dtype is want.dtype
             assert str(got.item()) == str(want.item())
+
+
+@pytest.mark.parametrize("name", ["kthvalue", "topk"])
+@pytest.mark.parametrize("k", [1.0, 1.5, "1", None])
+def test_a_count_is_an_integer(name: str, k: Any) -> None:
+    x = ad.tensor([[3.0, 1.0, 2.0]])
+    for fn in (getattr(ad, name), ad.compile(getattr(ad, name))):
+        with pytest.raises(TypeError, match=f"{name}.*'k' must be int, not {type(k).__name__}"):
+            fn(x, k)

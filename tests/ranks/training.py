@@ -373,6 +373,28 @@ def check_local_training(rank: int, size: int) -> None:
     assert optimizer.state_dict()["step"] == 6
 
 
+def check_buffers_of_evaluation(rank: int, size: int) -> None:
+    """An evaluation begins with the buffers of the first process; they need no further sending."""
+    norm: Any = nn.BatchNorm1d(3)
+    model = DDP(nn.Sequential(norm, nn.Linear(3, 2)))
+    for shared in (True, False):
+        model.broadcast_buffers = shared
+        model.train()
+        model(ad.arange(12.0).reshape(4, 3) * (rank + 1)).sum().backward()
+        first = norm.running_mean.clone()
+        own = first.clone()
+        dist.broadcast(first, 0)
+        assert rank == 0 or own.tolist() != first.tolist()
+        model.eval()
+        with ad.no_grad():
+            model(ad.ones(4, 3))
+        same(norm.running_mean, first if shared else own)
+        norm.running_mean.fill_(float(rank))
+        with ad.no_grad():
+            model(ad.ones(4, 3))
+        same(norm.running_mean, ad.full((3,), float(rank)))
+
+
 def check_different_modules(rank: int, size: int) -> None:
     with pytest.raises(RuntimeError, match="rank 1 differs"):
         DDP(nn.Linear(2, 3 if rank == 1 else 2))

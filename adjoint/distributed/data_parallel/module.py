@@ -124,6 +124,12 @@ class DistributedDataParallel(Module, Joinable):
                 for tensor, part in zip(same, cut(flat, same), strict=True):
                     tensor.copy_(part)
 
+    def _share_buffers(self, source: int) -> None:
+        """Before a forward, also one that evaluates: everybody has the buffers of one process."""
+        buffers = [b.detach() for b in self.module.buffers()]
+        if buffers and self.broadcast_buffers and self.require_forward_param_sync:
+            self._spread(buffers, source)
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         inputs, kwargs = self._moved((inputs, kwargs))
         module = self._stand_in or self.module
@@ -134,11 +140,9 @@ class DistributedDataParallel(Module, Joinable):
             Join.notify_join_context(self)
             source, _, count = self._announce(active=True)
             self.reducer.divide_by = None if self._divides_by_all else count
-        if self.broadcast_buffers and self.require_forward_param_sync and self.training:
-            buffers = [b.detach() for b in self.module.buffers()]
-            if buffers:
-                self._spread(buffers, source)
+        self._share_buffers(source)
         expects = CONTEXT.grad_enabled and self.require_backward_grad_sync
+        self.require_forward_param_sync = expects  # nothing changes them before the next one
         reducer: Reducer = self.reducer
         if expects and reducer.armed and reducer.next + len(reducer.buckets[0].ready) > 0:
             self._refuse_unfinished(reducer)
@@ -268,9 +272,8 @@ class DistributedDataParallel(Module, Joinable):
     def _shadow(self) -> None:
         """The collectives of a step of the others, without inputs of one's own."""
         source, averages, count = self._announce(active=False)
-        buffers = [b.detach() for b in self.module.buffers()]
-        if self.broadcast_buffers and buffers and self.training:
-            self._spread(buffers, source)
+        self._share_buffers(source)
+        self.require_forward_param_sync = averages
         if averages:
             self.reducer.divide_by = None if self._divides_by_all else count
             self.reducer.shadow()

@@ -169,7 +169,7 @@ def main():
         top5, loss = validate(val_loader, model, criterion, args)
         if args.rank == 0:
             print(
-                f"val {epoch} {float(top5):.2f} {loss:.4f} lr {scheduler.get_last_lr()[0]:.4f}",
+                f"val {epoch} {float(top5):.2f} {loss:.5f} lr {scheduler.get_last_lr()[0]:.4f}",
                 flush=True,
             )
         scheduler.step()

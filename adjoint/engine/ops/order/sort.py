@@ -13,6 +13,7 @@ from adjoint.engine.core.operations.reductions import infer_reduction, shift_red
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.reduce.extremes import (
     picked,
     refuse_bool,
@@ -123,6 +124,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     """
     refuse_complex("topk", input)
     refuse_bool("topk", input)
+    k = whole("topk", "k", k)
     x, d = along("topk", input, dim)
     if not 0 <= k <= x.shape[d]:
         raise RuntimeError(
@@ -139,6 +141,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along `dim` (counting from 1), and where it is."""
     refuse_bool("kthvalue", input)
+    k = whole("kthvalue", "k", k)
 
     def positions(x: Tensor, d: int) -> Tensor:
         if not 1 <= k <= x.shape[d]:

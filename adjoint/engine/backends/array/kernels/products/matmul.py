@@ -28,14 +28,19 @@ def matmul(xp: Any, x: Any, y: Any) -> Any:
     if xp is not np and STREAM_CAPTURE.graph is not None:
         return STREAM_CAPTURE.graph.product(x, y)
     if dtype is y.dtype and dtype in _DIRECT:  # the path that must be quick
-        return xp.matmul(x, y)
+        return _by_rows(xp, xp.matmul(x, y))
     if dtype != y.dtype or dtype.kind == "b":
         raise TypeError("matmul: operands of two dtypes, or booleans")  # infer says it better
     on_tensor_cores = xp is not np and (dtype != _BFLOAT16 or (x.ndim == 2 and y.ndim == 2))
     if on_tensor_cores or dtype not in _WIDE:
-        return xp.matmul(x, y)
+        return _by_rows(xp, xp.matmul(x, y))
     wide = _WIDE[dtype]
-    return xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype)
+    return _by_rows(xp, xp.matmul(x.astype(wide), y.astype(wide)).astype(dtype))
+
+
+def _by_rows(xp: Any, out: Any) -> Any:
+    """Of two or more leading dimensions the libraries keep the order that the operands have."""
+    return out if out.ndim < 4 else xp.ascontiguousarray(out)
 
 
 @lowers(LINEAR)
