@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.cuda import nvtx
-from adjoint.profiler.events import Averages, TimedEvent
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.profiler.events import Averages
 from adjoint.profiler.profiler import profile as _profile
 from adjoint.profiler.profiler import record_function as record_function
-from adjoint.profiler.recorder import EventRecorder, Wanted
+from adjoint.profiler.recorder import Doors
 
 __all__ = ["emit_nvtx", "profile", "record_function"]
 
@@ -77,17 +79,49 @@ class profile(_profile):
 EventList = Averages
 
 
-class Marker(EventRecorder):
+class Marker:
     """Puts NVTX ranges around operations, for Nsight; keeps nothing."""
 
-    def open(self, name: str, kind: str = "cpu_op") -> TimedEvent:
+    def __init__(self) -> None:
+        self._doors = Doors(self.around, lambda compute: compute)
+
+    def start(self) -> None:
+        """Begin."""
+        LISTENERS.append(self)
+        self._doors.open()
+
+    def stop(self) -> None:
+        """End."""
+        self._doors.close()
+        LISTENERS.remove(self)
+
+    def around(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """A door whose operations are ranges."""
+
+        def perform(record: Any, operands: Any, params: Any) -> Any:
+            if CONTEXT.capture is not None:
+                return run(record, operands, params)
+            self.open(f"aten::{record.name}", "cpu_op")
+            try:
+                return run(record, operands, params)
+            finally:
+                self.close(None)
+
+        return perform
+
+    def open(self, name: str, kind: str) -> None:
         """A range begins."""
         nvtx.range_push(name)
-        return TimedEvent(name, 0.0, kind=kind)
 
-    def close(self, event: TimedEvent) -> None:
+    def close(self, event: Any) -> None:
         """It ends."""
         nvtx.range_pop()
+
+    def made(self, event: Any, results: Any) -> None:
+        """Nsight does not ask."""
+
+    def computed(self, flops: int) -> None:
+        """Nor for this."""
 
     def ran(self, run: Any) -> None:
         """Kernels are Nsight's to see."""
@@ -101,7 +135,7 @@ class emit_nvtx:
     """In the block, operations and compiled calls are NVTX ranges (needs CuPy and a GPU)."""
 
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
-        self._marker = Marker(Wanted()) if enabled else None
+        self._marker = Marker() if enabled else None
 
     def __enter__(self) -> emit_nvtx:
         if self._marker is not None:

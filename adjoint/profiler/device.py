@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from time import perf_counter_ns
 
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.profiler.events import TimedEvent
 
 FREE: dict[int, list[int]] = defaultdict(list)  # marks that have been read, by device
-CLOSE = 25.0  # microseconds between two operations that one mark serves
-
-
-@dataclass(slots=True)
-class Marks:
-    """Where an event begins and ends in the stream of a device."""
-
-    device: int
-    first: int
-    last: int = 0  # 0: not reached
+DEVICE_OF: dict[int, int] = {}  # every mark's
+CLOSE = 25_000  # nanoseconds between two operations that one mark serves
 
 
 class DeviceClock:
@@ -38,51 +29,54 @@ class DeviceClock:
         self.device_now, self.stream_now = runtime.getDevice, cupy.cuda.get_current_stream
         self.create, self.record = runtime.eventCreate, runtime.eventRecord
         self.elapsed, self.wait = runtime.eventElapsedTime, runtime.deviceSynchronize
-        self.whole: Marks | None = None  # of all that is timed
-        self.total = 0.0  # microseconds of that, but for what the device was held up
-        self.latest: tuple[int, int, int, float] | None = None  # device, stream, mark, when
+        self.whole: int | None = None  # where all that is timed begins
+        self.latest: tuple[int, int, int, int] | None = None  # device, stream, mark, when
 
     def mark(self, device: int, stream: int) -> int:
         """A mark in a stream."""
         free = FREE[device]
         event: int = free.pop() if free else self.create()
+        DEVICE_OF[event] = device
         self.record(event, stream)
         return event
 
-    def begin(self, now: float) -> Marks | None:
+    def begin(self, now: int) -> int | None:
         """A mark now; None while a graph is captured, which would have it as a node."""
         if STREAM_CAPTURE.graph is not None:
             return None
         device, stream = self.device_now(), self.stream_now().ptr
         if self.latest is not None:
-            *where, mark, then = self.latest
-            if now - then < CLOSE and where == [device, stream]:
-                return Marks(device, mark)
-        return Marks(device, self.mark(device, stream))
+            last_device, last_stream, mark, then = self.latest
+            if now - then < CLOSE and last_device == device and last_stream == stream:
+                return mark
+        return self.mark(device, stream)
 
-    def end(self, marks: Marks) -> Marks | None:
+    def end(self, first: int) -> int | None:
         """The second mark; None where the device is another one now."""
         device = self.device_now()
-        if device != marks.device or STREAM_CAPTURE.graph is not None:
+        if device != DEVICE_OF[first] or STREAM_CAPTURE.graph is not None:
             return None
         stream = self.stream_now().ptr
-        marks.last = self.mark(device, stream)
-        self.latest = device, stream, marks.last, perf_counter_ns() / 1000
-        return marks
+        mark = self.mark(device, stream)
+        self.latest = device, stream, mark, perf_counter_ns()
+        return mark
 
     def start(self) -> None:
         """All that is timed begins."""
-        self.whole = self.begin(0.0)
+        self.whole = self.begin(0)
 
-    def read(self, events: Iterable[TimedEvent]) -> None:
-        """Wait for the GPU, and give every event its time there."""
-        whole = None if self.whole is None else self.end(self.whole)
+    def read(self, events: Iterable[TimedEvent]) -> float:
+        """Wait for the GPU, and give every event its time there.
+
+        Returns microseconds of all that was timed, but for what the device was held up.
+        """
+        last = None if self.whole is None else self.end(self.whole)
         self.wait()
-        used: dict[int, set[int]] = defaultdict(set)
+        used: set[int] = set()
 
-        def time_of(marks: Marks) -> float:
-            used[marks.device] |= {marks.first, marks.last}
-            return 1000 * float(self.elapsed(marks.first, marks.last))
+        def time_of(first: int, last: int) -> float:
+            used.update((first, last))
+            return 1000 * float(self.elapsed(first, last))
 
         around: list[TimedEvent] = []
         waited = 0.0
@@ -90,13 +84,16 @@ class DeviceClock:
             while around and around[-1].end <= event.start:
                 around.pop()
             if event.marks is not None:
-                event.device_time = max(time_of(event.marks) - event.waited, 0.0)
+                event.device_time = max(time_of(*event.marks) - event.waited, 0.0)
                 waited += event.waited
                 event.marks = None
                 for outer in around:  # which have no marks
                     outer.device_time += event.device_time
                     outer.inside_device += event.device_time
             around.append(event)
-        self.total = 0.0 if whole is None else max(time_of(whole) - waited, 0.0)
-        for device, marks in used.items():
-            FREE[device] += marks
+        total = 0.0
+        if self.whole is not None and last is not None:
+            total = max(time_of(self.whole, last) - waited, 0.0)
+        for mark in used:
+            FREE[DEVICE_OF[mark]].append(mark)
+        return total

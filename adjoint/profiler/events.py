@@ -29,8 +29,10 @@ class TimedEvent:
     inside: float = 0.0  # of the time, what events within it took
     shapes: tuple[Any, ...] = ()
     thread: int = 0
+    thread_name: str = ""
     count: int = 1  # turns of a loop that one event stands for
-    flops: int = 0
+    flops: int = 0  # with those of events within it
+    inside_flops: int = 0
     moved: int = 0  # bytes that it reads and writes
     memory: int = 0  # bytes of the results it made
     inside_memory: int = 0
@@ -39,9 +41,10 @@ class TimedEvent:
     operations: tuple[str, ...] = ()  # that a fused kernel does
     device_time: float = 0.0
     inside_device: float = 0.0
-    marks: Any = None  # of a GPU, until they are read
+    marks: Any = None  # of a GPU, the first and the last, until they are read
     waited: float = 0.0  # of the time on the device, what it was held up for, to be timed
     device: str = ""  # a GPU's name: its kernel, which takes no time of the CPU's
+    outer: Any = None  # the event that it is within
 
     def __init__(
         self,
@@ -75,6 +78,15 @@ class TimedEvent:
         """Of these, those not spent in events within it."""
         return self.cpu_time_total - self.inside
 
+    def count_inside(self, flops: int) -> None:
+        """Operations of a kernel in it, which were not counted yet; negative: they were."""
+        event: TimedEvent | None = self
+        while event is not None:
+            event.flops += flops
+            if event is not self or flops > 0:
+                event.inside_flops += flops
+            event = event.outer
+
     @property
     def modules(self) -> tuple[str, ...]:
         """The modules it works for, as their model names them."""
@@ -97,6 +109,7 @@ class Average:
     cpu_memory_usage: int = 0
     self_cpu_memory_usage: int = 0
     flops: int = 0
+    self_flops: int = 0
     moved: int = 0
     kind: str = "cpu_op"
     operations: tuple[str, ...] = ()
@@ -128,6 +141,7 @@ class Average:
         self.cpu_memory_usage += event.memory
         self.self_cpu_memory_usage += event.memory - event.inside_memory
         self.flops += event.flops
+        self.self_flops += event.flops - event.inside_flops
         self.moved += event.moved
         self.operations = self.operations or event.operations
         if event.places:
@@ -179,7 +193,8 @@ class Averages(list[Average]):
             total.count += row.count
             total.cpu_time_total += row.cpu_time_total
             total.self_cpu_time_total += row.self_cpu_time_total
-            total.flops += row.flops
+            total.flops += row.self_flops
+            total.self_flops += row.self_flops
         return total
 
     def table(

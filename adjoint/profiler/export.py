@@ -42,13 +42,22 @@ def trace_entry(event: TimedEvent) -> dict[str, Any]:
     }
 
 
+def thread_entry(thread: tuple[int, str]) -> dict[str, Any]:
+    """What tells a trace viewer the name of a thread."""
+    number, name = thread
+    about = {"name": "thread_name", "pid": os.getpid(), "tid": number}
+    return {"ph": "M", **about, "args": {"name": name}}
+
+
 def write_chrome_trace(
     path: str | Path, events: Iterable[TimedEvent], metadata: dict[str, Any]
 ) -> None:
     """Write events as a file that trace viewers read; gzipped where the name says so."""
+    events = list(events)
+    names = {event.thread: event.thread_name for event in events if event.thread_name}
     content = {
         "schemaVersion": 1,
-        "traceEvents": [trace_entry(event) for event in events],
+        "traceEvents": [*map(trace_entry, events), *map(thread_entry, names.items())],
         "displayTimeUnit": "ms",
         **metadata,
     }

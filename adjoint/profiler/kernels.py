@@ -9,8 +9,12 @@ from adjoint.engine.core.state.timeline import Ran
 from adjoint.profiler.events import TimedEvent
 
 
-def kernel_events(runs: Iterable[tuple[TimedEvent | None, Ran]]) -> Iterator[TimedEvent]:
+def kernel_events(
+    runs: Iterable[tuple[TimedEvent | None, Ran]], thread: int
+) -> Iterator[TimedEvent]:
     """An event per entry of each run; their time is taken from the event they ran in.
+
+    Those that ran in no event are of the thread that is given.
 
     Programs are asked what their entries do only here, after the profile: to tell may take as
     long as planning the program.
@@ -22,12 +26,14 @@ def kernel_events(runs: Iterable[tuple[TimedEvent | None, Ran]]) -> Iterator[Tim
             parts = known[id(run.executable)] = run.executable.accounts()
         accounts = parts[run.segment] if run.segment < len(parts) else []
         for event in _entries(run, accounts):
+            event.thread = thread
             if outer is not None:
                 event.thread, event.depth = outer.thread, outer.depth + 1
                 event.places = event.places or outer.places
                 outer.inside += event.cpu_time_total
-                if event.flops and outer.kind == "cpu_op":
-                    outer.flops = 0  # they are its kernels'
+                if event.flops:
+                    outer.count_inside(outer.inside_flops - outer.flops)  # they are its kernels'
+                    outer.count_inside(event.flops)
                 outer.inside_device += event.device_time
                 # Where the GPU was not timed as a whole, its kernels are what is known.
                 outer.device_time = max(outer.device_time, outer.inside_device)

@@ -23,7 +23,7 @@ from adjoint.profiler.events import (
 )
 from adjoint.profiler.export import write_chrome_trace, write_stacks
 from adjoint.profiler.memory import Allocation, MemoryTimeline
-from adjoint.profiler.recorder import RECORDERS, EventRecorder, Wanted, now
+from adjoint.profiler.recorder import RECORDERS, EventRecorder, Handle, Wanted, now
 from adjoint.profiler.roofline import measured
 
 
@@ -185,7 +185,7 @@ class profile:
         self.step_num = 0
         self.current_action = self.schedule(0)
         self._recorder: EventRecorder | None = None
-        self._step: TimedEvent | None = None
+        self._step: Handle | None = None
         self._seen: list[EventRecorder] = []  # finished ones
         self._metadata: dict[str, Any] = {}
 
@@ -260,15 +260,12 @@ class profile:
         """
         events = self.events()
         rows = averages(events, group_by_input_shape, group_by_stack_n)
-        wall = sum(recorder.ended - recorder.began for recorder in self._seen)
-        outside = wall - rows.self_cpu_time_total
+        outside = sum(recorder.outside() for recorder in self._seen)
         if outside > 0:
             rows.append(
                 Average(OUTSIDE, count=1, cpu_time_total=outside, self_cpu_time_total=outside)
             )
-        on_device = sum(
-            recorder.clock.total for recorder in self._seen if recorder.clock is not None
-        )
+        on_device = sum(recorder.total_on_device for recorder in self._seen)
         if on_device > rows.self_device_time_total:
             rest = on_device - rows.self_device_time_total
             rows.append(
@@ -281,7 +278,7 @@ class profile:
                 # An eager operation that a GPU worked for is measured by what a GPU can do.
                 on_gpu = row.self_device_time_total > 0
                 kind = row.device.partition(":")[0] or ("cuda" if on_gpu else "cpu")
-                taken = row.self_cpu_time_total if kind == "cpu" else row.self_device_time_total
+                taken = row.cpu_time_total if kind == "cpu" else row.device_time_total
                 if kind in ("cpu", "cuda") and (row.flops or row.moved):
                     row.roofline = measured(kind).share(row.flops, row.moved, taken / 1e6)
         return rows
@@ -339,7 +336,7 @@ class record_function(contextlib.ContextDecorator):
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
         self.args = args
-        self._events: list[tuple[EventRecorder, TimedEvent]] = []
+        self._events: list[tuple[EventRecorder, Handle]] = []
 
     def __enter__(self) -> record_function:
         self._events = [

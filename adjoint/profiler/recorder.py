@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
 from types import FrameType
@@ -13,13 +12,14 @@ from typing import Any
 
 from adjoint.engine.core.errors import EXECUTING, is_ours
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.origins import Where, place_now
+from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, Ran, tell_all
 from adjoint.engine.graph.flops import flops_of
 from adjoint.profiler.device import DeviceClock
 from adjoint.profiler.events import TimedEvent
 from adjoint.profiler.kernels import kernel_events
+from adjoint.profiler.log import BEGINNING, ENDING, ThreadLog
 from adjoint.profiler.memory import Allocations
 
 
@@ -28,8 +28,8 @@ def now() -> float:
     return perf_counter_ns() / 1000
 
 
-VIEW = "view"  # an operation that launches nothing
-ON_DEVICE = frozenset({"cpu_op", "compiled"})  # what launches: no views, no ranges of others
+ON_DEVICE = frozenset({"cpu_op", "compiled"})  # what launches: no ranges of others
+Handle = tuple[ThreadLog, int]  # an event that is open: its thread's log, and where it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,38 @@ def program_stack() -> tuple[str, ...]:
     return tuple(lines)
 
 
+class Doors:
+    """The doors by which operations are asked for, with something around each of them."""
+
+    def __init__(self, around: Callable[[Any], Any], around_write: Callable[[Any], Any]) -> None:
+        self.around, self.around_write = around, around_write
+        self._before: tuple[Any, ...] = ()
+
+    def open(self) -> None:
+        """Operations are asked for through what is around."""
+        self._before = HOOKS.run, HOOKS.bind, HOOKS.compute_into
+        HOOKS.run, HOOKS.bind = self.around(HOOKS.run), self.around(HOOKS.bind)
+        HOOKS.compute_into = self.around_write(HOOKS.compute_into)
+
+    def close(self) -> None:
+        """As before."""
+        HOOKS.run, HOOKS.bind, HOOKS.compute_into = self._before
+
+
 class EventRecorder:
-    """Collects the events of the thread that started it, and what the engine tells of itself."""
+    """Collects the events of every thread, and what the engine tells of itself."""
 
     def __init__(self, wanted: Wanted) -> None:
-        self.events: list[TimedEvent] = []
-        self.runs: list[tuple[TimedEvent | None, Ran]] = []  # kernels, and the event they ran in
+        self.events: list[TimedEvent] = []  # once it ended
         self.wanted = wanted
         self.began = self.ended = 0.0
         self.allocations = Allocations() if wanted.memory else None
-        self.clock = DeviceClock() if wanted.device else None
-        self._open: list[TimedEvent] = []
-        self._hooks: tuple[Any, ...] = ()
-        self._thread = 0
-        self._marked: TimedEvent | None = None  # one timed on the GPU, with all that is in it
-        self._bare = replace(wanted, device=False) == Wanted()  # nothing but times are kept
+        self.total_on_device = 0.0
+        self.thread = 0  # that profiles
+        self._doors = Doors(self.timed, self.timed_write)
+        self._logs: dict[int, ThreadLog] = {}  # by thread
+        self._runs: list[tuple[ThreadLog, int, Ran]] = []  # kernels, and the event they ran in
+        self._kernels: list[tuple[TimedEvent | None, Ran]] = []  # the same, once it ended
 
     def start(self) -> None:
         """Begin to record.
@@ -83,122 +100,168 @@ class EventRecorder:
         """
         RECORDERS.append(self)
         LISTENERS.append(self)
-        self._thread = get_ident()
-        self._hooks = HOOKS.run, HOOKS.bind, HOOKS.compute_into
-        HOOKS.run = partial(self.perform, HOOKS.run)
-        HOOKS.bind = partial(self.perform, HOOKS.bind)
-        HOOKS.compute_into = partial(self.compute_into, HOOKS.compute_into)
-        if self.clock is not None:
-            self.clock.start()
+        self.thread = get_ident()
+        log = self.log()
+        self._doors.open()
+        if log.clock is not None:
+            log.clock.start()
         self.began = now()
 
     def stop(self) -> None:
         """End it."""
         self.ended = now()
-        while self._open:
-            self.close(self._open[-1])
-        HOOKS.run, HOOKS.bind, HOOKS.compute_into = self._hooks
+        self._doors.close()
         RECORDERS.remove(self)
         LISTENERS.remove(self)
         if self.allocations is not None:
             self.allocations.end()
         tell_all()
-        if self.clock is not None:
-            self.clock.read(self.events)
+        self._make_events()
 
-    def perform(
-        self, run: Any, record: Record, operands: tuple[Any, ...], params: dict[str, Any]
-    ) -> Any:
-        """Perform an operation, timed."""
-        # Another thread's, or one that is recorded: that is the compiler's time.
-        if get_ident() != self._thread or CONTEXT.capture is not None:
-            return run(record, operands, params)
-        name = f"aten::{record.name}"
-        if self._open and self._open[-1].name == name:  # by another door
-            return run(record, operands, params)
-        wanted, marked = self.wanted, self._marked
-        event = self.open(name, VIEW if record.is_view else "cpu_op")
-        try:
-            out = run(record, operands, params)
-        finally:
-            self.close(event)
-        if self._bare:
+    def log(self) -> ThreadLog:
+        """The log of the thread that asks."""
+        thread = get_ident()
+        log = self._logs.get(thread)
+        if log is None:
+            clock = DeviceClock() if self.wanted.device else None
+            log = self._logs[thread] = ThreadLog.of_this_thread(clock)
+        return log
+
+    def timed(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """A door whose operations are timed."""
+        logs, begin_log = self._logs, self.log
+        bare = replace(self.wanted, device=False) == Wanted()  # nothing but times are kept
+
+        def perform(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+            if CONTEXT.capture is not None:  # it is recorded: that is the compiler's time
+                return run(record, operands, params)
+            log = logs.get(get_ident()) or begin_log()
+            words, opened, name = log.words, log.opened, f"aten::{record.name}"
+            if opened and words[opened[-1] + 1] == name:  # by another door
+                return run(record, operands, params)
+            at, clock, mark = len(words), log.clock, None
+            if clock is not None and log.marked < 0 and not record.is_view:
+                mark = clock.begin(perf_counter_ns())
+                log.marked = -1 if mark is None else at
+            opened.append(at)
+            words += ("cpu_op", name, perf_counter_ns(), mark)
+            try:
+                out = run(record, operands, params)
+            finally:
+                if mark is not None or opened[-1:] != [at]:
+                    self.close((log, at))
+                else:
+                    words += (None, perf_counter_ns(), None)
+                    opened.pop()
+            if not bare:
+                self.describe(log, at, record, operands, out)
             return out
+
+        return perform
+
+    def timed_write(self, compute: Callable[..., bool]) -> Callable[..., bool]:
+        """The door of operations in place: what cannot be done there comes by another."""
+
+        def compute_into(record: Record, into: Any, other: Any) -> bool:
+            log, start = self.log(), perf_counter_ns()
+            done = compute(record, into, other)
+            if done:
+                log.words += ("cpu_op", f"aten::{record.name}", start, None)
+                log.words += (None, perf_counter_ns(), None)
+            return done
+
+        return compute_into
+
+    def describe(self, log: ThreadLog, at: int, record: Record, operands: Any, out: Any) -> None:
+        """Note what is wanted of an operation besides its times."""
+        wanted, details = self.wanted, log.detail(at)
         if wanted.shapes:
-            event.shapes = tuple(tuple(x.shape) for x in operands if is_tensor(x))
+            details.shapes = tuple(tuple(x.shape) for x in operands if is_tensor(x))
         if wanted.stack:
-            event.stack = program_stack()
+            details.stack = program_stack()
         if wanted.modules or wanted.memory:
             place = place_now()
-            event.places = () if place is None else (place,)
+            details.places = () if place is None else (place,)
         outs = out if isinstance(out, tuple) else (out,)
-        if wanted.flops and event.inside == 0.0:  # else its parts were counted
-            (marked or event).flops += flops_of(record, operands, outs)
-        self.made(event, outs)
-        return out
+        alone = len(log.words) == at + BEGINNING + ENDING  # else its parts were counted
+        if wanted.flops and alone:
+            # A fragment knows what it computes; a kernel of the table is known by its operation.
+            details.flops = details.flops or flops_of(record, operands, outs)
+        self.made((log, at), outs)
 
-    def compute_into(self, compute: Any, record: Record, into: Any, other: Any) -> bool:
-        """An operation in place: if it cannot be done here, it comes by another door."""
-        start = now()
-        done: bool = compute(record, into, other)
-        if done and get_ident() == self._thread:
-            event = TimedEvent(f"aten::{record.name}", start, now(), depth=len(self._open))
-            if self._open:
-                self._open[-1].inside += event.cpu_time_total
-            self.events.append(event)
-        return done
-
-    def made(self, event: TimedEvent, results: Any) -> None:
+    def made(self, event: Handle, results: Any) -> None:
         """Count the memory that results take, if they are not views."""
+        if self.allocations is None:
+            return
+        log, at = event
+        details, name = log.detail(at), log.words[at + 1]
+        place = details.places[0] if details.places else place_now()
+        details.places = () if place is None else (place,)
         outs = results if isinstance(results, (tuple, list)) else (results,)
-        if self.allocations is None or get_ident() != self._thread:
-            return
-        place: Where | None = event.places[0] if event.places else place_now()
-        event.places = () if place is None else (place,)
-        size = sum(self.allocations.made(x, event.name, place) for x in outs if is_tensor(x))
-        event.memory += size
-        around = [opened for opened in self._open if opened is not event]
-        for outer in around:
-            outer.memory += size
-        if around:
-            around[-1].inside_memory += event.memory
+        for x in outs:
+            if is_tensor(x):
+                details.memory += self.allocations.made(x, name, place)
 
-    def open(self, name: str, kind: str = "cpu_op") -> TimedEvent:
+    def open(self, name: str, kind: str = "cpu_op") -> Handle:
         """An event begins."""
-        opened, thread = self._open, get_ident()
-        event = TimedEvent(name, 0.0, 0.0, "cpu_op" if kind is VIEW else kind, len(opened), thread)
-        if thread != self._thread:
-            return event  # which is not kept
-        opened.append(event)
-        if self.clock is not None and self._marked is None and kind in ON_DEVICE:
-            event.marks = self.clock.begin(perf_counter_ns() / 1000)
-            self._marked = None if event.marks is None else event
-        event.start = perf_counter_ns() / 1000
-        return event
+        log = self._logs.get(get_ident()) or self.log()
+        words, clock, mark = log.words, log.clock, None
+        at = len(words)
+        if clock is not None and log.marked < 0 and kind in ON_DEVICE:
+            mark = clock.begin(perf_counter_ns())
+            log.marked = -1 if mark is None else at
+        log.opened.append(at)
+        words += (kind, name, perf_counter_ns(), mark)
+        return log, at
 
-    def close(self, event: TimedEvent) -> None:
+    def close(self, event: Handle) -> None:
         """An event ends, and those within it that were left open."""
-        end, opened = perf_counter_ns() / 1000, self._open
-        latest = opened[-1] if opened else None
-        if latest is not event and all(other is not event for other in opened):
+        log, at = event
+        end, words, opened = perf_counter_ns(), log.words, log.opened
+        if log.marked != at and opened[-1:] == [at]:
+            opened.pop()
+            words += (None, end, None)
             return
-        while True:
+        if at not in opened:
+            return
+        last = -1
+        while last != at:
             last = opened.pop()
-            last.end = end
-            if last.marks is not None and self.clock is not None:
-                last.marks = self.clock.end(last.marks)
-                self._marked = None
-            if opened:
-                opened[-1].inside += end - last.start
-            self.events.append(last)
-            if last is event:
-                return
+            mark = None
+            if last == log.marked:
+                mark = log.clock.end(words[last + BEGINNING - 1])
+                log.marked = -1
+            words += (None, end, mark)
+
+    def _make_events(self) -> None:
+        """Make events of all words, and read the marks on the GPU: the next profile takes them."""
+        by_thread = {}
+        for log in tuple(self._logs.values()):
+            events = by_thread[log.thread] = log.events(self.ended)
+            self.events += events.values()
+            if log.clock is not None:
+                total = log.clock.read(events.values())
+                self.total_on_device += total if log.thread == self.thread else 0.0
+        runs, self._runs = self._runs, []
+        self._kernels = [(by_thread[log.thread].get(at), run) for log, at, run in runs]
 
     def everything(self) -> list[TimedEvent]:
         """All events, those of kernels last; what kernels do is found out when first asked."""
-        self.events += kernel_events(self.runs)
-        self.runs = []
+        self.events += kernel_events(self._kernels, self.thread)
+        self._kernels = []
         return self.events
+
+    def outside(self) -> float:
+        """Microseconds that the thread which profiles spent outside of all events."""
+        inside = (e.self_cpu_time_total for e in self.everything() if e.thread == self.thread)
+        return self.ended - self.began - sum(inside)
+
+    def computed(self, flops: int) -> None:
+        """A fragment runs, in the event that is open now."""
+        if self.wanted.flops:
+            log = self.log()
+            if log.opened:
+                log.detail(log.opened[-1]).flops += flops
 
     def ran(self, run: Ran) -> None:
         """Kernels of a compiled program ran."""
@@ -206,12 +269,13 @@ class EventRecorder:
 
     def later(self) -> Callable[[Ran], None]:
         """What keeps a run of kernels, as part of the events that are open now."""
-        around = tuple(self._open) if get_ident() == self._thread else ()
+        log = self.log()
+        around = tuple(log.opened)
 
         def ran(run: Ran) -> None:
-            for event in around:
-                event.waited += run.waited / 1000
-            self.runs.append((around[-1] if around else None, run))
+            for at in around if run.waited else ():
+                log.waited[at] = log.waited.get(at, 0.0) + run.waited / 1000
+            self._runs.append((log, around[-1] if around else -1, run))
 
         return ran
 

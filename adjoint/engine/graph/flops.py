@@ -20,6 +20,10 @@ def _linear(shapes: list[Shape], out: Shape) -> int:
     return 2 * prod(out) * shapes[1][-1] + (prod(out) if len(shapes) > 2 else 0)
 
 
+def _addmm(shapes: list[Shape], out: Shape) -> int:
+    return 2 * prod(out) * shapes[1][-1] + prod(out)
+
+
 def _convolution(shapes: list[Shape], out: Shape) -> int:
     return 2 * prod(out) * prod(shapes[1][1:])
 
@@ -45,7 +49,10 @@ def _attention_backward(shapes: list[Shape], out: Shape) -> int:
 
 COUNTED = {
     "matmul": _matmul,
+    "addmm": _addmm,
+    "autocast_addmm": _addmm,
     "linear": _linear,
+    "autocast_linear": _linear,
     "convolution": _convolution,
     "convolution_transpose": _transposed,
     "convolution_weight": _weight,

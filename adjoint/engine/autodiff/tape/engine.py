@@ -13,7 +13,7 @@ from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_ow
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.timeline import LISTENERS, stage
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -147,9 +147,15 @@ class Backward:
 
     def told(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
         """Run a node while somebody listens."""
-        with stage(node.name(), "cpu_op") as timed:
+        name = node.name()
+        events = [(listener, listener.open(name, "cpu_op")) for listener in LISTENERS]
+        try:
             results = self.step(node, grads)
-            timed.made(results)
+            for listener, event in events:
+                listener.made(event, results)
+        finally:
+            for listener, event in events:
+                listener.close(event)
         return results
 
     def send(self, edges: Sequence[Edge | None], grads: Sequence[Any]) -> None:

@@ -44,6 +44,10 @@ class Listener(Protocol):
         """The work of an event has results."""
         ...
 
+    def computed(self, flops: int) -> None:
+        """So many floating-point operations were asked for, in the event that is open."""
+        ...
+
     def ran(self, run: Ran) -> None:
         """Kernels ran."""
         ...
@@ -100,6 +104,9 @@ class Silent:
         """Nothing to keep."""
 
     def made(self, event: Any, results: Any) -> None:
+        """Nothing to keep."""
+
+    def computed(self, flops: int) -> None:
         """Nothing to keep."""
 
     def ran(self, run: Ran) -> None:

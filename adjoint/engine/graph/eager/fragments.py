@@ -36,10 +36,12 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.eager import images
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
 from adjoint.engine.graph.execution import Executable, Task
+from adjoint.engine.graph.flops import flops_of
 from adjoint.engine.graph.ir import DataflowGraph, Value, frozen
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
 from adjoint.engine.graph.record.sources import Argument
@@ -78,11 +80,14 @@ class Fragment:
     what: str  # the operations it is made of, for people
     built: Callable[[list[Any]], Any]  # what holds several results
     in_order: bool  # whether the inputs are just the tensors and numbers
+    flops: int
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
         given = [t._array for t in tensors]
         if numbers:
             given += numbers
+        for listener in LISTENERS:
+            listener.computed(self.flops)
         arrays = self.executable(given if self.in_order else [given[k] for k in self.places], [])
         if self.structure is None:
             return self.results[0].of(arrays)  # type: ignore[union-attr]
@@ -423,6 +428,7 @@ def compiled_in(
         what,
         holder(structure),
         places == (*range(len(tensors) + len(numbers)),),
+        sum([flops_of(node.record, node.inputs, node.outputs) for node in graph]),
     )
 
 

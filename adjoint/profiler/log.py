@@ -1,0 +1,96 @@
+"""What a thread did while a profile was on: plain words, made into events afterwards."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.core.origins import Where
+from adjoint.profiler.events import TimedEvent
+
+BEGINNING = 4  # words of an event's beginning: kind, name, nanoseconds, mark on the GPU or None
+ENDING = 3  # and of an end: None, nanoseconds, mark
+
+
+@dataclass(slots=True)
+class Details:
+    """What else is known of an event, where a profile asks for more than times."""
+
+    shapes: tuple[Any, ...] = ()
+    stack: tuple[str, ...] = ()
+    places: tuple[Where, ...] = ()
+    flops: int = 0
+    memory: int = 0  # bytes of its own results
+
+
+@dataclass(slots=True, eq=False)
+class ThreadLog:
+    """The beginnings and ends of a thread's events, in the order they came.
+
+    An object for each would take as long to make as a small operation to run, and the collector of
+    garbage would walk all of them in each of its full rounds: numbers and texts in one list cost
+    it nothing.
+    """
+
+    thread: int
+    name: str
+    clock: Any = None  # of a GPU
+    words: list[Any] = field(default_factory=list)
+    opened: list[int] = field(default_factory=list)  # where events began that have not ended
+    marked: int = -1  # where one began that is timed on the GPU, with all that is in it
+    details: dict[int, Details] = field(default_factory=dict)  # by where events began
+    waited: dict[int, float] = field(default_factory=dict)  # the same; microseconds
+
+    @classmethod
+    def of_this_thread(cls, clock: Any) -> ThreadLog:
+        """A log for the thread that asks."""
+        thread = threading.current_thread()
+        return cls(threading.get_ident(), thread.name, clock)
+
+    def detail(self, at: int) -> Details:
+        """What else is known of the event that began there."""
+        return self.details.setdefault(at, Details())
+
+    def events(self, ended: float) -> dict[int, TimedEvent]:
+        """Events by where they began, in the order they ended.
+
+        What is still open ends with the profile: another thread may be at it now.
+        """
+        words = list(self.words)
+        around: list[tuple[int, TimedEvent]] = []
+        by_beginning: dict[int, TimedEvent] = {}
+
+        def end(at: float, mark: int | None = None) -> None:
+            began, event = around.pop()
+            event.end = max(at, event.start)
+            event.marks = None if None in (event.marks, mark) else (event.marks, mark)
+            event.waited = self.waited.get(began, 0.0)
+            if around:
+                outer = around[-1][1]
+                event.outer = outer
+                outer.inside += event.cpu_time_total
+                outer.flops += event.flops
+                outer.inside_flops += event.flops
+                outer.memory += event.memory
+                outer.inside_memory += event.memory
+            by_beginning[began] = event
+
+        at = 0
+        while at < len(words):
+            if words[at] is None:
+                end(words[at + 1] / 1000, words[at + 2])
+                at += ENDING
+                continue
+            kind, name, start, mark = words[at : at + BEGINNING]
+            event = TimedEvent(name, start / 1000, 0.0, kind, len(around), self.thread)
+            event.marks, event.thread_name = mark, self.name
+            if at in self.details:
+                more = self.details[at]
+                event.shapes, event.stack, event.places = more.shapes, more.stack, more.places
+                event.flops, event.memory = more.flops, more.memory
+            around.append((at, event))
+            at += BEGINNING
+        while around:
+            end(ended)
+        return by_beginning
