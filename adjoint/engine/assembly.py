@@ -487,6 +487,14 @@ def small_rows(*args: Any) -> Any:
 HOOKS.small_rows = small_rows
 
 
+def small_launches(*args: Any) -> Any:
+    """A fragment's launches as rows of words; loads what writes them."""
+    return brought("adjoint.engine.backends.llvm.small.launches").launched(*args)
+
+
+HOOKS.small_launches = small_launches
+
+
 HOOKS.updates = UpdatesLater()
 
 

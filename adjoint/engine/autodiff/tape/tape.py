@@ -17,6 +17,7 @@ from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, alias, sync_view, wrap
 
@@ -60,7 +61,7 @@ class RecordNode(TapeNode):
                 capture.pulled = None
         plan = self.plan
         if (plan.whole or plan.on_device) and level is None and CONTEXT.plain:
-            if plan.small and not CONTEXT.grad_enabled:
+            if plan.small and not CONTEXT.grad_enabled and not LISTENERS:
                 cotangents = self.apply_small(grads, needed)
                 if cotangents is not None:
                     return cotangents
@@ -146,10 +147,11 @@ class RecordNode(TapeNode):
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
         if quick is not None:
-            return repeats.run(key, tensors, rule, quick)
-        if repeats is HOOKS.straight:
+            return repeats.run(key, tensors, rule, None, quick)
+        if repeats is HOOKS.straight or repeats is HOOKS.fragments:
             rest = (self.specs, self.out_specs, needed)
-            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))
+            owned = (self.plan, values, self.params, rest)
+            return repeats.run(key, tensors, rule, owned)
         return repeats.run(key, tensors, rule)
 
     def loaded(self, level: Any) -> list[Any]:

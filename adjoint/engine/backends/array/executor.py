@@ -30,6 +30,7 @@ from adjoint.engine.core.promotion import check_whole_numbers, promote
 from adjoint.engine.core.spec import Spec, UnknownShapeError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor import holders
 from adjoint.engine.tensor.holders import holders_text, largest_storages
@@ -156,7 +157,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     """Execute and record on the tape, in a plain context."""
     if record.window is not None:
         return run_view(record, operands[0], params)
-    if record.small and (record.one_node or may_be_whole(record, True, operands)):
+    if record.small and not LISTENERS and (record.one_node or may_be_whole(record, True, operands)):
         try:
             outputs = HOOKS.meet(record.small, operands, params, None)
         except MemoryError as error:
@@ -164,7 +165,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         if outputs is not None:
             out = wrap(outputs[0]) if len(outputs) == 1 else tuple([wrap(a) for a in outputs])
             if CONTEXT.grad_enabled:
-                HOOKS.attach(record, operands, params, out)
+                for x in operands:
+                    if isinstance(x, TensorBase) and (x._requires_grad or x._base is not None):  # type: ignore[attr-defined]
+                        HOOKS.attach(record, operands, params, out)
+                        break
             return out
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline

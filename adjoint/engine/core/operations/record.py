@@ -231,6 +231,7 @@ class Hooks:
     straight: Any = None  # what runs small operations made of many: graph.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
+    small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder
     meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # what runs rules that write to large tensors: graph.updates

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any, TypeVar
@@ -36,9 +36,10 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
 from adjoint.engine.graph.eager import images
+from adjoint.engine.graph.eager.enlisted import Owned, forget
+from adjoint.engine.graph.eager.fragment import Fragment, Result
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.flops import flops_of
@@ -46,53 +47,12 @@ from adjoint.engine.graph.ir import DataflowGraph, Value, frozen
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
 from adjoint.engine.graph.record.sources import Argument
 from adjoint.engine.graph.sizes.sizing import Example
-from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor, wrap
+from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor
 
 KEPT = 1024  # kinds, the one used last at the end
 Work = Callable[[Sequence[Any]], Any]
 Made = TypeVar("Made")
 SHAPES = 64  # of one operation that get fragments: each costs some milliseconds to plan
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Which output a result is, and how its dimensions lie in it."""
-
-    output: int
-    order: tuple[int, ...] | None  # None: as they come
-    shape: tuple[int, ...] | None = None  # None: as it is
-
-    def of(self, arrays: Sequence[Any]) -> Tensor:
-        array = arrays[self.output]
-        if self.shape is not None:
-            array = array.reshape(self.shape)
-        return wrap(array if self.order is None else array.transpose(self.order))
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A compiled operation for operands of one kind."""
-
-    executable: Executable
-    places: tuple[int, ...]  # which of the tensors and, after them, numbers are its inputs
-    results: tuple[Result | None, ...]
-    structure: Any  # None: the first result alone
-    what: str  # the operations it is made of, for people
-    built: Callable[[list[Any]], Any]  # what holds several results
-    in_order: bool  # whether the inputs are just the tensors and numbers
-    flops: int
-
-    def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
-        given = [t._array for t in tensors]
-        if numbers:
-            given += numbers
-        for listener in LISTENERS:
-            listener.computed(self.flops)
-        arrays = self.executable(given if self.in_order else [given[k] for k in self.places], [])
-        if self.structure is None:
-            return self.results[0].of(arrays)  # type: ignore[union-attr]
-        results = [None if result is None else result.of(arrays) for result in self.results]
-        return self.built(results)
 
 
 class OperationTrace(BodyTrace):
@@ -135,10 +95,15 @@ class Fragments:
         self.given: dict[Record, type] = {}
 
     def run(
-        self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], quick: Any = None
+        self,
+        key: Any,
+        tensors: Sequence[Tensor],
+        rule: Callable[[], Any],
+        owned: Owned | None,
+        quick: Any = None,
     ) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
-        return self.find(frozen(key)[1:], tensors, (), lambda _: rule(), quick)
+        return self.find(frozen(key)[1:], tensors, (), lambda _: rule(), quick, owned)
 
     def find(
         self,
@@ -147,10 +112,12 @@ class Fragments:
         numbers: Sequence[float],
         fn: Work,
         quick: Any = None,
+        owned: Owned | None = None,
     ) -> Any:
         """What `fn(numbers)` gives, decided by `key` and the tensors; None: do it as it is.
 
-        What is found is kept under `quick` too (Note [quick keys]).
+        What is found is kept under `quick` too (Note [quick keys]), and where it is called often
+        native code finds it for its owner.
         """
         kind = (key, *layout(tensors))
         try:
@@ -170,6 +137,8 @@ class Fragments:
             self.quick[quick] = fragment
         if fragment is None:
             return None
+        if owned is not None and not fragment.is_settled:
+            fragment.settle(tensors, owned)
         try:
             return fragment(tensors, numbers)
         except MemoryError:
@@ -195,6 +164,7 @@ class Fragments:
         self.held.clear()
         self.shapes.clear()
         self.quick.clear()
+        forget()
 
     def forward_on_device(
         self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]
@@ -273,8 +243,12 @@ class Fragments:
             fragment = self.quick[quick]
         except KeyError:
             return self.described(record, operands, params, quick)
+        if fragment is None:
+            return None
+        if not fragment.is_settled and not numbers:
+            fragment.settle(tensors, (record, operands, params, None))
         try:
-            return None if fragment is None else fragment(tensors, numbers)
+            return fragment(tensors, numbers)
         except MemoryError:
             raise
         except (RuntimeError, IndexError):

@@ -29,6 +29,8 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.graph.eager import enlisted
+from adjoint.engine.graph.eager.enlisted import Owned
 from adjoint.engine.graph.eager.fragments import OperationTrace, Unfit, root
 from adjoint.engine.graph.ir import DataflowGraph, frozen
 from adjoint.engine.graph.passes.cse import cse
@@ -42,9 +44,7 @@ MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs noth
 KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
 LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
-LISTED = 32  # programs of one record or rule that native code compares
 Arrays = Sequence[Any]
-Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
 
 
 @dataclass(slots=True)
@@ -94,7 +94,6 @@ class StraightPrograms:
     def __init__(self) -> None:
         self.held: dict[Any, Straight | int | None] = {}  # an int: calls so far
         self.calls = 0  # of all programs
-        self.owners: set[Any] = set()  # records and rules with programs that native code finds
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """The results of a composite, without the tape; None where it runs as it is."""
@@ -152,28 +151,19 @@ class StraightPrograms:
             return None
         if program.rows is not None:
             walked = program.walked(arrays)
-            if walked is not None:
-                self.enlist(owned, walked, program)
+            if walked is not None and (
+                program.structure is None or program.structure in (tuple, list)
+            ):
+                enlisted.enlist(owned, walked, program.gaps)
         try:
             return program(arrays)
         except Exception:
             return None  # as it is, it succeeds or says what is wrong
 
-    def enlist(self, owned: Owned, walked: Any, program: Straight) -> None:
-        """Have native code find a program for its record or rules."""
-        owner, operands, params, rest = owned
-        single = program.structure is None or program.structure in (tuple, list)
-        entry = walked.entry(operands, params, rest, program.gaps) if single else None
-        if entry is not None:
-            owner.small = (entry, *owner.small)[:LISTED]
-            self.owners.add(owner)
-
     def forget(self) -> None:
         """Make every program anew."""
         self.held.clear()
-        for owner in self.owners:
-            owner.small = ()
-        self.owners.clear()
+        enlisted.forget()
 
 
 def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:

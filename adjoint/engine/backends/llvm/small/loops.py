@@ -172,6 +172,68 @@ looked:
 """
 
 
+# What a fragment's rows call (Note [met fragments]): `put_address` adds to an array's address and
+# stores it, for each place of a list; `launch_all` makes the launches of a table.
+LAUNCHES = """
+define void @put_address(ptr %args, ptr %dims, ptr %steps, ptr %own) {
+entry:
+  %data = load i64, ptr %args
+  %count = load i64, ptr %own
+  %first = getelementptr i64, ptr %own, i64 1
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %one]
+  %p = phi ptr [%first, %entry], [%pNext, %one]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %one, label %end
+one:
+  %to = load ptr, ptr %p
+  %shiftAt = getelementptr i64, ptr %p, i64 1
+  %shift = load i64, ptr %shiftAt
+  %value = add i64 %data, %shift
+  store i64 %value, ptr %to
+  %kNext = add i64 %k, 1
+  %pNext = getelementptr i64, ptr %p, i64 2
+  br label %next
+end:
+  ret void
+}
+define void @launch_all(ptr %args, ptr %dims, ptr %steps, ptr %own) {
+entry:
+  %tableAt = getelementptr ptr, ptr %own, i64 1
+  %table = load ptr, ptr %tableAt
+  %countAt = getelementptr i64, ptr %own, i64 2
+  %count = load i64, ptr %countAt
+  store atomic i64 0, ptr %table monotonic, align 8
+  %first = getelementptr i64, ptr %table, i64 1
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %looked]
+  %p = phi ptr [%first, %entry], [%pNext, %looked]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %one, label %end
+one:
+  %function = load ptr, ptr %p
+  %wordsAt = getelementptr ptr, ptr %p, i64 1
+  %words = load ptr, ptr %wordsAt
+  call void %function(ptr %words, i64 0, i64 1)
+  %status = load atomic i64, ptr %table monotonic, align 8
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %fail, label %looked
+looked:
+  %kNext = add i64 %k, 1
+  %pNext = getelementptr i64, ptr %p, i64 2
+  br label %next
+fail:
+  %noteAt = load ptr, ptr %own
+  store i64 1, ptr %noteAt
+  ret void
+end:
+  ret void
+}
+"""
+
+
 def inner_loop(name: str, arguments: int, body: str, before: str = "") -> str:
     """A loop over elements, called as NumPy calls its own; `body` may use %p0, %p1, ..."""
     heads, phis, nexts = [], [], []
@@ -302,7 +364,7 @@ def native() -> SmallCode | None:
     world = meeting.world()
     if not COUNTED or address is slow_address or world is None:
         return None
-    text = "\n".join([WALK, meeting.text(), *_moves(), *_conversions()])
+    text = "\n".join([WALK, LAUNCHES, meeting.text(), *_moves(), *_conversions()])
     symbols = {**fastcall.interpreter(), "world": slow_address(world)}
     code = library.linked("small rows", text, symbols)
     walk, meet = (

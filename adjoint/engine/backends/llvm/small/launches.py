@@ -1,0 +1,112 @@
+"""Compiled fragments on few elements, run by the code that finds them.
+
+Note [met fragments]
+    A fragment on a thousand elements computes for two microseconds, and Python takes five times as
+    long to find it, fill in addresses and launch it. So one that is called often is written down as
+    rows too (Note [small rows]): one for each array, which puts its address where launches read it,
+    and one that makes the launches. Native code then finds and runs it as it does small programs.
+
+    The launches are the fragment's own, made by one worker, which is why only programs that no
+    other worker would help with are written so. Words and memory are a copy: the thread that has
+    the interpreter's lock may use it while another one runs the fragment itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.straight import same_arrays
+from adjoint.engine.backends.llvm.program.native import Native
+from adjoint.engine.backends.llvm.small import loops
+from adjoint.engine.backends.llvm.small.rows import NoRow, RowWriter, Walked, address
+from adjoint.engine.backends.llvm.small.ufuncs import InnerLoop
+from adjoint.engine.compiler.memory.packing import ALIGN
+from adjoint.engine.compiler.package.image import TEST, ProgramImage
+from adjoint.engine.core.dtype import named
+
+WORD = 8  # bytes
+MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has a copy
+
+
+def launched(executable: Any, places: Sequence[int], arrays: Sequence[Any]) -> Walked | None:
+    """A fragment's program as rows, of arrays of which some (`places`) are its inputs.
+
+    None where, on these arrays, it does not give the same as the fragment in every byte.
+    """
+    walked = written(executable, places, arrays)
+    results = walked.run(*arrays)
+    want = executable([arrays[k] for k in places], [])
+    return walked if results is not None and same_arrays(results, want) else None
+
+
+def written(executable: Any, places: Sequence[int], arrays: Sequence[Any]) -> Walked:
+    """The rows."""
+    native = loops.native()
+    if native is None or executable.__class__ is not Native:
+        raise NoRow
+    image = executable.image
+    if image.parallel or image.numbers or image.arena > MEMORY or len(image.segments) != 1:
+        raise NoRow
+    if any(name == TEST or skip for name, _, _, skip in image.segments[0]):
+        raise NoRow  # loops come back to Python now and then
+    writer = RowWriter(native)
+    words, memory = copied(executable)
+    table = launch_table(executable, words)
+    patches = {name: places_of for name, places_of in image.patches.items() if places_of}
+    makers = []
+    for output, shape, dtype in image.results:
+        if output != len(makers):
+            raise NoRow
+        makers.append((np.empty, (shape, NUMPY_OF[named(dtype)])))
+        put(writer, 1 + len(arrays) + output, patches.pop(f"result {output}", []), words)
+    for k, place in enumerate(places):
+        put(writer, 1 + place, patches.pop(f"input {k}", []), words)
+    if patches:
+        raise NoRow
+    about = np.array([0, address(table), len(image.segments[0])], np.int64)
+    launch = InnerLoop(native.address("launch_all"), address(about))
+    writer.row(launch, [], [1], [], (), ())
+    masks = [0, *[loops.mask_of(a.dtype) for a in arrays]]
+    rows = writer.words(1 + len(arrays) + len(makers), masks)
+    about[0] = address(rows[loops.FAILED_AT :])
+    writer.held += [words, memory, table, about, executable]
+    return Walked(rows, tuple(makers), writer.held, native)
+
+
+def copied(executable: Native) -> tuple[Any, Any]:
+    """A program's words, and memory for its values that they point to."""
+    image = executable.image
+    memory = np.empty(image.arena + ALIGN, np.uint8)
+    origin = address(memory) + (-address(memory)) % ALIGN
+    with executable.lock:
+        words = executable.words.copy()
+        words[image.inside] += origin - executable.origin
+    return words, memory
+
+
+def launch_table(executable: Native, words: Any) -> Any:
+    """A status, then function and words of each launch."""
+    image: ProgramImage = executable.image
+    entries = image.segments[0] or []
+    table = np.zeros(1 + 2 * len(entries), np.int64)
+    for k, (name, first, _, _) in enumerate(entries):
+        table[1 + 2 * k] = executable.functions[name].address
+        table[2 + 2 * k] = address(words) + WORD * first
+    for at, _ in image.status:
+        words[at] = address(table)
+    return table
+
+
+def put(writer: RowWriter, slot: int, patches: Sequence[tuple[int, int]], words: Any) -> None:
+    """A row that puts an array's address where words have it."""
+    if not patches:
+        return
+    places = [(address(words) + WORD * at, shift) for at, shift in patches]
+    where = np.array([len(places), *[x for place in places for x in place]], np.int64)
+    writer.held.append(where)
+    loop = InnerLoop(writer.native.address("put_address"), address(where))
+    writer.row(loop, [(slot, 0)], [1], [[0]], (), ())

@@ -1,0 +1,26 @@
+"""Which records and rules have programs that native code finds (Note [meeting])."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+LISTED = 32  # programs of one record or rule that native code compares
+Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
+_owners: set[Any] = set()
+
+
+def enlist(owned: Owned, walked: Any, gaps: Sequence[bool]) -> None:
+    """Have native code find a program for its record or rules; `gaps`: which results are there."""
+    owner, operands, params, rest = owned
+    entry = walked.entry(operands, params, rest, gaps)
+    if entry is not None:
+        owner.small = (entry, *owner.small)[:LISTED]
+        _owners.add(owner)
+
+
+def forget() -> None:
+    """Have native code find none."""
+    for owner in _owners:
+        owner.small = ()
+    _owners.clear()

@@ -1,0 +1,79 @@
+"""One fragment: a compiled operation, and when native code is to find it (Note [fragments])."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.graph.eager.enlisted import Owned, enlist
+from adjoint.engine.graph.execution import Executable
+from adjoint.engine.tensor.tensor import Tensor, wrap
+
+OFTEN = 64  # calls after which native code finds a small one
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Which output a result is, and how its dimensions lie in it."""
+
+    output: int
+    order: tuple[int, ...] | None  # None: as they come
+    shape: tuple[int, ...] | None = None  # None: as it is
+
+    @property
+    def as_made(self) -> bool:
+        """Whether it is an output just as the program makes it."""
+        return self.order is None and self.shape is None
+
+    def of(self, arrays: Sequence[Any]) -> Tensor:
+        array = arrays[self.output]
+        if self.shape is not None:
+            array = array.reshape(self.shape)
+        return wrap(array if self.order is None else array.transpose(self.order))
+
+
+@dataclass(slots=True)
+class Fragment:
+    """A compiled operation for operands of one kind."""
+
+    executable: Executable
+    places: tuple[int, ...]  # which of the tensors and, after them, numbers are its inputs
+    results: tuple[Result | None, ...]
+    structure: Any  # None: the first result alone
+    what: str  # the operations it is made of, for people
+    built: Callable[[list[Any]], Any]  # what holds several results
+    in_order: bool  # whether the inputs are just the tensors and numbers
+    flops: int
+    calls: int = 0  # while it is not decided whether native code is to find it
+    is_settled: bool = False  # that is decided
+
+    def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> Any:
+        given = [t._array for t in tensors]
+        if numbers:
+            given += numbers
+        for listener in LISTENERS:
+            listener.computed(self.flops)
+        arrays = self.executable(given if self.in_order else [given[k] for k in self.places], [])
+        if self.structure is None:
+            return self.results[0].of(arrays)  # type: ignore[union-attr]
+        results = [None if result is None else result.of(arrays) for result in self.results]
+        return self.built(results)
+
+    def settle(self, tensors: Sequence[Tensor], owned: Owned) -> None:
+        """After many calls, have native code find it if it is small (Note [met fragments])."""
+        self.calls += 1
+        if self.calls < OFTEN:
+            return
+        self.is_settled = True
+        simple = self.structure is None or self.structure.kind in (tuple, list)
+        if not simple or any(r is not None and not r.as_made for r in self.results):
+            return
+        try:
+            walked = HOOKS.small_launches(self.executable, self.places, [t._array for t in tensors])
+        except Exception:  # whatever it is, calls go on as before
+            return
+        if walked is not None:
+            enlist(owned, walked, [r is not None for r in self.results])

@@ -1,0 +1,180 @@
+"""Fragments on few elements that native code finds and runs (Note [met fragments])."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+import adjoint.nn.functional as F
+from adjoint.engine.backends.llvm.small import loops
+from adjoint.engine.core.operations.record import HOOKS, REGISTRY
+from adjoint.engine.core.state.timeline import timed_runs
+from adjoint.engine.graph.eager import fragment
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+
+pytestmark = pytest.mark.skipif(
+    loops.native() is None, reason="objects are laid out otherwise here, so nothing is met natively"
+)
+CALLS = 4  # of which the third and fourth are met natively
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every operation that can be a fragment is one, and is met natively from its third call on."""
+    HOOKS.load_rest()
+    FRAGMENTS.forget()
+    for record in REGISTRY.values():
+        if record.large:
+            monkeypatch.setattr(record, "large", 1)
+    monkeypatch.setattr(fragment, "OFTEN", 1)
+    yield
+    FRAGMENTS.forget()
+
+
+@pytest.fixture
+def fragment_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The fragments that Python called, by what they are made of."""
+    names: list[str] = []
+    call = fragment.Fragment.__call__
+
+    def counted(self: fragment.Fragment, *given: Any) -> Any:
+        names.append(self.what)
+        return call(self, *given)
+
+    monkeypatch.setattr(fragment.Fragment, "__call__", counted)
+    return names
+
+
+def numbers(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> ad.Tensor:
+    return ad.from_numpy(rng.standard_normal(shape).astype(dtype))
+
+
+OPERATIONS: dict[str, Callable[[ad.Tensor], Any]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(0),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "exp": lambda x: x.exp(),
+    "product": lambda x: x @ x.mT,
+    "columns": lambda x: x.sum(0),
+    "variance": lambda x: x.var(-1),
+    "sorted": lambda x: x.sort(-1)[0],
+    "largest": lambda x: x.topk(2)[0],
+    "mean squares": lambda x: F.mse_loss(x, x.detach() * 2),
+    "classes": lambda x: F.cross_entropy(x, ad.arange(len(x)) % x.shape[-1]),
+}
+
+
+def with_gradient(fn: Callable[[ad.Tensor], Any], x: ad.Tensor) -> list[Any]:
+    leaf = x.detach().requires_grad_()
+    out = fn(leaf)
+    (out * ad.linspace(-1, 2, out.numel(), dtype=out.dtype).reshape(out.shape)).sum().backward()
+    assert leaf.grad is not None
+    return [out.detach().numpy().copy(), leaf.grad.numpy().copy()]
+
+
+QUICK = ("softmax", "largest", "classes")  # what takes rows, sorts and checks its operands
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in OPERATIONS],
+)
+def test_operations_and_gradients_have_the_bits_of_their_fragments(name: str) -> None:
+    """Of random sizes and layouts, all of which native code tells apart."""
+    rng = np.random.default_rng(len(name))
+    given = [numbers(rng, *rng.integers(2, 9, 2)) for _ in range(2)]
+    given += [numbers(rng, 7, 5, dtype=np.float64), given[0].t(), given[1][:, 1:], given[0] * 2]
+    given = [x for x in given if x.shape[-1] > 1]
+    first = [with_gradient(OPERATIONS[name], x) for x in given]
+    for _ in range(CALLS):
+        for x, want in zip(given, first, strict=True):
+            for mine, theirs in zip(with_gradient(OPERATIONS[name], x), want, strict=True):
+                np.testing.assert_array_equal(mine, theirs)
+
+
+def test_python_is_not_asked_again(fragment_calls: list[str]) -> None:
+    x = numbers(np.random.default_rng(0), 4, 5)
+    for _ in range(CALLS):
+        with_gradient(lambda x: x.softmax(-1), x)
+    calls = fragment_calls.count("softmax")
+    assert calls < CALLS
+    assert REGISTRY["softmax"].small
+    with_gradient(lambda x: x.softmax(-1), x)
+    assert fragment_calls.count("softmax") == calls
+
+
+def test_errors_are_those_of_the_operation() -> None:
+    scores = numbers(np.random.default_rng(1), 3, 4)
+    for _ in range(CALLS):
+        F.cross_entropy(scores, ad.tensor([0, 3, 2]))
+    with pytest.raises(IndexError, match="Target 4 is out of bounds"):
+        F.cross_entropy(scores, ad.tensor([0, 4, 2]))
+    for _ in range(CALLS):
+        assert scores.gather(1, ad.tensor([[0], [3], [1]])).shape == (3, 1)
+    for _ in range(CALLS):
+        with pytest.raises((RuntimeError, IndexError), match="out of bounds"):
+            scores.gather(1, ad.tensor([[0], [9], [1]]))
+
+
+def test_results_are_nobody_else_s() -> None:
+    x = ad.zeros(2, 2)
+    results = [x.softmax(-1) for _ in range(CALLS)]
+    for k, out in enumerate(results):
+        out.fill_(k)
+    assert [out[0, 0].item() for out in results] == [*range(CALLS)]
+    assert x.softmax(-1).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_threads() -> None:
+    rng = np.random.default_rng(2)
+    given = [numbers(rng, 6, 7) for _ in range(4)]
+    want = [with_gradient(lambda x: x.softmax(-1), x) for x in given]
+
+    def check(k: int) -> None:
+        for _ in range(50):
+            for mine, theirs in zip(
+                with_gradient(lambda x: x.softmax(-1), given[k]), want[k], strict=True
+            ):
+                np.testing.assert_array_equal(mine, theirs)
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(check, range(4)):
+            pass
+
+
+def test_whoever_times_kernels_sees_them(fragment_calls: list[str]) -> None:
+    x = numbers(np.random.default_rng(3), 4, 5)
+    for _ in range(CALLS):
+        x.softmax(-1)
+    calls = fragment_calls.count("softmax")
+    with timed_runs():
+        x.softmax(-1)
+    assert fragment_calls.count("softmax") == calls + 1
+
+
+def test_the_default_dtype_makes_them_anew() -> None:
+    x = numbers(np.random.default_rng(4), 4, 5)
+    for _ in range(CALLS):
+        x.softmax(-1)
+    assert REGISTRY["softmax"].small
+    before = ad.get_default_dtype()
+    try:
+        ad.set_default_dtype(ad.float64)
+        assert not REGISTRY["softmax"].small
+    finally:
+        ad.set_default_dtype(before)
+
+
+def test_programs_with_loops_and_numbers_are_left_to_python() -> None:
+    """A float that may differ at each call is no part of a program."""
+    x = numbers(np.random.default_rng(5), 4, 5)
+    for k in range(CALLS):
+        np.testing.assert_allclose((x * (0.5 + k)).numpy(), x.numpy() * (0.5 + k), rtol=1e-6)
+    assert not REGISTRY["mul"].small
