@@ -284,7 +284,8 @@ def test_composites_against_finite_differences(row: Row) -> None:
 # Made by other composites, or tested where they are: BATCHED here by every mode of vmap.
 WITHIN = {
     "batched",
-    "largest",  # off the tape, as is sort
+    "extreme",  # off the tape, as are the largest and sort
+    "largest",
     "lstm_gates_backward",
     "max_pool_backward",
     "gru_gates_backward",

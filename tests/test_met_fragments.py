@@ -13,19 +13,19 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import timed_runs
 from adjoint.engine.graph.eager import fragment
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
-pytestmark = pytest.mark.skipif(
-    loops.native() is None, reason="objects are laid out otherwise here, so nothing is met natively"
-)
 CALLS = 4  # of which the third and fourth are met natively
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every operation that can be a fragment is one, and is met natively from its third call on."""
+    if loops.native() is None:
+        pytest.skip("objects are laid out otherwise here: nothing is met natively")
     HOOKS.load_rest()
     FRAGMENTS.forget()
     for record in REGISTRY.values():
@@ -172,8 +172,30 @@ def test_the_default_dtype_makes_them_anew() -> None:
         ad.set_default_dtype(before)
 
 
-def test_programs_with_loops_and_numbers_are_left_to_python() -> None:
-    """A float that may differ at each call is no part of a program."""
+DRAWS: dict[str, Callable[[], Any]] = {
+    "uniform": lambda: ad.rand(3, 5),
+    "normal": lambda: ad.randn(7),
+    "integers": lambda: ad.randint(0, 9, (4, 2)),
+    "dropout": lambda: F.dropout(ad.ones(4, 6), 0.3),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_go_on_along_their_stream(name: str) -> None:
+    """A program is given the seed and the place of each draw, of which none is like another."""
+    for seed in (3, 2**63 + 11):
+        ad.manual_seed(seed)
+        drawn = [DRAWS[name]().numpy().copy() for _ in range(2 * CALLS)]
+        ad.manual_seed(seed)
+        with CONTEXT.having(reference=True):
+            want = [DRAWS[name]().numpy().copy() for _ in range(2 * CALLS)]
+        for mine, theirs in zip(drawn, want, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert REGISTRY["random"].small
+
+
+def test_programs_with_floats_that_may_differ_are_left_to_python() -> None:
+    """They are no part of a kind, and native code would have to compare them."""
     x = numbers(np.random.default_rng(5), 4, 5)
     for k in range(CALLS):
         np.testing.assert_allclose((x * (0.5 + k)).numpy(), x.numpy() * (0.5 + k), rtol=1e-6)

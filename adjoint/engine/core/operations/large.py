@@ -29,7 +29,7 @@ _COMPOSED = (
     "layer_norm rms_norm group_norm batch_norm instance_norm batch_norm_inference "
     "mse_loss l1_loss huber_loss smooth_l1_loss poisson_nll_loss nll_loss cross_entropy "
     "binary_cross_entropy binary_cross_entropy_with_logits kl_div cosine_similarity "
-    "argsort topk sort largest kthvalue argmedian median gather"
+    "argsort topk sort largest extreme kthvalue argmedian median gather"
 )
 
 # On a GPU alone: there a copy or a look-up that is not checked by the host is worth it.

@@ -10,13 +10,10 @@ Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and w
 _owners: set[Any] = set()
 
 
-def enlist(owned: Owned, walked: Any, gaps: Sequence[bool]) -> None:
-    """Have native code find a program for its record or rules; `gaps`: which results are there."""
-    owner, operands, params, rest = owned
-    entry = walked.entry(operands, params, rest, gaps)
-    if entry is not None:
-        owner.small = (entry, *owner.small)[:LISTED]
-        _owners.add(owner)
+def enlist(owner: Any, entry: Any) -> None:
+    """Have native code find a program for its record or rules; `entry`: what it compares."""
+    owner.small = (entry, *owner.small)[:LISTED]
+    _owners.add(owner)
 
 
 def forget() -> None:

@@ -62,7 +62,7 @@ class Fragment:
         results = [None if result is None else result.of(arrays) for result in self.results]
         return self.built(results)
 
-    def settle(self, tensors: Sequence[Tensor], owned: Owned) -> None:
+    def settle(self, numbers: Sequence[Any], owned: Owned) -> None:
         """After many calls, have native code find it if it is small (Note [met fragments])."""
         self.calls += 1
         if self.calls < OFTEN:
@@ -71,9 +71,10 @@ class Fragment:
         simple = self.structure is None or self.structure.kind in (tuple, list)
         if not simple or any(r is not None and not r.as_made for r in self.results):
             return
+        gaps = [r is not None for r in self.results]
         try:
-            walked = HOOKS.small_launches(self.executable, self.places, [t._array for t in tensors])
+            entry = HOOKS.small_launches(self.executable, self.places, numbers, owned, gaps)
         except Exception:  # whatever it is, calls go on as before
             return
-        if walked is not None:
-            enlist(owned, walked, [r is not None for r in self.results])
+        if entry is not None:
+            enlist(owned[0], entry)

@@ -138,7 +138,7 @@ class Fragments:
         if fragment is None:
             return None
         if owned is not None and not fragment.is_settled:
-            fragment.settle(tensors, owned)
+            fragment.settle(numbers, owned)
         try:
             return fragment(tensors, numbers)
         except MemoryError:
@@ -245,8 +245,8 @@ class Fragments:
             return self.described(record, operands, params, quick)
         if fragment is None:
             return None
-        if not fragment.is_settled and not numbers:
-            fragment.settle(tensors, (record, operands, params, None))
+        if not fragment.is_settled:
+            fragment.settle(numbers, (record, operands, params, None))
         try:
             return fragment(tensors, numbers)
         except MemoryError:

@@ -151,10 +151,12 @@ class StraightPrograms:
             return None
         if program.rows is not None:
             walked = program.walked(arrays)
-            if walked is not None and (
-                program.structure is None or program.structure in (tuple, list)
-            ):
-                enlisted.enlist(owned, walked, program.gaps)
+            simple = program.structure is None or program.structure in (tuple, list)
+            if walked is not None and simple:
+                owner, *given = owned
+                entry = walked.entry(*given, program.gaps)
+                if entry is not None:
+                    enlisted.enlist(owner, entry)
         try:
             return program(arrays)
         except Exception:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
-from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.families import composite, primitive
+from adjoint.engine.core.operations.large import is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
-from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.records import EQ
 from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
 from adjoint.engine.ops.reduce.scan import along, shift_dim
@@ -193,9 +195,19 @@ def picked(name: str, input: Tensor, dim: int, keepdim: bool, positions: Any) ->
     return RETURN_TYPES[name](values, at)
 
 
+def _extreme_at(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tensor, Tensor]:
+    at = (ARGMAX if largest else ARGMIN)(x, dim=dim, keepdim=True)
+    values = x.gather(dim, at)
+    return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+
+
+# Values and where they are as one program: most of what four calls cost is the calls.
+EXTREME = composite("extreme", _extreme_at, operands=("x",), outputs=2)
+
+
 def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduce: Any) -> Any:
     """The three forms of max and min: all elements, along a dimension, of two tensors."""
-    full, position, pairwise = reduce
+    full, largest, pairwise = reduce
     if not is_tensor(input):
         raise TypeError(f"{name}: expected a Tensor as input, received {type(input).__name__}")
     if is_tensor(dim) or other is not None:
@@ -204,6 +216,11 @@ def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduc
         refuse_complex(name, input)
         refuse_empty(name, input.shape)
         return full(input, dims=tuple(range(input.ndim)), keepdim=False)
+    if is_large(input._array, 1) and input.ndim and CONTEXT.plain and not input.requires_grad:
+        refuse_complex(name, input)
+        d = wrap_dim(name, dim, input.ndim)
+        return RETURN_TYPES[name](*EXTREME(input, dim=d, keepdim=bool(keepdim), largest=largest))
+    position = ARGMAX if largest else ARGMIN
     return picked(name, input, dim, keepdim, lambda x, d: position(x, dim=d, keepdim=True))
 
 
@@ -215,7 +232,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     >>> ad.tensor([[1.0, 9.0], [4.0, 2.0]]).max(0).indices
     tensor([1, 0])
     """
-    reduce = (AMAX, ARGMAX, lambda x, y: x.maximum(y))
+    reduce = (AMAX, True, lambda x, y: x.maximum(y))
     return _either("max", input, dim, keepdim, other, reduce)
 
 
@@ -228,5 +245,5 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         >>> ad.tensor([[3, 1], [2, 4]]).min(dim=1).values
         tensor([1, 2])
     """
-    reduce = (AMIN, ARGMIN, lambda x, y: x.minimum(y))
+    reduce = (AMIN, False, lambda x, y: x.minimum(y))
     return _either("min", input, dim, keepdim, other, reduce)

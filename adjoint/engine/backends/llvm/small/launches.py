@@ -4,7 +4,8 @@ Note [met fragments]
     A fragment on a thousand elements computes for two microseconds, and Python takes five times as
     long to find it, fill in addresses and launch it. So one that is called often is written down as
     rows too (Note [small rows]): one for each array, which puts its address where launches read it,
-    and one that makes the launches. Native code then finds and runs it as it does small programs.
+    one for each whole number (the place of a draw, say), and one that makes the launches. Native
+    code then finds and runs it as it does small programs.
 
     The launches are the fragment's own, made by one worker, which is why only programs that no
     other worker would help with are written so. Words and memory are a copy: the thread that has
@@ -27,54 +28,77 @@ from adjoint.engine.backends.llvm.small.ufuncs import InnerLoop
 from adjoint.engine.compiler.memory.packing import ALIGN
 from adjoint.engine.compiler.package.image import TEST, ProgramImage
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.operations.record import is_tensor
 
 WORD = 8  # bytes
 MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has a copy
 
 
-def launched(executable: Any, places: Sequence[int], arrays: Sequence[Any]) -> Walked | None:
-    """A fragment's program as rows, of arrays of which some (`places`) are its inputs.
+def launched(
+    executable: Any, places: Sequence[int], given: Sequence[int], owned: Any, gaps: Sequence[bool]
+) -> tuple[Any, ...] | None:
+    """What native code finds a fragment by; None where it cannot, or would not give the same.
 
-    None where, on these arrays, it does not give the same as the fragment in every byte.
+    `owned` is the record or rules, and what they were given: tensors, of which with the numbers
+    after them (`given`) some (`places`) are the program's inputs.
     """
-    walked = written(executable, places, arrays)
-    results = walked.run(*arrays)
-    want = executable([arrays[k] for k in places], [])
-    return walked if results is not None and same_arrays(results, want) else None
+    _, operands, params, rest = owned
+    arrays = [x._array for x in operands if is_tensor(x)]
+    numbers = [k for k, x in enumerate(operands) if type(x) is int] if given else []
+    if [operands[k] for k in numbers] != [*given]:
+        raise NoRow
+    walked = written(executable, places, arrays, len(given))
+    entry = walked.entry(operands, params, rest, gaps, numbers)
+    if entry is None:
+        return None
+    results = walked.native.meet((entry,), operands, params, rest)
+    inputs = [*arrays, *given]
+    want = executable([inputs[k] for k in places], [])
+    same = results is not None and same_arrays([x for x in results if x is not None], want)
+    return entry if same else None
 
 
-def written(executable: Any, places: Sequence[int], arrays: Sequence[Any]) -> Walked:
-    """The rows."""
+def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbers: int) -> Walked:
+    """A program as rows, of arrays and so many numbers."""
     native = loops.native()
     if native is None or executable.__class__ is not Native:
         raise NoRow
     image = executable.image
-    if image.parallel or image.numbers or image.arena > MEMORY or len(image.segments) != 1:
+    if image.parallel or image.arena > MEMORY or len(image.segments) != 1:
         raise NoRow
-    if any(name == TEST or skip for name, _, _, skip in image.segments[0]):
+    entries = image.segments[0] or ()
+    if any(name == TEST or skip for name, _, _, skip in entries):
         raise NoRow  # loops come back to Python now and then
     writer = RowWriter(native)
     words, memory = copied(executable)
     table = launch_table(executable, words)
     patches = {name: places_of for name, places_of in image.patches.items() if places_of}
-    makers = []
+    makers: list[Any] = []
     for output, shape, dtype in image.results:
         if output != len(makers):
             raise NoRow
         makers.append((np.empty, (shape, NUMPY_OF[named(dtype)])))
-        put(writer, 1 + len(arrays) + output, patches.pop(f"result {output}", []), words)
+        slot = 1 + len(arrays) + numbers + output
+        put(writer, slot, patches.pop(f"result {output}", []), words)
     for k, place in enumerate(places):
         put(writer, 1 + place, patches.pop(f"input {k}", []), words)
-    if patches:
+        put(writer, 1 + place, image.numbers.get(k, []), words)
+    if patches or not all(is_whole(executable, k) for k in image.numbers):
         raise NoRow
-    about = np.array([0, address(table), len(image.segments[0])], np.int64)
+    about = np.array([0, address(table), len(entries)], np.int64)
     launch = InnerLoop(native.address("launch_all"), address(about))
     writer.row(launch, [], [1], [], (), ())
     masks = [0, *[loops.mask_of(a.dtype) for a in arrays]]
-    rows = writer.words(1 + len(arrays) + len(makers), masks)
+    rows = writer.words(1 + len(arrays) + numbers + len(makers), masks)
     about[0] = address(rows[loops.FAILED_AT :])
     writer.held += [words, memory, table, about, executable]
     return Walked(rows, tuple(makers), writer.held, native)
+
+
+def is_whole(executable: Native, k: int) -> bool:
+    """Whether an input is a whole number of 64 bits."""
+    dtype = executable.task.graph.inputs[k].spec.dtype
+    return not dtype.is_inexact
 
 
 def copied(executable: Native) -> tuple[Any, Any]:

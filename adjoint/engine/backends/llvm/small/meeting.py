@@ -28,9 +28,10 @@ OPERANDS = 16  # at most
 # An array, after the head of every object: address, number of dimensions, sizes, strides, what it
 # is a part of, dtype.
 RANK, SIZES, STRIDES, DTYPE = HEAD + 8, HEAD + 16, HEAD + 24, HEAD + 40
-# What is wanted of operands: how many there are, how many are tensors; then of each its slot (0: a
-# literal), which earlier one it is (-1: any), dtype, rank, sizes, strides.
+# What is wanted of operands: how many there are, how many have slots; then of each its slot (0: a
+# literal), which earlier one it is (-1: any), dtype, rank (or `NUMBER`), sizes, strides.
 FIRST, WANTED = 2, 4 + 2 * DIMENSIONS
+NUMBER = -1  # in the place of a rank: any whole number, whose low 64 bits go into the slot
 # The classes and singletons that comparisons know, by their place among the words of the world.
 TENSOR, NDARRAY, FLOAT, INT, STR, TUPLE, SPEC, SIZE, LIST, ARRAY_AT, NONE = range(11)
 
@@ -70,11 +71,14 @@ def arrays_are_laid_out() -> bool:
 
 
 def wanted_of(operands: Any, slots: dict[int, int], firsts: dict[int, int]) -> Any:
-    """What a program wants of operands: `slots` and `firsts` by position, of the tensors."""
+    """What a program wants of operands: `slots` by position, of tensors and numbers, `firsts`."""
     words = [len(operands), len(slots)]
     for k, x in enumerate(operands):
         if k not in slots:
             words += [0] * WANTED
+            continue
+        if not isinstance(x, Tensor):
+            words += [slots[k], -1, 0, NUMBER, *[0] * (WANTED - 4)]
             continue
         array = x._array
         pad = [0] * (DIMENSIONS - array.ndim)
@@ -90,6 +94,7 @@ def text() -> str:
 @world = external global [{NONE + 1} x i64]
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare double @PyFloat_AsDouble(ptr)
+declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_New(i64)
@@ -259,7 +264,7 @@ sized:
   %many = icmp eq i64 %size, %count
   br i1 %many, label %next, label %no
 next:
-  %k = phi i64 [0, %sized], [%kNext, %literal], [%kNext, %place]
+  %k = phi i64 [0, %sized], [%kNext, %literal], [%kNext, %place], [%kNext, %whole]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %each, label %yes
 each:
@@ -277,6 +282,19 @@ literal:
   br i1 %equal, label %next, label %no
 tensor:
   %classOfX = call ptr @class_of(ptr %x)
+  %rankAt = getelementptr i64, ptr %own, i64 3
+  %rank = load i64, ptr %rankAt
+  %is.number = icmp eq i64 %rank, {NUMBER}
+  br i1 %is.number, label %number, label %classed
+number:
+  %is.int = call i1 @is_a(ptr %classOfX, i64 {INT})
+  br i1 %is.int, label %whole, label %no
+whole:
+  %value = call i64 @PyLong_AsUnsignedLongLongMask(ptr %x)
+  %valueAt = getelementptr i64, ptr %slots, i64 %slot
+  store i64 %value, ptr %valueAt
+  br label %next
+classed:
   %base = load ptr, ptr @world
   %exact = icmp eq ptr %classOfX, %base
   br i1 %exact, label %array, label %derived

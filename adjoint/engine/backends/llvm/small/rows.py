@@ -377,11 +377,17 @@ class Walked:
         return None if self.native.walk(self.words, *arrays, *results) else results
 
     def entry(
-        self, operands: Sequence[Any], params: dict[str, Any], rest: Any, gaps: Sequence[bool]
+        self,
+        operands: Sequence[Any],
+        params: dict[str, Any],
+        rest: Any,
+        gaps: Sequence[bool],
+        numbers: Sequence[int] = (),
     ) -> tuple[Any, ...] | None:
         """What `meet` compares operands with (Note [meeting]); None: it could not.
 
-        Of the results, those that are no `gaps` are there.
+        Of the results, those that are no `gaps` are there. The operands at `numbers` may be any
+        whole numbers, which have slots after the tensors'.
         """
         tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
         arrays = [x._array for x in tensors.values()]
@@ -389,13 +395,13 @@ class Walked:
             a.ndim > meeting.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
         ):
             return None
-        slots = {k: 1 + number for number, k in enumerate(tensors)}
+        slots = {k: 1 + place for place, k in enumerate([*tensors, *numbers])}
         first: dict[int, int] = {}
         for k, x in tensors.items():
             first.setdefault(id(x), k)
         earlier = {k: first[id(x)] for k, x in tensors.items() if first[id(x)] != k}
         wanted = meeting.wanted_of(operands, slots, earlier)
-        literals = tuple([None if k in tensors else x for k, x in enumerate(operands)])
+        literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
         makers = iter(self.makers)
         results = tuple([next(makers) if there else None for there in gaps])
         alive = (self.held, [a.dtype for a in arrays])  # told by their addresses
