@@ -11,6 +11,7 @@ Note [columns]
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adjoint.engine.backends.registers.operations import KIND, combine, identity
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 STRIP = 256  # columns, at most
 ROWS = 64  # of a block
+# Where little is done with an element, most of the time goes into sums that are read and written:
+# so several rows are added before one is written, in the same order, and columns that are left
+# over come in narrower vectors before they come one by one. Larger bodies would only be more code.
+LIGHT = 4  # operations
+TOGETHER = 4  # rows
+NARROW = 4  # lanes
 
 
 def sums_columns(form: Form) -> bool:
@@ -49,6 +56,8 @@ class ColumnSums:
         self.kinds = [KIND[self.form.ops[k].compute][0] for k in self.sums]
         self.totals = [f"%totals{k}" for k in self.sums]
         self.parts = [f"%parts{k}" for k in self.sums]  # of the block of rows at hand
+        full = any(self.form.ops[v].full for v, _ in self.form.stores)
+        self.light = len(self.form.ops) <= LIGHT and not full
 
     def memory(self) -> list[str]:
         """Where sums wait: lines for the head of the function."""
@@ -60,10 +69,8 @@ class ColumnSums:
 
     def strip(self, start: str, middle: str, stop: str) -> None:
         """The columns from start to stop; up to the middle they come in whole vectors."""
-        let, lanes = self.code.let, self.emitter.lanes
-        spans = [(start, middle, lanes)]
-        if lanes == 1 or self.form.spans != WHOLE:
-            spans = [*spans, (middle, stop, 1)] if lanes > 1 else [(start, stop, 1)]
+        let = self.code.let
+        spans = self.spans(start, middle, stop)
         size = self.emitter.size[self.form.outer]
 
         def over(turn: Callable[[str, int], None]) -> None:
@@ -84,17 +91,36 @@ class ColumnSums:
             end = let(f"add i64 {i}, {ROWS}")
             end = let(f"select i1 {let(f'icmp slt i64 {end}, {size}')}, i64 {end}, i64 {size}")
 
-            def row(r: str, _: list[V]) -> list[V]:
-                over(lambda c, width: self.add(start, c, width, r))
+            def rows(count: int, r: str, _: list[V]) -> list[V]:
+                numbers = [r, *[let(f"add i64 {r}, {k}") for k in range(1, count)]]
+                over(lambda c, width: self.add(start, c, width, numbers))
                 return []
 
-            self.blocks.loop(i, end, 1, (), row)
+            first = i
+            if self.light:
+                whole = let(f"and i64 {let(f'sub i64 {end}, {i}')}, {-TOGETHER}")
+                first = let(f"add i64 {i}, {whole}")
+                self.blocks.loop(i, first, TOGETHER, (), partial(rows, TOGETHER))
+            self.blocks.loop(first, end, 1, (), partial(rows, 1))
             over(lambda c, width: self.settle(start, c, width))
             return []
 
         over(clear)
         self.blocks.loop("0", size, ROWS, (), block)
         over(lambda c, width: self.finish(start, c, width))
+
+    def spans(self, start: str, middle: str, stop: str) -> list[tuple[str, str, int]]:
+        """From where to where columns come in vectors of how many lanes."""
+        let, lanes = self.code.let, self.emitter.lanes
+        if lanes == 1:
+            return [(start, stop, 1)]
+        if self.form.spans == WHOLE:
+            return [(start, middle, lanes)]
+        if not self.light or lanes <= NARROW:
+            return [(start, middle, lanes), (middle, stop, 1)]
+        whole = let(f"and i64 {let(f'sub i64 {stop}, {middle}')}, {-NARROW}")
+        narrow = let(f"add i64 {middle}, {whole}")
+        return [(start, middle, lanes), (middle, narrow, NARROW), (narrow, stop, 1)]
 
     def at(self, names: list[str], start: str, c: str) -> list[str]:
         """Pointers to a column's sums."""
@@ -112,8 +138,8 @@ class ColumnSums:
         total = self.code.let(f"load {type_text(kind, width)}, ptr {pointer}, align 4")
         return self.code.value(total, kind, width)
 
-    def add(self, start: str, c: str, width: int, r: str) -> None:
-        """Add a row's elements to the sums of some columns."""
+    def add(self, start: str, c: str, width: int, rows: list[str]) -> None:
+        """Add the elements of some rows, one after another, to the sums of some columns."""
         emitter = self.emitter
         env = self.shared(width)
         where = {emitter.vector: c}
@@ -122,8 +148,9 @@ class ColumnSums:
             emitter.get(k, env, width, where, 0)
         pointers = self.at(self.parts, start, c)
         parts = [self.kept(p, kind, width) for p, kind in zip(pointers, self.kinds, strict=True)]
-        here = {**where, self.form.outer: r}
-        parts = emitter.turn(env, here, width, 0, stored, self.sums, parts)
+        for r in rows:
+            here = {**where, self.form.outer: r}
+            parts = emitter.turn(env, here, width, 0, stored, self.sums, parts)
         for pointer, part in zip(pointers, parts, strict=True):
             self.keep(pointer, part)
 

@@ -342,7 +342,15 @@ def clamp(xp: Any, x: Array, y: Any, z: Any) -> Array:
 
 @lowers(bounds.RELU)
 def relu(xp: Any, x: Array) -> Array:
+    if xp is np:  # an array of its dtype is taken as it is; a number has to be converted each time
+        zero = _ZEROS.get(x.dtype)
+        if zero is None:
+            zero = _ZEROS[x.dtype] = np.zeros((), x.dtype)
+        return np.maximum(x, zero)
     return xp.maximum(x, 0)
+
+
+_ZEROS: dict[Any, Array] = {}
 
 
 @lowers(logical.LEFT_SHIFT)
