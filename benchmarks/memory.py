@@ -1,4 +1,4 @@
-"""Peak memory of a compiled GPT training step beside PyTorch's eager one.
+"""Peak memory of a GPT training step, compiled and eager, beside PyTorch's eager one.
 
     python -m benchmarks.memory [--layers 4] [--batch 16]
 
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-KINDS = ("speed", "balanced", "memory", "pytorch")
+KINDS = ("speed", "balanced", "memory", "eager", "pytorch")
 
 
 def status(field: str) -> int:
@@ -90,7 +90,8 @@ def measure(kind: str, layers: int, batch: int) -> dict[str, float]:
         optimizer.step()
         return loss
 
-    run = step if kind == "pytorch" else lib.compile(step, options={"remat": kind})
+    is_eager = kind in ("eager", "pytorch")
+    run = step if is_eager else lib.compile(step, options={"remat": kind})
     data = [lib.randint(0, 256, (n, 64)) for n in (1, 1, batch, batch)]
     for _ in range(3):
         run(*data[:2])
