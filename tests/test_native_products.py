@@ -33,7 +33,8 @@ LARGE = [
     (70, 130, 1100),
     (300, 33, 600),  # several pieces
     (33, 300, 600),
-    (1, 700, 530),
+    (1, 700, 530),  # along the rows of a large matrix
+    (1, 1021, 263),
     (1, 96, 530),
     (3, 1, 530),  # one row alone, along whole and parts of vectors
     (5, 1, 64),

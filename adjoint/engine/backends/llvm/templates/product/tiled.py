@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     rounded,
 )
 from adjoint.engine.backends.llvm.templates.product import kernel as product
+from adjoint.engine.backends.llvm.templates.product import row_kernel as rows
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
 from adjoint.engine.compiler.loops.epilogues import Epilogue
@@ -31,6 +32,9 @@ SMALL = 4096  # elements that are all there is, up to which columns that lie rig
 SIDE = 64  # depth up to which rows that lie side by side are not copied
 THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
+LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
+STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
+DEEP = 1 << 14  # rows that are added up one after another, at most
 
 
 # -- how a product is cut: by shape alone, never by the number of workers -----------------------
@@ -153,10 +157,10 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
         thin(product)
     elif is_thin(product.turned):
         thin(product.turned)
-    elif product.c.shape[1] == 1 and product.c.row == 1 and product.a.turned.rows_lie:
-        tiles(product.turned)
     else:
-        tiles(product)
+        turns = product.c.shape[1] == 1 and product.c.row == 1 and product.a.turned.rows_lie
+        ordered = product.turned if turns else product
+        (along_rows if goes_along_rows(ordered) else tiles)(ordered)
     return product.launches
 
 
@@ -187,7 +191,32 @@ def is_thin(p: TiledProduct) -> bool:
     return n <= min(m, THIN) and p.a.rows_lie and lies
 
 
+def goes_along_rows(p: TiledProduct) -> bool:
+    """Whether one row meets a matrix too large for tiles (Note [rows of a large matrix])."""
+    m, n, k = p.sizes
+    size = typical(n) * typical(k) * p.c.base.buffer.dtype.itemsize
+    return m == 1 and p.b.rows_lie and p.c.rows_lie and typical(k) <= DEEP and size >= LARGE
+
+
+def strip_of(n: int, item: int) -> int:
+    """Columns of a piece of one row: as many pieces as can be, but of some lines each."""
+    return max(STRIP // item, -(-n // PIECES))
+
+
 # -- launches -----------------------------------------------------------------------------------
+
+
+def along_rows(p: TiledProduct) -> None:
+    """One row times a large matrix."""
+    _, n, k = p.sizes
+    strip = computed(strip_of, n, p.c.base.buffer.dtype.itemsize)
+    parts = parts_of(n, strip)
+    words = [
+        p.a.base, p.b.base, p.c.base, n, k, p.a.column, p.b.row, strip, parts, p.batch * parts,
+        p.ranges[1], p.a.outer, p.b.outer, p.c.outer, p.a.inner, p.b.inner, p.c.inner,
+    ]  # fmt: skip
+    name = f"along_rows_{tiled(p.kind)}"
+    launch(p, name, partial(rows.along_rows_text, kind=p.kind), words, p.batch * parts)
 
 
 def thin(p: TiledProduct) -> None:

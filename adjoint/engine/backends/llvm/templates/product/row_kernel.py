@@ -1,0 +1,99 @@
+"""The kernel of one row times a large matrix, whose rows it goes along.
+
+Note [rows of a large matrix]
+    One row reads each element of the matrix once, so memory decides. A tile of columns in registers
+    reads a few lines of every row, each in another page: of a matrix with more pages than the
+    processor keeps addresses of, it looks up one for every few lines. So a strip of columns that is
+    as wide as there is work for several workers is gone through row after row, some rows at a time,
+    and its sums wait in the result. Each is made of the same numbers in order of the depth.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
+from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+from adjoint.engine.backends.registers.vector import V, mad, width
+
+(
+    X, Y, C, N, K, X_STEP, Y_ROW, STRIP, PARTS, PIECES,
+    INNER, OUTER_X, OUTER_Y, OUTER_C, INNER_X, INNER_Y, INNER_C,
+    WORDS,
+) = range(18)  # fmt: skip
+
+TOGETHER = 4  # rows whose products are added to a sum before it is written
+LONG = 4  # vectors at a time
+
+
+class AlongRows:
+    """Writes the kernel: C[j] = sum over k of X[k] Y[k, j]."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.item = kind, width(kind) // 8
+        self.lanes = outer_tile(kind).lanes
+        self.w = w = CodeWriter()
+        self.word = w.words(WORDS)
+
+    def text(self, name: str) -> Text:
+        low, high = self.w.share(self.word[PIECES])
+        self.w.loop(low, high, self.piece)
+        return self.w.finish(name)
+
+    def piece(self, p: V) -> None:
+        """A strip of columns of one member of the batch."""
+        w, word, kind = self.w, self.word, self.kind
+        member, part = w.split(p, word[PARTS])
+        outer, inner = w.split(member, word[INNER])
+        x, y, c = (
+            w.pointer(word[base] + (outer * word[along] + inner * word[within]) * self.item)
+            for base, along, within in (
+                (X, OUTER_X, INNER_X), (Y, OUTER_Y, INNER_Y), (C, OUTER_C, INNER_C),
+            )
+        )  # fmt: skip
+        first = part * word[STRIP]
+        stop = w.least(first + word[STRIP], word[N])
+        wide = self.lanes * LONG
+        middle = stop - (stop - first).modulo(wide)
+
+        def clear(lanes: int, j: V) -> None:
+            w.store(w.code.const(0, kind, lanes), c, j)
+
+        w.loop(
+            first,
+            stop - (stop - first).modulo(self.lanes),
+            partial(clear, self.lanes),
+            step=self.lanes,
+        )
+        w.loop(stop - (stop - first).modulo(self.lanes), stop, partial(clear, 1))
+
+        def rows(count: int, k: V) -> None:
+            factors = [w.load(x, kind, (k + i) * word[X_STEP]) for i in range(count)]
+            starts = [w.at(y, kind, (k + i) * word[Y_ROW]) for i in range(count)]
+
+            def across(lanes: int, vectors: int, j: V) -> None:
+                spread = [w.code.splat(f, lanes) if lanes > 1 else f for f in factors]
+                if lanes > 1:  # strips end before the processor has begun to fetch ahead
+                    for start in starts:
+                        ahead = w.at(start, kind, j + word[Y_ROW] * count)
+                        for line in range(0, vectors * lanes * self.item, LINE):
+                            w.prefetch(ahead, line)
+                for v in range(vectors):
+                    at = j + v * lanes
+                    total = w.load(c, kind, at, lanes)
+                    for start, factor in zip(starts, spread, strict=True):
+                        total = mad(w.load(start, kind, at, lanes), factor, total)
+                    w.store(total, c, at)
+
+            w.loop(first, middle, partial(across, self.lanes, LONG), step=wide)
+            w.loop(middle, stop, partial(across, 1, 1))
+
+        whole = word[K] - word[K].modulo(TOGETHER)
+        w.loop(0, whole, partial(rows, TOGETHER), step=TOGETHER)
+        w.loop(whole, word[K], partial(rows, 1))
+
+
+def along_rows_text(name: str, kind: str) -> Text:
+    """The kernel of Note [rows of a large matrix]; its words are named above."""
+    return AlongRows(kind).text(name)
