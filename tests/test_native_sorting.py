@@ -214,3 +214,23 @@ def test_a_count_is_an_integer(name: str, k: Any) -> None:
     for fn in (getattr(ad, name), ad.compile(getattr(ad, name))):
         with pytest.raises(TypeError, match=f"{name}.*'k' must be int, not {type(k).__name__}"):
             fn(x, k)
+
+
+@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, "bool"])
+@pytest.mark.parametrize("how", ["equal", "special"])
+def test_the_largest_and_smallest_along_a_dimension(dtype: str, how: str) -> None:
+    """The first of those that are equal; NaN is larger and smaller than all."""
+    how = how if dtype in FLOATS else "equal"
+    for seed, shape in enumerate([(5, 7), (40, 24), (2, 3, 9), (1, 1)]):
+        for given in (drawn(dtype, shape, how, seed), drawn(dtype, shape, how, seed).mT):
+            for dim in range(-given.ndim, given.ndim):
+                values = given.to(ad.float64).numpy()
+                for name, best in (("max", np.argmax), ("min", np.argmin)):
+                    at = np.expand_dims(best(values, axis=dim), dim)
+                    got = getattr(given, name)(dim, keepdim=True)
+                    np.testing.assert_array_equal(got.indices.numpy(), at)
+                    want = np.take_along_axis(values, at, dim)
+                    np.testing.assert_array_equal(got.values.to(ad.float64).numpy(), want)
+                    assert got.values.dtype is given.dtype
+                    flat = getattr(given, name)(dim)
+                    assert flat.indices.tolist() == at.squeeze(dim).tolist()
