@@ -119,6 +119,7 @@ class CSVDataset(Dataset[Any]):
             raise KeyError(
                 f"CSVDataset: {os.fspath(path)} has no column {unknown}; it has {self.names}"
             )
+        self.path = os.fspath(path)
         self.columns = chosen
         self.categories: dict[str, list[str]] = {}
         place = {name: i for i, name in reversed(list(enumerate(self.names)))}
@@ -141,8 +142,9 @@ class CSVDataset(Dataset[Any]):
         other = [cell for cell in cells if not _is_number(cell)]
         if len(other) < len(cells) / 2:
             raise FileError(
-                f"CSVDataset: the column {name!r} has numbers and {len(other)} cells that are "
-                f"none, such as {other[0]!r}. Fill them in, or leave it out with columns=[...]"
+                f"CSVDataset: {self.path}: the column {name!r} has numbers and {len(other)} cells "
+                f"that are none, such as {other[0]!r}. Fill them in, or leave it out with "
+                "columns=[...]"
             )
         known = self.categories[name] = sorted(set(cells))
         place = {value: i for i, value in enumerate(known)}
