@@ -372,6 +372,8 @@ def _described(path: Path) -> dict[str, Any]:
         for name, kinds in _KINDS.items():
             if type(arguments[name]) not in kinds:
                 raise TypeError(f"{name} is a {type(arguments[name]).__name__}")
+        if not 0 <= arguments["max_word"] < 1 << 31:
+            raise TypeError(f"words of up to {str(arguments['max_word'])[:20]} characters")
         if not all(isinstance(token, str) and token for token in arguments["special"]):
             raise TypeError("a special token that is no text")
     except (KeyError, TypeError, AttributeError) as error:

@@ -267,7 +267,15 @@ class _Source:
     def elements(self, name: str, piece: Piece) -> Tensor:
         """The elements of a piece, as they lie in its file."""
         if piece.file not in self.files:
-            self.files[piece.file] = load_file(self.folder / piece.file, mmap=True)
+            try:
+                self.files[piece.file] = load_file(self.folder / piece.file, mmap=True)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise FileError(
+                    f"checkpoint.load: {self.folder}: a file that it names cannot be read: "
+                    f"{str(error)[:200]}"
+                ) from error
         elements, entry = self.files[piece.file].get(name), self.index.tensors[name]
         count = math.prod(piece.shape)
         if elements is None or (elements.numel(), _dtype(elements)) != (count, entry.dtype):
