@@ -268,3 +268,29 @@ def custom_function_backward_state(wrap: Wrap) -> Any:
         out.append(w.grad)
         w.grad = None
     return (out, n)
+
+
+@program
+def rule_of_a_function_replaced(wrap: Wrap) -> Any:
+    class Fn(ad.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    w = ones(2).requires_grad_()
+
+    def f(x: Any) -> Any:
+        w.grad = None
+        (Fn.apply(w) * x).sum().backward()
+        return w.grad.clone()
+
+    run = wrap(f)
+    out = [run(ones(2))]
+    Fn.backward = staticmethod(lambda ctx, g: g * 7)
+    out.append(run(ones(2)))
+    Fn.forward = staticmethod(lambda ctx, x: x * x)
+    return [*out, run(ones(2)), w.grad]

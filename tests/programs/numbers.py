@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import random
+import types
+from collections.abc import Callable
 from typing import Any
 
 import adjoint as ad
 from adjoint import nn, optim
+from adjoint.nn import functional as F
 
 from .playing import Wrap, ones, program, ramp, tried
 
@@ -202,3 +206,48 @@ def generator_left_in_two_iterators(wrap: Wrap) -> Any:
 def generator_returned(wrap: Wrap) -> Any:
     run = wrap(lambda x: (y * 2 for y in [x, x]))
     return [tried(lambda: list(run(ones(2)))) for _ in range(2)]
+
+
+# What is done with a matrix and pictures, as a whole number says.
+STEERED: tuple[Callable[[Any, Any, int], Any], ...] = (
+    lambda x, c, n: x.flip(n),
+    lambda x, c, n: x.flip((0, n)) if n else x,
+    lambda x, c, n: x.mean((n,)),
+    lambda x, c, n: x.max(n),
+    lambda x, c, n: x.median(n),
+    lambda x, c, n: x.kthvalue(1, n),
+    lambda x, c, n: x.quantile(0.5, n),
+    lambda x, c, n: x.logsumexp(n),
+    lambda x, c, n: x.unsqueeze(0).squeeze(n),
+    lambda x, c, n: c.movedim(n, -1),
+    lambda x, c, n: ad.diag_embed(x, n),
+    lambda x, c, n: F.pad(x, (n, 0)),
+    lambda x, c, n: F.conv2d(c, c[:, :, :2, :2], stride=n + 1, padding=n),
+    lambda x, c, n: F.max_pool2d(c, n + 1),
+    lambda x, c, n: F.avg_pool2d(c, 2, stride=n + 1),
+    lambda x, c, n: F.interpolate(c, size=(n + 2, n + 3), mode="bilinear"),
+    lambda x, c, n: ad.vmap(ad.sum, in_dims=n)(x),
+    lambda x, c, n: ad.vmap(ad.sin, out_dims=n)(x),
+    lambda x, c, n: ad.func.grad(lambda a, b: (a * b * b).sum(), argnums=n)(x[0], x[1]),
+)
+
+
+@program
+def whole_numbers_that_say_what_is_done(wrap: Wrap) -> Any:
+    setting = types.SimpleNamespace(n=0)
+    out = []
+    for act in STEERED:
+        run = wrap(lambda x, c, act=act: act(x, c, setting.n))
+        for setting.n in (0, 1, 0):
+            out.append(tried(run, ramp(2, 3), ramp(1, 2, 4, 4)))
+    return out
+
+
+@program
+def sizes_drawn_and_of_layers(wrap: Wrap) -> Any:
+    pool = nn.MaxPool2d(2)
+    run = wrap(lambda x: pool(x).flip(random.randint(2, 3)))
+    random.seed(3)
+    out = [tried(run, ramp(1, 1, 6, 6)) for _ in range(4)]
+    pool.kernel_size = 3
+    return [*out, *[tried(run, ramp(1, 1, 6, 6)) for _ in range(3)], random.random()]

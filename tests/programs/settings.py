@@ -140,3 +140,21 @@ def setting_left_by_what_raises(wrap: Wrap) -> Any:
         finally:
             ad.set_grad_enabled(True)
     return out
+
+
+@program
+def gradients_looked_at_in_anomaly_mode(wrap: Wrap) -> Any:
+    w = ad.zeros(2, requires_grad=True)
+    looked_at = [False]
+
+    def f(x: Any) -> Any:
+        with ad.autograd.set_detect_anomaly(looked_at[0]):
+            (w * x).sqrt().sum().backward()
+        return w.grad
+
+    run = wrap(f)
+    out = [tried(run, ones(2))]
+    for on in (True, False):
+        w.grad, looked_at[0] = None, on
+        out.append(type(tried(run, ones(2) * float("nan"))))
+    return out

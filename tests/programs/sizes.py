@@ -234,3 +234,10 @@ def size_as_default(wrap: Wrap) -> Any:
         return x[:n].sum(0) / n
 
     return over(wrap, lambda x: helper(x) + helper(x, 1), 4, 6, 3)
+
+
+@program
+def leaves_and_results_given(wrap: Wrap) -> Any:
+    run = wrap(lambda x: (x * 2, x.is_leaf), dynamic=True)
+    leaf = ramp(3, 2).requires_grad_()
+    return [run(x) for x in (leaf, leaf * 1, leaf.detach(), ramp(4, 2), leaf + 1)]

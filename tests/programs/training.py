@@ -515,3 +515,20 @@ def buffer_replaced_and_written(wrap: Wrap) -> Any:
     opt = optim.SGD(net.parameters(), lr=0.1)
     run = wrap(stepper(net, opt))
     return [run(ones(3)) for _ in range(4)], net.seen
+
+
+@program
+def momentum_begun_beside_a_schedule(wrap: Wrap) -> Any:
+    net = small(linear, nn.Tanh, linear)
+    opt = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(opt, 5)
+    advance = stepper(net, opt)
+
+    def step(x: Any) -> Any:
+        loss = advance(x)
+        schedule.step()
+        return loss
+
+    run = wrap(step, dynamic=True)
+    losses = [run(ramp(size, 2)) for size in (3, 3, 4, 3)]
+    return losses, [state["momentum_buffer"] for state in opt.state.values()]

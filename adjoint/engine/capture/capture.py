@@ -269,6 +269,8 @@ class Captured(Recordable):
         known = len(self.moving)
         recorded = self._make(key, leaves, structure)
         if recorded is None or len(self.moving) > known:
+            if recorded is not None:
+                recorded.take_back()
             return None  # needs the values of numbers it was to read at each call, or others' too
         recorded.used = self._made_at = next(_clock)
         if recorded.origin.sizing is None:

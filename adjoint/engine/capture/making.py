@@ -108,6 +108,8 @@ class Recordable(Inspection):
                 return None
             self.traces += 1
             program = self.families.find(key, leaves)
+            if program is None:
+                family.template.take_back()
         if program is not None:
             program.prepare(leaves, self.factory)
         return program

@@ -160,6 +160,7 @@ class Families:
                 program = family.member(sizes)
                 if not program.fits(leaves):
                     continue
+                family.template.pending = None  # what it left behind is its first member's
                 self.families.remove(family)
                 self.families.append(family)  # used last
                 return program
@@ -221,6 +222,7 @@ class Families:
             others = _other_sizes(sizes, tried)
             if others:
                 return self._checked(Family(key, dims, template, tried), others, leaves, record)
+            template.take_back()
         free = {at: s for at, s in dims.items() if s not in scope.pinned()}
         if free and len(free) < len(dims) and wanted <= free.keys():
             return self._record(key, free, leaves, record, wanted)
@@ -230,6 +232,22 @@ class Families:
         self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
     ) -> Family | str:
         """The family, if it says what recordings at other sizes do."""
+        reason: str | None = "checking it at other sizes failed"
+        try:
+            reason = self._disagreement(family, others, leaves, record)
+        finally:
+            if reason is not None:
+                family.template.take_back()
+        for s in others[0]:
+            seen = [other[s] for other in others] + [family.present(s)]
+            family.within[s] = (min(seen), max(seen))
+        return family if reason is None else reason
+
+    @staticmethod
+    def _disagreement(
+        family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
+    ) -> str | None:
+        """Why a family does not stand for recordings at other sizes; None where it does."""
         template, effects = family.template, family.template.effects
         if effects.python is not None and effects.python.sized:
             return "it keeps or returns a size"
@@ -239,12 +257,10 @@ class Families:
             check = record(_stand_ins(leaves, family.dims, other))
             sizes = family.scope.complete(other)
             reason = difference(instance(template, sizes, family.static), check)
+            check.take_back()
             if reason is not None:
                 return reason
-        for s in others[0]:
-            seen = [other[s] for other in others] + [family.present(s)]
-            family.within[s] = (min(seen), max(seen))
-        return family
+        return None
 
     def _wanted(self, key: Any, known: Sequence[Any], leaves: Sequence[Any]) -> Places:
         """The dimensions that are marked, or, if that matters, were seen to differ."""

@@ -16,12 +16,21 @@ from adjoint.engine.capture.tensors.late_values import (
     joined,
     of_texts,
 )
+from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
 
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _SYMBOLS = (HostScalar, Extent, ExtentFloat, LateValue)
+# Functions, besides elementwise ones, that take whole numbers as values: elements, factors, seeds.
+_TAKE_VALUES = frozenset(
+    """addbmm addmm addmv addr arange baddbmm clip cross_entropy divide fill fill_diagonal
+    float_power full full_like greater greater_equal hardtanh index_fill isclose less less_equal
+    linspace log_normal logspace manual_seed masked_fill multiply new_full nll_loss not_equal pad
+    rsub scalar_tensor scatter seed softplus subtract threshold true_divide uniform""".split()
+)
+_TAKE_ELEMENTS = frozenset("as_tensor asarray index_put index_put_ new_tensor tensor".split())
 
 
 class _Number:
@@ -160,6 +169,36 @@ class CallNumbers:
         if cls is int and isinstance(value, Extent):
             return value
         return cls(self.concrete(value))
+
+
+def with_sizes_read(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments in which whole numbers of each call that say what is done are read.
+
+    Which dimension, how many, how far: the framework looks such numbers up in tables. Those that
+    are values (factors, elements) stay numbers of each call.
+    """
+    name = str(getattr(fn, "__name__", ""))
+    if name.startswith("__") or name in _TAKE_ELEMENTS:
+        return args, kwargs
+    record = REGISTRY.get(name.strip("_"))
+    values = name.strip("_") in _TAKE_VALUES or getattr(record, "family", "") == "elementwise"
+    read = _sizes_read if values else _size_read
+    return tuple(map(read, args)), {key: read(x) for key, x in kwargs.items()}
+
+
+def _size_read(value: Any) -> Any:
+    if type(value) is HostScalar:
+        return value.pin() if value.__class__ in (bool, int) else value
+    return _sizes_read(value)
+
+
+def _sizes_read(value: Any) -> Any:
+    kind = type(value)
+    if kind in (tuple, list) and any(type(part) in (HostScalar, tuple, list) for part in value):
+        return kind(map(_size_read, value))
+    return value
 
 
 def is_drawn(scalar: Any) -> bool:

@@ -12,7 +12,6 @@ Note [callbacks]
 
 from __future__ import annotations
 
-import functools
 import sys
 import types
 import weakref
@@ -31,6 +30,7 @@ from adjoint.engine.capture.python.engine import NoEngine, elements_of
 from adjoint.engine.capture.python.errors import PlainCall
 from adjoint.engine.capture.python.exposing import expose
 from adjoint.engine.capture.python.frames import Frame
+from adjoint.engine.capture.python.language.attributes import class_lookup
 from adjoint.engine.capture.python.language.calls import follow
 from adjoint.engine.capture.python.language.operators import new_parts
 from adjoint.engine.capture.python.plain import MISSING, ObjectIdentity, has, is_plain, same
@@ -38,7 +38,17 @@ from adjoint.engine.capture.python.recorder import DrawnNumber
 from adjoint.engine.capture.tensors import arrays as arrays  # fills the tables of functions
 from adjoint.engine.capture.tensors import late_arrays
 from adjoint.engine.capture.tensors.array_memory import ArrayMemory
-from adjoint.engine.capture.tensors.call_numbers import CallNumbers, is_drawn
+from adjoint.engine.capture.tensors.call_numbers import CallNumbers, is_drawn, with_sizes_read
+from adjoint.engine.capture.tensors.callbacks import (
+    PLAIN_CALLS,
+    calls_hooks,
+    entry_to,
+    has_user_cells,
+    is_module,
+    is_native,
+    is_users,
+    wraps_users,
+)
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.tensors.late_values import (
     LATE,
@@ -67,33 +77,11 @@ from adjoint.engine.core.state.structure_version import StructureVersion, Tracke
 from adjoint.engine.core.value import TensorBase
 
 _ENGINE = __name__.partition(".")[0]
-_FOLLOWED = tuple(
-    f"{_ENGINE}.{name}"
-    for name in (
-        "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils",
-        "engine.compiler.modules", "engine.autodiff.transforms.modules",
-        "engine.core.state.structure_version",
-    )
-)  # fmt: skip
 _OF_NODES = frozenset({"name", "__class__"})  # what a guard on a tensor's node covers
 _PULLS = frozenset({"backward", "backward_method", "grad"})  # what may call hooks of tensors
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
-_PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
+_OF_FUNCTIONS = "forward setup_context backward vjp jvp vmap generate_vmap_rule".split()
 _TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
-
-
-@functools.lru_cache(maxsize=4096)
-def is_native(module: str) -> bool:
-    """Whether code of a module is the framework's and not followed."""
-    if module.partition(".")[0] != _ENGINE:
-        return False
-    return not module.startswith(_FOLLOWED)
-
-
-def is_module(value: Any) -> bool:
-    """Whether this is an nn.Module (a layer above this one)."""
-    return has(type(value), "_call_impl")
 
 
 def is_captured(value: Any) -> bool:
@@ -189,7 +177,7 @@ class TensorEngine(CallNumbers):
         """Whether a callable is the framework's own."""
         if isinstance(fn, types.FunctionType):
             module = fn.__globals__.get("__name__") or ""
-            return is_native(module) and fn.__name__ not in _WRAPPERS and not _wraps_users(fn)
+            return is_native(module) and fn.__name__ not in _WRAPPERS and not wraps_users(fn)
         if isinstance(fn, type):
             return is_native(fn.__module__) and not issubclass(fn, BaseException)
         if is_captured(fn):
@@ -203,8 +191,9 @@ class TensorEngine(CallNumbers):
             return entered(recorder, fn.fn)(*args, **kwargs)
         if may_be_overridden(fn):
             check_overrides(recorder, fn, args, kwargs)
+        args, kwargs = with_sizes_read(fn, args, kwargs)
         given = (*args, *kwargs.values())
-        if args and _calls_hooks(fn, args[0]):
+        if args and calls_hooks(fn, args[0]):
             return follow(recorder, fn, args, kwargs)
         if isinstance(fn, type) and (has(fn, "capture_children") or any(map(is_module, given))):
             raise self._is_made(fn)
@@ -227,6 +216,11 @@ class TensorEngine(CallNumbers):
                 return answer
         if getattr(fn, "__name__", "") in _PULLS:
             self._follow_hooks()
+            if CONTEXT.anomaly:
+                raise self._left_to_python(
+                    f"{fn.__name__}: anomaly mode looks at each gradient that is computed, at "
+                    f"{recorder.line()}, which a recording does not. Turn it off."
+                )
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
         try:
@@ -301,13 +295,13 @@ class TensorEngine(CallNumbers):
         kind = type(value)
         if kind in (int, float, str, bool) or value is None or is_tensor(value):
             return value
-        if kind in _PLAIN_CALLS or (
+        if kind in PLAIN_CALLS or (
             callable(value) and not isinstance(value, type) and not self.owns(value)
             and not isinstance(value, types.BuiltinFunctionType)
         ):  # fmt: skip
-            if self.runs(value) and not _has_user_cells(value):
+            if self.runs(value) and not has_user_cells(value):
                 return value
-            return _entry(self.recorder, value)
+            return entry_to(self.recorder, value)
         if kind in (list, dict, set, tuple, deque):
             self._guard_contents(value)
         elif isinstance(value, type) and issubclass(value, Function):
@@ -353,17 +347,17 @@ class TensorEngine(CallNumbers):
 
     def _function_class(self, cls: Any) -> Any:
         """A class of the same name whose rules, if a user wrote them, are followed."""
-        known = self.functions.get(cls)
-        if known is None:
+        if cls not in self.functions:
             rules = {
-                name: staticmethod(_entry(self.recorder, getattr(cls, name)))
-                for name in ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
-                if isinstance(rule := getattr(cls, name, None), types.FunctionType)
+                name: staticmethod(entry_to(self.recorder, rule))
+                for name in _OF_FUNCTIONS
+                if class_lookup(self.recorder, cls, name) is not MISSING
+                and isinstance(rule := getattr(cls, name, None), types.FunctionType)
                 and not is_native(rule.__globals__.get("__name__") or "")
             }
             body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, **rules}
-            known = self.functions[cls] = type(cls)(cls.__name__, (cls,), body) if rules else cls
-        return known
+            self.functions[cls] = type(cls)(cls.__name__, (cls,), body) if rules else cls
+        return self.functions[cls]
 
     def _follow_hooks(self) -> None:
         """Have the hooks of tensors from outside followed while the recording lasts."""
@@ -375,7 +369,7 @@ class TensorEngine(CallNumbers):
             for hooks in (*tables, *(() if extra is None else (extra.node_prehooks, extra.hooks))):
                 for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
                     if not self.runs(hook) and not hasattr(hook, "followed"):
-                        hooks[key] = _entry(self.recorder, hook)
+                        hooks[key] = entry_to(self.recorder, hook)
                         self.restores_always.append(partial(hooks.__setitem__, key, hook))
 
     def _array_given(self, array: Any, result: Any) -> None:
@@ -388,10 +382,10 @@ class TensorEngine(CallNumbers):
 
     def _closed(self, fn: Any) -> Any:
         """A function whose callbacks are followed (Note [callbacks])."""
-        if not isinstance(fn, types.FunctionType) or not _has_user_cells(fn):
+        if not isinstance(fn, types.FunctionType) or not has_user_cells(fn):
             return fn
         cells = tuple(
-            types.CellType(_entry(self.recorder, cell.cell_contents)) if _is_users(cell) else cell
+            types.CellType(entry_to(self.recorder, cell.cell_contents)) if is_users(cell) else cell
             for cell in fn.__closure__ or ()
         )
         copy = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
@@ -400,9 +394,8 @@ class TensorEngine(CallNumbers):
 
     def declare(self, value: Any) -> None:
         """Have what an object says of itself be part of what the recording depends on."""
-        if not has(type(value), "capture_children") or id(value) in self.holders:
-            return
-        if is_captured(value):
+        declares = has(type(value), "capture_children") and not is_captured(value)
+        if not declares or id(value) in self.holders:
             return
         if self.recorder.is_fresh(value):
             raise self._is_made(type(value))
@@ -412,10 +405,14 @@ class TensorEngine(CallNumbers):
 
     def _is_made(self, cls: type) -> PlainCall:
         """What is said where the function makes an object that says what depends on it."""
-        refusal = self.recorder.refusal = PlainCall(
+        return self._left_to_python(
             f"{cls.__name__}: it is made in the function, at {self.recorder.line()}, and its state "
             "is no part of a recording. Make it outside."
         )
+
+    def _left_to_python(self, why: str) -> PlainCall:
+        """What ends a recording, for Python to do this call."""
+        refusal = self.recorder.refusal = PlainCall(why)
         return refusal
 
     # -- what objects are ---------------------------------------------------------------------
@@ -541,53 +538,9 @@ class TensorEngine(CallNumbers):
         self.restores_always.clear()
 
 
-def _calls_hooks(fn: Any, optimizer: Any) -> bool:
-    """Whether a function is the step of an optimizer that calls hooks before or after it."""
-    if not isinstance(fn, types.FunctionType) or fn.__code__.co_name != "hooked":
-        return False
-    return has(type(optimizer), "has_step_hooks") and bool(optimizer.has_step_hooks())
-
-
 def _is_of_late(fn: Any) -> bool:
     """Whether a function is a method of arrays of each call."""
     return fn.__globals__.get("__name__") == late_arrays.__name__
-
-
-def _entry(recorder: Any, fn: Any) -> Any:
-    """A function that has `fn` followed, and looks like it."""
-    entry = entered(recorder, fn)
-    if isinstance(fn, _PLAIN_CALLS):
-        functools.update_wrapper(entry, fn, updated=())
-    return entry
-
-
-def _is_users(cell: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a variable holds a user's function, one that holds such, or a module."""
-    try:
-        item = cell.cell_contents
-    except ValueError:  # not there yet
-        return False
-    if isinstance(item, types.MethodType):
-        item = item.__func__
-    if isinstance(item, types.FunctionType):
-        return not is_native(item.__globals__.get("__name__") or "") or _has_user_cells(item, seen)
-    return is_module(item) and not isinstance(item, type)
-
-
-def _has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:
-    """Whether a function's variables from outside are a user's; a function may hold itself."""
-    if not isinstance(fn, types.FunctionType) or id(fn) in seen:
-        return False
-    inside = seen | {id(fn)}
-    return any(_is_users(cell, inside) for cell in fn.__closure__ or ())
-
-
-def _wraps_users(fn: Any) -> bool:
-    """Whether a function of the framework only surrounds a user's, as decorators do."""
-    inner = fn.__dict__.get("__wrapped__")
-    return isinstance(inner, types.FunctionType) and not is_native(
-        inner.__globals__.get("__name__") or ""
-    )
 
 
 def _executing(frame: types.FrameType) -> tuple[types.CodeType, Any, int]:

@@ -44,6 +44,10 @@ def _node(tensor: Tensor) -> Any:
     return None if node is None else (node.name(), tensor._nr)
 
 
+def _is_leaf(tensor: Tensor) -> bool:
+    return tensor.is_leaf
+
+
 def _retains(tensor: Tensor) -> Any:
     meta = tensor._grad_meta
     return meta is not None and meta.retains_grad is not None
@@ -70,6 +74,7 @@ LOOKS: dict[str, Callable[[Tensor], Any]] = {
     "data_ptr": _address,
     "const_data_ptr": _address,
     "grad_fn": _node,
+    "is_leaf": _is_leaf,
     "output_nr": _node,
     "retains_grad": _retains,
 }

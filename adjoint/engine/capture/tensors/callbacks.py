@@ -1,0 +1,79 @@
+"""Whose a callable is: the framework's, which runs as it is, or a user's, which is followed."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from adjoint.engine.capture.python.calling import entered
+from adjoint.engine.capture.python.plain import has
+
+_ENGINE = __name__.partition(".")[0]
+_FOLLOWED = tuple(
+    f"{_ENGINE}.{name}"
+    for name in (
+        "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
+        "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils",
+        "engine.compiler.modules", "engine.autodiff.transforms.modules",
+        "engine.core.state.structure_version",
+    )
+)  # fmt: skip
+PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_native(module: str) -> bool:
+    """Whether code of a module is the framework's and not followed."""
+    if module.partition(".")[0] != _ENGINE:
+        return False
+    return not module.startswith(_FOLLOWED)
+
+
+def is_module(value: Any) -> bool:
+    """Whether this is an nn.Module (a layer above this one)."""
+    return has(type(value), "_call_impl")
+
+
+def calls_hooks(fn: Any, optimizer: Any) -> bool:
+    """Whether a function is the step of an optimizer that calls hooks before or after it."""
+    if not isinstance(fn, types.FunctionType) or fn.__code__.co_name != "hooked":
+        return False
+    return has(type(optimizer), "has_step_hooks") and bool(optimizer.has_step_hooks())
+
+
+def entry_to(recorder: Any, fn: Any) -> Any:
+    """A function that has `fn` followed, and looks like it."""
+    entry = entered(recorder, fn)
+    if isinstance(fn, PLAIN_CALLS):
+        functools.update_wrapper(entry, fn, updated=())
+    return entry
+
+
+def is_users(cell: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a variable holds a user's function, one that holds such, or a module."""
+    try:
+        item = cell.cell_contents
+    except ValueError:  # not there yet
+        return False
+    if isinstance(item, types.MethodType):
+        item = item.__func__
+    if isinstance(item, types.FunctionType):
+        return not is_native(item.__globals__.get("__name__") or "") or has_user_cells(item, seen)
+    return is_module(item) and not isinstance(item, type)
+
+
+def has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function's variables from outside are a user's; a function may hold itself."""
+    if not isinstance(fn, types.FunctionType) or id(fn) in seen:
+        return False
+    inside = seen | {id(fn)}
+    return any(is_users(cell, inside) for cell in fn.__closure__ or ())
+
+
+def wraps_users(fn: Any) -> bool:
+    """Whether a function of the framework only surrounds a user's, as decorators do."""
+    inner = fn.__dict__.get("__wrapped__")
+    return isinstance(inner, types.FunctionType) and not is_native(
+        inner.__globals__.get("__name__") or ""
+    )
