@@ -37,13 +37,16 @@ class ParamGroup(dict[str, Any]):
     """Parameters that share options: `{"params": [...], "lr": 0.1, ...}`.
 
     While a step is captured its numbers come out as `HostScalar`, so that a scheduler's change is
-    seen by the recorded step; changing one inside the capture is an error.
+    seen by the recorded step. Those that the recorded function sets itself are what it set.
     """
 
     def __getitem__(self, key: str) -> Any:
         value = dict.__getitem__(self, key)
-        if CONTEXT.capture is None or is_host(value) or not is_number(key, value):
-            return value  # a number of each call: it was set in the recorded function
+        capture = CONTEXT.capture
+        if capture is None or is_host(value) or not is_number(key, value):
+            return value
+        if capture.has_assigned is not None and capture.has_assigned(self, key):
+            return value  # the recorded function set it, to the same number in each call
         read = partial(_read, self, key, value)
         whole = HostScalar(read, key, key=(id(self), key), source=(dict.__getitem__, (self, key)))
         if isinstance(value, tuple):

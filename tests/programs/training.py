@@ -532,3 +532,21 @@ def momentum_begun_beside_a_schedule(wrap: Wrap) -> Any:
     run = wrap(step, dynamic=True)
     losses = [run(ramp(size, 2)) for size in (3, 3, 4, 3)]
     return losses, [state["momentum_buffer"] for state in opt.state.values()]
+
+
+@program
+def rate_set_inside(wrap: Wrap) -> Any:
+    net = small(linear)
+    opt = optim.AdamW(net.parameters(), lr=0.1)
+    state = types.SimpleNamespace(step=0)
+    advance = stepper(net, opt)
+
+    def step(x: Any) -> Any:
+        state.step += 1
+        for group in opt.param_groups:
+            group["lr"] = min(1.0, state.step / 3) * 0.1
+            group.update(betas=(0.5, 0.6))
+        return advance(x), opt.param_groups[0]["lr"]
+
+    run = wrap(step)
+    return [run(ramp(3, 2)) for _ in range(6)], list(net.parameters()), opt.param_groups[0]["lr"]

@@ -379,6 +379,11 @@ class Recorder:
             self.effect(raw_set(table), table, key, value)
         raw_set(table)(table, key, value)
 
+    def has_put(self, table: dict[Any, Any], key: Any) -> bool:
+        """Whether a key of a dict was set, deleted or may have been."""
+        written = self.journal.written.get(id(table), ())
+        return written is None or key in written
+
     def drop(self, table: dict[Any, Any], key: Any) -> None:
         """Delete a key of a dict that has it."""
         if id(table) not in self.fresh:

@@ -120,7 +120,7 @@ class TensorEngine(CallNumbers):
         self.memory = ArrayMemory(recorder, self.trace)
         recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
-        self.trace.assign = recorder.put
+        self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
         self.trace.before_host_guard = self._note_drawn
         self.trace.locate = self._locate
 
@@ -527,7 +527,8 @@ class TensorEngine(CallNumbers):
     def forget(self) -> None:
         """Let go of the objects that were met; nobody shall have to look for them as garbage."""
         trace = self.trace
-        trace.before_host_guard, trace.assign, trace.locate = None, None, place_now
+        trace.before_host_guard, trace.locate = None, place_now
+        trace.assign = trace.has_assigned = None
         for met in (self.placed, self.wheres, self.paths, self.names, self.given_arrays):
             met.clear()
 

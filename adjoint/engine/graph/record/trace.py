@@ -81,6 +81,8 @@ class Trace(Streams):
     closes = False  # whether operands from outside become inputs: graph.body
     # How a recorded function puts something into a dict of the framework's that was there before.
     assign: Callable[[Any, Any, Any], None] | None = None
+    # Whether it put something under a key there.
+    has_assigned: Callable[[Any, Any], bool] | None = None
 
     def __init__(self, *, located: bool = False) -> None:
         super().__init__()
