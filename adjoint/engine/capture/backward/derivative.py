@@ -25,6 +25,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge
 from adjoint.engine.autodiff.tape.saved import FreedError
+from adjoint.engine.capture.program.layouts import permuted_strides
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.core.operations.record import is_tensor
@@ -36,6 +37,8 @@ from adjoint.engine.graph.record.sources import Source
 from adjoint.engine.graph.record.trace import StorageCell, Trace
 from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
+
+Strides = tuple[int, ...] | None  # None: row-major
 
 
 @dataclass(slots=True)
@@ -115,6 +118,7 @@ class Derivative:
     targets: list[GradientTarget]  # one per gradient
     residuals: list[tuple[str, int]]  # ("input" or "output", number), in the order of inputs
     depends: list[frozenset[int]]  # per gradient: the seeds it comes from
+    strides: list[Strides]  # per gradient: as it lies in eager execution (`gradient_strides`)
     executable: Executable | None = None  # made at the first backward
     factory: Callable[..., Any] | None = None
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
@@ -128,9 +132,10 @@ class Derivative:
     # To differentiate it once more (`lifting`): what that takes, what it gave, and what gives
     # that the sizes of a call.
     tape: Tape | None = field(default=None, compare=False)
-    lifted: Any = field(default=None, compare=False)
+    lifted: dict[Any, Any] | None = field(default=None, compare=False)  # by cotangents' strides
     resized: Callable[[Any], Any] | None = field(default=None, compare=False)
     sizing: Sizing | None = None
+    strides_by_cotangents: dict[Any, list[Strides]] | None = field(default=None, compare=False)
 
 
 def differentiate(
@@ -146,11 +151,15 @@ def differentiate(
     read_from: dict[Value, list[StorageCell]] = {}
     refused: dict[int, tuple[str, str]] = {}
 
+    strides: dict[Edge, Strides] = {}
+
     def follow(cotangents: list[Tensor]) -> dict[Edge, Value]:
         trace.read_from = read_from
         try:
             roots = [(edge, g) for (edge, _), g in zip(outputs.seeds, cotangents, strict=True)]
-            return _followed(trace, roots, refused)
+            gradients = _followed(trace, roots, refused)
+            strides.update({edge: permuted_strides(g) for edge, g in gradients.items()})
+            return {edge: trace.value_of(g) for edge, g in gradients.items()}
         finally:
             trace.read_from = None
 
@@ -169,6 +178,7 @@ def differentiate(
         targets=[target(trace, outputs, edge, reached) for edge in edges],
         residuals=residuals,
         depends=dependence(edges, [ends for _, ends in reached_from]),
+        strides=[strides[edge] for edge in edges],
         refused=refused,
         spoils=_spoils(behind),
         inner=frozenset(
@@ -205,26 +215,26 @@ def _left_in(
 
 def _followed(
     trace: Trace, roots: list[tuple[Edge, Any]], refused: dict[int, tuple[str, str]]
-) -> dict[Edge, Value]:
+) -> dict[Edge, Tensor]:
     """The gradients of everything outside; `refused` gets roots that cannot be asked, and why."""
     try:
-        return _values_outward(trace, roots)
+        return _outward(trace, roots)
     except FreedError as error:
         first = str(error)
     for i, root in enumerate(roots):
         try:
             if len(roots) > 1:
-                _values_outward(trace, [root])
+                _outward(trace, [root])
                 continue
         except FreedError as error:
             first = str(error)
         refused[i] = first, root[0][0].name()
-    return _values_outward(trace, [r for i, r in enumerate(roots) if i not in refused])
+    return _outward(trace, [r for i, r in enumerate(roots) if i not in refused])
 
 
-def _values_outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Value]:
+def _outward(trace: Trace, roots: list[tuple[Edge, Any]]) -> dict[Edge, Tensor]:
     with CONTEXT.having(grad_enabled=False):
-        return {edge: trace.value_of(g) for edge, g in outward(trace, roots).items()}
+        return outward(trace, roots)
 
 
 def nodes_behind(

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.backward.derivative import Derivative, Tape, differentiate
+from adjoint.engine.capture.backward.derivative import Derivative, Strides, Tape, differentiate
+from adjoint.engine.capture.program.layouts import permuted_strides
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.graph.backward_graph import GraphCopy, outward
@@ -31,12 +32,18 @@ class GradientProgram:
     operands: list[int]  # which inputs of the function it takes; after these, cotangents
     results: list[tuple[int | None, int | None]]  # per target: which output, which seed of it
     passed: list[int | None]  # per target: the cotangent that is handed on as it is
+    strides: dict[int, Strides]  # by output: as gradients lie in eager execution
     derivative: Derivative | None
     executable: Executable | None = None
 
 
-def lift(derivative: Derivative, inputs: int, leaves: int) -> GradientProgram:
-    """The derivative of a function of so many inputs, called with so many leaves, lifted."""
+def lift(
+    derivative: Derivative, inputs: int, leaves: int, layout: Sequence[Strides]
+) -> GradientProgram:
+    """The derivative of a function of so many inputs, called with so many leaves, lifted.
+
+    `layout` has the strides of the cotangents.
+    """
     tape: Tape = derivative.tape  # type: ignore[assignment]
     with TRACING, tape.resumed():
         trace = tape.trace
@@ -45,8 +52,8 @@ def lift(derivative: Derivative, inputs: int, leaves: int) -> GradientProgram:
         outputs.made_leaves = dict(tape.made_leaves)
         roots = []
         given = []
-        for i, (edge, spec) in enumerate(tape.seeds):
-            cotangent = trace.wrap(trace.graph.add_input(spec))
+        for i, ((edge, spec), strides) in enumerate(zip(tape.seeds, layout, strict=True)):
+            cotangent = trace.wrap(trace.graph.add_input(spec), strides)
             cotangent._requires_grad = True
             given.append(cotangent)
             outputs.positions[id(cotangent)] = leaves + i
@@ -77,6 +84,7 @@ def _program(
     trace = tape.trace
     passed: list[int | None] = []
     results: list[tuple[int | None, int | None]] = []
+    strides: dict[int, Strides] = {}
     for g in grads:
         handed = [i for i, cotangent in enumerate(given) if g is cotangent]
         passed.append(handed[0] if handed else None)
@@ -86,9 +94,10 @@ def _program(
         value = trace.value_of(g)
         seed = outputs.seed(g, value) if g.requires_grad else None
         results.append((outputs.index(value), seed))
+        strides.setdefault(outputs.index(value), permuted_strides(g))
     derivative = differentiate(trace, outputs, tape.reached, set())
     whole = GraphCopy()
     whole.graph.outputs = [whole.value(value) for value in list(outputs.indices)]
     inputs = {value: i for i, value in enumerate(trace.graph.inputs)}
     operands = [inputs[value] for value in whole.needs]  # versions tell what was written since
-    return GradientProgram(whole.graph, operands, results, passed, derivative)
+    return GradientProgram(whole.graph, operands, results, passed, strides, derivative)

@@ -8,8 +8,14 @@ from typing import Any
 from adjoint.engine.autodiff.tape.node import Edge, TapeNode, edge_of, placed
 from adjoint.engine.autodiff.tape.saved import freed, stale
 from adjoint.engine.capture.backward.derivative import Derivative, GradientTarget
+from adjoint.engine.capture.backward.gradient_strides import (
+    LAYOUTS,
+    cotangent_strides,
+    lay_out,
+)
 from adjoint.engine.capture.backward.lifting import GradientProgram, lift
 from adjoint.engine.capture.backward.separating import stages_of
+from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.execution import Executable, Task, one_at_a_time
 from adjoint.engine.graph.interpreter import evaluate
@@ -126,7 +132,9 @@ class ProgramNode(TapeNode):
         if CONTEXT.capture is not None or CONTEXT.levels:
             gradients = evaluate(derivative.graph, operands)
         else:
-            gradients = [wrap(array) for array in self._execute(operands)]
+            arrays = self._execute(operands)
+            lay_out(derivative, arrays, grads, self.edges, needed)
+            gradients = [wrap(array) for array in arrays]
         given = self.given
         return [
             g
@@ -170,9 +178,12 @@ class ProgramNode(TapeNode):
                 "results has a hook or is asked for its gradient, cannot be told. Call the "
                 "function uncompiled."
             )
-        if derivative.lifted is None:
-            derivative.lifted = lift(derivative, len(self.inputs), len(self.leaves))
-        lifted: GradientProgram = derivative.lifted
+        layout = cotangent_strides(derivative, grads)
+        if derivative.lifted is None or len(derivative.lifted) >= LAYOUTS:
+            derivative.lifted = {}
+        if layout not in derivative.lifted:
+            derivative.lifted[layout] = lift(derivative, len(self.inputs), len(self.leaves), layout)
+        lifted: GradientProgram = derivative.lifted[layout]
         cotangents = [self._cotangent(i, g) for i, g in enumerate(grads)]
         count = len(self.inputs)
         operands = [
@@ -181,6 +192,9 @@ class ProgramNode(TapeNode):
         ]
         with CONTEXT.having(grad_enabled=False):
             results = self._run(lifted, operands)
+        for k, strides in lifted.strides.items():
+            if strides is not None:
+                results[k] = laid_out(results[k], strides)
         node = None
         tensors: dict[int, Tensor] = {
             k: wrap(results[k]) for k, _ in lifted.results if k is not None

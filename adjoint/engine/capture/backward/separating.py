@@ -15,6 +15,7 @@ from adjoint.engine.autodiff.tape.node import Edge
 from adjoint.engine.capture.backward.derivative import (
     Derivative,
     GradientTarget,
+    Strides,
     Tape,
     costs_more_to_make,
     dependence,
@@ -22,6 +23,7 @@ from adjoint.engine.capture.backward.derivative import (
     residuals_of,
     target,
 )
+from adjoint.engine.capture.program.layouts import permuted_strides
 from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.backward_graph import backward_graph, outward
@@ -62,9 +64,12 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     at = {tape.seeds[j][0]: j for j in stops}
     ends = {i: nodes_behind(tape.seeds[i][0], trace.start, at)[1] for i in seeds}
 
+    strides: dict[Edge, Strides] = {}
+
     def follow(cotangents: list[Tensor]) -> dict[Edge, Value]:
         given = dict(zip(every, cotangents, strict=True))
         gradients = outward(trace, [(tape.seeds[i][0], given[i]) for i in seeds], stops=at)
+        strides.update({edge: permuted_strides(g) for edge, g in gradients.items()})
         return {edge: trace.value_of(g) for edge, g in gradients.items()}
 
     backward = backward_graph(trace, [tape.seeds[i][1] for i in every], follow, costs_more_to_make)
@@ -87,4 +92,5 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
         ],
         residuals=residuals,
         depends=dependence(values, [ends.get(i, frozenset()) for i in every]),
+        strides=[strides[edge] for edge in values],
     )

@@ -1,9 +1,10 @@
-"""Results in the memory layout that eager execution gives them.
+"""Results and gradients in the memory layout that eager execution gives them.
 
 What runs a program gives row-major arrays. Where operands were not row-major, eager results may not
 be either, which `stride()`, `view` and code that reads memory can see: where the recording knows it
 (`tensor.strides.result_strides`), such a result is laid out anew. Composites and reductions of
-such operands are row-major in eager execution, too.
+such operands are row-major in eager execution, too. Gradients may also be windows on larger memory,
+or show one element many times.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.tensor.tensor import Tensor
-
-_INTEGERS = frozenset({int})
 
 
 def permuted_strides(tensor: Tensor) -> tuple[int, ...] | None:
-    """The strides of a tensor; None where they are row-major, or sizes are not numbers yet."""
-    shape, strides = tuple(tensor._array.shape), tuple(tensor._array.strides)
-    if not _INTEGERS.issuperset(map(type, (*shape, *strides))):
-        return None
+    """The strides of a tensor; None where they are row-major.
+
+    Of sizes that are symbols the formulas are compared: comparing the sizes would pin them.
+    """
+    shape, strides = tuple(tensor._array.shape), tuple(tensor.stride())
     return None if _matter(shape, strides) == _matter(shape, contiguous_strides(shape)) else strides
 
 
@@ -33,13 +34,17 @@ def laid_out(array: Any, strides: tuple[int, ...]) -> Any:
     own_strides = tuple(step // array.itemsize for step in array.strides)
     if _matter(array.shape, own_strides) == _matter(array.shape, strides):
         return array
-    order = sorted(range(array.ndim), key=lambda d: -strides[d])
-    inverse = sorted(range(array.ndim), key=order.__getitem__)
-    out = np.empty([array.shape[d] for d in order], array.dtype).transpose(inverse)
+    span = 1 + sum((n - 1) * step for n, step in zip(array.shape, strides, strict=True))
+    steps = [step * array.itemsize for step in strides]
+    out = np.lib.stride_tricks.as_strided(np.empty(span, array.dtype), array.shape, steps)
     out[...] = array
     return out
 
 
-def _matter(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+def _matter(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[Any]:
     """The strides of dimensions that have any: one element alone may have whatever step."""
-    return [step for size, step in zip(shape, strides, strict=True) if size != 1]
+    return [
+        step.poly if isinstance(step, Extent) else step
+        for size, step in zip(shape, strides, strict=True)
+        if isinstance(size, Extent) or size != 1
+    ]
