@@ -151,10 +151,15 @@ class ProgramNode(TapeNode):
 
     def _cotangent(self, i: int, grad: Any) -> Tensor:
         """A cotangent as the backward graph takes it: dense, of the result's dtype."""
+        return self._as_given(i, grad).contiguous()
+
+    def _as_given(self, i: int, grad: Any) -> Tensor:
+        """A cotangent of the result's dtype, wherever it lies."""
         spec = self.derivative.graph.inputs[i].spec
         if grad is None:
             return zeros(spec.shape, dtype=spec.dtype, device=spec.device)
-        return (grad if grad.dtype is spec.dtype else grad.to(spec.dtype)).contiguous()
+        given: Tensor = grad if grad.dtype is spec.dtype else grad.to(spec.dtype)
+        return given
 
     def _execute(self, operands: list[Any]) -> list[Any]:
         derivative = self.derivative
@@ -204,7 +209,7 @@ class ProgramNode(TapeNode):
             node.save(results, tensors)
         outs: list[Any] = []
         for handed, (k, seed) in zip(lifted.passed, lifted.results, strict=True):
-            out = tensors.get(k) if handed is None else cotangents[handed]  # type: ignore[arg-type]
+            out = tensors.get(k) if handed is None else self._as_given(handed, grads[handed])  # type: ignore[arg-type]
             if seed is not None and node is not None and node.leads_somewhere(seed):
                 out = placed(out, (node, seed))  # type: ignore[arg-type]
             outs.append(out)

@@ -12,6 +12,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, frozen
 from adjoint.engine.graph.record.aliasing import has_symbols
+from adjoint.engine.tensor.strides import result_strides
 
 if TYPE_CHECKING:
     from adjoint.engine.graph.record.trace import Trace
@@ -56,7 +57,9 @@ def record_composite(trace: Trace, record: Record, operands: tuple[Any, ...], pa
     trace.relocate()
     inputs = tuple([trace.operand(x) for x in operands])
     values = trace.graph.add_node(record, inputs, params, specs, composition)
-    outs = tuple(map(trace.wrap, values))
+    outs = tuple(
+        [trace.wrap(v, result_strides(record, operands, params, v.spec.shape)) for v in values]
+    )
     trace.doubt(operands, outs)
     return outs if many else outs[0]
 

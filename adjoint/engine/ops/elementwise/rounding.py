@@ -43,6 +43,7 @@ FREXP = primitive(
     _frexp_infer,
     lambda g, outs: None if g is None else _unscale(g, outs[1]),
     jvp=lambda tx, outs: (_unscale(tx, outs[1]), None),
+    keeps_layout=True,
     batched_params=lambda params, size: params,
     outputs=2,
 )

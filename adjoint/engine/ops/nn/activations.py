@@ -30,7 +30,7 @@ public(namespaces=FUNCTIONAL)(tanh)
 def activation(name: str, compose: Any, vjp: Any = None, **options: Any) -> Record:
     """A composite of one operand, computed in float32 where it is a half."""
     rules = () if vjp is None else (in_float32(vjp),)
-    return composite(name, in_float32(compose), *rules, **options)
+    return composite(name, in_float32(compose), *rules, keeps_layout=True, **options)
 
 
 # -- gelu ---------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor
     return WHERE(scaled > threshold, g, g * scaled.sigmoid())
 
 
-SILU = composite("silu", in_float32(lambda x: x * x.sigmoid()), in_float32(_silu_vjp))
+SILU = activation("silu", lambda x: x * x.sigmoid(), _silu_vjp)
 MISH = activation("mish", _mish, _mish_vjp)
 SOFTPLUS = activation("softplus", _softplus, _softplus_vjp)
 LOG_SIGMOID = activation(

@@ -66,6 +66,7 @@ BATCH_NORM, INSTANCE_NORM = (
         _channel_norm_affine,
         operands=("x", "*affine"),
         outputs=3,
+        keeps_layout=True,
     )
     for name in ("batch_norm", "instance_norm")
 )
@@ -82,7 +83,10 @@ def _with_statistics(x: Tensor, mean: Tensor, variance: Tensor, *affine: Any, ep
 
 
 BATCH_NORM_INFERENCE = composite(
-    "batch_norm_inference", _with_statistics, operands=("x", "mean", "variance", "*affine")
+    "batch_norm_inference",
+    _with_statistics,
+    operands=("x", "mean", "variance", "*affine"),
+    keeps_layout=True,
 )
 
 

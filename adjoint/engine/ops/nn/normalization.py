@@ -149,6 +149,7 @@ LAYER_NORM = composite(
     _layer_norm_input,
     _layer_norm_affine,
     operands=("x", "*affine"),
+    keeps_layout=True,
     outputs=3,
     infer_specs=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
 )
@@ -264,6 +265,7 @@ RMS_NORM = composite(
     _rms_norm_input,
     _rms_norm_weight,
     operands=("x", "*affine"),
+    keeps_layout=True,
 )
 
 
@@ -390,6 +392,7 @@ GROUP_NORM = composite(
     _group_norm_input,
     _group_norm_affine,
     operands=("x", "*affine"),
+    keeps_layout=True,
     outputs=3,
 )
 

@@ -45,7 +45,7 @@ def _quantize(
     return _steps(x, scale, zero, axis).clamp(low, high).to(dtype)
 
 
-QUANTIZE = composite("quantize_affine", _quantize, None, None, None)
+QUANTIZE = composite("quantize_affine", _quantize, None, None, None, keeps_layout=True)
 
 
 def _dequantize(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, dtype: DType) -> Tensor:
@@ -53,7 +53,7 @@ def _dequantize(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, dtype:
     return (steps.to(float32) * along(scale, x, axis).to(float32)).to(dtype)
 
 
-DEQUANTIZE = composite("dequantize_affine", _dequantize, None, None, None)
+DEQUANTIZE = composite("dequantize_affine", _dequantize, None, None, None, keeps_layout=True)
 
 
 def _fake(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, low: int, high: int) -> Tensor:
@@ -76,6 +76,7 @@ FAKE_QUANTIZE = composite(
     lambda g, x, y, z, axis, low, high: g.where(_inside(x, y, z, axis, low, high), 0),
     None,
     None,
+    keeps_layout=True,
 )
 
 
@@ -119,7 +120,11 @@ def _learnable_joint(
 
 
 LEARNABLE_FAKE_QUANTIZE = composite(
-    "learnable_fake_quantize", _learnable, operands=("x", "y", "z"), joint=_learnable_joint
+    "learnable_fake_quantize",
+    _learnable,
+    operands=("x", "y", "z"),
+    joint=_learnable_joint,
+    keeps_layout=True,
 )
 
 

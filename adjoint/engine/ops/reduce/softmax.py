@@ -29,12 +29,14 @@ SOFTMAX = composite(
     "softmax",
     _softmax,
     lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True)),
+    keeps_layout=True,
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
 )
 LOG_SOFTMAX = composite(
     "log_softmax",
     _log_softmax,
     lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True),
+    keeps_layout=True,
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
 )
 

@@ -28,6 +28,7 @@ FLIP: Record = linear(
     "flip",
     _same_spec,
     lambda g, dims: FLIP(g, dims=dims),
+    keeps_layout=True,
     batched_params=lambda params, size: {"dims": tuple(d + 1 for d in params["dims"])},
     native_check=True,
 )
