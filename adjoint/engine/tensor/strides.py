@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from adjoint.engine.core.layout import format_strides, preserve_format
+from adjoint.engine.core.layout import format_strides, ordered_strides, preserve_format
 from adjoint.engine.core.operations.record import Record, is_tensor
-from adjoint.engine.core.spec import same_shape
+from adjoint.engine.core.spec import contiguous_strides, same_shape
 
 Shape = tuple[int, ...]
+_INTEGERS = frozenset({int})
 
 
 def result_strides(
@@ -16,20 +18,60 @@ def result_strides(
 ) -> Shape | None:
     """The strides eager execution would give a result; None means row-major.
 
-    Operations that keep the layout do so when all operands of the result's shape agree on it.
+    Operations that keep the layout do so when all operands agree on it (`merged_strides`).
     """
     wanted: Shape | str | None = params.get("strides", "same")
     if not isinstance(wanted, str):
         return wanted
     if not record.keeps_layout:
         return None
-    like = {
-        tuple(x.stride()) for x in operands if is_tensor(x) and same_shape(x._array.shape, shape)
-    }
-    if len(like) != 1:
-        return None
-    (strides,) = like
+    alike, others = set(), []
+    for x in operands:
+        if is_tensor(x):
+            if same_shape(x._array.shape, shape):
+                alike.add(tuple(x.stride()))
+            elif x.ndim > 1:
+                others.append(broadcast_strides(x._array.shape, x.stride(), len(shape)))
+    if len(alike) != 1 or others:
+        return merged_strides(
+            shape, [*[broadcast_strides(shape, steps, len(shape)) for steps in alike], *others]
+        )
+    (strides,) = alike
     return format_strides(record.name, shape, strides, preserve_format) or strides
+
+
+def broadcast_strides(shape: Shape, strides: Shape, rank: int) -> Shape:
+    """The strides of an operand as one of this rank: 0 where it has but one element."""
+    steps = zip(shape, strides, strict=True)
+    own = tuple([step if type(size) is not int or size != 1 else 0 for size, step in steps])
+    return (0,) * (rank - len(own)) + own
+
+
+def merged_strides(shape: Shape, operands: Iterable[Shape]) -> Shape | None:
+    """The strides NumPy gives the result of operands with these strides; None: row-major.
+
+    A dimension lies inside another where some operand says so and none contradicts; an operand
+    that repeats itself along one of them says nothing. Sizes that are symbols are not compared.
+
+    >>> merged_strides((2, 3), [(1, 2), (0, 1)]), merged_strides((2, 3), [(1, 2), (3, 1)])
+    ((1, 2), None)
+    """
+    given = list(operands)
+    if not _INTEGERS.issuperset(map(type, (*shape, *[step for steps in given for step in steps]))):
+        return None
+    order = list(range(len(shape)))[::-1]  # innermost first
+    for i in range(1, len(order)):
+        at = i
+        for j in reversed(range(i)):
+            inner, outer = order[j], order[i]
+            said = [steps[inner] > steps[outer] for steps in given if steps[inner] and steps[outer]]
+            if said and not all(said):
+                break
+            if said:
+                at = j
+        order.insert(at, order.pop(i))
+    strides = ordered_strides(shape, order[::-1])
+    return None if strides == contiguous_strides(shape) else strides
 
 
 def lane_strides(value: Any, shape: Shape) -> Shape | None:

@@ -9,12 +9,13 @@ from typing import Any
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.layout import format_strides, preserve_format
 from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.tensor.strides import broadcast_strides, merged_strides
 
 Array = Any
 
 
 def as_operands(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """A kernel whose result lies as its operands of that shape do; row-major where they differ."""
+    """A kernel whose result lies as its operands do; row-major where they differ."""
 
     @functools.wraps(kernel)
     def laid(xp: Any, *operands: Any, **params: Any) -> Array:
@@ -22,11 +23,14 @@ def as_operands(kernel: Callable[..., Array]) -> Callable[..., Array]:
         if out.ndim < 2:
             return out
         shape = tuple(out.shape)
-        like = {_steps(x) for x in operands if getattr(x, "shape", None) == shape}
-        wanted = contiguous_strides(shape)
-        if len(like) == 1:
-            (steps,) = like
+        arrays = [x for x in operands if getattr(x, "ndim", 0) > 1]
+        alike = {_steps(x) for x in arrays if x.shape == shape}
+        if len(alike) == 1 and all(x.shape == shape for x in arrays):
+            (steps,) = alike
             wanted = format_strides(kernel.__name__, shape, steps, preserve_format) or steps
+        else:
+            steps_of = [broadcast_strides(x.shape, _steps(x), out.ndim) for x in arrays]
+            wanted = merged_strides(shape, steps_of) or contiguous_strides(shape)
         return laid_out(out, wanted)
 
     return laid
