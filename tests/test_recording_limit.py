@@ -95,3 +95,37 @@ def test_memory_of_many_shapes_stays(limit: int) -> None:
 def test_a_limit_that_is_none_is_refused(count: Any) -> None:
     with pytest.raises(ValueError, match="set_recording_limit"):
         ad.compiler.set_recording_limit(count)
+
+
+class Cache:
+    """Keys of a decoder, longer after each step."""
+
+    def __init__(self) -> None:
+        self.keys = ad.zeros(1, 2)
+        self.steps = 0
+
+
+def grow(cache: Cache, x: Any) -> Any:
+    cache.keys = ad.cat([cache.keys, x])
+    cache.steps += 1
+    return cache.keys.sum() + cache.steps
+
+
+@pytest.mark.filterwarnings("ignore:compile. .* was recorded")
+def test_places_of_objects_that_came_and_went_are_let_go_of(limit: int) -> None:
+    f = ad.compile(grow)
+    seen: list[weakref.ref[Any]] = []
+    lasting = Cache()
+    for count in range(1, 15):
+        cache = Cache()
+        seen.append(weakref.ref(cache))
+        for step in range(1, 3):
+            assert float(f(cache, ad.ones(1, 2))) == 3 * step
+            assert (cache.keys.shape[0], cache.steps) == (step + 1, step)
+        assert float(f(lasting, ad.ones(1, 2))) == 3 * count
+        assert len(f.moving) <= 2 * (limit + 2)
+    del cache
+    gc.collect()
+    assert sum(ref() is not None for ref in seen) <= limit + 2
+    assert len(f.retraces.reason_of) <= limit
+    assert len(set(f.moving.values())) == len(f.moving)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed
-from adjoint.engine.capture.dynamic.dynamic import Families
 from adjoint.engine.capture.given import (
     check_distinct,
     given_leaves,
@@ -327,15 +326,20 @@ class Captured(Recordable):
             self.retraces.forget(gone)
             self.ready = tuple(entry for entry in self.ready if entry[2] is not gone)
 
+    def forget_programs(self) -> None:
+        """Let go of every recording."""
+        for program in itertools.chain.from_iterable(self.programs.values()):
+            self.retraces.forget(program)
+        super().forget_programs()
+        self.ready = ()
+        self._latest = None
+
     def reset(self) -> None:
-        """Forget every recording."""
+        """Forget every recording, and what was learnt from them."""
         with TRACING:
-            self.programs = {}
-            self.ready = ()
+            self.forget_programs()
             self.moving = {}
-            self._latest = None
             self.free = FreeNumbers()
-            self.families = Families(self.families.name, automatic=self.dynamic)
             self.retraces = Retraces(self.fn)
             self.breaks = Breaks(self.fn, name_of(self.fn))
 

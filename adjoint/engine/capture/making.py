@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.overrides import THREAD, having
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.core.state import settings
+from adjoint.engine.core.state import config, settings
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import stage
 from adjoint.engine.core.tree import TreeDef, flatten, unflatten
@@ -51,6 +52,7 @@ class Recordable(Inspection):
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
         # Places whose numbers or tensors are read at each call: they were seen to change.
         self.moving: dict[Location, str] = {}
+        self._numbers = itertools.count()  # part of their names
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
         self.dynamic = dynamic
@@ -70,13 +72,33 @@ class Recordable(Inspection):
         for guard, now in changed:
             before = guard.value
             if type(now) is type(before) or (is_tensor(before) and is_tensor(now)):
-                self.moving.setdefault(guard.place, f"<{len(self.moving)}: {guard.way}>")
+                self.moving.setdefault(guard.place, f"<{next(self._numbers)}: {guard.way}>")
         return len(self.moving) > known
+
+    def _forget_places(self, recorder: Any) -> bool:
+        """Let go of places that move and that a recording did not come to, if they are many.
+
+        A place keeps what it is of, such as a cache that nobody else holds any more. All tensors at
+        places are given to each call, so recordings made so far fit no call without them.
+        """
+        met = recorder.met_moving | recorder.moved.keys()
+        unmet = [p for p in self.moving if p not in met and not (type(p) is Itself and p.owner())]
+        if len(unmet) < config.recording_limit:
+            return False
+        for place in unmet:
+            del self.moving[place]
+        self.forget_programs()
+        return True
+
+    def forget_programs(self) -> None:
+        """Let go of every recording."""
+        self.programs = {}
+        self.families = Families(self.families.name, automatic=self.dynamic)
 
     def _give(self, tensor: Any) -> None:
         """Have a tensor from outside as an argument of calls: it shows other memory at each."""
         place = Itself(tensor)
-        name = self.moving.pop(place, f"<{len(self.moving)}: rebound>")  # of one that is no more
+        name = self.moving.pop(place, f"<{next(self._numbers)}: rebound>")  # of one that is no more
         self.moving[place] = name
 
     def _with_free_numbers(
@@ -177,7 +199,7 @@ class Recordable(Inspection):
         """
         observation = self._observe(trace, structure, given)
         try:
-            if self._places_moved(observation):
+            if self._forget_places(observation.recorder) or self._places_moved(observation):
                 self._take_back(observation)
                 return None
             tensors = [t for g in observation.recorder.guards.values() for t in tensors_in(g.value)]

@@ -98,6 +98,8 @@ class Retraces:
                 or [reason for holds, reason in last.tests if not holds()]
                 or ["a gradient was there, or not"]
             )
+        if not programs:
+            return "what it reads and changes is of other objects than those of earlier calls"
         return "; ".join(self._differences([list(programs)[-1], key])) or "other arguments"
 
     def _message(self, keys: list[Any]) -> str:
