@@ -197,9 +197,9 @@ class ProgramNode(TapeNode):
         ]
         with CONTEXT.having(grad_enabled=False):
             results = self._run(lifted, operands)
-        for k, strides in lifted.strides.items():
+        for number, strides in lifted.strides.items():
             if strides is not None:
-                results[k] = laid_out(results[k], strides)
+                results[number] = laid_out(results[number], strides)
         node = None
         tensors: dict[int, Tensor] = {
             k: wrap(results[k]) for k, _ in lifted.results if k is not None
@@ -209,7 +209,9 @@ class ProgramNode(TapeNode):
             node.save(results, tensors)
         outs: list[Any] = []
         for handed, (k, seed) in zip(lifted.passed, lifted.results, strict=True):
-            out = tensors.get(k) if handed is None else self._as_given(handed, grads[handed])  # type: ignore[arg-type]
+            out = None if k is None else tensors[k]
+            if handed is not None:
+                out = self._as_given(handed, grads[handed])
             if seed is not None and node is not None and node.leads_somewhere(seed):
                 out = placed(out, (node, seed))  # type: ignore[arg-type]
             outs.append(out)

@@ -2,9 +2,8 @@
 
 What runs a program gives row-major arrays. Where operands were not row-major, eager results may not
 be either, which `stride()`, `view` and code that reads memory can see: where the recording knows it
-(`tensor.strides.result_strides`), such a result is laid out anew. Composites and reductions of
-such operands are row-major in eager execution, too. Gradients may also be windows on larger memory,
-or show one element many times.
+(`tensor.strides.result_strides`), such a result is laid out anew. Gradients may also be windows on
+larger memory, or show one element many times.
 """
 
 from __future__ import annotations
