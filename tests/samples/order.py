@@ -67,7 +67,7 @@ ROWS = [
     constant("searchsorted", T(4, kind="int", low=3, high=4), T(2, 3, kind="int", high=9)),
     constant("searchsorted", T(2, 4, kind="int", low=1, high=2), T(2, 3, kind="int"), right=True),
     constant("searchsorted", SORTED, 0, side="right", out_int32=True),
-    constant("bucketize", T(2, 3, kind="int", high=9), T(4, kind="int", high=9)),
+    constant("bucketize", T(2, 3, kind="int", high=9), T(4, kind="int", low=3, high=4)),
     constant("isin", T(2, 3, kind="int"), T(2, kind="int")),
     constant("isin", T(2, 3, kind="int"), 1, invert=True),
     constant("histc", T(9), 4),

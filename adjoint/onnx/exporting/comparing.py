@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.core.availability.libraries import find
+from adjoint.engine.core.availability.libraries import find, need
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.sizes.extents import SizeScope, evaluate
 from adjoint.engine.tensor.tensor import Tensor
@@ -24,6 +24,7 @@ ROUNDED = 2e-2
 ROUNDING = frozenset({"quantize_affine", "fake_quantize"})
 # Sizes up to so many above the example's are looked at for decisions that come out otherwise.
 SCANNED = 64
+BFLOAT16 = 16  # ONNX's number for it
 LARGEST = 1 << 22  # elements of an input that such sizes may come to
 Run = Callable[[dict[str, Any]], list[Any]]
 
@@ -31,7 +32,10 @@ Run = Callable[[dict[str, Any]], list[Any]]
 def runner(message: Any) -> tuple[str, Run]:
     """What runs an exported model: onnxruntime, or our own reading of it."""
     runtime = find("onnxruntime")
-    if runtime is None or message.ByteSize() >= 1 << 31:
+    ends = (*message.graph.input, *message.graph.output)
+    # onnxruntime has no arrays of bfloat16 to take or to give.
+    wide = any(end.type.tensor_type.elem_type == BFLOAT16 for end in ends)
+    if runtime is None or wide or message.ByteSize() >= 1 << 31:
         module = load(message)
         return "adjoint.onnx.load", lambda feeds: [array_of(v) for v in module.evaluate(feeds)]
     options = runtime.SessionOptions()
@@ -41,7 +45,8 @@ def runner(message: Any) -> tuple[str, Run]:
             message.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:
-        if "NOT_IMPLEMENTED" not in str(error) and "NotImplemented" not in type(error).__name__:
+        lacks = "NOT_IMPLEMENTED" in str(error) or "NotImplemented" in type(error).__name__
+        if not lacks and _knows(runtime, message):
             raise OnnxError(f"onnx.export: onnxruntime refuses the model: {error}") from error
         module = load(message)
         return "adjoint.onnx.load", lambda feeds: [array_of(v) for v in module.evaluate(feeds)]
@@ -49,6 +54,28 @@ def runner(message: Any) -> tuple[str, Run]:
     return "onnxruntime", lambda feeds: session.run(
         None, {n: array_of(v) for n, v in feeds.items() if n in names}
     )
+
+
+def _knows(runtime: Any, message: Any) -> bool:
+    """Whether a runtime takes models of this one's opset at all, such as one that does nothing."""
+    onnx = need("onnx", "onnx.export")
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")
+    ]
+    node = onnx.helper.make_node("Identity", ["x"], ["y"])
+    graph = onnx.helper.make_graph([node], "nothing", ends[:1], ends[1:])
+    plain = onnx.helper.make_model(
+        graph, opset_imports=message.opset_import, ir_version=message.ir_version
+    )
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        runtime.InferenceSession(
+            plain.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception:
+        return False
+    return True
 
 
 def trials(given: ExampleArguments, dims: Dims, recording: CallForOnnx) -> list[dict[str, int]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
+from math import isqrt
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -22,20 +24,28 @@ from adjoint.onnx.exporting import resampling as resampling
 from adjoint.onnx.exporting import rewrites as rewrites
 from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare
+from adjoint.onnx.exporting.dimensions import AUTO, dynamic_dims, without
 from adjoint.onnx.exporting.recording import (
     CallForOnnx,
     Dims,
     ExampleArguments,
+    Hint,
     arguments,
-    dynamic_dims,
     evaluating,
     record,
+)
+from adjoint.onnx.exporting.spelling import (
+    TrainingMode,
+    UnderWay,
+    called,
+    check_options,
+    in_training,
 )
 from adjoint.onnx.exporting.writer import NodeWriter, Shared
 from adjoint.onnx.module import load
 from adjoint.onnx.types import ARRAYS, NUMBERS, OnnxError
 
-OLDEST, NEWEST, USUAL = 18, 25, 20
+OLDEST, NEWEST, USUAL = 18, 28, 20
 LARGEST_INSIDE = (1 << 31) - (1 << 20)  # bytes that one message of ONNX can hold
 SMALL = 1024  # bytes up to which a tensor stays in the model
 
@@ -46,10 +56,20 @@ class OnnxProgram:
 
     model_proto: Any
 
+    def optimize(self) -> None:
+        """Nothing is left to do: a recording is written without detours."""
+
     def save(
-        self, destination: str | os.PathLike[str], *, external_data: bool | None = None
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        external_data: bool | None = None,
+        include_initializers: bool = True,
+        keep_initializers_as_inputs: bool = False,
     ) -> None:
         """Write the model; its weights lie in `NAME.data` if asked for, or if it is too large."""
+        if not include_initializers or keep_initializers_as_inputs:
+            raise NotImplementedError("onnx: a model is saved with its weights, and not as inputs.")
         write(self.model_proto, Path(destination), external_data)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -59,7 +79,7 @@ class OnnxProgram:
 def export(
     model: Any,
     args: Any = (),
-    f: str | os.PathLike[str] | None = None,
+    f: str | os.PathLike[str] | IO[bytes] | None = None,
     *,
     dynamic: Any = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -70,11 +90,12 @@ def export(
     dynamic_shapes: Any = None,
     dynamo: bool = True,
     external_data: bool | None = None,
-    training: bool = False,
+    training: bool | TrainingMode = False,
     export_params: bool = True,
     do_constant_folding: bool = True,
     verify: bool = True,
     verbose: bool | None = None,
+    **options: Any,
 ) -> OnnxProgram:
     """Write a model as ONNX, from a recording of a call.
 
@@ -85,24 +106,32 @@ def export(
     Args:
         model: a module or a function of tensors.
         args: the arguments of the call that is recorded.
-        f: the file; None to write none.
+        f: the file, or what is open to be written to in bytes; None to write none.
         dynamic: dimensions that may have other sizes: `{"x": {0: "batch"}}`, `{"x": [0, 2]}`, or
             an entry to each input in order. PyTorch calls it `dynamic_axes` or `dynamic_shapes`.
         kwargs: further arguments by name.
         input_names: names of the inputs; those of the function's parameters otherwise.
         output_names: names of the outputs.
-        opset_version: 18 to 25; attention is `Attention` from 24 on.
+        opset_version: 18 to 28 (as far as the installed onnx goes); `Attention` is of 24 on.
         dynamo: taken as PyTorch has it; either way is the same here.
         external_data: whether weights go to a file beside the model; None: if they do not fit.
-        training: whether to record the model in training mode.
+        training: whether to record the model in training mode; or PyTorch's `TrainingMode`.
         export_params: must be True: weights are part of the model.
         do_constant_folding: taken as PyTorch has it; a recording has no constants left to fold.
         verify: whether to run and compare.
         verbose: taken as PyTorch has it.
+        options: what else PyTorch takes; refused where it asks for more than a model.
     """
+    check_options(options)
     opset = USUAL if opset_version is None else opset_version
     if not OLDEST <= opset <= NEWEST:
         raise ValueError(f"onnx.export: opset_version {opset} is not one of {OLDEST} to {NEWEST}.")
+    known = need("onnx", "onnx.export").defs.onnx_opset_version()
+    if opset > known:
+        raise ValueError(
+            f"onnx.export: opset_version {opset} is newer than the installed onnx, which has "
+            f"{known}."
+        )
     if not export_params:
         raise NotImplementedError(
             "onnx.export: export_params=False is not supported; weights are part of the model."
@@ -110,32 +139,87 @@ def export(
     said = [d for d in (dynamic, dynamic_axes, dynamic_shapes) if d]
     if len(said) > 1:
         raise ValueError("onnx.export: give one of dynamic, dynamic_axes and dynamic_shapes.")
-    need("onnx", "onnx.export")
+    mode = in_training(training, model)
+    model, args = called(model, args)
     given = arguments(model, args, kwargs, input_names)
     dims = dynamic_dims(said[0] if said else None, given)
-    with evaluating(model, training):
-        recording = recorded(model, given, dims, output_names)
-        message, draws = translated(recording, opset, output_names)
-        _check(message)
-        if verify and not draws:
-            compare(model, given, dims, recording, message)
+    with evaluating(model, mode):
+        message = holding(model, given, dims, opset, output_names, verify)
     program = OnnxProgram(message)
-    if f is not None:
+    if f is not None and not isinstance(f, (str, os.PathLike)):
+        f.write(message.SerializeToString())
+    elif f is not None:
         program.save(f, external_data=external_data)
     return program
 
 
+def holding(
+    model: Any,
+    given: ExampleArguments,
+    dims: Dims,
+    opset: int,
+    output_names: Sequence[str] | None,
+    verify: bool,
+) -> Any:
+    """The model's message, which holds at every size that is tried.
+
+    Where one recorded at the example's sizes does not, sizes that nothing divides are: what a
+    model does when a size is a multiple of something is often less than it does at others.
+    """
+    refusal = None
+    for hints in (NEARBY, (prime,)) if dims else (NEARBY,):
+        try:
+            with UnderWay():
+                recording, own = recorded(model, given, dims, output_names, hints)
+            message, draws = translated(recording, opset, output_names)
+            _check(message)
+            if verify and not draws:
+                compare(model, given, own, recording, message)
+            return message
+        except OnnxError as error:
+            refusal = refusal or error
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            if refusal is None:
+                raise
+    assert refusal is not None
+    raise refusal
+
+
+def _further(step: int) -> Hint:
+    return lambda size, before: (size if size > 1 else 3) + step * (before + 1)
+
+
+def prime(size: int, before: int) -> int:
+    """A prime number above a size, another one for each that came before."""
+    above = (n for n in count(size + 20) if all(n % k for k in range(2, isqrt(n) + 1)))
+    return next(islice(above, before, None))
+
+
+NEARBY = (_further(0), _further(3), _further(7))
+
+
 def recorded(
-    model: Any, given: ExampleArguments, dims: Dims, output_names: Sequence[str] | None
-) -> CallForOnnx:
-    """A recording in which no dynamic dimension is bound to one size."""
-    for step in (0, 3, 7):
-        made = record(model, given, dims, step, output_names)
-        fixed = made.scope.pinned() & made.symbols.keys()
+    model: Any,
+    given: ExampleArguments,
+    dims: Dims,
+    output_names: Sequence[str] | None,
+    hints: Sequence[Hint],
+) -> tuple[CallForOnnx, Dims]:
+    """A recording in which no dynamic dimension is bound to one size, and those dimensions."""
+    call = record(model, given, dims, hints[0], output_names)
+    for hint in (*hints[1:], hints[0]):
+        fixed = call.scope.pinned() & call.symbols.keys()
         if not fixed:
-            return made
+            return call, dims
+        try:
+            call = record(model, given, dims, hint, output_names)
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            break  # sizes that the model itself refuses
+    optional = {call.labels[s] for s in fixed if call.labels[s].endswith(AUTO)}
+    if optional:
+        return recorded(model, given, without(dims, optional), output_names, hints)
     names = [
-        f"{made.labels[s]!r} (dimension {made.symbols[s][1]} of {made.symbols[s][0]!r})"
+        f"{call.labels[s]!r} (dimension {call.symbols[s][1]} of {call.symbols[s][0]!r})"
         for s in sorted(fixed)
     ]
     raise OnnxError(
@@ -224,7 +308,8 @@ def _info(onnx: Any, name: str, value: Any, recording: CallForOnnx) -> Any:
         if isinstance(n, Extent):
             terms = list(n.poly.items())
             plain = len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1
-            symbol = recording.labels.get(terms[0][0][0]) if plain else None
+            label = recording.labels.get(terms[0][0][0]) if plain else None
+            symbol = label and label.removesuffix(AUTO)
         sizes.append(symbol if isinstance(n, Extent) else int(n))
     return onnx.helper.make_tensor_value_info(name, NUMBERS[ARRAYS[value.spec.dtype]], sizes)
 

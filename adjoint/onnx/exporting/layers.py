@@ -72,7 +72,10 @@ def convolution(w: NodeWriter, node: Node) -> str:
     if any(p < 0 for p in pads):  # what lies beyond the last window is cut off
         name = w.emit("Pad", name, w.ints([0, 0, *cut[:rank], 0, 0, *cut[rank:]]))
         pads = [max(p, 0) for p in pads]
-    return w.emit(
+    beyond = extra or []
+    if any(n >= step for n, step in zip(beyond, params["stride"], strict=False)):
+        extra = None  # runtimes take less than a step of it; nothing reaches there
+    out = w.emit(
         "ConvTranspose" if transposed else "Conv",
         name,
         w.operand(node.inputs[1], dtype),
@@ -83,6 +86,9 @@ def convolution(w: NodeWriter, node: Node) -> str:
         output_padding=extra,
         kernel_shape=[int(n) for n in kernel[2:]],
     )
+    if beyond and extra is None:
+        return w.emit("Pad", out, w.ints([0] * (rank + 4) + beyond))
+    return out
 
 
 @emits("det")

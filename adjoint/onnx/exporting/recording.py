@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.core.errors import ShapeIndexError
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.ir import DataflowGraph as Nodes
 from adjoint.engine.graph.ir import Value
@@ -20,6 +19,8 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.onnx.types import OnnxError, array_of
 
+# What an open size counts as in a recording: of the example's, and how many came before it.
+Hint = Callable[[int, int], int]
 Dims = dict[int, dict[int, str]]  # tensor among the arguments -> dimension -> name
 
 
@@ -44,6 +45,7 @@ class ExampleArguments:
     structure: Any
     tensors: list[int]  # which leaves
     names: list[str]
+    parameters: list[tuple[str, Any]]  # what each parameter of the model's is given
 
     def rebuilt(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments with other tensors."""
@@ -63,102 +65,73 @@ def arguments(
 ) -> ExampleArguments:
     """Take a call's arguments apart and name its tensors."""
     args = (args,) if isinstance(args, Tensor) else tuple(args)
-    if args and isinstance(args[-1], dict) and kwargs is None and isinstance(model, Module):
+    if args and kwargs is None and isinstance(model, Module) and _names_parameters(model, args[-1]):
         args, kwargs = args[:-1], args[-1]
-    leaves, structure = flatten((args, dict(kwargs or {})))
+    parameters = _parameters(model, args, dict(kwargs or {}))
+    named_first = {name: value for name, value in parameters if name in (kwargs or {})}
+    leaves, structure = flatten((args, named_first | dict(kwargs or {})))
     tensors = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     named = list(input_names or [])
     if len(named) > len(tensors):
         raise ValueError(
             f"onnx.export: input_names has {len(named)} names; the call has {len(tensors)} tensors."
         )
-    usual = _usual_names(model, args, dict(kwargs or {}))
+    usual = [own for name, value in parameters for own in _usual_names(name, value)]
     for k in range(len(named), len(tensors)):
         name = usual[k] if len(usual) == len(tensors) else f"input_{k}"
         while name in named:
             name += "_"
         named.append(name)
-    return ExampleArguments(leaves, structure, tensors, named)
+    return ExampleArguments(leaves, structure, tensors, named, parameters)
 
 
-def _usual_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Names of the parameters that the tensors are given for, where each is one tensor."""
+def _names_parameters(model: Module, last: Any) -> bool:
+    """Whether a dict that comes last holds arguments by name, as the first exporter had it."""
+    return isinstance(last, dict) and set(last) <= set(inspect.signature(model.forward).parameters)
+
+
+def _parameters(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What each parameter is given, in order; none where the model's are not known."""
     try:
         bound = inspect.signature(getattr(model, "forward", model)).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return []
-    names = []
+    named: list[tuple[str, Any]] = []
     for name, value in bound.arguments.items():
-        several = value if isinstance(value, tuple) else (value,)
-        tensors = [v for v in several if isinstance(v, Tensor)]
-        names += (
-            [name]
-            if len(tensors) == 1 and not isinstance(value, tuple)
-            else [f"{name}_{k}" for k in range(len(tensors))]
-        )
-    return names
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named += value.items()
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            named += [(f"{name}_{place}", item) for place, item in enumerate(value)]
+        else:
+            named.append((name, value))
+    return named
 
 
-def dynamic_dims(dynamic: Any, given: ExampleArguments) -> Dims:
-    """Which dimensions may change, from any of the ways to say so."""
-    if not dynamic:
-        return {}
-    if isinstance(dynamic, Mapping):
-        stray = [name for name in dynamic if name not in given.names]
-        outputs = [name for name in stray if not isinstance(name, str)]
-        if outputs:
-            raise ValueError(
-                f"onnx.export: dynamic dimensions of {outputs}, which are no names of inputs: "
-                f"{given.names}."
-            )
-        entries = [
-            (given.names.index(name), dims) for name, dims in dynamic.items() if name in given.names
-        ]
-        if stray and not entries:
-            raise ValueError(
-                f"onnx.export: dynamic dimensions of {stray}; the inputs are {given.names}."
-            )
+def _usual_names(name: str, value: Any) -> Iterator[str]:
+    """Names for the tensors of what a parameter is given: its own, and where in it they are."""
+    if isinstance(value, Tensor):
+        yield name
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _usual_names(f"{name}_{key}", item)
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from _usual_names(f"{name}_{place}", item)
     else:
-        entries = list(enumerate(dynamic))
-    open_dims: Dims = {}
-    for position, dims in entries:
-        if not dims:
-            continue
-        if position >= len(given.tensors):
-            raise ValueError(
-                f"onnx.export: dynamic dimensions of input {position}; there are "
-                f"{len(given.tensors)}."
-            )
-        rank = given.examples[position].ndim
-        pairs = (
-            dims.items()
-            if isinstance(dims, Mapping)
-            else ((d, None) for d in dims)
-            if all(isinstance(d, int) for d in dims)
-            else enumerate(dims)
-        )
-        for dim, label in pairs:
-            if isinstance(dims, Mapping) and label is None:
-                continue  # PyTorch's way to say that it is fixed
-            if not -rank <= dim < rank:
-                raise ShapeIndexError(
-                    f"onnx.export: dimension {dim} of input {given.names[position]!r}, which "
-                    f"has {rank}."
-                )
-            text = label if isinstance(label, str) else getattr(label, "__name__", None)
-            open_dims.setdefault(position, {})[dim % rank] = (
-                text or f"{given.names[position]}_dim_{dim % rank}"
-            )
-    return open_dims
+        tensors = [leaf for leaf in flatten(value)[0] if isinstance(leaf, Tensor)]
+        yield from (f"{name}_{place}" for place in range(len(tensors)))
 
 
 @contextlib.contextmanager
-def evaluating(model: Any, training: bool) -> Iterator[None]:
+def evaluating(model: Any, training: bool | None) -> Iterator[None]:
     """The model in the mode that it is exported in, and back."""
     modes = {m: m.training for m in model.modules()} if isinstance(model, Module) else {}
     try:
-        if modes and not training:
+        if modes and training is False:
             model.eval()
+        elif modes and training:
+            model.train()
         yield
     finally:
         for module, mode in modes.items():
@@ -166,9 +139,9 @@ def evaluating(model: Any, training: bool) -> Iterator[None]:
 
 
 def record(
-    model: Any, given: ExampleArguments, dims: Dims, step: int, output_names: Sequence[str] | None
+    model: Any, given: ExampleArguments, dims: Dims, hint: Hint, output_names: Sequence[str] | None
 ) -> CallForOnnx:
-    """Record the call; open sizes are the example's, or further off by `step`."""
+    """Record the call; what an open size counts as meanwhile, `hint` says."""
     scope = SizeScope()
     sizes: dict[str, Extent] = {}
     symbols: dict[str, tuple[str, int]] = {}
@@ -178,9 +151,7 @@ def record(
             if label not in sizes:
                 size = int(given.examples[position].shape[dim])
                 own = f"d{len(sizes)}"
-                sizes[label] = Extent.symbol(
-                    own, (size if size > 1 else 3) + step * (len(sizes) + 1), scope
-                )
+                sizes[label] = Extent.symbol(own, hint(size, len(sizes)), scope)
                 symbols[own], labels[own] = (given.names[position], dim), label
     graph = ad.Graph()
     graph.trace.located = True

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import adjoint as ad
 from adjoint.engine.graph.sizes.extents import Extent
 from adjoint.engine.ops.image.resample import Rule
-from adjoint.onnx.exporting.rewrites import size_tensor
+from adjoint.onnx.exporting.rewrites import adaptive_windows, size_tensor
 from adjoint.onnx.exporting.writer import REWRITES, NoForm
 
 Tensor = ad.Tensor
@@ -85,6 +85,12 @@ def _mean(source: int, size: int, extent: int, step: int, offset: int, limit: in
     return at, inside / (end - start.clamp(min=-limit)).to(ad.float32)
 
 
+def _adaptive_mean(source: int, size: int) -> Taps:
+    at, inside = adaptive_windows(source, size)
+    weights = inside.to(ad.float32)
+    return at, weights / weights.sum(1, keepdim=True)
+
+
 KINDS: dict[str, Callable[..., Taps]] = {
     "nearest": _nearest,
     "linear": _linear,
@@ -94,6 +100,7 @@ KINDS: dict[str, Callable[..., Taps]] = {
     "circular": _circular,
     "sum": _sum,
     "mean": _mean,
+    "adaptive_mean": _adaptive_mean,
 }
 
 

@@ -260,9 +260,9 @@ def _beside(x: Tensor, dim: int, at: Tensor, windowed: bool) -> Tensor:
 def _pooled(window: tuple[Any, ...], source: int) -> Tensor:
     """Which elements each window sees: (count, extent)."""
     if window[0] == "adaptive":
-        if isinstance(source, Extent):
-            raise NoForm("adaptive windows of a dynamic size")
         count = window[2]
+        if isinstance(source, Extent):
+            return adaptive_windows(source, count)[0]
         starts = [i * source // count for i in range(count)]
         stops = [-(-(i + 1) * source // count) for i in range(count)]
         seen = [list(range(a, b)) for a, b in zip(starts, stops, strict=True)]
@@ -278,6 +278,19 @@ def _pooled(window: tuple[Any, ...], source: int) -> Tensor:
         seen = [[p for p in row if 0 <= p < source] for row in at]
     longest = max(map(len, seen), default=1)
     return ad.tensor([row + row[-1:] * (longest - len(row)) for row in seen], dtype=ad.int64)
+
+
+def adaptive_windows(source: int, count: int) -> tuple[Tensor, Tensor]:
+    """Windows that cover a dynamic size: which elements each sees, and which are no repeats.
+
+    All are as long as the longest may be; those that are shorter see their last element again.
+    """
+    if isinstance(count, Extent) or not count:
+        raise NoForm("adaptive windows of a dynamic count")
+    places, size = ad.arange(count).unsqueeze(1), size_tensor(source)
+    starts, stops = places * size // count, ((places + 1) * size + (count - 1)) // count
+    at = starts + ad.arange(source // count + 2)
+    return at.minimum(stops - 1), at < stops
 
 
 @rewrites("index_put")
