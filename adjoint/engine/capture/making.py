@@ -82,7 +82,8 @@ class Recordable(Inspection):
         places are given to each call, so recordings made so far fit no call without them.
         """
         met = recorder.met_moving | recorder.moved.keys()
-        unmet = [p for p in self.moving if p not in met and not (type(p) is Itself and p.owner())]
+        met |= {p for p in self.moving if type(p) is Itself and p.owner() is not None}
+        unmet = self.moving.keys() - met
         if len(unmet) < config.recording_limit:
             return False
         for place in unmet:
