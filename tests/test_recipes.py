@@ -477,3 +477,28 @@ def test_an_earlier_model_does_not_answer_for_an_interrupted_one(
     assert main(["train", "csv", "flowers.csv"]) == 130
     assert not Path("runs/csv/model.pt").exists()
     assert main(["predict", "runs/csv", "flowers.csv"]) == 2
+
+
+def test_the_checkpoint_of_another_recipe_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flowers("flowers.csv")
+    command = ["train", "csv", "flowers.csv", "--epochs", "1", "--no-compile"]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main(["train", "regression", "--resume", "runs/csv/last.pt", "--no-compile"]) == 2
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert "of another network ('0.weight' is" in said
+    assert "without --resume" in said
+
+
+@pytest.mark.parametrize("value", ["yes", "1", "2.5"])
+def test_a_column_that_is_always_the_same_is_not_learnt(
+    value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["a,y", *(f"{k / 7},{value}" for k in range(40))]
+    Path("same.csv").write_text("\n".join(rows))
+    assert main(["train", "csv", "same.csv", "--epochs", "1"]) == 2
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert f"same y ({value})" in said
+    assert "--target" in said

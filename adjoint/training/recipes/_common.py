@@ -92,7 +92,23 @@ class RecipeTrainer(Trainer):
                     f"--resume: the checkpoint is of data with other {name}, which its numbers "
                     "stand for. Go on with that data, or train anew, without --resume."
                 )
+        weights = state.get("model") if isinstance(state, dict) else None
+        if isinstance(weights, dict):
+            self.refuse_another_network(weights)
         super().load_state_dict(state)
+
+    def refuse_another_network(self, weights: Mapping[str, Any]) -> None:
+        """Say in one line that a checkpoint's weights are not this network's."""
+        shapes = {name: tuple(x.shape) for name, x in self.model.state_dict().items()}
+        there = {name: tuple(x.shape) for name, x in weights.items() if hasattr(x, "shape")}
+        other = [name for name in (*shapes, *there) if shapes.get(name) != there.get(name)]
+        if other:
+            received, wanted = there.get(other[0], "nothing"), shapes.get(other[0], "nothing")
+            raise ValueError(
+                f"--resume: the checkpoint is of another network ({other[0]!r} is {received} "
+                f"there, {wanted} here): of another recipe, or of other options. Repeat the "
+                "command that wrote it, or train anew, without --resume."
+            )
 
 
 def fit(

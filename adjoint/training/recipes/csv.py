@@ -161,6 +161,11 @@ def main(arguments: Sequence[str] = ()) -> int:
         "encoding": chosen.encoding,
         "filled": chosen.missing == "fill",
     }
+    if len(set(cells)) == 1:
+        raise ValueError(
+            f"{chosen.file}: every row has the same {target.name} ({cells[0]}): there is nothing "
+            "to predict. Choose another column with --target."
+        )
     names = classes_of(target, cells, chosen)
     what = "a number" if names is None else f"{len(names)} classes"
     print(f"{len(cells)} rows; {target.name} ({what}) from {', '.join(c.name for c in columns)}")
