@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.holders import MADE_BY
+from adjoint.nn import functional as F
 
 
 class Deep(nn.Module):
@@ -159,6 +162,63 @@ def test_check_finds_the_dimension_of_classes(shape: tuple[int, ...], dim: int) 
     assert kinds(model, (x, y)) == set()
     y[0, 1] = 20
     assert "0 to 19" in str(ad.debug.check(model, (x, y)))
+
+
+class WithoutGradient(nn.Module):
+    """Runs under no_grad."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        with ad.no_grad():
+            return self.linear(x)
+
+
+def scores(*more: nn.Module, width: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Linear(8, width), *more)
+
+
+CLASSES = [k % 3 for k in range(32)]
+YES = [[float(k % 2)] for k in range(32)]
+ABOUT_LOSSES: dict[str, tuple[Callable[[], nn.Module], Any, Any, list[str]]] = {
+    "scores": (scores, CLASSES, nn.CrossEntropyLoss(), []),
+    "logarithms": (lambda: scores(nn.LogSoftmax(1)), CLASSES, nn.NLLLoss(), []),
+    "yes or no": (lambda: scores(width=1), YES, nn.BCEWithLogitsLoss(), []),
+    "probabilities": (lambda: scores(nn.Sigmoid(), width=1), YES, nn.BCELoss(), []),
+    "a function of one's own": (
+        lambda: scores(nn.Softmax(1)),
+        CLASSES,
+        lambda o, t: o.square().sum(),
+        [],
+    ),
+    "softmax twice": (lambda: scores(nn.Softmax(1)), CLASSES, F.cross_entropy, ["outputs"]),
+    "softmax twice, by default": (lambda: scores(nn.Softmax(1)), CLASSES, None, ["outputs"]),
+    "sigmoid twice": (
+        lambda: scores(nn.Sigmoid(), width=1),
+        YES,
+        nn.BCEWithLogitsLoss(),
+        ["outputs"],
+    ),
+    "no logarithms": (scores, CLASSES, nn.NLLLoss(), ["outputs"]),
+    "of samples": (lambda: scores(nn.LogSoftmax(0)), CLASSES, F.nll_loss, ["outputs"]),
+    "another shape": (lambda: scores(width=1), [0.5] * 31 + [1.0], nn.MSELoss(), ["shapes"]),
+    "beyond one": (lambda: scores(width=1), [[2.0]] * 32, nn.BCEWithLogitsLoss(), ["labels"]),
+    "one class": (scores, [1] * 32, nn.CrossEntropyLoss(), ["labels"]),
+    "no gradient": (WithoutGradient, CLASSES, nn.CrossEntropyLoss(), ["unused"]),
+    "infinite": (scores, CLASSES, lambda o, t: o.sum() / 0, ["loss"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:mse_loss")
+@pytest.mark.parametrize("case", ABOUT_LOSSES)
+def test_check_knows_what_a_loss_wants(case: str) -> None:
+    model, targets, loss, kinds = ABOUT_LOSSES[case]
+    ad.manual_seed(0)
+    x = ad.randn(32, 8)
+    findings = ad.debug.check(model(), (x, ad.tensor(targets)), loss)
+    assert [finding.kind for finding in findings] == kinds, findings
 
 
 def test_check_finds_unused_and_exploding_parameters_and_leaves_all_as_it_was() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from adjoint.debug.findings import Finding, Findings
+from adjoint.debug.losses import about_loss
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.io.checkpoint import rng_state, set_rng_state
 from adjoint.nn import Module
@@ -15,32 +16,14 @@ EXPLODING, VANISHING = 1e3, 1e-7  # of gradients, relative to the weights' own s
 LARGE = 50.0  # inputs beyond this are hardly normalised
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that looks wrong: what it is about, and what to do."""
-
-    kind: str  # "inputs", "labels", "mode", "unused", "gradients", "outputs", "dead"
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
-
-
-class Findings(list[Finding]):
-    """What `check` found; prints as lines."""
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self)) if self else "nothing suspicious"
-
-    __repr__ = __str__
-
-
 def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = None) -> Findings:
     """Run a batch forward and backward and say what looks wrong.
 
-    Looks for constant or unscaled inputs, NaNs, labels outside the classes, a mode that does not
-    fit, parameters that get no gradient, gradients that explode or vanish, layers whose results
-    are all zero. Parameters, gradients, buffers and random numbers are afterwards what they were.
+    Looks for constant or unscaled inputs, NaNs, labels outside the classes or all of one class, a
+    mode that does not fit, outputs that the loss does not want (probabilities where it wants
+    scores, a shape that is not the targets'), parameters that get no gradient, gradients that
+    explode or vanish, layers whose results are all zero. Parameters, gradients, buffers and random
+    numbers are afterwards what they were.
 
     Args:
         model: the model.
@@ -70,8 +53,8 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         outputs = model(inputs)
         findings += about_outputs(outputs, targets)
         if not any(finding.kind == "labels" for finding in findings):
-            (loss or default_loss)(outputs, targets).backward()
-            findings += about_gradients(model)
+            findings += about_loss(outputs, targets, loss)
+            findings += after_backward(model, (loss or default_loss)(outputs, targets), findings)
         findings += [
             Finding("dead", f"every result of {name} is zero: nothing passes through it.")
             for name in zeros
@@ -85,6 +68,24 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         for buffer, old in before[1]:
             buffer.data.copy_(old)
     return findings
+
+
+def after_backward(model: Module, loss: Any, so_far: Findings) -> Iterator[Finding]:
+    """Run backward, if there is anything to go back to, and look at the gradients."""
+    if not loss.requires_grad:
+        yield Finding(
+            "unused",
+            "the loss depends on no parameter that learns: forward runs under no_grad, detaches "
+            "its result, or takes argmax or item() of it.",
+        )
+        return
+    loss.backward()
+    if bool(loss.isfinite().all().item()):
+        yield from about_gradients(model)
+    elif not any(finding.kind in ("inputs", "outputs") for finding in so_far):
+        yield Finding(
+            "loss", f"it is {float(loss.sum().item())}: debug.break_on_nonfinite() finds the line."
+        )
 
 
 def watch(name: str, zeros: dict[str, int]) -> Callable[..., None]:
@@ -192,7 +193,9 @@ def about_gradients(model: Module) -> Iterator[Finding]:
             vanishing.append(f"{name} ({size:.3g})")
     if unused:
         yield Finding(
-            "unused", f"no gradient reaches {', '.join(unused[:8])}: forward does not use it."
+            "unused",
+            f"no gradient reaches {', '.join(unused[:8])}: forward does not use it, or cuts its "
+            "result off (detach, no_grad, argmax, item).",
         )
     if exploding:
         yield Finding(
