@@ -152,7 +152,7 @@ def __getattr__(name: str) -> Any:
         return globals()[name]
     raise AttributeError(
         f"module '{config.display_name}.cuda' has no attribute {name!r}. If PyTorch has it, "
-        "Adjoint does not yet.",
+        "Adjoint does not yet",
         name=name,
         obj=sys.modules[__name__],
     )

@@ -526,7 +526,7 @@ def find(name: str) -> Any:
             return getattr(Tensor, name)
     raise AttributeError(
         f"module {config.display_name!r} has no attribute {name!r}. If PyTorch has it, Adjoint "
-        "does not yet.",
+        "does not yet",
         name=name,
         obj=sys.modules["adjoint"],
     )
@@ -551,7 +551,7 @@ def find_in(space: str, name: str) -> Any:
         return PUBLIC[space, name].fn
     raise AttributeError(
         f"module '{config.display_name}.{space}' has no attribute {name!r}. If PyTorch has it, "
-        "Adjoint does not yet.",
+        "Adjoint does not yet",
         name=name,
         obj=sys.modules[f"adjoint.{space}"],
     )

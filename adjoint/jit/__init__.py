@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
         return isinstance
     raise AttributeError(
         f"module '{config.display_name}.jit' has no attribute {name!r}. If PyTorch has it, Adjoint "
-        "does not yet.",
+        "does not yet",
         name=name,
         obj=sys.modules[__name__],
     )

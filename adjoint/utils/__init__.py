@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
         return _brought(f"adjoint.utils.{name}")
     raise AttributeError(
         f"module '{config.display_name}.utils' has no attribute {name!r}. If PyTorch has it, "
-        "Adjoint does not yet.",
+        "Adjoint does not yet",
         name=name,
         obj=sys.modules[__name__],
     )
