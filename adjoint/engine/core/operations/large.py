@@ -66,7 +66,7 @@ def _asked_for() -> int | None:
 # are no composites.
 STRAIGHT = frozenset(
     "convolution convolution_transpose convolution_weight max_pool resample "
-    "sum amax amin gather scatter index index_put".split()
+    "sum amax amin gather scatter index index_put sigmoid clamp".split()
 )
 
 _ASKED = _asked_for()

@@ -58,10 +58,12 @@ def ints(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
 def sizes(name: str, args: Any, given: Any = _NO_KEYWORD) -> Shape:
     """A shape, none of it negative."""
     shape = ints(name, args, given)
-    if any(s < 0 for s in shape):  # not their least: open sizes must not be compared
-        raise ShapeError(
-            f"{name}: trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
-        )
+    for size in shape:  # not their least: open sizes must not be compared
+        if size < 0:
+            least = min(shape)
+            raise ShapeError(
+                f"{name}: trying to create tensor with negative dimension {least}: {list(shape)}"
+            )
     return shape
 
 

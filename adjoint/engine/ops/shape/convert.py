@@ -39,6 +39,7 @@ CAST = linear(
     lambda g, x_spec: fit(g, x_spec) if x_spec.dtype.is_inexact else None,
     batched_params=_same_params,
     keeps_layout=True,
+    native_check=True,
     cost="free",
     rounding="exact",
     pointwise=True,
@@ -56,6 +57,7 @@ CLONE: Record = linear(
     lambda g: g,
     batch=lambda size, x, strides="same": CLONE(x, strides="same" if strides == "same" else None),
     keeps_layout=True,
+    native_check=True,
     rounding="exact",
     pointwise=True,
 )
