@@ -8,6 +8,7 @@ from typing import Any, final
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.factors import template as factors
 from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import template as integers
 from adjoint.engine.backends.llvm.templates.pooling import template as pooling
@@ -42,8 +43,8 @@ class LlvmTarget(Target):
     kept = frozenset(groups.TEMPLATES)
     templates = {
         **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
-        **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
+        **factors.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES,
+        **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
     }  # fmt: skip
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

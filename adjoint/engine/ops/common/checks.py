@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
+from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.core.operations.families import primitive
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ complete(globals())
 
 NUMBER = "{number}"  # stands in a message for an integer that was wrong
 ERRORS: dict[str, type[Exception]] = {
-    kind.__name__: kind for kind in (IndexError, RuntimeError, ValueError)
+    kind.__name__: kind for kind in (IndexError, LinAlgError, RuntimeError, ValueError)
 }
 
 # REQUIRE(x, condition, message, error): x, or an error where some element of the condition is

@@ -10,21 +10,9 @@ import numpy as np
 from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import ldl, lstsq, lu
+from adjoint.engine.ops.linalg.failures import SINGULAR
 
 Array = Any
-
-
-_SINGULAR = {
-    "solve": "The solver failed because the input matrix is singular.",
-    "inv": "The diagonal element {info} is zero, the inversion could not be completed because the "
-    "input matrix is singular.",
-    "cholesky": "The factorization could not be completed because the input is not "
-    "positive-definite (the leading minor of order {info} is not positive-definite).",
-    "lu_factor": "U[{info},{info}] is zero and using it on lu_solve would result in a division by "
-    "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
-    "linalg.lu_factor_ex(A, pivot)",
-    "ldl_factor": "The factorization could not be completed: D[{info},{info}] is zero.",
-}
 
 
 def refuse(name: str, kind: str, info: Array) -> None:
@@ -35,7 +23,7 @@ def refuse(name: str, kind: str, info: Array) -> None:
     first = int(failed[0])
     which = f"(Batch element {first}): " if info.ndim else ""
     code = int(info.reshape(-1)[first])
-    raise LinAlgError(f"{name}: {which}{_SINGULAR[kind].format(info=code)}")
+    raise LinAlgError(f"{name}: {which}{SINGULAR[kind].format(info=code)}")
 
 
 def lapack(name: str, *arrays: Array) -> Any:

@@ -1,0 +1,1 @@
+"""Factors of small matrices, and systems solved by them."""

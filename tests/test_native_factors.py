@@ -1,0 +1,148 @@
+"""Linear algebra on small matrices in compiled programs, without calls from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.core.errors import LinAlgError
+
+Function = Callable[..., Any]
+SIZES = [(1, 1), (2, 3), (5, 1), (17, 9), (33, 4)]
+TOLERANCE = {"float32": 2e-3, "float64": 1e-10}
+
+
+def definite(a: Any) -> Any:
+    """A symmetric positive definite matrix made of any."""
+    return a @ a.mT + ad.eye(a.shape[-1], dtype=a.dtype)
+
+
+def far_from_singular(a: Any) -> Any:
+    return a + 3 * a.shape[-1] ** 0.5 * ad.eye(a.shape[-1], dtype=a.dtype)
+
+
+# What is computed of a matrix and a right side, and the same by NumPy in double precision.
+OPERATIONS: dict[str, tuple[Function, Function]] = {
+    "cholesky": (lambda a, b: ad.linalg.cholesky(definite(a)), lambda a, b: np.linalg.cholesky(a @ a.T + np.eye(len(a)))),
+    "solve": (lambda a, b: ad.linalg.solve(far_from_singular(a), b), lambda a, b: np.linalg.solve(shifted(a), b)),
+    "inv": (lambda a, b: ad.linalg.inv(far_from_singular(a)), lambda a, b: np.linalg.inv(shifted(a))),
+    "inv of a transpose": (lambda a, b: ad.linalg.inv(far_from_singular(a).T), lambda a, b: np.linalg.inv(shifted(a).T)),
+    "det": (lambda a, b: ad.linalg.det(a), lambda a, b: np.linalg.det(a)),
+    "lower": (lambda a, b: ad.linalg.solve_triangular(far_from_singular(a), b, upper=False), lambda a, b: np.linalg.solve(np.tril(shifted(a)), b)),
+    "upper": (lambda a, b: ad.linalg.solve_triangular(far_from_singular(a), b, upper=True), lambda a, b: np.linalg.solve(np.triu(shifted(a)), b)),
+    "unit": (
+        lambda a, b: ad.linalg.solve_triangular(a / len(a), b, upper=False, unitriangular=True),
+        lambda a, b: np.linalg.solve(np.tril(a / len(a), -1) + np.eye(len(a)), b),
+    ),
+}  # fmt: skip
+
+
+def shifted(a: Any) -> Any:
+    return a + 3 * len(a) ** 0.5 * np.eye(len(a))
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[native.Native]:
+    """The programs that a test makes."""
+    collected: list[native.Native] = []
+    start = native.Native.__init__
+
+    def noted(self: native.Native, *args: Any, **kwargs: Any) -> None:
+        start(self, *args, **kwargs)
+        collected.append(self)
+
+    monkeypatch.setattr(native.Native, "__init__", noted)
+    return collected
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_results_are_numpy_s(name: str, dtype: str, programs: list[native.Native]) -> None:
+    rng = np.random.default_rng(len(name))
+    own, numpy = OPERATIONS[name]
+    for n, m in SIZES:
+        a, b = rng.standard_normal((n, n)), rng.standard_normal((n, m))
+        given = [ad.from_numpy(x.astype(dtype)) for x in (a, b)]
+        out = ad.compile(own)(*given).numpy()
+        want = numpy(*[x.numpy().astype(np.float64) for x in given])
+        assert out.dtype == dtype
+        np.testing.assert_allclose(out, want, atol=TOLERANCE[dtype] * np.abs(want).max(), rtol=0)
+    assert programs
+    assert not any(program.calls_eager for program in programs)
+
+
+def test_batches(programs: list[native.Native]) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (
+        ad.from_numpy(rng.standard_normal((3, 2, 6, 6))),
+        ad.from_numpy(rng.standard_normal((3, 2, 6, 4))),
+    )
+    determinants = ad.compile(ad.linalg.det)(a)
+    np.testing.assert_allclose(determinants.numpy(), np.linalg.det(a.numpy()))
+    solved = ad.compile(lambda a, b: ad.linalg.solve_triangular(a, b, upper=True))(a, b)
+    np.testing.assert_allclose(np.triu(a.numpy()) @ solved.numpy(), b.numpy(), atol=1e-9)
+    assert not any(program.calls_eager for program in programs)
+
+
+def test_determinants_of_any_size() -> None:
+    """Parts of the product are beyond what a number can be, the product is not."""
+    det = ad.compile(ad.linalg.det)
+    for diagonal, want in (
+        ([1e200, 1e200, 1e-250, 1e-100, 3.0], 3e50),
+        ([1e-200, 1e-200, 1e250, 1e100, -3.0], -3e-50),
+        ([1e200, 1e200], np.inf),
+        ([1e-200, 1e-200], 0.0),
+        ([0.0, 1e300], 0.0),
+        ([np.nan, 1.0], np.nan),
+    ):
+        matrix = ad.tensor(np.diag(diagonal))
+        np.testing.assert_allclose(det(matrix).item(), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["cholesky", "solve", "inv"])
+def test_what_cannot_be_treated_is_said_as_ever(name: str) -> None:
+    operation = getattr(ad.linalg, name)
+    call = (lambda a: operation(a, a)) if name == "solve" else operation
+    compiled = ad.compile(call)
+    compiled(ad.eye(3))
+    singular = ad.tensor([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
+    with pytest.raises(LinAlgError) as eager:
+        call(singular)
+    with pytest.raises(LinAlgError) as refused:
+        compiled(singular)
+    assert str(refused.value) == str(eager.value)
+    compiled(ad.eye(3))
+
+
+def test_gradients_are_native_too(programs: list[native.Native]) -> None:
+    rng = np.random.default_rng(1)
+    a, b = ad.from_numpy(rng.standard_normal((7, 7))), ad.from_numpy(rng.standard_normal((7, 2)))
+
+    def loss(a: Any, b: Any) -> Any:
+        factor = ad.linalg.cholesky(definite(a))
+        half = ad.linalg.solve_triangular(factor, b, upper=False)
+        return (
+            (half**2).sum()
+            + factor.diagonal().log().sum()
+            + (ad.linalg.solve(definite(a), b) ** 2).sum()
+        )
+
+    gradients = ad.func.grad(loss, argnums=(0, 1))
+    for mine, want in zip(ad.compile(gradients)(a, b), gradients(a, b), strict=True):
+        np.testing.assert_allclose(mine.numpy(), want.numpy(), rtol=1e-8, atol=1e-10)
+    assert not any(program.calls_eager for program in programs)
+
+
+def test_large_and_complex_matrices_are_left_to_lapack(programs: list[native.Native]) -> None:
+    large = far_from_singular(ad.randn(150, 150, dtype=ad.float64))
+    np.testing.assert_allclose(
+        ad.compile(ad.linalg.inv)(large).numpy(), np.linalg.inv(large.numpy()), atol=1e-10
+    )
+    turned = ad.eye(3, dtype=ad.complex128) * 2j
+    np.testing.assert_allclose(ad.compile(ad.linalg.inv)(turned).numpy(), np.eye(3) / 2j)
+    assert all(program.calls_eager for program in programs)
