@@ -9,14 +9,17 @@ Note [small factors]
 
 from __future__ import annotations
 
+from functools import partial
+
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+from adjoint.engine.backends.registers.math.logarithm import log
 from adjoint.engine.backends.registers.vector import V, mad, select
 
-# The matrix, the right side, results; rows and columns of the right side; memory for a copy of
-# the matrix; matrices; how failures are told.
+# The matrix, the right side, both results; rows and columns of the right side; memory for another
+# matrix; matrices; how failures are told.
 A, B, OUT, INFO, N, M, COPY, PIECES, STATUS, FAULT, WORDS = range(11)
 LARGE = 2.0**500  # what factors of a determinant are kept below
 
@@ -47,8 +50,10 @@ class MatrixWriter:
         """Where a row begins."""
         return self.w.at(matrix, self.kind, i * length)
 
-    def number(self, matrix: str, i: V, j: V) -> V:
-        """An element of the square matrix."""
+    def number(self, matrix: str, i: V, j: V, turned: bool = False) -> V:
+        """An element of the square matrix, or of its transpose."""
+        if turned:
+            i, j = j, i
         return self.w.load(matrix, self.kind, i * self.n + j)
 
     def whole(self, start: V, stop: V) -> V:
@@ -120,26 +125,33 @@ class MatrixWriter:
 
 
 class Cholesky(MatrixWriter):
-    """OUT = L with A = L L^T, of the lower triangle."""
+    """OUT = L with A = L L^T, of the lower triangle; or L^T, of the upper one."""
+
+    def __init__(self, kind: str, upper: bool) -> None:
+        super().__init__(kind)
+        self.upper = upper
 
     def matrix(self, p: V) -> None:
         w, kind, n = self.w, self.kind, self.n
         source, out = (self.place(word, p * n * n) for word in (A, OUT))
+        factor = self.place(COPY, p * n * n) if self.upper else out
         self.clear(out, n * n)
         self.settle_info(p)
 
         def line(i: V) -> None:
-            mine = self.row(out, i, n)
+            mine = self.row(factor, i, n)
 
             def element(j: V) -> None:
-                other = self.row(out, j, n)
-                rest = self.number(source, i, j) - self.dot(mine, other, j)
+                other = self.row(factor, j, n)
+                rest = self.number(source, i, j, self.upper) - self.dot(mine, other, j)
                 w.store(rest / w.load(other, kind, j), mine, j)
 
             w.loop(0, i, element)
             rest = self.number(source, i, i) - self.dot(mine, mine, i)
             w.when(~(rest > 0.0), lambda: self.fail(i))
             w.store(rest.sqrt(), mine, i)
+            if self.upper:
+                w.loop(0, i + 1, lambda j: w.store(w.load(mine, kind, j), out, j * n + i))
 
         w.loop(0, n, line)
 
@@ -152,17 +164,22 @@ class Triangular(MatrixWriter):
         self.upper, self.unit = upper, unit
 
     def matrix(self, p: V) -> None:
-        w, n, m = self.w, self.n, self.m
+        n, m = self.n, self.m
         source, out = self.place(A, p * n * n), self.place(OUT, p * n * m)
         self.copy(self.place(B, p * n * m), out, n * m)
+        self.solve(source, out, self.upper, turned=False)
+
+    def solve(self, source: str, out: str, upper: bool, turned: bool) -> None:
+        """Solve in place with one triangle of a matrix, or (`turned`) of its transpose."""
+        w, n, m = self.w, self.n, self.m
 
         def line(turn: V) -> None:
-            i = n - 1 - turn if self.upper else turn
+            i = n - 1 - turn if upper else turn
             mine = self.row(out, i, m)
-            start, stop = (i + 1, n) if self.upper else (w.whole(0), i)
+            start, stop = (i + 1, n) if upper else (w.whole(0), i)
 
             def subtract(k: V) -> None:
-                factor = -self.number(source, i, k)
+                factor = -self.number(source, i, k, turned)
                 self.add(mine, self.row(out, k, m), factor, w.whole(0), m)
 
             w.loop(start, stop, subtract)
@@ -172,18 +189,32 @@ class Triangular(MatrixWriter):
         w.loop(0, n, line)
 
 
+class Definite(Triangular):
+    """OUT = (L L^T)^-1 B, of a factor L; or of L^T, the upper one."""
+
+    def __init__(self, kind: str, upper: bool) -> None:
+        super().__init__(kind, upper, unit=False)
+
+    def matrix(self, p: V) -> None:
+        n, m = self.n, self.m
+        source, out = self.place(A, p * n * n), self.place(OUT, p * n * m)
+        self.copy(self.place(B, p * n * m), out, n * m)
+        self.solve(source, out, upper=False, turned=self.upper)
+        self.solve(source, out, upper=True, turned=not self.upper)
+
+
 class Elimination(MatrixWriter):
-    """OUT = A^-1 B ("solve"), A^-1 ("inv") or A's determinant ("det")."""
+    """OUT = A^-1 B ("solve"), A^-1 ("inv"), the determinant ("det"), its sign and log ("slogdet")."""
 
     def __init__(self, kind: str, what: str) -> None:
         super().__init__(kind)
-        self.what = what
+        self.what, self.alone = what, what in ("det", "slogdet")
 
     def matrix(self, p: V) -> None:
         w, kind, n, m = self.w, self.kind, self.n, self.m
         work = self.place(COPY, p * n * n)
         self.copy(self.place(A, p * n * n), work, n * n)
-        out = self.place(OUT, p if self.what == "det" else p * n * m)
+        out = self.place(OUT, p if self.alone else p * n * m)
         if self.what == "solve":
             self.copy(self.place(B, p * n * m), out, n * m)
         elif self.what == "inv":
@@ -193,8 +224,19 @@ class Elimination(MatrixWriter):
         if self.what == "det":
             w.store(self.diagonal_product(work, sign), out, w.whole(0))
             return
+        if self.what == "slogdet":
+            sign, size = w.loop(0, n, partial(self.logarithms, work), [sign, w.code.const(0, kind)])
+            w.store(sign, out, w.whole(0))
+            w.store(size, self.place(INFO, p), w.whole(0))
+            return
         self.settle_info(p)
         w.loop(0, n, lambda turn: self.put_back(work, out, n - 1 - turn))
+
+    def logarithms(self, work: str, k: V, sign: V, total: V) -> list[V]:
+        """The sign and the logarithm of the product of the diagonal up to an element."""
+        x = self.number(work, k, k)
+        signed = select(x < 0.0, -sign, sign)
+        return [select(x.eq(0.0), 0.0, signed), total + log(abs(x))]
 
     def diagonal_product(self, work: str, sign: V) -> V:
         """The product of the diagonal, which overflows only if it is too large itself.
@@ -232,19 +274,19 @@ class Elimination(MatrixWriter):
 
         def exchange() -> None:
             self.exchange(self.row(work, k, n), self.row(work, at, n), n)
-            if self.what != "det":
+            if not self.alone:
                 self.exchange(self.row(out, k, m), self.row(out, at, m), m)
 
         w.when(moved, exchange)
         pivot = self.number(work, k, k)
-        if self.what != "det":
+        if not self.alone:
             w.when(pivot.eq(0.0), lambda: self.fail(k))
 
         def below(i: V) -> None:
             # Where the largest is 0, so is all that is below it.
             factor = select(pivot.eq(0.0), 0.0, -self.number(work, i, k) / pivot)
             self.add(self.row(work, i, n), self.row(work, k, n), factor, k + 1, n)
-            if self.what != "det":
+            if not self.alone:
                 self.add(self.row(out, i, m), self.row(out, k, m), factor, w.whole(0), m)
 
         w.loop(k + 1, n, below)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -29,24 +30,29 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
             return False
         if x.spec.device.type != "cpu" or any(is_extent(size) for size in x.spec.shape):
             return False
-    name, params, shape = node.record.name, node.params, inputs[0].spec.shape
-    if 0 in shape or len({x.spec.dtype for x in inputs}) > 1:
+    name, params = node.record.name, node.params
+    if len({x.spec.dtype for x in inputs}) > 1:
         return False
-    if len(inputs) == 2 and (inputs[1].spec.shape[:-1] != shape[:-1] or 0 in inputs[1].spec.shape):
+    matrix, right = in_order(name, inputs)
+    shape = matrix.spec.shape
+    if right.spec.shape[:-1] != shape[:-1] or 0 in right.spec.shape:
         return False
     # Of a batch the message tells which matrix it was, too; unchecked, what is left of one.
     if name in ("cholesky", "inv", "solve") and (not params["check"] or len(shape) > 2):
         return False
-    if name == "cholesky" and params["upper"]:
-        return False
     return work_of(node) <= WORK
+
+
+def in_order(name: str, operands: Sequence[Any]) -> tuple[Any, Any]:
+    """The matrix and the right side, which may be the matrix itself."""
+    first, last = operands[0], operands[-1]
+    return (last, first) if name == "cholesky_solve" else (first, last)
 
 
 def work_of(node: Node) -> int:
     """Multiply-adds of one matrix."""
-    n = node.inputs[0].spec.shape[-1]
-    columns: int = node.inputs[-1].spec.shape[-1]
-    return int(n * n * columns)
+    matrix, right = in_order(node.record.name, node.inputs)
+    return int(matrix.spec.shape[-1] ** 2 * right.spec.shape[-1])
 
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
@@ -56,12 +62,16 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 
 def writer_of(name: str, kind: str, params: dict[str, Any]) -> tuple[str, Any]:
     """The name of a kernel, and what writes it."""
+    upper = bool(params.get("upper"))
+    side = "upper" if upper else "lower"
     if name == "cholesky":
-        return "cholesky", partial(kernel.Cholesky, kind)
+        return f"cholesky_{side}", partial(kernel.Cholesky, kind, upper)
+    if name == "cholesky_solve":
+        return f"definite_{side}", partial(kernel.Definite, kind, upper)
     if name == "triangular_solve":
-        upper, unit = bool(params["upper"]), bool(params["unit"])
-        words = f"{'upper' if upper else 'lower'}{'_unit' if unit else ''}"
-        return f"triangular_{words}", partial(kernel.Triangular, kind, upper, unit)
+        unit = bool(params["unit"])
+        end = "_unit" if unit else ""
+        return f"triangular_{side}{end}", partial(kernel.Triangular, kind, upper, unit)
     return f"eliminate_{name}", partial(kernel.Elimination, kind, name)
 
 
@@ -69,19 +79,23 @@ def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch; matrices are dealt out among the workers."""
-    name, shape = node.record.name, node.inputs[0].spec.shape
-    dtype, n, columns = node.inputs[0].spec.dtype, shape[-1], node.inputs[-1].spec.shape[-1]
-    count = prod(shape[:-2])
+    name = node.record.name
+    matrix, right = in_order(name, node.inputs)
+    shape, dtype, columns = matrix.spec.shape, matrix.spec.dtype, right.spec.shape[-1]
+    n, count = shape[-1], prod(shape[:-2])
     stem, writer = writer_of(name, KINDS[dtype.name], node.params)
     words: list[Any] = [0] * kernel.WORDS
-    for at, place in ((kernel.A, operands[0]), (kernel.B, operands[-1]), (kernel.OUT, results[0])):
+    places = (*in_order(name, operands), results[0])
+    for at, place in zip((kernel.A, kernel.B, kernel.OUT), places, strict=True):
         words[at] = Address(place.buffer, place.offset * dtype.itemsize)
     writes = [whole(place.buffer) for place in results]
     if len(results) > 1:
-        words[kernel.INFO] = Address(results[1].buffer, results[1].offset * 4)
+        second = results[1].buffer
+        words[kernel.INFO] = Address(second, results[1].offset * second.dtype.itemsize)
+    if name in SINGULAR:
         message = f"{node.params['name']}: {SINGULAR[name].format(info=NUMBER)}"
         words[kernel.STATUS], words[kernel.FAULT] = Status(), Fault(LinAlgError, message)
-    if name in ("solve", "inv", "det"):
+    if name not in ("triangular_solve", "cholesky_solve"):
         copy = PlannedBuffer(ARENA, dtype, count * n * n, name="matrix")
         words[kernel.COPY] = Address(copy)
         writes.append(whole(copy))
@@ -101,5 +115,6 @@ def steps(
 
 
 TEMPLATES = dict.fromkeys(
-    ("cholesky", "triangular_solve", "solve", "inv", "det"), Template(accepts, packed, steps)
+    ("cholesky", "cholesky_solve", "triangular_solve", "solve", "inv", "det", "slogdet"),
+    Template(accepts, packed, steps),
 )
