@@ -55,9 +55,14 @@ class Trained:
         return [t.detach().numpy().copy() for t in held] + [ad.get_rng_state().numpy().copy()]
 
 
-def solve(rows: Any, x: Any) -> Any:
-    """A call of the eager table: singular where all rows are 0."""
+def factor(rows: Any, x: Any) -> Any:
+    """Singular where one of the rows is 0."""
     return ad.linalg.inv(rows.to(ad.float32).diag_embed()).sum()
+
+
+def solve(rows: Any, x: Any) -> Any:
+    """A call of the eager table, since there are more matrices than messages."""
+    return ad.linalg.inv(rows.to(ad.float32).diag_embed().expand(100, 3, 3)).sum()
 
 
 FAILING: dict[str, tuple[Callable[[Any, Any], Any], type[Exception]]] = {
@@ -68,6 +73,7 @@ FAILING: dict[str, tuple[Callable[[Any, Any], Any], type[Exception]]] = {
     "divide": (lambda rows, x: (7 // (rows - 9)).sum(), RuntimeError),
     "remainder": (lambda rows, x: (ad.ones_like(rows) % (rows - 9)).sum(), RuntimeError),
     "probability": (lambda rows, x: ad.bernoulli(rows / 3).sum(), RuntimeError),
+    "factor": (lambda rows, x: factor((rows != 9) + 0.0, x), RuntimeError),
     "call": (lambda rows, x: solve((rows != 9) + 0.0, x), RuntimeError),
 }
 

@@ -100,6 +100,8 @@ def test_batches(programs: list[native.Native]) -> None:
     )
     determinants = ad.compile(ad.linalg.det)(a)
     np.testing.assert_allclose(determinants.numpy(), np.linalg.det(a.numpy()))
+    inverses = ad.compile(ad.linalg.inv)(a)
+    np.testing.assert_allclose(inverses.numpy(), np.linalg.inv(a.numpy()), rtol=1e-7, atol=1e-9)
     solved = ad.compile(lambda a, b: ad.linalg.solve_triangular(a, b, upper=True))(a, b)
     np.testing.assert_allclose(np.triu(a.numpy()) @ solved.numpy(), b.numpy(), atol=1e-9)
     assert not any(program.calls_eager for program in programs)
@@ -133,6 +135,12 @@ def test_what_cannot_be_treated_is_said_as_ever(name: str) -> None:
         compiled(singular)
     assert str(refused.value) == str(eager.value)
     compiled(ad.eye(3))
+    batch = ad.stack([ad.eye(3), ad.eye(3), singular])
+    with pytest.raises(LinAlgError) as eager:
+        call(batch)
+    with pytest.raises(LinAlgError) as refused:
+        compiled(batch)
+    assert str(refused.value) == str(eager.value)
 
 
 def test_logarithms_of_singular_determinants() -> None:

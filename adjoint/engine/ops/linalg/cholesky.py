@@ -40,6 +40,7 @@ CHOLESKY: Record = primitive(
     _cholesky_vjp,
     outputs=2,
     batched_params=same_params,
+    fails="values",
 )
 
 

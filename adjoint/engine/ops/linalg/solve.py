@@ -33,6 +33,7 @@ INV: Record = primitive(
     lambda g, outs: -MATMUL(MATMUL(adjoint_of(outs[0]), g), adjoint_of(outs[0])),
     outputs=2,
     batched_params=same_params,
+    fails="values",
 )
 
 
@@ -52,6 +53,7 @@ SOLVE: Record = primitive(
     joint_for={"out": ("x",)},
     outputs=2,
     batched_params=same_params,
+    fails="values",
 )
 
 

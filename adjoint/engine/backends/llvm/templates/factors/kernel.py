@@ -19,8 +19,9 @@ from adjoint.engine.backends.registers.math.logarithm import log
 from adjoint.engine.backends.registers.vector import V, mad, select
 
 # The matrix, the right side, both results; rows and columns of the right side; memory for another
-# matrix; matrices; how failures are told.
-A, B, OUT, INFO, N, M, COPY, PIECES, STATUS, FAULT, WORDS = range(11)
+# matrix; how many matrices there are; the status. Then comes, for each matrix, its fault.
+A, B, OUT, INFO, N, M, COPY, PIECES, STATUS, WORDS = range(10)
+FAULTS = WORDS
 LARGE = 2.0**500  # what factors of a determinant are kept below
 
 
@@ -32,10 +33,16 @@ class MatrixWriter:
         self.w = w = CodeWriter()
         self.word = w.words(WORDS)
         self.n, self.m = self.word[N], self.word[M]
+        self.which: V  # of the matrices is at hand
 
     def text(self, name: str) -> Text:
         low, high = self.w.share(self.word[PIECES])
-        self.w.loop(low, high, self.matrix)
+
+        def one(p: V) -> None:
+            self.which = p
+            self.matrix(p)
+
+        self.w.loop(low, high, one)
         return self.w.finish(name)
 
     def matrix(self, p: V) -> None:
@@ -115,9 +122,10 @@ class MatrixWriter:
         return w.loop(middle, count, one, [w.total(sums)])[0]
 
     def fail(self, at: V) -> None:
-        """Tell of a failure at a place, counted from 1."""
-        status = self.w.pointer(self.word[STATUS])
-        store_fault(self.w.code, status, self.word[FAULT].ref, at=at + 1)
+        """Tell of a failure at a place, counted from 1, of the matrix at hand."""
+        w = self.w
+        fault = w.load("%args", "i64", self.which + FAULTS)
+        store_fault(w.code, w.pointer(self.word[STATUS]), fault.ref, at=at + 1)
 
     def settle_info(self, p: V) -> None:
         """No failure that a caller would see."""
@@ -204,7 +212,7 @@ class Definite(Triangular):
 
 
 class Elimination(MatrixWriter):
-    """OUT = A^-1 B ("solve"), A^-1 ("inv"), the determinant ("det"), its sign and log ("slogdet")."""
+    """OUT = A^-1 B ("solve"), A^-1 ("inv"), a determinant ("det"), its sign and log ("slogdet")."""
 
     def __init__(self, kind: str, what: str) -> None:
         super().__init__(kind)

@@ -19,12 +19,13 @@ from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.common.checks import NUMBER
 from adjoint.engine.ops.linalg.failures import SINGULAR
 
-WORK = 1 << 18  # multiply-adds of a matrix up to which the plain algorithms are worth it
+WORK = 1 << 20  # multiply-adds of a matrix up to which the plain algorithms are worth it
+MANY = 64  # matrices of a batch, at most, where each may fail: there is a message for each
 KINDS = {"float32": "f32", "float64": "f64"}
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Real matrices on the CPU, small ones, whose failures one number tells of."""
+    """Small matrices of real numbers on the CPU."""
     for x in inputs:
         if not isinstance(x, Value) or x.spec.dtype.name not in KINDS:
             return False
@@ -37,8 +38,8 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     shape = matrix.spec.shape
     if right.spec.shape[:-1] != shape[:-1] or 0 in right.spec.shape:
         return False
-    # Of a batch the message tells which matrix it was, too; unchecked, what is left of one.
-    if name in ("cholesky", "inv", "solve") and (not params["check"] or len(shape) > 2):
+    # Unchecked, what LAPACK leaves of a matrix would be a result.
+    if name in SINGULAR and (not params["check"] or prod(shape[:-2]) > MANY):
         return False
     return work_of(node) <= WORK
 
@@ -75,6 +76,14 @@ def writer_of(name: str, kind: str, params: dict[str, Any]) -> tuple[str, Any]:
     return f"eliminate_{name}", partial(kernel.Elimination, kind, name)
 
 
+def faults(name: str, called: str, count: int | None) -> list[Fault]:
+    """What is wrong with each matrix of a batch; None: there is one matrix."""
+    text = SINGULAR[name].format(info=NUMBER)
+    if count is None:
+        return [Fault(LinAlgError, f"{called}: {text}")]
+    return [Fault(LinAlgError, f"{called}: (Batch element {k}): {text}") for k in range(count)]
+
+
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
@@ -93,8 +102,8 @@ def steps(
         second = results[1].buffer
         words[kernel.INFO] = Address(second, results[1].offset * second.dtype.itemsize)
     if name in SINGULAR:
-        message = f"{node.params['name']}: {SINGULAR[name].format(info=NUMBER)}"
-        words[kernel.STATUS], words[kernel.FAULT] = Status(), Fault(LinAlgError, message)
+        words[kernel.STATUS] = Status()
+        words += faults(name, node.params["name"], count if len(shape) > 2 else None)
     if name not in ("triangular_solve", "cholesky_solve"):
         copy = PlannedBuffer(ARENA, dtype, count * n * n, name="matrix")
         words[kernel.COPY] = Address(copy)
