@@ -75,7 +75,7 @@ class MatrixWriter:
             w.loop(
                 start,
                 stop,
-                lambda i, lanes=lanes: w.store(w.load(source, kind, i, lanes), target, i),  # type: ignore[misc]
+                lambda i, lanes=lanes: w.store(w.load(source, kind, i, lanes), target, i),
                 step=lanes,
             )
 
