@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.distributed.groups.group import is_member, new_group
+from adjoint.distributed.groups.group import get_process_group_ranks, is_member, new_group
 from adjoint.distributed.groups.start import init_process_group, is_initialized
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.state.processes import default_group
@@ -50,6 +50,7 @@ class DeviceMesh:
             raise ValueError(f"DeviceMesh: a rank is in the mesh twice: {self._ranks.tolist()}")
         self._groups = self._make_groups() if _groups is None else _groups
         self._parent: DeviceMesh | None = None  # the mesh that this is some dimensions of
+        self._flattened: dict[str, tuple[tuple[int, ...], Any]] = {}  # dimensions, and their group
 
     def _make_groups(self) -> list[Any]:
         groups: list[Any] = []
@@ -122,20 +123,30 @@ class DeviceMesh:
             raise RuntimeError("this process is not in the mesh")
         return place[self._dim(mesh_dim)]
 
+    def _dims(self, name: str) -> tuple[int, ...]:
+        """The dimensions that a name stands for: one, or those that were flattened."""
+        return self._flattened[name][0] if name in self._flattened else (self._dim(name),)
+
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
         """The part of the mesh along named dimensions that this process is in."""
         given = (names,) if isinstance(names, str) else tuple(names)
-        dims = [self._dim(name) for name in given]
+        lines = [self._dims(name) for name in given]
+        dims = [dim for line in lines for dim in line]
         if dims != sorted(set(dims)):
             raise KeyError(f"{given}: expected different dimensions, in the mesh's order")
         place: list[Any] = list(self.get_coordinate() or [0] * self.ndim)
         for dim in dims:
             place[dim] = slice(None)
+        shape = [math.prod(self.shape[dim] for dim in line) for line in lines]
+        groups = [
+            self._flattened[name][1] if name in self._flattened else self._groups[line[0]]
+            for name, line in zip(given, lines, strict=True)
+        ]
         part = DeviceMesh(
             self.device_type,
-            self._ranks[tuple(place)],
+            self._ranks[tuple(place)].reshape(shape),
             mesh_dim_names=given,
-            _groups=[self._groups[dim] for dim in dims],
+            _groups=groups,
         )
         part._parent = self
         return part
@@ -151,12 +162,48 @@ class DeviceMesh:
         return parent[(*outer, *names)]
 
     def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
-        """All its processes in one line; every process calls it."""
-        name = mesh_dim_name or "_".join(self.mesh_dim_names or ("flat",))
-        lines = self._ranks.reshape(-1)
-        if self._parent is None:
-            return DeviceMesh(self.device_type, lines, mesh_dim_names=(name,))
-        raise NotImplementedError("DeviceMesh._flatten: of a part of a mesh is not supported")
+        """All its processes in one line, by which the mesh it was taken from knows them too.
+
+        Every process of that mesh calls it.
+        """
+        root = self if self._parent is None else self._parent
+        names = self.mesh_dim_names
+        if names is None:
+            return DeviceMesh(self.device_type, self._ranks.reshape(-1))
+        name = mesh_dim_name or "_".join(names)
+        if self.ndim == 1 and name == names[0]:
+            return self
+        dims = tuple(dim for own in names for dim in root._dims(own))
+        if name in (root.mesh_dim_names or ()) or root._flattened.get(name, (dims,))[0] != dims:
+            raise ValueError(f"DeviceMesh: a dimension of the mesh is called {name!r} already")
+        if name not in root._flattened:
+            root._flattened[name] = (dims, root._line(dims))
+        return root[name]
+
+    def _line(self, dims: tuple[int, ...]) -> Any:
+        """The group of those that differ from this process in some dimensions only."""
+        rest = [dim for dim in range(self.ndim) if dim not in dims]
+        lines = self._ranks.transpose(*rest, *dims).reshape(
+            -1, math.prod(self.shape[dim] for dim in dims)
+        )
+        own = None
+        for ranks in lines:
+            group = new_group(ranks.tolist())
+            own = group if is_member(group) else own
+        return own
+
+    @staticmethod
+    def from_group(
+        group: Any, device_type: str, mesh: Any = None, *,
+        mesh_dim_names: Sequence[str] | None = None,
+    ) -> DeviceMesh:  # fmt: skip
+        """A mesh on a group that is there already, or on one for each dimension of `mesh`."""
+        if isinstance(group, list | tuple):
+            if mesh is None or mesh_dim_names is None:
+                raise ValueError("DeviceMesh.from_group: several groups need mesh and names")
+            return DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, _groups=list(group))
+        ranks = get_process_group_ranks(group) if mesh is None else mesh
+        return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, _groups=[group])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceMesh):

@@ -7,7 +7,15 @@ from typing import Any
 import adjoint.distributed as _distributed
 from adjoint.engine.core.state.processes import default_group as _get_default_group
 
-__all__ = ["_get_default_group"]
+__all__ = ["_get_default_group", "_get_default_store"]
+
+
+def _get_default_store() -> Any:
+    """The store of all processes; a process alone has one of its own."""
+    world = _get_default_group()
+    if world.store is None:
+        world.store = _distributed.HashStore()
+    return world.store
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from adjoint.distributed.pipelining import (
     pipe_split,
     pipeline,
 )
+from adjoint.distributed.pipelining.schedules import get_schedule_class
 from adjoint.nn import functional as F
 from tests.ranks.checks import run, same
 from tests.ranks.training import gpt
@@ -133,6 +134,11 @@ def check_refused_pipelines(rank: int, size: int) -> None:
         pipe.eval()
     with pytest.raises(ValueError, match="is not of process"):
         pipe.build_stage((rank + 1) % size)
+    with pytest.raises(NotImplementedError, match="first dimension"):
+        ScheduleGPipe(pipe.build_stage(rank), PARTS, None, 1)
+    for name in ("InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"):
+        with pytest.raises(NotImplementedError, match="the same gradients"):
+            get_schedule_class(name)([pipe.build_stage(rank)], PARTS)
     with pytest.raises(ValueError, match="stages are"):
         ScheduleInterleaved1F1B([pipe.build_stage(rank)] * 2, PARTS)
 

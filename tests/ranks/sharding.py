@@ -21,13 +21,14 @@ from adjoint.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
-from adjoint.distributed.device_mesh import init_device_mesh
+from adjoint.distributed.device_mesh import DeviceMesh, init_device_mesh
 from adjoint.distributed.fsdp import (
     CPUOffload,
     CPUOffloadPolicy,
     FullyShardedDataParallel,
     MixedPrecisionPolicy,
     fully_shard,
+    register_fsdp_forward_method,
 )
 from adjoint.distributed.optim import ZeroRedundancyOptimizer
 from adjoint.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -265,6 +266,43 @@ def check_mesh(rank: int, size: int) -> None:
     dist.all_reduce(x, group=mesh.get_group("tp"))
     assert x.item() == 4 * (rank // 2) + 1
     assert mesh["dp"].size() == size // 2
+    flat = mesh["dp", "tp"]._flatten("all")
+    assert flat.mesh.tolist() == mesh["all"].mesh.tolist() == list(range(size))
+    y = ad.ones(1)
+    dist.all_reduce(y, group=flat.get_group())
+    assert y.item() == size
+    cube = init_device_mesh("cpu", (1, size // 2, 2), mesh_dim_names=("replicate", "shard", "tp"))
+    data = cube["replicate", "shard"]._flatten("data")
+    assert data.mesh.tolist() == list(range(rank % 2, size, 2))
+    assert cube["data", "tp"].shape == (size // 2, 2)
+    y = ad.full((1,), float(rank))
+    dist.all_reduce(y, group=cube["data"].get_group())
+    assert y.item() == sum(range(rank % 2, size, 2))
+    with pytest.raises(ValueError, match="already"):
+        cube["shard", "tp"]._flatten("data")
+    assert DeviceMesh.from_group(dist.group.WORLD, "cpu").size() == size
+
+
+class Spoken(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+
+    def speak(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+def check_other_methods(rank: int, size: int) -> None:
+    """A method that is registered sees whole parameters, and its backward averages."""
+    alone = Spoken()
+    model = fully_shard(copy.deepcopy(alone))
+    register_fsdp_forward_method(model, "speak")
+    x = ad.full((2, 3), float(rank + 1))
+    same(model.speak(x), alone.speak(x), 1e-6)
+    model.speak(x).sum().backward()
+    same(model.inner.weight.grad.full_tensor(), ad.full((2, 3), float(size + 1)), 1e-6)
+    with pytest.raises(ValueError, match="does not have a method"):
+        register_fsdp_forward_method(model, "sing")
 
 
 def check_pipeline(rank: int, size: int) -> None:

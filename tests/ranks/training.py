@@ -10,6 +10,7 @@ import pytest
 import adjoint as ad
 import adjoint.distributed as dist
 from adjoint import nn
+from adjoint.distributed._composable.replicate import replicate
 from adjoint.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from adjoint.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
     PostLocalSGDState,
@@ -104,6 +105,12 @@ def check_replicas_follow_one_process(rank: int, size: int) -> None:
         if name == "cnn":
             for a, b in zip(alone.buffers(), model.buffers(), strict=True):
                 same(a, b, 1e-5)
+
+
+def check_replicated_in_place(rank: int, size: int) -> None:
+    follows(rank, size, "mlp", replicate)
+    with pytest.raises(ValueError, match="already"):
+        replicate(replicate(mlp()))
 
 
 def check_compiled_replicas(rank: int, size: int) -> None:

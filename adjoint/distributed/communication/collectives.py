@@ -52,6 +52,8 @@ def root_of(name: str, group: ProcessGroup, root: int | None, group_root: int | 
 
 def check_reduction(name: str, tensor: Tensor, op: Any) -> Any:
     """The kind of reduction, refused where a dtype has none."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: expected a Tensor, received {type(tensor).__name__}")
     kind = kind_of(op)
     dtype = tensor.dtype
     exact = not (dtype.is_floating_point or dtype.is_complex)

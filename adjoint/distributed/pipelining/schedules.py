@@ -26,13 +26,23 @@ class Schedule:
         stages: this process's stages.
         n_microbatches: how many parts a batch is cut in.
         loss_fn: `loss_fn(output, target)`, on the last stage; None only computes.
+        args_chunk_spec, kwargs_chunk_spec, output_merge_spec: None only: tensors are cut and
+            joined along their first dimension.
         scale_grads: whether the parts' losses are averaged.
     """
 
     def __init__(
         self, stages: Sequence[PipelineStage], n_microbatches: int,
-        loss_fn: Callable[..., Tensor] | None = None, scale_grads: bool = True, **_: Any,
+        loss_fn: Callable[..., Tensor] | None = None, args_chunk_spec: Any = None,
+        kwargs_chunk_spec: Any = None, output_merge_spec: Any = None, scale_grads: bool = True,
     ) -> None:  # fmt: skip
+        specs = (args_chunk_spec, kwargs_chunk_spec, output_merge_spec)
+        if any(spec is not None for spec in specs):
+            raise NotImplementedError(
+                f"{type(self).__name__}: batches are cut and joined along the first dimension of "
+                "their tensors; args_chunk_spec, kwargs_chunk_spec and output_merge_spec are not "
+                "supported. Move the batch's dimension to the front."
+            )
         if n_microbatches < 1:
             raise ValueError(f"expected at least one microbatch, received {n_microbatches}")
         self.stages = {stage.stage_index: stage for stage in stages}
@@ -95,14 +105,14 @@ class _OneStage(Schedule):
 
     def __init__(
         self, stage: PipelineStage, n_microbatches: int,
-        loss_fn: Callable[..., Tensor] | None = None, *args: Any, **options: Any,
+        loss_fn: Callable[..., Tensor] | None = None, *specs: Any, **options: Any,
     ) -> None:  # fmt: skip
         if stage.num_stages != stage.group_size:
             raise ValueError(
                 f"{type(self).__name__}: {stage.num_stages} stages on {stage.group_size} "
                 "processes; use ScheduleInterleaved1F1B where processes have several"
             )
-        super().__init__([stage], n_microbatches, loss_fn, **options)
+        super().__init__([stage], n_microbatches, loss_fn, *specs, **options)
         self.stage = stage
 
 
@@ -133,7 +143,8 @@ class _SeveralStages(Schedule):
 
     def __init__(
         self, stages: Sequence[PipelineStage], n_microbatches: int,
-        loss_fn: Callable[..., Tensor] | None = None, *args: Any, **options: Any,
+        loss_fn: Callable[..., Tensor] | None = None, *specs: Any,
+        use_full_backward: bool | None = None, **options: Any,
     ) -> None:  # fmt: skip
         wanted = [stages[0].group_rank + k * stages[0].group_size for k in range(len(stages))]
         if sorted(stage.stage_index for stage in stages) != wanted:
@@ -146,7 +157,7 @@ class _SeveralStages(Schedule):
                 f"{type(self).__name__}: {stages[0].num_stages} stages on {stages[0].group_size} "
                 f"processes, of which this one has {len(stages)}"
             )
-        super().__init__(stages, n_microbatches, loss_fn, **options)
+        super().__init__(stages, n_microbatches, loss_fn, *specs, **options)
 
 
 class ScheduleInterleaved1F1B(_SeveralStages):
@@ -191,9 +202,34 @@ class ScheduleLoopedBFS(_SeveralStages):
             yield from (("B", index, i) for i in range(self.count))
 
 
-_BY_NAME = {
+class _SplitBackward(Schedule):
+    """A schedule that computes gradients of inputs and of weights at different times."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__}: backward is not computed in two parts here, of inputs and of "
+            "weights. ScheduleInterleaved1F1B gives the same gradients."
+        )
+
+
+class ScheduleInterleavedZeroBubble(_SplitBackward):
+    """Refused: see `ScheduleInterleaved1F1B`."""
+
+
+class ScheduleZBVZeroBubble(_SplitBackward):
+    """Refused: see `ScheduleInterleaved1F1B`."""
+
+
+class ScheduleDualPipeV(_SplitBackward):
+    """Refused: see `ScheduleInterleaved1F1B`."""
+
+
+_BY_NAME: dict[str, type[Schedule]] = {
     kind.__name__.removeprefix("Schedule").lower(): kind
-    for kind in (ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleLoopedBFS)
+    for kind in (
+        *(ScheduleGPipe, Schedule1F1B, ScheduleInterleaved1F1B, ScheduleLoopedBFS),
+        *(ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble, ScheduleDualPipeV),
+    )
 }
 
 

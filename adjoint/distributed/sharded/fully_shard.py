@@ -374,3 +374,20 @@ def fully_shard(
     kind = type(module)
     module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {})
     return module
+
+
+def register_fsdp_forward_method(module: Module, method_name: str) -> None:
+    """Have another method of a sharded module see whole parameters, as `forward` does.
+
+    Args:
+        module: a module; where it is not sharded nothing is changed.
+        method_name: the method, for example "generate".
+    """
+    method = getattr(module, method_name, None)
+    if method is None:
+        raise ValueError(f"{type(module).__name__} does not have a method {method_name}")
+    unit = getattr(module, "_unit", None)
+    if unit is not None and unit.places:
+        object.__setattr__(
+            module, method_name, lambda *inputs, **kwargs: unit.call(method, inputs, kwargs)
+        )
