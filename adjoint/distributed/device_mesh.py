@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ class DeviceMesh:
             raise ValueError(f"DeviceMesh: a rank is in the mesh twice: {self._ranks.tolist()}")
         self._groups = self._make_groups() if _groups is None else _groups
         self._parent: DeviceMesh | None = None  # the mesh that this is some dimensions of
+        # Places in the whole mesh from one process to the next along each dimension.
+        self._steps = tuple(math.prod(self.shape[dim + 1 :]) for dim in range(self.ndim))
         self._flattened: dict[str, tuple[tuple[int, ...], Any]] = {}  # dimensions, and their group
 
     def _make_groups(self) -> list[Any]:
@@ -148,7 +151,7 @@ class DeviceMesh:
             mesh_dim_names=given,
             _groups=groups,
         )
-        part._parent = self
+        part._parent, part._steps = self, tuple(self._steps[line[-1]] for line in lines)
         return part
 
     def joined(self, inner: DeviceMesh) -> DeviceMesh:
@@ -218,7 +221,16 @@ class DeviceMesh:
         return hash((self.device_type, self._ranks.tobytes(), self._ranks.shape))
 
     def __repr__(self) -> str:
-        return f"DeviceMesh({self.device_type!r}, {self._ranks.tolist()}, {self.mesh_dim_names})"
+        sizes = str(self.shape)
+        if self.mesh_dim_names is not None:
+            named = zip(self.mesh_dim_names, self.shape, strict=True)
+            sizes = f"({', '.join(f'{name}={size}' for name, size in named)})"
+        steps = zip(self.shape, self._steps, strict=True)
+        strides = tuple(() if size == 1 else step for size, step in steps)  # as PyTorch has them
+        text = f"DeviceMesh({sizes}, {self.device_type!r}, stride={strides}"
+        if os.environ.get("TORCH_DISTRIBUTED_DEBUG") == "DETAIL":
+            text += f", Mesh: {self._ranks.tolist()}"
+        return text + ")"
 
 
 def init_device_mesh(

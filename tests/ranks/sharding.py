@@ -280,6 +280,9 @@ def check_mesh(rank: int, size: int) -> None:
     assert y.item() == sum(range(rank % 2, size, 2))
     with pytest.raises(ValueError, match="already"):
         cube["shard", "tp"]._flatten("data")
+    named = {2: "(dp=1, tp=2), 'cpu', stride=((), 1)", 4: "(dp=2, tp=2), 'cpu', stride=(2, 1)"}
+    assert repr(mesh) == f"DeviceMesh({named[size]})"
+    assert repr(mesh["tp"]) == "DeviceMesh((tp=2), 'cpu', stride=(1,))"
     assert DeviceMesh.from_group(dist.group.WORLD, "cpu").size() == size
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.distributed.data_parallel.module import DistributedDataParallel
 from adjoint.nn.modules.module import Module
+from adjoint.nn.parallel import DistributedDataParallel
 
 
 def replicate(module: Module, ignored_modules: Any = None, **options: Any) -> Module:
