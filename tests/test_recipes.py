@@ -177,7 +177,9 @@ def test_separators_are_found_and_columns_told(
     separator: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flats("f.csv", separator)
-    chosen = Namespace(file="f.csv", target="price", encoding="utf-8", decimal=".", missing="no")
+    chosen = Namespace(
+        file="f.csv", target="price", without=[], encoding="utf-8", decimal=".", missing="no"
+    )
     columns, features, target, cells = csv.table(chosen)
     assert [c.holds for c in columns] == ["date", "choice", "number", "number", "choice"]
     assert (features.shape, target.name, len(cells)) == ((40, 7), "price", 40)
@@ -226,7 +228,9 @@ def test_whole_numbers_that_do_not_come_again_are_numbers() -> None:
 
 def test_rows_with_gaps_are_left_out_when_told(capsys: pytest.CaptureFixture[str]) -> None:
     flats("f.csv", gap=True)
-    chosen = Namespace(file="f.csv", target=None, encoding="utf-8", decimal=".", missing="drop")
+    chosen = Namespace(
+        file="f.csv", target=None, without=[], encoding="utf-8", decimal=".", missing="drop"
+    )
     assert len(csv.table(chosen)[3]) == 39
     assert "left out 1 of 40 rows: the column 'area' has empty cells" in capsys.readouterr().out
 
@@ -502,3 +506,21 @@ def test_a_column_that_is_always_the_same_is_not_learnt(
     (said,) = capsys.readouterr().err.strip().splitlines()
     assert f"same y ({value})" in said
     assert "--target" in said
+
+
+def test_a_column_is_left_out_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["customer,age,plan", *(f"{100 + k},{k % 9},{'ab'[k % 2]}" for k in range(60))]
+    Path("t.csv").write_text("\n".join(rows))
+    command = ["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]
+    assert main(command) == 0
+    assert "customer counts the rows" in capsys.readouterr().out
+    assert main([*command, "--without", "customer"]) == 0
+    said = capsys.readouterr().out
+    assert "plan (2 classes) from age\n" in said
+    assert "counts the rows" not in said
+    assert "adjoint train csv t.csv --without customer --epochs 2" in said
+    Path("new.csv").write_text("age\n3\n4\n")
+    assert main(["predict", "runs/csv", "new.csv"]) == 0
+    for without, words in (("costumer", "'customer'"), ("plan", "--target")):
+        assert main([*command, "--without", without]) == 2
+        assert words in capsys.readouterr().err

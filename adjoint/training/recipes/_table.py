@@ -173,6 +173,18 @@ def usable(columns: Sequence[Column], rows: int) -> list[Column]:
     return [c for c in columns if c.name not in labels and c.name not in long]
 
 
+def counts_rows(cells: Sequence[str]) -> bool:
+    """Whether cells are whole numbers, each one more than that of the row before.
+
+    >>> counts_rows(["7", "8", "9"]), counts_rows(["7", "9", "8"]), counts_rows(["1.5", "2.5"])
+    (True, False, False)
+    """
+    if len(cells) < 3 or not all(cell.strip().isdecimal() for cell in cells):
+        return False
+    numbers = [int(cell) for cell in cells]
+    return numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
 def features(
     columns: Sequence[Column], places: Sequence[int], rows: Sequence[Sequence[str]], decimal: str
 ) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,16 +39,21 @@ def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.
     path, decimal = chosen.file, chosen.decimal
     names, rows = _table.read(path, chosen.encoding)
     name = names[-1] if chosen.target is None else chosen.target
-    if name not in names:
-        close, have = did_you_mean(name, names), ", ".join(names)
-        raise ValueError(f"--target: {path} has no column {name!r}{close or '.'} It has {have}")
+    for option, asked in (("target", name), *(("without", other) for other in chosen.without)):
+        if asked not in names:
+            close, have = did_you_mean(asked, names), ", ".join(names)
+            said = f"{path} has no column {asked!r}{close or '.'} It has {have}"
+            raise ValueError(f"--{option}: {said}")
+    if name in chosen.without:
+        raise ValueError(f"--without: {name!r} is the column to predict. Choose with --target.")
     if len(rows) < 2:
         raise ValueError(f"{path}: {len(rows)} rows are too few to learn from")
     if len(names) < 2:
         raise ValueError(f"{path}: the only column is {name!r}; there is nothing to predict it by")
     columns = [_table.column(path, n, [r[k] for r in rows], decimal) for k, n in enumerate(names)]
     target = columns[names.index(name)]
-    used = _table.usable([c for c in columns if c is not target], len(rows))
+    others = [c for c in columns if c is not target and c.name not in chosen.without]
+    used = _table.usable(others, len(rows))
     if not used:
         raise ValueError(f"{path}: no column is left to predict {name!r} by")
     places = [names.index(c.name) for c in used]
@@ -58,6 +64,10 @@ def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.
             for column, place in zip(used, places, strict=True)
         ]
     cells = [row[names.index(name)] for row in rows]
+    for column, place in zip(used, places, strict=True):
+        if _table.counts_rows([row[place] for row in rows]):
+            option = shlex.join(["--without", column.name])
+            print(f"{column.name} counts the rows: if it only numbers them, add {option}")
     return used, _table.features(used, places, rows, decimal), target, cells
 
 
@@ -134,6 +144,13 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser = _common.options("csv", __doc__, epochs=40, batch=64, lr=3e-3)
     parser.add_argument("file", help="the table; its first row may name the columns")
     parser.add_argument("--target", help="the column to predict; the last one unless given")
+    parser.add_argument(
+        "--without",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="a column not to learn from, such as a customer's number; may be repeated",
+    )
     parser.add_argument(
         "--as", dest="kind", choices=("classes", "number"), help="what the column to predict holds"
     )
@@ -233,6 +250,7 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
 def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None:
     """Say how it went."""
     again = ["--target", chosen.target] if chosen.target is not None else []
+    again += [word for name in chosen.without for word in ("--without", name)]
     again += ["--as", chosen.kind] if chosen.kind is not None else []
     for option, usual in (("missing", "refuse"), ("decimal", "."), ("encoding", "utf-8-sig")):
         value = getattr(chosen, option)
