@@ -6,6 +6,7 @@ that would be most of what recording a model takes. Whatever is out of the ordin
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,19 @@ _FIND: Any = Module.__getattr__
 _CALL: Any = Module.__call__
 _WALK: Any = Traversal.named_modules
 _MEMBERS: Any = Traversal._named_members
+
+
+def _lambda_in(method: Any) -> Any:
+    """The code of the one lambda in a method."""
+    (code,) = [x for x in method.__code__.co_consts if isinstance(x, types.CodeType)]
+    return code
+
+
+# By the code of what finds a module's own members, the table these are in.
+_TABLE_OF: dict[Any, str] = {
+    _lambda_in(Traversal.named_parameters): "_parameters",
+    _lambda_in(Traversal.named_buffers): "_buffers",
+}
 
 
 def _find(recorder: Recorder, module: Any, name: str, /) -> Any:
@@ -61,9 +75,12 @@ def _call(recorder: Recorder, self: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _hooked(recorder: Recorder, module: Any) -> bool:
     """Whether a call has hooks to run, or tables of hooks of another kind."""
-    tables = [attributes.get(recorder, module, name) for name in _TABLES]
-    tables += [attributes.get(recorder, GLOBAL, name) for name in _GLOBAL_TABLES]
-    return any(type(hooks) is not TrackedDict or recorder.length(hooks) for hooks in tables)
+    for holder, names in ((module, _TABLES), (GLOBAL, _GLOBAL_TABLES)):
+        for name in names:
+            hooks = attributes.get(recorder, holder, name)
+            if type(hooks) is not TrackedDict or recorder.length(hooks):
+                return True
+    return False
 
 
 def _walk(
@@ -136,8 +153,13 @@ def _named(
         walk = attributes.get(recorder, module, "named_modules")
         given = {"prefix": prefix, "remove_duplicate": remove_duplicate}
         owners = iteration.native(recorder, calls.call(recorder, walk, (), given))
+    table = _TABLE_OF.get(getattr(find, "__code__", None))
     for path, owner in owners:
-        for name, member in iteration.native(recorder, calls.call(recorder, find, (owner,), {})):
+        if table is None:
+            members = iteration.native(recorder, calls.call(recorder, find, (owner,), {}))
+        else:
+            members = _pairs(recorder, attributes.get(recorder, owner, table))
+        for name, member in members:
             if member is None or items.contains(recorder, seen, member):
                 continue
             if remove_duplicate:

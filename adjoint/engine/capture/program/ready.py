@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import ErrorNode
@@ -27,11 +28,6 @@ LATE = -2  # in the place of a root: made after tensors came to show other memor
 class ReadyInputs:
     """Where the graph's inputs come from, and the host's numbers with their tests."""
 
-    __slots__ = (
-        "early", "fixed", "host_count", "others", "read_hosts", "recall_hosts", "test_hosts",
-        "windows",
-    )  # fmt: skip
-
     def __init__(
         self, sources: Sequence[Source], conditions: Conditions, python: PythonState | None
     ) -> None:
@@ -42,19 +38,34 @@ class ReadyInputs:
         self.others: list[Source] = [] if simple else list(arguments)
         self.others += [s for s in sources if isinstance(s, GradOf)]
         hosts = [s.scalar for s in sources if isinstance(s, Host)]
+        self.hosts = hosts
         self.host_count = len(hosts)
-        self.read_hosts = reader(hosts)
-        tests = [
+        self.tests = [
             (_keyed(test, outcome), _outcome(outcome)) for test, outcome in conditions.host_tests
         ]
         # Counters that were alike in the trace, and must be so in every call.
-        counters = [[c._array.item for c in g] for g in conditions.counters if len(g) > 1]
-        self.test_hosts = checked_reader(tests, counters, [])
+        self.counters = [[c._array.item for c in g] for g in conditions.counters if len(g) > 1]
         # Numbers made from draws are known once the call has drawn.
         self.early = python is None or not (python.replay.draws or python.tested)
-        self.recall_hosts = (
-            checked_reader(tests, counters, hosts) if self.early else self.test_hosts
-        )
+
+    # Each is written out when it is asked for: the first call reads the numbers alone.
+
+    @cached_property
+    def read_hosts(self) -> Callable[[], list[Any]]:
+        """Reads the host's numbers."""
+        return reader(self.hosts)
+
+    @cached_property
+    def test_hosts(self) -> Callable[[], list[Any] | None]:
+        """Tests what must be as in the recording."""
+        return checked_reader(self.tests, self.counters, [])
+
+    @cached_property
+    def recall_hosts(self) -> Callable[[], list[Any] | None]:
+        """Does both, as far as the numbers are known before the call."""
+        if not self.early:
+            return self.test_hosts
+        return checked_reader(self.tests, self.counters, self.hosts)
 
     def numbers(self) -> list[Any] | None:
         """The host's numbers for a call, None where the tests of them come out otherwise.
