@@ -175,14 +175,9 @@ def test_gradients_lie_as_without_compile(row: S, layout: Layout) -> None:
     check_gradients(row, layout, 1)
 
 
-# How their eager gradients lie depends on more than a recording knows: on how NumPy orders
-# dimensions that operands disagree on, on what a library's routine leaves.
-UNKNOWN: frozenset[str] = frozenset()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("row", [row for row in ROWS if row.path not in UNKNOWN], ids=repr)
+@pytest.mark.parametrize("row", ROWS, ids=repr)
 def test_gradients_of_every_sample(row: S, layout: str) -> None:
     check_gradients(row, LAYOUTS[layout], 1)
 

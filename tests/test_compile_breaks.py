@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.capture.breaks import RecordingFailed
 from adjoint.engine.capture.recordings import retracing
+from adjoint.engine.core.errors import CaptureError
 
 calls = 0
 latest: Any = 0
@@ -183,6 +185,33 @@ def test_a_training_step_that_reports_its_loss(capsys: pytest.CaptureFixture[str
     printed = capsys.readouterr().out.splitlines()
     assert [round(float(line[12:18]), 4) for line in printed] == [round(x, 4) for x in got]
     np.testing.assert_allclose(got, train(lambda fn: fn), rtol=1e-5)
+
+
+def counted() -> Any:
+    numbers = (float(n) for n in range(9))
+    return lambda x: x * next(numbers)
+
+
+def informed() -> Any:
+    double = functools.lru_cache(lambda n: 2 * n)
+    return lambda x: x * (double(3) + double.cache_info().hits)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(counted, "a generator from outside.*Make the iterator"), (informed, "cache_info.*outside")],
+)
+def test_what_counts_on_outside_is_refused_with_its_line(make: Any, said: str) -> None:
+    with pytest.raises(CaptureError, match=said) as caught:
+        ad.compile(make())(ad.ones(1))
+    assert f"{__file__}:" in str(caught.value)
+    plain, loose = make(), ad.compile(make(), fullgraph=False)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert [loose(ad.ones(1)).item() for _ in range(3)] == [
+            plain(ad.ones(1)).item() for _ in range(3)
+        ]
+    assert len(told) == 1
 
 
 def test_what_can_be_recorded_is_recorded() -> None:

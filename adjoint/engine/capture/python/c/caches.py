@@ -111,6 +111,16 @@ def _clear(recorder: Recorder, fn: Any, /) -> None:
     recorder.effect(CACHED.cache_clear, fn)
 
 
+def _info(recorder: Recorder, fn: Any, /) -> Any:
+    """`cache_info()`, of which no recording could say the same in the next call."""
+    if recorder.is_fresh(fn):
+        return fn.cache_info()
+    raise recorder.refuse(
+        f"{fn.__qualname__}.cache_info", "what it counts is another number in each call",
+        "Ask for it outside of the compiled function.",
+    )  # fmt: skip
+
+
 def _is_cleared(recorder: Recorder, fn: Any) -> bool:
     return ("cleared caches", id(fn)) in recorder.shared
 
@@ -129,4 +139,4 @@ def _by_identity(recorder: Recorder, value: Any) -> bool:
 
 
 methods.CALLABLES[CACHED] = call_cached
-methods.TABLE[CACHED] = {"cache_clear": _clear}
+methods.TABLE[CACHED] = {"cache_clear": _clear, "cache_info": _info}
