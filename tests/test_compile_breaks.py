@@ -194,6 +194,7 @@ def counted() -> Any:
 
 def informed() -> Any:
     double = functools.lru_cache(lambda n: 2 * n)
+    double(3)  # an answer that is not there yet is computed by Python
     return lambda x: x * (double(3) + double.cache_info().hits)
 
 
