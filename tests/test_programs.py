@@ -47,6 +47,7 @@ from tests.programs import reads as reads
 from tests.programs import settings as settings
 from tests.programs import sizes as sizes
 from tests.programs import standard as standard
+from tests.programs import steps as steps
 from tests.programs import structures as structures
 from tests.programs import tags as tags
 from tests.programs import tapes as tapes

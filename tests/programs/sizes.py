@@ -241,3 +241,18 @@ def leaves_and_results_given(wrap: Wrap) -> Any:
     run = wrap(lambda x: (x * 2, x.is_leaf), dynamic=True)
     leaf = ramp(3, 2).requires_grad_()
     return [run(x) for x in (leaf, leaf * 1, leaf.detach(), ramp(4, 2), leaf + 1)]
+
+
+@program
+def layer_given_its_sizes_by_a_batch(wrap: Wrap) -> Any:
+    ad.manual_seed(0)
+    layer: Any = nn.LazyLinear(2)
+    calls = [0]
+
+    def f(x: Any) -> Any:
+        calls[0] += 1
+        return layer(x)
+
+    run = wrap(f, dynamic=True)
+    out = [run(ramp(size, 3)).shape for size in (2, 4, 5)]
+    return out, layer.in_features, type(layer).__name__, calls

@@ -59,6 +59,7 @@ from adjoint.engine.capture.tensors.late_values import (
     with_elements,
 )
 from adjoint.engine.capture.tensors.looks import LOOKS, Has
+from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
 from adjoint.engine.core.errors import CaptureError, is_ours
 from adjoint.engine.core.operations.record import is_tensor
@@ -94,8 +95,9 @@ class TensorEngine(CallNumbers):
 
     def __init__(self, trace: Any, symbols: bool = False) -> None:
         self.trace = trace
-        self.recorder: Any = None  # set when it begins, as is the next
+        self.recorder: Any = None  # set when it begins, as are the next
         self.memory: ArrayMemory
+        self.optimizers: SteppedOptimizers
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
         self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
@@ -118,6 +120,7 @@ class TensorEngine(CallNumbers):
         """An observation begins."""
         self.recorder = recorder
         self.memory = ArrayMemory(recorder, self.trace)
+        self.optimizers = SteppedOptimizers(recorder, self.trace)
         recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
         self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
@@ -214,6 +217,11 @@ class TensorEngine(CallNumbers):
             answer = self._look(args[0], fn.__name__)
             if answer is not MISSING:
                 return answer
+        if self.in_call and getattr(fn, "__name__", "") == "materialize":
+            raise self._left_to_python(
+                f"materialize: a parameter is given its shape at {recorder.line()}, as it is once. "
+                "Call the module once outside."
+            )
         if getattr(fn, "__name__", "") in _PULLS:
             self._follow_hooks()
             if CONTEXT.anomaly:
@@ -221,10 +229,15 @@ class TensorEngine(CallNumbers):
                     f"{fn.__name__}: anomaly mode looks at each gradient that is computed, at "
                     f"{recorder.line()}, which a recording does not. Turn it off."
                 )
+        stepped = args[0] if args else None
+        hindrance = self.optimizers.hindrance(getattr(fn, "__name__", ""), stepped)
+        if hindrance is not None:
+            raise self._left_to_python(f"{hindrance} ({recorder.line()}). Do that outside.")
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
         try:
             result = self._closed(fn)(*args, **kwargs)
+            self.optimizers.has_stepped(stepped)
         except CaptureError as error:
             answer = self._later(fn, args, kwargs, error)
             if answer is None:
