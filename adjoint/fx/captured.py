@@ -86,7 +86,10 @@ class GraphWriter:
         results, writes = program.results, program.effects.writes
         is_copied = bool(writes)  # a result must not change with what is written afterwards
         return NodesOfRecording(
-            [self._result(program, results.recipes[k], kept=is_copied) for k in results.leaves],
+            [
+                self._result(program, results.recipes[k], keeps_copies=is_copied)
+                for k in results.leaves
+            ],
             [(source, self.values[outputs[k]]) for source, k in writes],
         )
 
@@ -105,7 +108,7 @@ class GraphWriter:
             return scalar.get()
         return self.graph.call_function(ReadNumber(scalar), (), name=scalar.name)
 
-    def _result(self, program: Program, recipe: Any, *, kept: bool) -> Any:
+    def _result(self, program: Program, recipe: Any, *, keeps_copies: bool) -> Any:
         if isinstance(recipe, Constant):
             constant = recipe.value
             return constant.get() if isinstance(constant, HostScalar) else constant
@@ -113,7 +116,11 @@ class GraphWriter:
             raise CannotWrite("it returns what no operation makes")
         value = program.graph.outputs[program.results.roots[recipe.root].output]
         node = self.values[value]
-        if not kept and isinstance(node, Node) and node.target is overload_of(REGISTRY["clone"]):
+        if (
+            not keeps_copies
+            and isinstance(node, Node)
+            and node.target is overload_of(REGISTRY["clone"])
+        ):
             return node.args[0]  # the copy that `fresh` made
         return node
 

@@ -35,7 +35,7 @@ _workers_first = False  # Note [two sets of threads]
 @cache
 def _libraries() -> tuple[Any, ...]:
     """The function that sets the number, of each OpenBLAS that NumPy's wheel brought along."""
-    found = []
+    changes = []
     root = Path(np.__file__).parent
     for folder in (root.parent / "numpy.libs", root / ".dylibs"):
         for path in folder.glob("*openblas*") if folder.is_dir() else ():
@@ -43,9 +43,9 @@ def _libraries() -> tuple[Any, ...]:
             for pattern in ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}"):
                 change = getattr(library, pattern.format("set_num_threads"), None)
                 if change is not None:
-                    found.append(change)
+                    changes.append(change)
                     break
-    return tuple(found)
+    return tuple(changes)
 
 
 def available_processors() -> int:

@@ -88,17 +88,17 @@ def trials(given: ExampleArguments, dims: Dims, recording: CallForOnnx) -> list[
         for position, entries in dims.items()
         for dim, label in entries.items()
     }
-    found = [usual]
+    trials = [usual]
     for label, size in usual.items():
-        found += [
+        trials += [
             {**usual, label: other} for other in (1, 2, size + 1, 2 * size + 1) if other != size
         ]
     if len(usual) > 1:
-        found.append({label: 2 * size + k for k, (label, size) in enumerate(usual.items())})
+        trials.append({label: 2 * size + k for k, (label, size) in enumerate(usual.items())})
     for sizes in deciding(usual, recording):
-        if sizes not in found and _elements(given, dims, sizes) <= LARGEST:
-            found.append(sizes)
-    return found
+        if sizes not in trials and _elements(given, dims, sizes) <= LARGEST:
+            trials.append(sizes)
+    return trials
 
 
 def _elements(given: ExampleArguments, dims: Dims, sizes: dict[str, int]) -> int:
@@ -113,7 +113,7 @@ def _elements(given: ExampleArguments, dims: Dims, sizes: dict[str, int]) -> int
 
 def deciding(usual: dict[str, int], recording: CallForOnnx) -> list[dict[str, int]]:
     """For each decision that a recording's sizes came to, sizes nearby that would not."""
-    scope, found = recording.scope, []
+    scope, choices = recording.scope, []
     roots = {abs(poly.get((), 0)) for poly, _, _ in scope.guards.values()}
     near = {size + k for root in roots for size in (root, *_halves(root)) for k in (-1, 0, 1)}
     known = {s: usual[label] for s, label in recording.labels.items()}
@@ -125,8 +125,8 @@ def deciding(usual: dict[str, int], recording: CallForOnnx) -> list[dict[str, in
         for k, outcome in enumerate(now or ()):
             other = next((n for n, then in reached if then and then[k] is not outcome), None)
             if other is not None:
-                found.append({**usual, label: other})
-    return found
+                choices.append({**usual, label: other})
+    return choices
 
 
 def _halves(root: int) -> list[int]:
@@ -178,18 +178,18 @@ def compare(
             continue  # sizes that the model itself refuses
         own = {s: sizes[label] for s, label in recording.labels.items()}
         try:
-            found = run(dict(zip(given.names, tensors, strict=True)))
+            results = run(dict(zip(given.names, tensors, strict=True)))
         except Exception as error:
             if not example and not recording.scope.allow(own):
                 continue  # outside what the recording holds for, and refused
             raise OnnxError(f"onnx.export: {name} fails at sizes {sizes}: {error}") from error
-        _close(wanted, found, name, sizes, rounds)
+        _close(wanted, results, name, sizes, rounds)
 
 
 def _close(
-    wanted: list[Any], found: list[Any], name: str, sizes: dict[str, int], rounds: bool
+    wanted: list[Any], results: list[Any], name: str, sizes: dict[str, int], rounds: bool
 ) -> None:
-    for k, (a, b) in enumerate(zip(wanted, found, strict=True)):
+    for k, (a, b) in enumerate(zip(wanted, results, strict=True)):
         where = f"onnx.export: output {k} through {name}{f' at sizes {sizes}' if sizes else ''}"
         if a.shape != b.shape or a.dtype != b.dtype:
             raise OnnxError(

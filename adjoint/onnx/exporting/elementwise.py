@@ -51,14 +51,14 @@ def common(node: Node, operands: tuple[Any, ...] | None = None) -> DType:
     ]
     if len(like) == 1:
         return like[0].dtype
-    found = like[0]
+    example = like[0]
     for other in like[1:]:
-        found = (
-            ad.empty((), dtype=ad.result_type(found, other), device="meta")
-            if not _shaped(found, other)
-            else ad.empty((0,), dtype=ad.result_type(found, other), device="meta")
+        example = (
+            ad.empty((), dtype=ad.result_type(example, other), device="meta")
+            if not _shaped(example, other)
+            else ad.empty((0,), dtype=ad.result_type(example, other), device="meta")
         )
-    return found.dtype
+    return example.dtype
 
 
 def _plain(x: Any) -> Any:
@@ -310,8 +310,8 @@ def argmax(w: NodeWriter, node: Node) -> str:
     x, dim = w.operand(node.inputs[0]), node.params["dim"]
     if dim is None:
         x, dim = w.emit("Reshape", x, w.constant([-1], np.int64)), 0
-        found = w.emit(op, x, axis=0, keepdims=0)
-        return w.emit("Reshape", found, w.shape(node.outputs[0].spec.shape))
+        position = w.emit(op, x, axis=0, keepdims=0)
+        return w.emit("Reshape", position, w.shape(node.outputs[0].spec.shape))
     return w.emit(op, x, axis=int(dim), keepdims=int(node.params["keepdim"]))
 
 

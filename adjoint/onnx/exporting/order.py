@@ -32,8 +32,8 @@ def positions(w: NodeWriter, x: Value, dim: int, count: int | None, largest: boo
         return w.constant(0, "int64")
     size = w.size(x.spec.shape[dim] if count is None else count)
     _, at = w.emit("TopK", name, size, outputs=2, axis=int(dim), largest=int(largest), sorted=1)
-    found: str = at
-    return found
+    positions: str = at
+    return positions
 
 
 @emits("topk")

@@ -348,9 +348,11 @@ def median(x: Tensor, dims: Shape, keepdim: bool, omit: bool) -> Tensor:
     rest = [d for d in range(x.ndim) if d not in dims]
     count = math.prod(x.shape[d] for d in dims)
     rows = x.permute([*rest, *dims]).reshape((*[x.shape[d] for d in rest], count))
-    found = _middle(rows) if omit else rows.sort(-1).values.select(-1, (count - 1) // 2)
+    middle = _middle(rows) if omit else rows.sort(-1).values.select(-1, (count - 1) // 2)
     return (
-        found.reshape([1 if d in dims else n for d, n in enumerate(x.shape)]) if keepdim else found
+        middle.reshape([1 if d in dims else n for d, n in enumerate(x.shape)])
+        if keepdim
+        else middle
     )
 
 
@@ -392,8 +394,8 @@ def cumextreme(x: Tensor, dim: int, largest: bool) -> Tensor:
     def one(carry: Any, row: Any) -> Any:
         (value, place), (now, here) = carry, row
         better = now >= value if largest else now <= value
-        kept = ad.where(better, now, value), ad.where(better, here, place)
-        return kept, kept[1]
+        extremes = ad.where(better, now, value), ad.where(better, here, place)
+        return extremes, extremes[1]
 
-    found: Tensor = ad.scan(one, (rows[0], places[0]), (rows, places))[1]
-    return found.movedim(0, dim)
+    positions: Tensor = ad.scan(one, (rows[0], places[0]), (rows, places))[1]
+    return positions.movedim(0, dim)

@@ -119,8 +119,8 @@ def triangle(w: NodeWriter, node: Node) -> str:
     x = node.inputs[0]
     upper = int(node.record.name == "triu")
     if x.spec.dtype in (ad.bool,):  # runtimes have it for numbers
-        found = w.emit("Trilu", w.operand(x, ad.float32), offset, upper=upper)
-        return w.cast_name(found, ad.bool)
+        part = w.emit("Trilu", w.operand(x, ad.float32), offset, upper=upper)
+        return w.cast_name(part, ad.bool)
     return w.emit("Trilu", w.operand(x), offset, upper=upper)
 
 

@@ -175,16 +175,16 @@ class NodeWriter:
             return self.sizes[name]
         if name in self.shared.symbols:
             source, dim = self.shared.symbols[name]
-            made = self.emit("Shape", source, start=dim, end=dim + 1)
+            size = self.emit("Shape", source, start=dim, end=dim + 1)
         else:
             fn, args = next((f, a) for n, f, a in scope.derived.values() if n == name)
             if fn not in _QUOTIENTS:
                 raise NoForm(f"a size is computed by {fn}")
             whole, part = (self._polynomial(a, scope) for a in args)
             # Div rounds to zero, and -(-n // 2) rounds up.
-            made = self.emit("Div", self.emit("Sub", whole, self.emit("Mod", whole, part)), part)
-        self.sizes[name] = made
-        return made
+            size = self.emit("Div", self.emit("Sub", whole, self.emit("Mod", whole, part)), part)
+        self.sizes[name] = size
+        return size
 
     def shape(self, sizes: Sequence[int]) -> str:
         """Sizes as one tensor."""
@@ -229,8 +229,8 @@ class NodeWriter:
         emitter, reason = EMITTERS.get(node.record.name), _NO_FORM
         if emitter is not None:
             try:
-                made = emitter(self, node)
-                names = [made] if isinstance(made, str) else list(made)
+                outputs = emitter(self, node)
+                names = [outputs] if isinstance(outputs, str) else list(outputs)
                 if len(names) >= max((k + 1 for k, u in enumerate(used) if u), default=0):
                     return [*names, *[""] * (len(node.outputs) - len(names))]
             except NoForm as error:
@@ -257,8 +257,8 @@ class NodeWriter:
                 else x
                 for k, x in enumerate(node.inputs)
             ]
-            made = REWRITES[node.record.name](*operands, **node.params)
-            results = made if isinstance(made, tuple) else (made,)
+            tensors = REWRITES[node.record.name](*operands, **node.params)
+            results = tensors if isinstance(tensors, tuple) else (tensors,)
             typed = [x.to(v.spec.dtype) for x, v in zip(results, node.outputs, strict=True)]
             outputs = [graph.trace.value_of(x) for x in typed]
         fed = {graph.names[f"x{k}"]: x for k, x in enumerate(node.inputs) if isinstance(x, Value)}
@@ -273,8 +273,11 @@ class NodeWriter:
     def computed(self, node: Node) -> Sequence[str]:
         """The results of a node that depends on no input, as constants."""
         with ad.no_grad():
-            made = node.record(*node.inputs, **node.params)
-        return [self.constant(array_of(x)) for x in (made if isinstance(made, tuple) else (made,))]
+            results = node.record(*node.inputs, **node.params)
+        return [
+            self.constant(array_of(x))
+            for x in (results if isinstance(results, tuple) else (results,))
+        ]
 
     def body(
         self, graph: DataflowGraph, inputs: Sequence[Value], name: str, before: Sequence[Any] = ()

@@ -75,12 +75,12 @@ class DecodedCode:
         `except`, or one that computes what it compares with.
         """
         names: list[str] = []
-        found = self.handler(index)
-        while found is not None:
-            raises_again = self._compared(found[0], names)
+        handler = self.handler(index)
+        while handler is not None:
+            raises_again = self._compared(handler[0], names)
             if raises_again is None:
                 return None
-            found = self.handler(raises_again)
+            handler = self.handler(raises_again)
         return names
 
     def _compared(self, handler: int, names: list[str]) -> int | None:
@@ -120,9 +120,9 @@ class DecodedCode:
 
     def handler(self, index: int) -> tuple[int, int, bool] | None:
         """Where exceptions of a step are handled: step, depth of the stack, whether it is told."""
-        for start, end, target, depth, told in self._handlers:
+        for start, end, target, depth, keeps_place in self._handlers:
             if start <= index < end:
-                return target, depth, told
+                return target, depth, keeps_place
         return None
 
 
@@ -178,20 +178,20 @@ def _handlers(
     code: types.CodeType, decoder: BytecodeDecoder
 ) -> list[tuple[int, int, int, int, bool]]:
     """The exception table; inner entries come first, as they are written."""
-    found: list[tuple[int, int, int, int, bool]] = []
+    handlers: list[tuple[int, int, int, int, bool]] = []
     data = iter(code.co_exceptiontable)
     offsets = decoder.offsets
     while True:
         try:
             start = _varint(data) * 2
         except StopIteration:
-            return found
+            return handlers
         end = start + _varint(data) * 2
         target = _varint(data) * 2
         depth = _varint(data)
         first = next((i for i, o in enumerate(offsets) if o >= start), len(offsets))
         last = next((i for i, o in enumerate(offsets) if o >= end), len(offsets))
-        found.append((first, last, decoder.step(target), depth >> 1, bool(depth & 1)))
+        handlers.append((first, last, decoder.step(target), depth >> 1, bool(depth & 1)))
 
 
 # This Python's; `observation` fills it, since the tables refer to frames, which have plans.
@@ -202,9 +202,9 @@ _BY_ID: dict[int, tuple[Any, DecodedCode]] = {}
 def plan_of(code: types.CodeType) -> DecodedCode:
     """The steps of a code object; made once. Code is compared by identity: equal code may differ
     in the lines it names."""
-    held = _BY_ID.get(id(code))
-    if held is not None and held[0]() is code:
-        return held[1]
+    entry = _BY_ID.get(id(code))
+    if entry is not None and entry[0]() is code:
+        return entry[1]
     plan = DecodedCode(code, INSTRUCTIONS)
     key = id(code)
     _BY_ID[key] = weakref.ref(code, lambda _: _BY_ID.pop(key, None)), plan

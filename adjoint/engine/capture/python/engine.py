@@ -116,11 +116,11 @@ class Engine(Protocol):
         self,
         recorder: Any,
         read: Callable[[], Any],
-        held: Callable[[], Any],
+        at_start: Callable[[], Any],
         value: Any,
         name: str,
     ) -> Any:
-        """What stands for a number: `read` it now, `held` as it was when a call began."""
+        """What stands for a number: `read` it now, `at_start` as it was when a call began."""
 
     def drawn(self, recorder: Any, draw: Any) -> Any:
         """What stands for a number that is drawn at each call."""
@@ -249,11 +249,11 @@ class NoEngine:
         self,
         recorder: Any,
         read: Callable[[], Any],
-        held: Callable[[], Any],
+        at_start: Callable[[], Any],
         value: Any,
         name: str,
     ) -> Any:
-        return Symbol(recorder, read, held, value, name)
+        return Symbol(recorder, read, at_start, value, name)
 
     def drawn(self, recorder: Any, draw: Any) -> Any:
         return Symbol(

@@ -123,20 +123,20 @@ def _expose_container(recorder: Recorder, value: Any, shallow: bool) -> Any:
     if shallow or is_a(value, bytearray):
         return value
     if is_a(value, dict):
-        for key, held in list(dict.items(value)):
+        for key, part in list(dict.items(value)):
             expose(recorder, key)
-            given = expose(recorder, held)
-            if given is not held:
+            given = expose(recorder, part)
+            if given is not part:
                 dict.__setitem__(value, key, given)
         return value
     if is_a(value, (list, deque)):
-        for i, held in enumerate(elements(value)):
-            given = expose(recorder, held)
-            if given is not held:  # a symbol that was put there, pinned now
+        for i, part in enumerate(elements(value)):
+            given = expose(recorder, part)
+            if given is not part:  # a symbol that was put there, pinned now
                 own_class(value).__setitem__(value, i, given)
         return value
-    for held in value:
-        expose(recorder, held)
+    for part in value:
+        expose(recorder, part)
     return value
 
 

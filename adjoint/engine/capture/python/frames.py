@@ -125,10 +125,10 @@ class Frame:
 
     def generator(self) -> Generator[Any, Any, Any]:
         """A generator of Python's own that executes this frame."""
-        made: Any = _drive(self)
-        made.__name__ = self.code.co_name
-        made.__qualname__ = self.code.co_qualname
-        driven: Generator[Any, Any, Any] = made
+        generator: Any = _drive(self)
+        generator.__name__ = self.code.co_name
+        generator.__qualname__ = self.code.co_qualname
+        driven: Generator[Any, Any, Any] = generator
         return driven
 
 
@@ -161,14 +161,14 @@ def raise_new(recorder: Recorder, error: BaseException) -> None:
 
 def check_closed(recorder: Recorder) -> None:
     """Refuse generators that Python would have closed by now, where that runs code."""
-    for held in list(recorder.fresh.values()):
-        made = held() if type(held) is weakref.ref else None
-        if type(made) is not types.GeneratorType or made.gi_frame is None:
+    for reference in list(recorder.fresh.values()):
+        generator = reference() if type(reference) is weakref.ref else None
+        if type(generator) is not types.GeneratorType or generator.gi_frame is None:
             continue
-        frame = made.gi_frame.f_locals["frame"]
-        if made.gi_suspended and _cleans_up(frame):
+        frame = generator.gi_frame.f_locals["frame"]
+        if generator.gi_suspended and _cleans_up(frame):
             raise recorder.refuse(
-                f"the generator {made.__qualname__}",
+                f"the generator {generator.__qualname__}",
                 "it was left before its end, within a `try` or `with`, whose end Python would have "
                 "run at once",
                 "Close it by its method `close`, or iterate to its end.",

@@ -87,8 +87,8 @@ class Journal:
         if id(container) not in self.copies:
             self.copies[id(container)] = container, copy_of(container)
             self.written[id(container)] = set()
-            kept = self.copies[id(container)][1]
-            self.undo.append(lambda: restore(container, kept))
+            contents = self.copies[id(container)][1]
+            self.undo.append(lambda: restore(container, contents))
 
     def writes(self, container: Any, key: Any) -> None:
         """Note a write to one key."""
@@ -112,14 +112,14 @@ class Journal:
 
     def original(self, container: Any) -> Any:
         """A container's contents before the recording, or MISSING if it was not written to."""
-        found = self.copies.get(id(container))
-        return MISSING if found is None else found[1]
+        copy = self.copies.get(id(container))
+        return MISSING if copy is None else copy[1]
 
     def field(self, owner: Any, key: Any, undo: Undo) -> None:
         """Keep how to undo writes to one place of an object, the first time."""
         if (id(owner), key) not in self.fields:
             self.fields.add((id(owner), key))
-            self.undo.append(lambda kept=owner: undo())  # type: ignore[misc]
+            self.undo.append(lambda owner_alive=owner: undo())  # type: ignore[misc]
 
     def has_field(self, owner: Any, key: Any) -> bool:
         """Whether a place of an object was written to."""

@@ -221,9 +221,9 @@ class Referred(Location):
     __slots__ = ()
 
     def now(self) -> Any:
-        held = self.owner()
+        owner = self.owner()
         kind, key = self.key
-        return MISSING if held is None else kind(held, key).now()
+        return MISSING if owner is None else kind(owner, key).now()
 
     def way(self) -> str:
         return f"() {self.key[0].__name__.lower()}"

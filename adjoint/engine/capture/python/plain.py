@@ -51,9 +51,9 @@ class ObjectIdentity(int):
     @classmethod
     def made(cls, obj: Any) -> ObjectIdentity:
         """That of an object, which it keeps."""
-        found = cls(id(obj))
-        found.of = obj
-        return found
+        identity = cls(id(obj))
+        identity.of = obj
+        return identity
 
 
 def is_a(value: object, kinds: Any) -> bool:
@@ -135,8 +135,8 @@ def has(cls: type, name: str) -> bool:
 
 def short(value: Any) -> str:
     """A value in a message."""
-    held = value.items() if type(value) is dict else value
-    if type(value) in PLAIN or (type(value) in (tuple, list, dict) and is_plain(tuple(held))):
+    parts = value.items() if type(value) is dict else value
+    if type(value) in PLAIN or (type(value) in (tuple, list, dict) and is_plain(tuple(parts))):
         text = repr(value)
     elif isinstance(value, (types.FunctionType, type)):
         text = value.__qualname__

@@ -109,9 +109,9 @@ class Describer:
         if known is not None:
             return known
         self.kept.append(value)
-        made = self._describe(value)
-        self.known[id(value)] = made
-        return made
+        recipe = self._describe(value)
+        self.known[id(value)] = recipe
+        return recipe
 
     def _describe(self, value: Any) -> Recipe:
         recorder = self.recorder
@@ -124,17 +124,17 @@ class Describer:
         if kind is tuple:
             return self._tuple(value, tuple)
         if kind is ObjectIdentity:
-            return Frozen(id(value), lambda made: id(made[0]), (self.recipe(value.of),))
+            return Frozen(id(value), lambda parts: id(parts[0]), (self.recipe(value.of),))
         if is_plain(value) or kind in FIXED or value is MISSING:
             return Same(value)
         if kind is slice:
             parts = tuple(map(self.recipe, (value.start, value.stop, value.step)))
-            return Frozen(id(value), lambda made: slice(*made), parts)
+            return Frozen(id(value), lambda parts: slice(*parts), parts)
         if kind is frozenset:
             return Frozen(id(value), frozenset, tuple(map(self.recipe, value)))
         if is_a(value, types.MethodType):
             parts = (self.recipe(value.__func__), self.recipe(value.__self__))
-            return Frozen(id(value), lambda made: types.MethodType(*made), parts)
+            return Frozen(id(value), lambda parts: types.MethodType(*parts), parts)
         if not recorder.is_fresh(value):
             return Same(value)
         return self._fresh(value)
@@ -167,10 +167,10 @@ class Describer:
         self, value: Any, empty: Callable[[], Any], parts: list[Any], fill: Callable[..., None]
     ) -> Recipe:
         """A recipe that may refer to itself."""
-        made = Mutable(id(value), empty, fill)
-        self.known[id(value)] = made
-        made.parts = tuple(map(self.recipe, parts))
-        return made
+        recipe = Mutable(id(value), empty, fill)
+        self.known[id(value)] = recipe
+        recipe.parts = tuple(map(self.recipe, parts))
+        return recipe
 
 
 def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]:
@@ -179,8 +179,8 @@ def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]
     slots = [
         (name, getattr(value, name))
         for cls in type(value).__mro__
-        for name, held in vars(cls).items()
-        if type(held) is types.MemberDescriptorType and hasattr(value, name)
+        for name, descriptor in vars(cls).items()
+        if type(descriptor) is types.MemberDescriptorType and hasattr(value, name)
         and can_change(cls)
     ]  # fmt: skip
     return list(own), list(own.values()), [n for n, _ in slots], [v for _, v in slots]
@@ -189,26 +189,26 @@ def _attributes(value: Any) -> tuple[list[str], list[Any], list[str], list[Any]]
 def _instance(
     describer: Describer, value: Any, empty: Callable[[], Any], extra: Any = None
 ) -> Recipe:
-    names, held, slots, kept = _attributes(value)
-    count, total = len(held), len(held) + len(kept)
+    names, attributes, slots, fields = _attributes(value)
+    count, total = len(attributes), len(attributes) + len(fields)
     more, fill_more = extra if extra is not None else ([], None)
 
-    def fill(made: Any, parts: list[Any]) -> None:
+    def fill(instance: Any, parts: list[Any]) -> None:
         if names:
-            made.__dict__.update(zip(names, parts[:count], strict=True))
+            instance.__dict__.update(zip(names, parts[:count], strict=True))
         for name, part in zip(slots, parts[count:total], strict=True):
-            object.__setattr__(made, name, part)
+            object.__setattr__(instance, name, part)
         if fill_more is not None:
-            fill_more(made, parts[total:])
+            fill_more(instance, parts[total:])
 
-    return describer.mutable(value, empty, [*held, *kept, *more], fill)
+    return describer.mutable(value, empty, [*attributes, *fields, *more], fill)
 
 
 def _list(describer: Describer, value: Any) -> Recipe:
     kind = type(value)
     if kind is list:
-        return describer.mutable(value, list, value, lambda made, parts: made.extend(parts))
-    extra = (list(list.__iter__(value)), lambda made, parts: list.extend(made, parts))
+        return describer.mutable(value, list, value, lambda copy, parts: copy.extend(parts))
+    extra = (list(list.__iter__(value)), lambda copy, parts: list.extend(copy, parts))
     return _instance(describer, value, lambda: list.__new__(kind), extra)
 
 
@@ -217,41 +217,41 @@ def _dict(describer: Describer, value: Any) -> Recipe:
     keys = list(dict.keys(value))
     count = len(keys)
 
-    def fill(made: Any, parts: list[Any]) -> None:
+    def fill(copy: Any, parts: list[Any]) -> None:
         base = collections.OrderedDict if issubclass(kind, collections.OrderedDict) else dict
         for key, part in zip(parts[:count], parts[count:], strict=True):
-            base.__setitem__(made, key, part)
+            base.__setitem__(copy, key, part)
 
-    held = [*keys, *[dict.__getitem__(value, key) for key in keys]]
+    entries = [*keys, *[dict.__getitem__(value, key) for key in keys]]
     if kind is dict:
-        return describer.mutable(value, dict, held, fill)
+        return describer.mutable(value, dict, entries, fill)
     if issubclass(kind, collections.defaultdict):
         factory = value.default_factory
-        return _instance(describer, value, lambda: _defaulting(kind, factory), (held, fill))
-    return _instance(describer, value, lambda: written_in_c(kind).__new__(kind), (held, fill))
+        return _instance(describer, value, lambda: _defaulting(kind, factory), (entries, fill))
+    return _instance(describer, value, lambda: written_in_c(kind).__new__(kind), (entries, fill))
 
 
 def _defaulting(kind: Any, factory: Any) -> Any:
-    made = collections.defaultdict.__new__(kind)
-    collections.defaultdict.__init__(made, factory)
-    return made
+    copy = collections.defaultdict.__new__(kind)
+    collections.defaultdict.__init__(copy, factory)
+    return copy
 
 
 def _set(describer: Describer, value: Any) -> Recipe:
     kind = type(value)
-    extra = (list(set.__iter__(value)), lambda made, parts: set.update(made, parts))
+    extra = (list(set.__iter__(value)), lambda copy, parts: set.update(copy, parts))
     return _instance(describer, value, lambda: set.__new__(kind), extra)
 
 
 def _deque(describer: Describer, value: Any) -> Recipe:
     kind, size = type(value), value.maxlen
-    held = list(collections.deque.__iter__(value))
-    extra = (held, lambda made, parts: collections.deque.extend(made, parts))
+    elements = list(collections.deque.__iter__(value))
+    extra = (elements, lambda copy, parts: collections.deque.extend(copy, parts))
 
     def empty() -> Any:
-        made = collections.deque.__new__(kind)
-        collections.deque.__init__(made, (), size)
-        return made
+        copy = collections.deque.__new__(kind)
+        collections.deque.__init__(copy, (), size)
+        return copy
 
     return _instance(describer, value, empty, extra)
 
@@ -261,10 +261,10 @@ def _named_tuple(describer: Describer, value: Any) -> Recipe:
     items, own = list(tuple.__iter__(value)), getattr(value, "__dict__", {})
     names, count = list(own), len(items)
 
-    def build(made: list[Any]) -> Any:
-        one = tuple.__new__(kind, made[:count])
+    def build(parts: list[Any]) -> Any:
+        one = tuple.__new__(kind, parts[:count])
         if names:
-            one.__dict__.update(zip(names, made[count:], strict=True))
+            one.__dict__.update(zip(names, parts[count:], strict=True))
         return one
 
     return Frozen(id(value), build, tuple(map(describer.recipe, (*items, *own.values()))))
@@ -272,19 +272,19 @@ def _named_tuple(describer: Describer, value: Any) -> Recipe:
 
 def _error(describer: Describer, value: Any) -> Recipe:
     kind = type(value)
-    held = [value.args, value.__cause__, value.__context__]
+    causes = [value.args, value.__cause__, value.__context__]
     suppressed = value.__suppress_context__
 
-    def fill(made: Any, parts: list[Any]) -> None:
-        made.args, made.__cause__, made.__context__ = parts
-        made.__suppress_context__ = suppressed
+    def fill(copy: Any, parts: list[Any]) -> None:
+        copy.args, copy.__cause__, copy.__context__ = parts
+        copy.__suppress_context__ = suppressed
 
-    return _instance(describer, value, lambda: kind.__new__(kind, *value.args), (held, fill))
+    return _instance(describer, value, lambda: kind.__new__(kind, *value.args), (causes, fill))
 
 
 def _cell(describer: Describer, value: Any) -> Recipe:
     return describer.mutable(
-        value, types.CellType, [cell_value(value)], lambda made, parts: set_cell(made, parts[0])
+        value, types.CellType, [cell_value(value)], lambda cell, parts: set_cell(cell, parts[0])
     )
 
 
@@ -296,10 +296,10 @@ def _function(describer: Describer, value: types.FunctionType) -> Recipe:
     code, variables = value.__code__, value.__globals__
     name, qualified, doc = value.__name__, value.__qualname__, value.__doc__
 
-    def fill(made: Any, held: list[Any]) -> None:
-        made.__defaults__, made.__kwdefaults__ = held[:2]
-        made.__qualname__, made.__doc__ = qualified, doc
-        made.__dict__.update(zip(names, held[2:], strict=True))
+    def fill(function: Any, parts: list[Any]) -> None:
+        function.__defaults__, function.__kwdefaults__ = parts[:2]
+        function.__qualname__, function.__doc__ = qualified, doc
+        function.__dict__.update(zip(names, parts[2:], strict=True))
 
     recipe = _Function(id(value), lambda: None, fill)
     describer.known[id(value)] = recipe
@@ -329,12 +329,14 @@ class _Function(Mutable):
 
 def _partial(describer: Describer, value: Any) -> Recipe:
     parts = tuple(map(describer.recipe, (value.func, value.args, value.keywords)))
-    return Frozen(id(value), lambda made: functools.partial(made[0], *made[1], **made[2]), parts)
+    return Frozen(
+        id(value), lambda parts: functools.partial(parts[0], *parts[1], **parts[2]), parts
+    )
 
 
 def _bytes(describer: Describer, value: Any) -> Recipe:
-    held = bytes(value)
-    return describer.mutable(value, lambda: bytearray(held), [], lambda made, parts: None)
+    content = bytes(value)
+    return describer.mutable(value, lambda: bytearray(content), [], lambda copy, parts: None)
 
 
 def _number(describer: Describer, value: Any) -> Recipe:
@@ -348,12 +350,12 @@ def _number(describer: Describer, value: Any) -> Recipe:
 
 
 def _reference(describer: Describer, value: Any) -> Recipe:
-    held = value()
-    if held is None or type(value) not in (weakref.ref, weakref.KeyedRef):
+    referent = value()
+    if referent is None or type(value) not in (weakref.ref, weakref.KeyedRef):
         raise describer.refuse(value)
     extra = [value.key] if is_a(value, weakref.KeyedRef) else []
-    parts = tuple(map(describer.recipe, (held, value.__callback__, *extra)))
-    return Frozen(id(value), lambda made: type(value)(*made), parts)
+    parts = tuple(map(describer.recipe, (referent, value.__callback__, *extra)))
+    return Frozen(id(value), lambda parts: type(value)(*parts), parts)
 
 
 def _class(describer: Describer, value: Any) -> Recipe:

@@ -86,8 +86,8 @@ class DrawnNumber:
 
 def keep(draws: Iterable[DrawnNumber]) -> list[Callable[[], None]]:
     """What puts the generators of draws back to where they are."""
-    found = {id(draw.generator): draw for draw in draws if draw.keep is not None}
-    return [draw.keep(draw.generator) for draw in found.values() if draw.keep is not None]
+    last_draws = {id(draw.generator): draw for draw in draws if draw.keep is not None}
+    return [draw.keep(draw.generator) for draw in last_draws.values() if draw.keep is not None]
 
 
 class Recorder:
@@ -183,11 +183,11 @@ class Recorder:
         if not self.engine.is_given(obj):
             return
         before = self.journal.original(table)
-        held = table if before is MISSING else dict(before)
-        if name not in held:
+        attributes = table if before is MISSING else dict(before)
+        if name not in attributes:
             if name not in table:
                 self.engine.lacks(obj, name)
-        elif table.get(name, MISSING) is held[name]:
+        elif table.get(name, MISSING) is attributes[name]:
             self.engine.identified(self, obj)
 
     # -- reads --------------------------------------------------------------------------------
@@ -224,16 +224,16 @@ class Recorder:
 
     def _moving(self, place: Location, value: Any) -> Any:
         """What stands for a number that is read when a call begins; its type is a guard."""
-        found = self.moved.get(place)
-        if found is None:
+        symbol = self.moved.get(place)
+        if symbol is None:
             reader = DrawnNumber(place.now, value, place)
             self.draws.append(reader)
             kind = Answer(kind_at, (place,))
             self._add(kind.token(), kind, type(value))
             described = self.ways.described(place)
-            found = self.engine.symbol(self, place.now, reader.now, value, described)
-            self.moved[place] = found
-        return found
+            symbol = self.engine.symbol(self, place.now, reader.now, value, described)
+            self.moved[place] = symbol
+        return symbol
 
     def item(self, table: dict[Any, Any], key: Any) -> Any:
         """What a dict holds under a key, or MISSING."""
@@ -309,18 +309,18 @@ class Recorder:
         if not self.needs_guards(table):
             return
         before = self.journal.original(table)
-        held = tuple(elements(table)) if before is MISSING else tuple(k for k, _ in before)
-        self.guard(Contents(table, "keys"), held)
+        keys = tuple(elements(table)) if before is MISSING else tuple(k for k, _ in before)
+        self.guard(Contents(table, "keys"), keys)
 
     def member(self, container: Any, key: Any) -> bool:
         """Whether something is in a set."""
-        found = bool(own_class(container).__contains__(container, key))
+        is_in = bool(own_class(container).__contains__(container, key))
         if self.needs_guards(container):
             if id(container) in self.journal.copies:
                 self.contents(container)
             else:
-                self.guard(Member(container, key), found)
-        return found
+                self.guard(Member(container, key), is_in)
+        return is_in
 
     def cell(self, cell: Any, name: str) -> Any:
         """What a variable shared by functions holds, or MISSING."""
@@ -457,11 +457,11 @@ class Recorder:
         for key in [key for key, own in tables.items() if id(own) in self.weakly]:
             del tables[key]
         self.tables = tables
-        held: tuple[Any, ...] = (
+        registers: tuple[Any, ...] = (
             self.kept, self.fresh, self.views, self.lookups, self.ahead, self.weakly, self.moved,
         )  # fmt: skip
         self.is_over = True
-        for met in held:
+        for met in registers:
             met.clear()
 
     def concrete(self, value: Any) -> Any:

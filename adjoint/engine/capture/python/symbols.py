@@ -26,7 +26,7 @@ class Symbol:
         self,
         recorder: Recorder,
         read: Callable[[], Any],
-        held: Callable[[], Any],
+        at_start: Callable[[], Any],
         value: Any,
         name: str = "a number",
         drawn: bool = False,
@@ -34,7 +34,7 @@ class Symbol:
         self.drawn = drawn  # known only once a call is under way: nothing may depend on it
         self.recorder = recorder
         self.read = read  # as it is now: what guards ask
-        self.held = held  # as it was when the call began
+        self.held = at_start  # as it was when the call began
         self.value = value
         self.name = name
 

@@ -64,7 +64,12 @@ class CallNumbers:
         return is_late(value) or self.is_symbol(value)
 
     def symbol(
-        self, recorder: Any, read: Callable[[], Any], held: Callable[[], Any], value: Any, name: str
+        self,
+        recorder: Any,
+        read: Callable[[], Any],
+        at_start: Callable[[], Any],
+        value: Any,
+        name: str,
     ) -> Any:
         """A number that is read at each call."""
         number = _Number(read, value)

@@ -36,9 +36,9 @@ def _autocast() -> tuple[Any, Any]:
 
 
 def _set_autocast(values: tuple[Any, Any]) -> None:
-    active, told = values  # casts that are kept belong to one region
+    active, settings = values  # casts that are kept belong to one region
     own = None if active is None else replace(active, cache={})
-    CONTEXT.set(autocast=own, autocast_settings=told)
+    CONTEXT.set(autocast=own, autocast_settings=settings)
 
 
 # Further ones are added by the modules that keep them.

@@ -68,11 +68,13 @@ def make_plan(params: dict[str, DataflowGraph], wanted: tuple[bool, ...]) -> Con
     plan = graphs[0].derived.get(key)
     if plan is None:
         count = len(wanted)
-        yes, no = (Reverse(g, wanted, free=[False] * count, held=[True] * count) for g in graphs)
+        yes, no = (
+            Reverse(g, wanted, free=[False] * count, available=[True] * count) for g in graphs
+        )
         residuals = []
         for side in (yes, no):
             needs = side.pull(tuple(side.tracked)).needs
-            residuals.append([v for v in needs if v not in side.held])
+            residuals.append([v for v in needs if v not in side.available])
         plan = CondDerivative(
             (yes, no), (residuals[0], residuals[1]), {}, len(graphs[0].outputs), wanted
         )

@@ -119,7 +119,7 @@ class Reverse:
     """The reverse derivative of a graph with respect to the `wanted` inputs.
 
     `free` inputs are the same at every use, so that what depends on them alone is computed again;
-    `held` inputs will be there when backward runs.
+    `available` inputs will be there when backward runs.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Reverse:
         graph: DataflowGraph,
         wanted: Sequence[bool],
         free: Sequence[bool],
-        held: Sequence[bool],
+        available: Sequence[bool],
         *,
         checkpoint: bool = False,
     ) -> None:
@@ -145,7 +145,7 @@ class Reverse:
         self.position = {v: i for i, v in enumerate(inputs)}
         count = len(graph.inputs)
         self.free = {v for i, v in enumerate(inputs) if i >= count or free[i]}
-        self.held = {v for i, v in enumerate(inputs) if i >= count or held[i]}
+        self.available = {v for i, v in enumerate(inputs) if i >= count or available[i]}
         self.steady: dict[Value, bool] = {}
 
     def keeps(self, value: Value) -> bool:
@@ -154,7 +154,7 @@ class Reverse:
             return False
         while value.node is not None and value.node.record.is_view:
             value = value.node.inputs[0]
-        return value not in self.held
+        return value not in self.available
 
     def is_steady(self, value: Value) -> bool:
         """Whether a value depends on free inputs alone."""

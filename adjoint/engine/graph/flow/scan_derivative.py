@@ -47,7 +47,9 @@ class ScanDerivative:
     def _sums(self, pulled: Pulled, rows: Sequence[Value]) -> Back:
         back = Back(pulled, {}, {})
         reverse = self.reverse
-        fixed = {new for v, new in pulled.needs.items() if v in reverse.held and self.shared(v)}
+        fixed = {
+            new for v, new in pulled.needs.items() if v in reverse.available and self.shared(v)
+        }
         there = {*rows, *(new for new in pulled.needs.values() if new not in fixed)}
         there |= {pulled.outputs[i] for i in reverse.wanted if self.carries <= i < self.first}
         fixed |= {x.value for x in pulled.constants}
@@ -94,12 +96,12 @@ def make_plan(
             body,
             wanted,
             free=[i >= first and i not in moving for i in range(count)],
-            held=[i >= carries for i in range(count)],
+            available=[i >= carries for i in range(count)],
             checkpoint=checkpoint,
         )
         given = tuple(reverse.tracked)
         needs = reverse.pull(given).needs
-        residuals = [v for v in needs if v not in reverse.held]
+        residuals = [v for v in needs if v not in reverse.available]
         forward = reverse.forward(residuals)
         plan = ScanDerivative(
             reverse, forward, len(body.outputs), residuals, wanted, carries, first

@@ -107,7 +107,7 @@ def pairs(recorder: Recorder, given: Any) -> list[tuple[Any, Any]]:
     """The items a dict takes over: of a mapping, or pairs."""
     if is_a(given, dict) or hasattr(given, "keys"):
         return list(iteration.mapping(recorder, given).items())
-    found = []
+    entries = []
     for number, pair in enumerate(iteration.native(recorder, given)):
         parts = list(iteration.native(recorder, pair))
         if len(parts) != 2:
@@ -115,8 +115,8 @@ def pairs(recorder: Recorder, given: Any) -> list[tuple[Any, Any]]:
                 f"dictionary update sequence element #{number} has length {len(parts)}; 2 is "
                 "required"
             )
-        found.append((operators.hashable(recorder, parts[0]), parts[1]))
-    return found
+        entries.append((operators.hashable(recorder, parts[0]), parts[1]))
+    return entries
 
 
 def _mapping(cls: type) -> Handler:

@@ -212,9 +212,9 @@ def _sort(recorder: Recorder, owner: Any, /, *, key: Any = None, reverse: Any = 
 
 def _remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
     recorder.contents(owner)
-    for index, held in enumerate(elements(owner)):
-        if held is value or operators.truth(
-            recorder, operators.compare(recorder, "eq", held, value)
+    for index, element in enumerate(elements(owner)):
+        if element is value or operators.truth(
+            recorder, operators.compare(recorder, "eq", element, value)
         ):
             kind = collections.deque if is_a(owner, collections.deque) else list
             recorder.change(owner, kind.__delitem__, index)
@@ -231,9 +231,9 @@ def _find(recorder: Recorder, owner: Any, value: Any, /, *bounds: Any) -> int:
         *(bounds if len(bounds) > 1 else (*bounds, None)) if bounds else (None,)
     ).indices(count(owner))
     for index in range(start, stop):
-        held = element_at(owner, index)
-        if held is value or operators.truth(
-            recorder, operators.compare(recorder, "eq", held, value)
+        element = element_at(owner, index)
+        if element is value or operators.truth(
+            recorder, operators.compare(recorder, "eq", element, value)
         ):
             return index
     kind = type(owner).__name__
@@ -246,8 +246,9 @@ def _count(recorder: Recorder, owner: Any, value: Any, /) -> int:
     if not is_a(owner, tuple):
         recorder.contents(owner)
     return sum(
-        held is value or operators.truth(recorder, operators.compare(recorder, "eq", held, value))
-        for held in list(elements(owner))
+        element is value
+        or operators.truth(recorder, operators.compare(recorder, "eq", element, value))
+        for element in list(elements(owner))
     )
 
 

@@ -82,16 +82,16 @@ def _extreme(name: str, sign: str) -> Handler:
             chosen = recorder.engine.chosen(min if sign == "lt" else max, values)
             if chosen is not MISSING:
                 return chosen
-        found: Any = MISSING
+        winner: Any = MISSING
         rank: Any = None
         for value in values:
             mark = value if key is None else call(recorder, key, (value,), {})
-            if found is MISSING or operators.truth(
+            if winner is MISSING or operators.truth(
                 recorder, operators.compare(recorder, sign, mark, rank)
             ):
-                found, rank = value, mark
-        if found is not MISSING:
-            return found
+                winner, rank = value, mark
+        if winner is not MISSING:
+            return winner
         if default is MISSING:
             word = "iterable argument" if sys.version_info >= (3, 12) else "arg"
             said = f"{name}() {word} is empty"
@@ -118,8 +118,8 @@ class Ranked:
         self.recorder, self.mark = recorder, mark
 
     def __lt__(self, other: Ranked) -> bool:
-        found = operators.compare(self.recorder, "lt", self.mark, other.mark)
-        return operators.truth(self.recorder, found)
+        answer = operators.compare(self.recorder, "lt", self.mark, other.mark)
+        return operators.truth(self.recorder, answer)
 
 
 def ranked(recorder: Recorder, values: list[Any], key: Any, reverse: Any) -> list[Any]:
@@ -268,12 +268,12 @@ def _format(recorder: Recorder, value: Any, spec: Any = "", /) -> Any:
         return format(value, spec)
     if recorder.engine.is_symbol(value):
         return recorder.engine.written(format, value, spec)
-    found = operators.method_of(recorder, value, "__format__")
-    if is_python(recorder, found):
-        return call(recorder, found, (value, spec), {})
+    method = operators.method_of(recorder, value, "__format__")
+    if is_python(recorder, method):
+        return call(recorder, method, (value, spec), {})
     if recorder.engine.owns(value):
         return recorder.engine.call(format, (value, spec), {})
-    if found is object.__format__:
+    if method is object.__format__:
         if spec:
             return format(_Plain(type(value)), spec)  # raises
         return text(recorder, value, "__str__", str)
@@ -286,10 +286,10 @@ def _Plain(cls: type) -> Any:
 
 def _hash(recorder: Recorder, value: Any, /) -> Any:
     if type(value) not in PLAIN and not recorder.engine.is_symbol(value):
-        found = operators.method_of(recorder, value, "__hash__")
-        if is_python(recorder, found):
-            return call(recorder, found, (value,), {})
-        if recorder.is_fresh(value) and found is object.__hash__:
+        method = operators.method_of(recorder, value, "__hash__")
+        if is_python(recorder, method):
+            return call(recorder, method, (value,), {})
+        if recorder.is_fresh(value) and method is object.__hash__:
             raise recorder.refuse(
                 "hash() of a new object", "it is its address in memory", "Use it as a key itself."
             )
@@ -310,10 +310,10 @@ def _abs(recorder: Recorder, value: Any, /) -> Any:
 def _round(recorder: Recorder, number: Any, ndigits: Any = None) -> Any:
     if type(number) in PLAIN or recorder.engine.is_symbol(number):
         return round(number, recorder.concrete(ndigits))
-    found = operators.method_of(recorder, number, "__round__")
+    method = operators.method_of(recorder, number, "__round__")
     args = (number,) if ndigits is None else (number, ndigits)
-    if is_python(recorder, found):
-        return call(recorder, found, args, {})
+    if is_python(recorder, method):
+        return call(recorder, method, args, {})
     if recorder.engine.owns(number):
         return recorder.engine.call(round, args, {})
     return round(expose(recorder, number), recorder.concrete(ndigits))
@@ -352,21 +352,21 @@ def _locals(recorder: Recorder) -> Any:
     frame = recorder.frames[-1]
     if frame.names is not None:
         return frame.names
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     for index, value in enumerate(frame.fast):
         if is_a(value, types.CellType):
             value = recorder.cell(value, variable_name(frame.code, index))
         if value is not MISSING:
-            found[variable_name(frame.code, index)] = value
-    return recorder.new(found)
+            variables[variable_name(frame.code, index)] = value
+    return recorder.new(variables)
 
 
 def _dir(recorder: Recorder, *args: Any) -> Any:
     if not args:
         return recorder.new(sorted(_locals(recorder)))
-    found = dir(args[0])
-    recorder.guard(Answer(_names, (args[0],)), tuple(found))
-    return recorder.new(found)
+    names = dir(args[0])
+    recorder.guard(Answer(_names, (args[0],)), tuple(names))
+    return recorder.new(names)
 
 
 def _names(obj: Any) -> tuple[str, ...]:

@@ -124,10 +124,10 @@ def _getattr_static(recorder: Recorder, obj: Any, name: str, *default: Any) -> A
             "inspect.getattr_static", "the function wrote to the object", "Use getattr."
         )
     place = Answer(inspect.getattr_static, (obj, name, *default))
-    found = place.now()
+    value = place.now()
     if not recorder.is_fresh(obj):
-        recorder.guard(place, found)
-    return inspect.getattr_static(obj, name, *default) if found is MISSING else found
+        recorder.guard(place, value)
+    return inspect.getattr_static(obj, name, *default) if value is MISSING else value
 
 
 def _named_tuple(recorder: Recorder, name: Any, fields: Any, **options: Any) -> Any:

@@ -124,10 +124,10 @@ def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...],
     if id(bound) in recorder.fresh:
         return method(bound, *args)
     recorder.journal.before(bound)
-    found = method(bound, *args)  # where it raises, nothing was changed
+    result = method(bound, *args)  # where it raises, nothing was changed
     recorder.journal.overwrites(bound)
     recorder.effect(method, bound, *args)
-    return bound if name.startswith("__i") else found
+    return bound if name.startswith("__i") else result
 
 
 def _of_iterator(
@@ -241,8 +241,8 @@ def _object_eq(recorder: Recorder, obj: Any, other: Any, /) -> Any:
 
 
 def _object_ne(recorder: Recorder, obj: Any, other: Any, /) -> Any:
-    found = call(recorder, attributes.get(recorder, obj, "__eq__"), (other,), {})
-    return found if found is NotImplemented else not operators.truth(recorder, found)
+    equal = call(recorder, attributes.get(recorder, obj, "__eq__"), (other,), {})
+    return equal if equal is NotImplemented else not operators.truth(recorder, equal)
 
 
 def _object_hash(recorder: Recorder, obj: Any, /) -> Any:
@@ -276,9 +276,9 @@ HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
 def _object_reduce(recorder: Recorder, obj: Any, protocol: int = 4, /) -> Any:
     """What `copy` makes another of an object from: its class and a copy of its attributes."""
     cls = type(obj)
-    found = attributes.class_lookup(recorder, cls, "__reduce__")
-    if found is not object.__reduce__:
-        return call(recorder, found, (obj,), {})
+    method = attributes.class_lookup(recorder, cls, "__reduce__")
+    if method is not object.__reduce__:
+        return call(recorder, method, (obj,), {})
     made_otherwise = any(hasattr(cls, name) for name in ("__getnewargs__", "__getnewargs_ex__"))
     by_items = next((kind for kind in (list, dict) if is_a(obj, kind)), None)
     in_python = all(base.__flags__ & HEAP_TYPE or base is by_items for base in cls.__mro__[:-1])
@@ -340,8 +340,8 @@ def _proxied(name: str) -> Handler:
     def handler(recorder: Recorder, view: Any, /, *args: Any) -> Any:
         _, owner = recorder.views.get(id(view), (None, None))
         if not is_a(owner, type):
-            (held,) = gc.get_referents(view)
-            return call(recorder, attributes.get(recorder, held, name), args, {})
+            (mapping,) = gc.get_referents(view)
+            return call(recorder, attributes.get(recorder, mapping, name), args, {})
         expose(recorder, view)
         return recorder.new(getattr(view, name)(*[expose(recorder, x) for x in args]))
 
@@ -442,15 +442,15 @@ def _attrgetter(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any)
             value = attributes.get(recorder, value, part)
         return value
 
-    found = tuple(map(follow, names))
-    return found[0] if len(names) == 1 else found
+    values = tuple(map(follow, names))
+    return values[0] if len(names) == 1 else values
 
 
 def _itemgetter(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     _, keys = fn.__reduce__()
     (obj,) = args
-    found = tuple(items.get_item(recorder, obj, key) for key in keys)
-    return found[0] if len(keys) == 1 else found
+    values = tuple(items.get_item(recorder, obj, key) for key in keys)
+    return values[0] if len(keys) == 1 else values
 
 
 def _methodcaller(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -463,18 +463,18 @@ def _methodcaller(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: An
 
 def _reference(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
     """What is referred to; a guard on which object that is must not keep it."""
-    held = fn()
+    referent = fn()
     if not recorder.is_fresh(fn):
         recorder.guard(Answer(_identity, (fn,)), _identity(fn))
-        if held is not None and id(held) not in recorder.ways.found:
-            recorder.weakly.setdefault(id(held), fn)
-            recorder.kept.append(held)
-    return held
+        if referent is not None and id(referent) not in recorder.ways.found:
+            recorder.weakly.setdefault(id(referent), fn)
+            recorder.kept.append(referent)
+    return referent
 
 
 def _identity(reference: Any) -> int | None:
-    held = reference()
-    return None if held is None else id(held)
+    referent = reference()
+    return None if referent is None else id(referent)
 
 
 CALLABLES: dict[type, Handler] = {

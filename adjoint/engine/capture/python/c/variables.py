@@ -35,15 +35,15 @@ class _Settings:
 
 
 def _settings(recorder: Recorder) -> _Settings:
-    found: _Settings = recorder.shared.setdefault(_Settings, _Settings())
-    return found
+    settings: _Settings = recorder.shared.setdefault(_Settings, _Settings())
+    return settings
 
 
 def _get(recorder: Recorder, variable: Any, /, *default: Any) -> Any:
-    found = variable.get(*default)
+    value = variable.get(*default)
     if recorder.journal.has_field(variable, "value"):
-        return found
-    return recorder.guard(Answer(variable.get, default), found)
+        return value
+    return recorder.guard(Answer(variable.get, default), value)
 
 
 def _set(recorder: Recorder, variable: Any, value: Any, /) -> Any:
@@ -57,13 +57,13 @@ def _set(recorder: Recorder, variable: Any, value: Any, /) -> Any:
 
 def _reset(recorder: Recorder, variable: Any, token: Any, /) -> None:
     settings = _settings(recorder)
-    held = settings.open.get(variable, [])
-    if not held or held[-1] is not token:
+    tokens = settings.open.get(variable, [])
+    if not tokens or tokens[-1] is not token:
         raise recorder.refuse(
             "ContextVar.reset", "the token is not that of the function's last set()",
             "Put variables back in the function, last one first.",
         )  # fmt: skip
-    variable.reset(held.pop())
+    variable.reset(tokens.pop())
     recorder.effect(settings.reset, variable, id(token))
 
 

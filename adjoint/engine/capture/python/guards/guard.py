@@ -54,12 +54,12 @@ class Guard:
 
     def __str__(self) -> str:
         if isinstance(self.place, Contents):
-            held = f"has the {len(self.value)} entries it had"
+            state = f"has the {len(self.value)} entries it had"
         elif self.value is MISSING:
-            held = "is not there"
+            state = "is not there"
         else:
-            held = f"is {short(self.value)}"
-        return f"{self.way} {held} ({self.line})"
+            state = f"is {short(self.value)}"
+        return f"{self.way} {state} ({self.line})"
 
     def failure(self) -> str:
         """What changed, in words."""

@@ -59,8 +59,8 @@ def compare_op_shifted(frame: Frame, operand: int) -> None:
 
 def compare_op_flagged(frame: Frame, operand: int) -> None:
     """As 3.13 has it: the operator above five bits, one of which asks for a bool."""
-    found = _compare(frame, operand >> 5)
-    frame.stack.append(operators.truth(frame.recorder, found) if operand & 16 else found)
+    answer = _compare(frame, operand >> 5)
+    frame.stack.append(operators.truth(frame.recorder, answer) if operand & 16 else answer)
 
 
 def is_op(frame: Frame, invert: int) -> None:
@@ -122,10 +122,10 @@ def build_list(frame: Frame, count: int) -> None:
 
 
 def build_set(frame: Frame, count: int) -> None:
-    made: set[Any] = frame.recorder.new(set())
+    elements: set[Any] = frame.recorder.new(set())
     for value in _top(frame, count):
-        made.add(operators.hashable(frame.recorder, value))
-    frame.stack.append(made)
+        elements.add(operators.hashable(frame.recorder, value))
+    frame.stack.append(elements)
 
 
 def build_map(frame: Frame, count: int) -> None:
@@ -254,30 +254,30 @@ def unpack_sequence(frame: Frame, count: int) -> None:
         frame.stack.extend(reversed(given))
         return
     source = iter(_unpackable(frame, given))
-    found: list[Any] = []
+    values: list[Any] = []
     for value in source:
-        if len(found) == count:
+        if len(values) == count:
             raise ValueError(_too_many(given, count))
-        found.append(value)
-    if len(found) < count:
-        raise ValueError(f"not enough values to unpack (expected {count}, got {len(found)})")
-    frame.stack.extend(reversed(found))
+        values.append(value)
+    if len(values) < count:
+        raise ValueError(f"not enough values to unpack (expected {count}, got {len(values)})")
+    frame.stack.extend(reversed(values))
 
 
 def _too_many(given: Any, count: int) -> str:
     known = isinstance(given, (tuple, list, dict)) and operators.TELLS_COUNT
-    told = f", got {len(given)}" if known else ""
-    return f"too many values to unpack (expected {count}{told})"
+    received = f", got {len(given)}" if known else ""
+    return f"too many values to unpack (expected {count}{received})"
 
 
 def unpack_ex(frame: Frame, counts: int) -> None:
     before, after = counts & 255, counts >> 8
-    found = list(_unpackable(frame, frame.stack.pop()))
-    if len(found) < before + after:
+    values = list(_unpackable(frame, frame.stack.pop()))
+    if len(values) < before + after:
         least = f"expected at least {before + after}"
-        raise ValueError(f"not enough values to unpack ({least}, got {len(found)})")
-    middle = frame.recorder.new(found[before : len(found) - after])
-    parts = [*found[:before], middle, *found[len(found) - after :]]
+        raise ValueError(f"not enough values to unpack ({least}, got {len(values)})")
+    middle = frame.recorder.new(values[before : len(values) - after])
+    parts = [*values[:before], middle, *values[len(values) - after :]]
     frame.stack.extend(reversed(parts))
 
 
@@ -306,8 +306,8 @@ def match_keys(frame: Frame, operand: Any) -> None:
         if key in keys[:place]:
             raise ValueError(f"mapping pattern checks duplicate key ({key!r})")
     get = attributes.get(frame.recorder, subject, "get")
-    found = [calls.call(frame.recorder, get, (key, MISSING), {}) for key in keys]
-    frame.stack.append(None if MISSING in map(_itself, found) else tuple(found))
+    values = [calls.call(frame.recorder, get, (key, MISSING), {}) for key in keys]
+    frame.stack.append(None if MISSING in map(_itself, values) else tuple(values))
 
 
 def _itself(value: Any) -> Any:
@@ -330,7 +330,7 @@ def _matched(frame: Frame, subject: Any, cls: Any, count: int, names: tuple[str,
         raise TypeError("called match pattern must be a class")
     if not operators.is_instance(recorder, subject, cls):
         return None
-    found: list[Any] = []
+    parts: list[Any] = []
     if count:
         matched = attributes.class_lookup(recorder, cls, "__match_args__")
         if matched is MISSING:
@@ -342,7 +342,7 @@ def _matched(frame: Frame, subject: Any, cls: Any, count: int, names: tuple[str,
                 raise TypeError(
                     f"{cls.__name__}() accepts 1 positional sub-pattern ({count} given)"
                 )
-            found.append(subject)
+            parts.append(subject)
         else:
             if not isinstance(matched, tuple):
                 kind = type(matched).__name__
@@ -358,10 +358,10 @@ def _matched(frame: Frame, subject: Any, cls: Any, count: int, names: tuple[str,
         if name in names[:place]:
             raise TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}")
         try:
-            found.append(attributes.get(recorder, subject, name))
+            parts.append(attributes.get(recorder, subject, name))
         except AttributeError:
             return None
-    return tuple(found)
+    return tuple(parts)
 
 
 # -- functions --------------------------------------------------------------------------------
@@ -371,57 +371,57 @@ def make_function(frame: Frame, flags: int) -> None:
     recorder, stack = frame.recorder, frame.stack
     code = stack.pop()
     closure = stack.pop() if flags & 8 else None
-    made = types.FunctionType(code, frame.globals, closure=closure)
+    function = types.FunctionType(code, frame.globals, closure=closure)
     if flags & 4:
         noted = stack.pop()
         if isinstance(noted, tuple):
             noted = recorder.new(dict(zip(noted[::2], noted[1::2], strict=True)))
-        made.__annotations__ = noted
+        function.__annotations__ = noted
     if flags & 2:
-        made.__kwdefaults__ = stack.pop()
+        function.__kwdefaults__ = stack.pop()
     if flags & 1:
-        made.__defaults__ = stack.pop()
-    _named(frame, made)
-    stack.append(recorder.new(made))
+        function.__defaults__ = stack.pop()
+    _named(frame, function)
+    stack.append(recorder.new(function))
 
 
-def _named(frame: Frame, made: types.FunctionType) -> None:
-    made.__qualname__ = made.__code__.co_qualname
+def _named(frame: Frame, function: types.FunctionType) -> None:
+    function.__qualname__ = function.__code__.co_qualname
     module = frame.globals.get("__name__")
     if module is not None:
-        made.__module__ = module
+        function.__module__ = module
 
 
 def make_function_bare(frame: Frame, operand: Any) -> None:
     code = frame.stack.pop()
     closure = tuple(types.CellType() for _ in code.co_freevars) or None
-    made = types.FunctionType(code, frame.globals, closure=closure)
-    _named(frame, made)
-    frame.stack.append(frame.recorder.new(made))
+    function = types.FunctionType(code, frame.globals, closure=closure)
+    _named(frame, function)
+    frame.stack.append(frame.recorder.new(function))
 
 
 def set_function_attribute(frame: Frame, which: int) -> None:
     stack = frame.stack
-    made: Any = stack.pop()
+    function: Any = stack.pop()
     value = stack.pop()
     if which == 1:
-        made.__defaults__ = value
+        function.__defaults__ = value
     elif which == 2:
-        made.__kwdefaults__ = value
+        function.__kwdefaults__ = value
     elif which == 4:
         if isinstance(value, tuple):
             value = frame.recorder.new(dict(zip(value[::2], value[1::2], strict=True)))
-        made.__annotations__ = value
+        function.__annotations__ = value
     elif which == 8:  # a closure cannot be set afterwards: the function is made again with it
-        whole = types.FunctionType(made.__code__, frame.globals, closure=value)
-        whole.__defaults__, whole.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
+        whole = types.FunctionType(function.__code__, frame.globals, closure=value)
+        whole.__defaults__, whole.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         _named(frame, whole)
-        if made.__annotations__:
-            whole.__annotations__ = made.__annotations__
-        made = frame.recorder.new(whole)
+        if function.__annotations__:
+            whole.__annotations__ = function.__annotations__
+        function = frame.recorder.new(whole)
     elif which == 16:
-        made.__annotate__ = value
-    stack.append(made)
+        function.__annotate__ = value
+    stack.append(function)
 
 
 # -- calls ------------------------------------------------------------------------------------

@@ -213,12 +213,12 @@ def load_special(frame: Frame, which: int) -> None:
     """As 3.14 enters `with`: a special method and what it is bound to."""
     name = ("__enter__", "__exit__", "__aenter__", "__aexit__")[which]
     manager = frame.stack.pop()
-    found = attributes.special(frame.recorder, manager, name)
-    if found is MISSING:
+    method = attributes.special(frame.recorder, manager, name)
+    if method is MISSING:
         kind = type(manager).__qualname__
         missed = " (missed __exit__ method)" if name == "__exit__" else ""
         raise TypeError(f"'{kind}' object does not support the context manager protocol{missed}")
-    frame.stack += [found, NULL]
+    frame.stack += [method, NULL]
 
 
 def with_except_start(frame: Frame, operand: Any) -> None:

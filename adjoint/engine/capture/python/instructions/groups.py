@@ -63,20 +63,20 @@ def _raised(frame: Frame, original: Any, left: list[Any]) -> Any:
     _check_own(frame, original)
     parts = frame.recorder.shared.get(PARTS, {})
     new = [x for x in left if id(x) not in parts]
-    kept = _leaves([x for x in left if id(x) in parts])
-    rest = original.split(lambda x: id(x) in kept)[0] if kept else None
+    unhandled = _leaves([x for x in left if id(x) in parts])
+    rest = original.split(lambda x: id(x) in unhandled)[0] if unhandled else None
     raised = [*new, *([] if rest is None else [rest])]
     return raised[0] if len(raised) == 1 else BaseExceptionGroup("", raised)
 
 
 def _leaves(errors: list[Any]) -> set[int]:
-    found: set[int] = set()
+    identities: set[int] = set()
     for error in errors:
         if isinstance(error, BaseExceptionGroup):
-            found |= _leaves(list(error.exceptions))
+            identities |= _leaves(list(error.exceptions))
         else:
-            found.add(id(error))
-    return found
+            identities.add(id(error))
+    return identities
 
 
 _PREP_RERAISE_STAR = 1  # of the functions of CALL_INTRINSIC_2

@@ -115,8 +115,8 @@ def _unbound(frame: Frame, index: int) -> UnboundLocalError:
 
 
 def make_cell(frame: Frame, index: int) -> None:
-    held = frame.fast[index]
-    cell = types.CellType() if held is MISSING else types.CellType(held)
+    value = frame.fast[index]
+    cell = types.CellType() if value is MISSING else types.CellType(value)
     frame.fast[index] = frame.recorder.new(cell)
 
 
@@ -174,10 +174,10 @@ def global_value(frame: Frame, name: str) -> Any:
 def builtins_of(frame: Frame) -> dict[str, Any]:
     """The builtins a frame sees."""
     if frame.builtins is None:
-        held = frame.globals.get("__builtins__", __builtins__)
-        frame.builtins = vars(held) if isinstance(held, types.ModuleType) else held
-    found: dict[str, Any] = frame.builtins
-    return found
+        module = frame.globals.get("__builtins__", __builtins__)
+        frame.builtins = vars(module) if isinstance(module, types.ModuleType) else module
+    table: dict[str, Any] = frame.builtins
+    return table
 
 
 def load_global(frame: Frame, operand: tuple[str, int]) -> None:
@@ -263,9 +263,9 @@ def load_attr(frame: Frame, name: str) -> None:
 def load_method(frame: Frame, name: str) -> None:
     """As 3.11 has it: nothing, then what is called."""
     stack = frame.stack
-    found = attributes.get(frame.recorder, stack[-1], name)
+    method = attributes.get(frame.recorder, stack[-1], name)
     stack[-1] = NULL
-    stack.append(found)
+    stack.append(method)
 
 
 def load_attr_or_method(frame: Frame, operand: tuple[str, int]) -> None:
@@ -296,20 +296,20 @@ _TWO_ARGUMENTS = 2  # the flag of `super(a, b)`; `super()` of another name is gi
 
 def _super_attribute(frame: Frame, name: str, flags: int) -> Any:
     stack = frame.stack
-    owner, cls, made = stack.pop(), stack.pop(), stack.pop()
-    if made is not super:
+    owner, cls, maker = stack.pop(), stack.pop(), stack.pop()
+    if maker is not super:
         given = (cls, owner) if flags & _TWO_ARGUMENTS else ()
-        found = call(frame.recorder, made, given, {})
-        return attributes.get(frame.recorder, found, name)
+        view = call(frame.recorder, maker, given, {})
+        return attributes.get(frame.recorder, view, name)
     return attributes.get(frame.recorder, frame.recorder.new(super(cls, owner)), name)
 
 
 def load_super_attr(frame: Frame, operand: tuple[str, int]) -> None:
     name, flags = operand
-    found = _super_attribute(frame, name, flags)
+    attribute = _super_attribute(frame, name, flags)
     if flags & 1:
         frame.stack.append(NULL)
-    frame.stack.append(found)
+    frame.stack.append(attribute)
 
 
 def load_super_attr_null_after(frame: Frame, operand: tuple[str, int]) -> None:

@@ -82,8 +82,8 @@ def kind_of(recorder: Recorder, obj: Any) -> type:
 def special(recorder: Recorder, obj: Any, name: str) -> Any:
     """A special method, bound, looked up on the class alone; MISSING if there is none."""
     cls = kind_of(recorder, obj)
-    found = class_lookup(recorder, cls, name)
-    return MISSING if found is MISSING else bind(recorder, found, obj, cls)
+    method = class_lookup(recorder, cls, name)
+    return MISSING if method is MISSING else bind(recorder, method, obj, cls)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -92,9 +92,9 @@ def special(recorder: Recorder, obj: Any, name: str) -> Any:
 def get(recorder: Recorder, obj: Any, name: str) -> Any:
     """`obj.name`."""
     cls = type(obj)
-    found = recorder.ordinary.get((cls, name), recorder)
-    if found is not recorder:
-        return _ordinary(recorder, obj, name, found)
+    on_class = recorder.ordinary.get((cls, name), recorder)
+    if on_class is not recorder:
+        return _ordinary(recorder, obj, name, on_class)
     if cls is types.ModuleType:
         return _of_module(recorder, obj, name)
     if recorder.engine.is_symbol(obj):
@@ -104,16 +104,18 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
     if recorder.engine.owns(obj):
         if name == "__dict__" and recorder.engine.is_given(obj):
             recorder.engine.identified(recorder, obj)
-        found = class_lookup(recorder, cls, name)
-        if found is MISSING and not is_a(obj, type):
+        on_class = class_lookup(recorder, cls, name)
+        if on_class is MISSING and not is_a(obj, type):
             table = recorder.attributes(obj) if recorder.engine.lets_in(obj) else None
             value = MISSING if table is None else recorder.item(table, name)
             if table is not None:
                 recorder.asked_for(obj, table, name)
             if value is not MISSING:
                 return value
-        users = type(found) is types.FunctionType and not recorder.engine.runs(found)
-        if not users and not (type(found) is property and not recorder.engine.runs(found.fget)):
+        users = type(on_class) is types.FunctionType and not recorder.engine.runs(on_class)
+        if not users and not (
+            type(on_class) is property and not recorder.engine.runs(on_class.fget)
+        ):
             return recorder.engine.attribute(recorder, obj, name)
     if cls in PROXIES:
         return get(recorder, referent(recorder, obj), name)
@@ -125,10 +127,12 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
             return _of_module(recorder, obj, name)
     if is_a(obj, type):
         return _or_getattr(recorder, obj, name, lambda: _of_class(recorder, obj, name))
-    found = class_lookup(recorder, cls, name)
-    if getter is object.__getattribute__ and (found is MISSING or not is_data(recorder, found)):
-        recorder.ordinary[cls, name] = found
-        return _ordinary(recorder, obj, name, found)
+    on_class = class_lookup(recorder, cls, name)
+    if getter is object.__getattribute__ and (
+        on_class is MISSING or not is_data(recorder, on_class)
+    ):
+        recorder.ordinary[cls, name] = on_class
+        return _ordinary(recorder, obj, name, on_class)
     try:
         return generic(recorder, obj, name)
     except AttributeError as error:
@@ -138,14 +142,14 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
 
 def referent(recorder: Recorder, proxy: Any) -> Any:
     """The object that a weak proxy stands for, which it has to be in each call."""
-    held = _proxied(proxy)
-    reference = weakref.ref(held)
-    if not recorder.is_fresh(held):
-        recorder.guard(Answer(_proxied_id, (proxy,)), id(held))
-        if id(held) not in recorder.ways.found:
-            recorder.weakly.setdefault(id(held), reference)
-    recorder.kept.append(held)
-    return held
+    target = _proxied(proxy)
+    reference = weakref.ref(target)
+    if not recorder.is_fresh(target):
+        recorder.guard(Answer(_proxied_id, (proxy,)), id(target))
+        if id(target) not in recorder.ways.found:
+            recorder.weakly.setdefault(id(target), reference)
+    recorder.kept.append(target)
+    return target
 
 
 def _proxied(proxy: Any) -> Any:
@@ -159,17 +163,17 @@ def _proxied_id(proxy: Any) -> int | None:
         return None
 
 
-def _ordinary(recorder: Recorder, obj: Any, name: str, found: Any) -> Any:
-    """An attribute that an object may have itself; `found` is what its class has."""
+def _ordinary(recorder: Recorder, obj: Any, name: str, on_class: Any) -> Any:
+    """An attribute that an object may have itself; `on_class` is what its class has."""
     kind_of(recorder, obj)
     table = recorder.attributes(obj)
     if table is not None:
         value = recorder.item(table, name)
         if value is not MISSING:
             return value
-    if found is not MISSING:
+    if on_class is not MISSING:
         try:
-            return bind(recorder, found, obj, type(obj))
+            return bind(recorder, on_class, obj, type(obj))
         except AttributeError as error:
             caught = error
     else:
@@ -196,16 +200,16 @@ def _getattr(recorder: Recorder, obj: Any, name: str, error: AttributeError) -> 
 def generic(recorder: Recorder, obj: Any, name: str) -> Any:
     """What `object.__getattribute__` does."""
     cls = kind_of(recorder, obj)
-    found = class_lookup(recorder, cls, name)
-    if found is not MISSING and is_data(recorder, found):
-        return bind(recorder, found, obj, cls)
+    on_class = class_lookup(recorder, cls, name)
+    if on_class is not MISSING and is_data(recorder, on_class):
+        return bind(recorder, on_class, obj, cls)
     table = recorder.attributes(obj)
     if table is not None:
         value = recorder.item(table, name)
         if value is not MISSING:
             return value
-    if found is not MISSING:
-        return bind(recorder, found, obj, cls)
+    if on_class is not MISSING:
+        return bind(recorder, on_class, obj, cls)
     raise _no_attribute(obj, name)
 
 
@@ -233,34 +237,34 @@ def is_data(recorder: Recorder, descriptor: Any) -> bool:
     )
 
 
-def bind(recorder: Recorder, found: Any, obj: Any, cls: type) -> Any:
+def bind(recorder: Recorder, on_class: Any, obj: Any, cls: type) -> Any:
     """What a value found on a class is to an object of it."""
-    kind = type(found)
+    kind = type(on_class)
     if kind is types.FunctionType:
-        return types.MethodType(found, obj)
-    if recorder.engine.is_symbol(found):
-        return found
+        return types.MethodType(on_class, obj)
+    if recorder.engine.is_symbol(on_class):
+        return on_class
     if kind is property:
-        getter = found.fget
+        getter = on_class.fget
         if getter is None:
-            return found.__get__(obj, cls)  # raises
+            return on_class.__get__(obj, cls)  # raises
         return call(recorder, getter, (obj,), {})
     if kind in _FIELDS:
-        return field(recorder, obj, found)
+        return field(recorder, obj, on_class)
     if kind is staticmethod:
-        return found.__func__
+        return on_class.__func__
     if kind is classmethod:
-        inner = found.__func__
+        inner = on_class.__func__
         if type(inner) is types.FunctionType:
             return types.MethodType(inner, cls)
         return bind(recorder, inner, cls, type(cls)) if hasattr(inner, "__get__") else inner
     if not can_change(kind):
         getter = getattr(kind, "__get__", None)
-        return found if getter is None else getter(found, obj, cls)
+        return on_class if getter is None else getter(on_class, obj, cls)
     getter = class_lookup(recorder, kind, "__get__")
     if getter is MISSING:
-        return found
-    return call(recorder, getter, (found, obj, cls), {})
+        return on_class
+    return call(recorder, getter, (on_class, obj, cls), {})
 
 
 def field(recorder: Recorder, obj: Any, descriptor: Any) -> Any:
@@ -306,25 +310,25 @@ def _of_class(recorder: Recorder, cls: type, name: str) -> Any:
         if type(above) in _FIELDS:
             return _class_field(recorder, cls, name)
         return bind(recorder, above, cls, meta)
-    found = class_lookup(recorder, cls, name)
-    if found is not MISSING:
-        kind = type(found)
+    attribute = class_lookup(recorder, cls, name)
+    if attribute is not MISSING:
+        kind = type(attribute)
         if (
-            recorder.engine.is_symbol(found)
+            recorder.engine.is_symbol(attribute)
             or kind is types.FunctionType
             or kind is property
             or kind in _FIELDS
         ):
-            return found
+            return attribute
         if kind is staticmethod or kind is classmethod:
-            return bind(recorder, found, None, cls)
+            return bind(recorder, attribute, None, cls)
         if not can_change(kind):
             getter = getattr(kind, "__get__", None)
-            return found if getter is None else getter(found, None, cls)
+            return attribute if getter is None else getter(attribute, None, cls)
         getter = class_lookup(recorder, kind, "__get__")
         if getter is MISSING:
-            return found
-        return call(recorder, getter, (found, None, cls), {})
+            return attribute
+        return call(recorder, getter, (attribute, None, cls), {})
     if above is not MISSING:
         return bind(recorder, above, cls, meta)
     return type.__getattribute__(cls, name)  # raises
@@ -361,11 +365,11 @@ def _of_super(recorder: Recorder, view: Any, name: str) -> Any:
     if obj is not None and name != "__class__":
         order = cls.__mro__
         class_lookup(recorder, cls, "__mro__")  # guards the order
-        found = _find(recorder, order[order.index(start) + 1 :], name)
-        if found is not MISSING:
-            if obj is cls and type(found) is types.FunctionType:
-                return found
-            return bind(recorder, found, None if obj is cls else obj, cls)
+        attribute = _find(recorder, order[order.index(start) + 1 :], name)
+        if attribute is not MISSING:
+            if obj is cls and type(attribute) is types.FunctionType:
+                return attribute
+            return bind(recorder, attribute, None if obj is cls else obj, cls)
     return object.__getattribute__(view, name) if name == "__class__" else getattr(view, name)
 
 
@@ -413,11 +417,11 @@ def generic_put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
     if is_a(obj, type):
         _put_class(recorder, obj, name, value)
         return
-    found = class_lookup(recorder, cls, name)
-    kind = type(found)
-    if found is not MISSING and is_data(recorder, found):
+    on_class = class_lookup(recorder, cls, name)
+    kind = type(on_class)
+    if on_class is not MISSING and is_data(recorder, on_class):
         if kind is property:
-            _put_property(recorder, obj, found, value)
+            _put_property(recorder, obj, on_class, value)
         elif kind in _FIELDS or not can_change(kind):
             _put_field(recorder, obj, name, value)
         else:
@@ -425,7 +429,7 @@ def generic_put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
             setter = class_lookup(recorder, kind, method)
             if setter is MISSING:
                 raise AttributeError(method)
-            args = (found, obj) if value is MISSING else (found, obj, value)
+            args = (on_class, obj) if value is MISSING else (on_class, obj, value)
             call(recorder, setter, args, {})
         return
     if recorder.engine.owns(obj) and recorder.engine.sets(recorder, obj, name, value):
@@ -441,10 +445,10 @@ def generic_put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
         recorder.put(table, name, value)
 
 
-def _put_property(recorder: Recorder, obj: Any, found: Any, value: Any) -> None:
-    setter = found.fdel if value is MISSING else found.fset
+def _put_property(recorder: Recorder, obj: Any, descriptor: Any, value: Any) -> None:
+    setter = descriptor.fdel if value is MISSING else descriptor.fset
     if setter is None:
-        set_attribute(obj, found.fget.__name__ if found.fget else "", value)  # raises
+        set_attribute(obj, descriptor.fget.__name__ if descriptor.fget else "", value)  # raises
     call(recorder, setter, (obj,) if value is MISSING else (obj, value), {})
 
 
@@ -486,11 +490,11 @@ def imported(
     """The module an import statement names; what is imported already is a guard."""
     package = variables.get("__package__") or ""
     full = importlib.util.resolve_name("." * level + name, package) if level else name
-    found = __import__(name, variables, None, from_list or (), level)
+    module = __import__(name, variables, None, from_list or (), level)
     recorder.guard(Item(sys.modules, full), sys.modules.get(full, MISSING))
-    if found.__name__ != full and found.__name__ in sys.modules:
-        recorder.guard(Item(sys.modules, found.__name__), found)
-    return found
+    if module.__name__ != full and module.__name__ in sys.modules:
+        recorder.guard(Item(sys.modules, module.__name__), module)
+    return module
 
 
 def import_from(recorder: Recorder, module: Any, name: str) -> Any:
@@ -500,12 +504,12 @@ def import_from(recorder: Recorder, module: Any, name: str) -> Any:
     except AttributeError:
         pass
     full = f"{module.__name__}.{name}"
-    found = sys.modules.get(full)
-    if found is None:
+    submodule = sys.modules.get(full)
+    if submodule is None:
         where = getattr(module, "__file__", None) or "unknown location"
         raise ImportError(
             f"cannot import name {name!r} from {module.__name__!r} ({where})",
             name=module.__name__,
             path=where,
         )
-    return recorder.guard(Item(sys.modules, full), found)
+    return recorder.guard(Item(sys.modules, full), submodule)

@@ -95,14 +95,14 @@ def _defaults(
             fast[i] = defaults[i - first]
     for i in range(count, total):
         if fast[i] is MISSING:
-            held = fn.__kwdefaults__
+            of_keywords = fn.__kwdefaults__
             name = code.co_varnames[i]
-            if held is None or name not in held:
+            if of_keywords is None or name not in of_keywords:
                 return False
             if outside:
-                recorder.guard(Slot(fn, _KWDEFAULTS), held)
-                recorder.guard(Item(held, name), held[name])
-            fast[i] = held[name]
+                recorder.guard(Slot(fn, _KWDEFAULTS), of_keywords)
+                recorder.guard(Item(of_keywords, name), of_keywords[name])
+            fast[i] = of_keywords[name]
     return True
 
 

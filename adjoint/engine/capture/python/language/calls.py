@@ -152,8 +152,8 @@ def _module_function(
 ) -> Any:
     if fn.__module__ in functions.PURE_MODULES:
         if fn in functions.NUMERIC and any(map(recorder.engine.is_symbol, args)) and not kwargs:
-            found = recorder.engine.computed(fn, args)
-            if found is not MISSING:
-                return found
+            answer = recorder.engine.computed(fn, args)
+            if answer is not MISSING:
+                return answer
         return pure(recorder, fn, args, kwargs)
     raise unknown(recorder, fn)

@@ -53,9 +53,9 @@ def construct(recorder: Recorder, cls: type, args: tuple[Any, ...], kwargs: dict
         return obj
     starter = class_lookup(recorder, type(obj), "__init__")
     if is_python(recorder, starter):
-        found = call(recorder, bind(recorder, starter, obj, type(obj)), args, kwargs)
-        if found is not None:
-            kind = type(found).__name__
+        returned = call(recorder, bind(recorder, starter, obj, type(obj)), args, kwargs)
+        if returned is not None:
+            kind = type(returned).__name__
             raise TypeError(f"__init__() should return None, not '{kind}'")
     elif starter is not object.__init__:
         starter(obj, *args, **kwargs)
@@ -148,15 +148,15 @@ def build_class(recorder: Recorder, body: Any, name: str, *bases: Any, **kwargs:
     return cls
 
 
-def _check_cell(cls: type, held: Any, name: str) -> None:
+def _check_cell(cls: type, content: Any, name: str) -> None:
     """Whether a metaclass passed on the variable `__class__` of the class's methods."""
-    if held is MISSING:
+    if content is MISSING:
         raise RuntimeError(
             f"__class__ not set defining {name!r} as {cls!r}. Was __classcell__ propagated to "
             "type.__new__?"
         )
-    if held is not cls:
-        raise TypeError(f"__class__ set to {held!r} defining {name!r} as {cls!r}")
+    if content is not cls:
+        raise TypeError(f"__class__ set to {content!r} defining {name!r} as {cls!r}")
 
 
 def _class_fast(body: Any) -> list[Any]:

@@ -65,9 +65,9 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
 def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     """An element of a C object of another kind: looked at again by the guard."""
     key = expose(recorder, key)
-    held = recorder.views.get(id(owner))
-    if held is not None and is_a(held[1], type):
-        recorder.guard(ClassAttribute(held[1], key), held[0].get(key, MISSING))
+    view = recorder.views.get(id(owner))
+    if view is not None and is_a(view[1], type):
+        recorder.guard(ClassAttribute(view[1], key), view[0].get(key, MISSING))
         return owner[key]
     if recorder.is_fresh(owner):
         return made(recorder, owner[key])
@@ -148,8 +148,8 @@ def default_item(recorder: Recorder, owner: Any, key: Any) -> Any:
 
 
 def _class_item(recorder: Recorder, owner: type, key: Any) -> Any:
-    found = class_lookup(recorder, owner, "__class_getitem__")
-    inner = getattr(found, "__func__", found)
+    method = class_lookup(recorder, owner, "__class_getitem__")
+    inner = getattr(method, "__func__", method)
     if is_python(recorder, inner):
         return call(recorder, types.MethodType(inner, owner), (key,), {})
     return owner[key]  # type: ignore[index]
@@ -187,8 +187,8 @@ def set_element(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
         recorder.contents(owner)
     elif recorder.needs_guards(owner):
         before = recorder.journal.original(owner)
-        held = count(owner) if before is MISSING else len(before)
-        recorder.guard(Length(owner), held)
+        size = count(owner) if before is MISSING else len(before)
+        recorder.guard(Length(owner), size)
     if is_a(owner, bytearray):
         value = expose(recorder, value)
     if is_a(key, int) and not -count(owner) <= key < count(owner):
@@ -267,11 +267,11 @@ def own_contains(recorder: Recorder, owner: Any, key: Any) -> bool:
 
 
 def _view_contains(recorder: Recorder, view: Any, key: Any) -> bool:
-    held = recorder.views.get(id(view))
-    if held is not None and is_a(view, _VIEWS[0]):
-        return contains(recorder, held[1], key)
-    if held is not None:
-        recorder.contents(held[1])
+    shown = recorder.views.get(id(view))
+    if shown is not None and is_a(view, _VIEWS[0]):
+        return contains(recorder, shown[1], key)
+    if shown is not None:
+        recorder.contents(shown[1])
     if is_a(view, _VIEWS[0]):
         return hashable(recorder, key) in view
     return any(

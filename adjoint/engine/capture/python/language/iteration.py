@@ -33,12 +33,12 @@ def _guarded(recorder: Recorder, given: Any) -> bool:
             recorder.contents(given)
         return True
     if is_a(given, _VIEWS):
-        held = recorder.views.get(id(given))
-        if held is not None:
+        view = recorder.views.get(id(given))
+        if view is not None:
             if is_a(given, _VIEWS[0]):
-                recorder.keys(held[1])
+                recorder.keys(view[1])
             else:
-                recorder.contents(held[1])
+                recorder.contents(view[1])
             return True
         if recorder.is_fresh(given):
             return True
@@ -50,45 +50,45 @@ def iterator(recorder: Recorder, given: Any) -> Any:
     if type(given) in attributes.PROXIES:
         given = attributes.referent(recorder, given)
     if recorder.engine.owns(given):
-        found = attributes.class_lookup(recorder, type(given), "__iter__")
-        if not is_python(recorder, found):
+        method = attributes.class_lookup(recorder, type(given), "__iter__")
+        if not is_python(recorder, method):
             return recorder.new(recorder.engine.call(iter, (given,), {}))
     if is_iterator(given):
         return given
     if _guarded(recorder, given):
         return recorder.new(iter(given))
     cls = attributes.kind_of(recorder, given)
-    found = attributes.class_lookup(recorder, cls, "__iter__")
-    if found is None:
+    method = attributes.class_lookup(recorder, cls, "__iter__")
+    if method is None:
         raise TypeError(f"'{cls.__name__}' object is not iterable")
-    if found is MISSING:
+    if method is MISSING:
         if attributes.class_lookup(recorder, cls, "__getitem__") is MISSING:
             return iter(given)  # raises
         return recorder.new(_by_index(recorder, given))
-    if is_python(recorder, found):
-        made = call(recorder, found, (given,), {})
-        if attributes.class_lookup(recorder, type(made), "__next__") is MISSING:
-            raise TypeError(f"iter() returned non-iterator of type '{type(made).__name__}'")
-        return made
+    if is_python(recorder, method):
+        result = call(recorder, method, (given,), {})
+        if attributes.class_lookup(recorder, type(result), "__next__") is MISSING:
+            raise TypeError(f"iter() returned non-iterator of type '{type(result).__name__}'")
+        return result
     return recorder.new(iter(listed(recorder, given)))
 
 
 def listed(recorder: Recorder, given: Any) -> tuple[Any, ...]:
     """The elements of a C object that can only be iterated; guarded by looking again."""
-    found = tuple(given)
+    values = tuple(given)
     if recorder.engine.elements(given) is not None:
         expose(recorder, given)
-        return found
+        return values
     if not recorder.is_fresh(given) and not is_plain(given):
         again = tuple(given)
         alike = all(
             a is b or (is_plain(a) and type(a) is type(b))
-            for a, b in zip(found, again, strict=False)
+            for a, b in zip(values, again, strict=False)
         )
-        if is_a(given, Iterator) or len(again) != len(found) or not alike:
+        if is_a(given, Iterator) or len(again) != len(values) or not alike:
             raise from_outside(recorder, given)
-        recorder.guard(Answer(tuple, (given,)), found)
-    return found
+        recorder.guard(Answer(tuple, (given,)), values)
+    return values
 
 
 def _by_index(recorder: Recorder, given: Any) -> Iterator[Any]:
@@ -117,11 +117,11 @@ def step(recorder: Recorder, asked: Any) -> Any:
         if type(asked) is itertools.groupby:
             recorder.new(value[1])
         return value
-    found = attributes.class_lookup(recorder, attributes.kind_of(recorder, asked), "__next__")
-    if found is MISSING:
+    method = attributes.class_lookup(recorder, attributes.kind_of(recorder, asked), "__next__")
+    if method is MISSING:
         return next(asked)  # raises
-    if is_python(recorder, found):
-        return call(recorder, found, (asked,), {})
+    if is_python(recorder, method):
+        return call(recorder, method, (asked,), {})
     if recorder.is_fresh(asked):
         return next(asked)
     raise from_outside(recorder, asked)
@@ -137,8 +137,8 @@ def _through(recorder: Recorder, asked: Any) -> Any:
         taken = [step(recorder, source) for source in sources]
         if type(asked) is map:
             return call(recorder, fn, tuple(taken), {})
-        kept = taken[0] if fn is None or fn is bool else call(recorder, fn, (taken[0],), {})
-        if call(recorder, bool, (kept,), {}):
+        answer = taken[0] if fn is None or fn is bool else call(recorder, fn, (taken[0],), {})
+        if call(recorder, bool, (answer,), {}):
             return taken[0]
 
 
@@ -154,8 +154,8 @@ def native(recorder: Recorder, given: Any) -> Any:
     """Something that C can iterate while the recorder sees what is read."""
     if type(given) is tuple or _guarded(recorder, given):
         return given
-    made = iterator(recorder, given)
-    return made if is_iterator(made) and recorder.is_fresh(made) else _steps(recorder, made)
+    steps = iterator(recorder, given)
+    return steps if is_iterator(steps) and recorder.is_fresh(steps) else _steps(recorder, steps)
 
 
 def _steps(recorder: Recorder, asked: Any) -> Iterator[Any]:

@@ -73,13 +73,13 @@ def _dispatch(recorder: Recorder, name: str, a: Any, b: Any, left: str, right: s
         if method is MISSING or method is None:
             continue
         if is_python(recorder, method):
-            found = call(recorder, method, (own, other), {})
+            result = call(recorder, method, (own, other), {})
         elif engine.owns(own):
-            found = engine.call(method, (own, other), {})
+            result = engine.call(method, (own, other), {})
         else:
-            found = method(own, _exposed(recorder, name, own, other))
-        if found is not NotImplemented:
-            return found
+            result = method(own, _exposed(recorder, name, own, other))
+        if result is not NotImplemented:
+            return result
     return _unsupported(name, a, b)
 
 
@@ -100,9 +100,9 @@ def _exposed(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     engine = recorder.engine
     if is_a(a, str) or is_a(b, str):
-        found = engine.of_texts(name, a, b)
-        if found is not MISSING:
-            return found
+        result = engine.of_texts(name, a, b)
+        if result is not MISSING:
+            return result
     if engine.is_symbol(a) and not engine.carries(a, name):
         a = recorder.concrete(a)
     if engine.is_symbol(b) and not engine.carries(b, name):
@@ -180,8 +180,8 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if method is MISSING:
         return binary(recorder, name, a, b)
     if is_python(recorder, method):
-        found = call(recorder, method, (a, b), {})
-        return binary(recorder, name, a, b) if found is NotImplemented else found
+        result = call(recorder, method, (a, b), {})
+        return binary(recorder, name, a, b) if result is NotImplemented else result
     if is_a(a, _IN_PLACE_WRITES):
         if is_a(a, set) and not is_a(b, (set, frozenset, _VIEWS[0], _VIEWS[2])):
             return _with_others(recorder, name, a, b)
@@ -196,9 +196,9 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
 def _with_others(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     """`a <op>= b` of a set and no set: what the other's class says, or an error."""
     method = method_of(recorder, b, f"__r{name}__")
-    found = call(recorder, method, (b, a), {}) if is_python(recorder, method) else NotImplemented
-    if found is not NotImplemented:
-        return found
+    result = call(recorder, method, (b, a), {}) if is_python(recorder, method) else NotImplemented
+    if result is not NotImplemented:
+        return result
     raise TypeError(
         f"unsupported operand type(s) for {_SIGNS[name]}=: '{type(a).__name__}' and "
         f"'{type(b).__name__}'"
@@ -222,8 +222,8 @@ def _extend(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         b = expose(recorder, b)
         recorder.contents(a)
         b = set(b) if is_a(b, set) else b
-    found = recorder.change(a, method, recorder.new(b) if is_a(b, (list, dict, set)) else b)
-    return found if found is NotImplemented else a
+    result = recorder.change(a, method, recorder.new(b) if is_a(b, (list, dict, set)) else b)
+    return result if result is NotImplemented else a
 
 
 def unary(recorder: Recorder, name: str, a: Any) -> Any:
@@ -275,24 +275,24 @@ def compare(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     first, second = method_of(recorder, a, left), method_of(recorder, b, right)
     if not (is_python(recorder, first) or is_python(recorder, second)):
         if name == "ne" and _eq_in_python(recorder, a, b):
-            found = compare(recorder, "eq", a, b)
-            return not truth(recorder, found)
+            answer = compare(recorder, "eq", a, b)
+            return not truth(recorder, answer)
         return _compare_c(recorder, name, a, b)
     order = [(first, a, b), (second, b, a)]
     if type(a) is not type(b) and issubclass(type(b), type(a)):
         order.reverse()
     for method, own, other in order:
         if is_python(recorder, method):
-            found = call(recorder, method, (own, other), {})
+            answer = call(recorder, method, (own, other), {})
         elif engine.owns(own):
-            found = engine.call(method, (own, other), {})
+            answer = engine.call(method, (own, other), {})
         elif name == "ne" and method is object.__ne__ and _eq_in_python(recorder, own, other):
-            found = call(recorder, method_of(recorder, own, "__eq__"), (own, other), {})
-            found = found if found is NotImplemented else not truth(recorder, found)
+            answer = call(recorder, method_of(recorder, own, "__eq__"), (own, other), {})
+            answer = answer if answer is NotImplemented else not truth(recorder, answer)
         else:
-            found = method(own, other) if method not in (MISSING, None) else NotImplemented
-        if found is not NotImplemented:
-            return found
+            answer = method(own, other) if method not in (MISSING, None) else NotImplemented
+        if answer is not NotImplemented:
+            return answer
     if name in ("eq", "ne"):
         return identical(recorder, a, b) == (name == "eq")
     raise TypeError(
@@ -378,10 +378,10 @@ def truth(recorder: Recorder, value: Any) -> bool:
     value = behind(recorder, value)
     method = method_of(recorder, value, "__bool__")
     if is_python(recorder, method):
-        found = call(recorder, method, (value,), {})
-        if not is_a(found, bool):
-            raise TypeError(f"__bool__ should return bool, returned {type(found).__name__}")
-        return found
+        answer = call(recorder, method, (value,), {})
+        if not is_a(answer, bool):
+            raise TypeError(f"__bool__ should return bool, returned {type(answer).__name__}")
+        return answer
     if recorder.engine.owns(value):
         return bool(recorder.engine.call(bool, (value,), {}))
     if method is not MISSING:
@@ -426,9 +426,9 @@ def equals_in_python(recorder: Recorder, table: Any, key: Any) -> None:
     if type(key) in PLAIN or not is_python(recorder, method_of(recorder, key, "__eq__")):
         return
     wanted = hash(key)
-    for held in list(table):
-        if held is not key and hash(held) == wanted:
-            compare(recorder, "eq", held, key)
+    for present in list(table):
+        if present is not key and hash(present) == wanted:
+            compare(recorder, "eq", present, key)
 
 
 def length(recorder: Recorder, value: Any) -> Any:
@@ -439,27 +439,27 @@ def length(recorder: Recorder, value: Any) -> Any:
         return recorder.engine.length(value)
     method = method_of(recorder, value, "__len__")
     if is_python(recorder, method):
-        found = call(recorder, method, (value,), {})
-        return _valid_length(recorder, found)
+        size = call(recorder, method, (value,), {})
+        return _valid_length(recorder, size)
     if is_a(value, (list, dict, set, deque, bytearray)):
         return recorder.length(value)
     if is_a(value, _VIEWS):
-        held = recorder.views.get(id(value))
-        return recorder.length(held[1]) if held else len(value)
+        view = recorder.views.get(id(value))
+        return recorder.length(view[1]) if view else len(value)
     if method is MISSING or recorder.is_fresh(value) or is_a(value, IMMUTABLE):
         return len(value)
     return recorder.guard(Answer(len, (value,)), len(value))
 
 
-def _valid_length(recorder: Recorder, found: Any) -> Any:
-    if type(found) is int and found >= 0:
-        return found
-    if recorder.engine.is_symbol(found):
-        return found
+def _valid_length(recorder: Recorder, size: Any) -> Any:
+    if type(size) is int and size >= 0:
+        return size
+    if recorder.engine.is_symbol(size):
+        return size
 
     class Claim:
         def __len__(self) -> Any:
-            return found
+            return size
 
     return len(Claim())  # raises as Python does
 
