@@ -28,7 +28,6 @@ KINDS: dict[str, tuple[DType, ...]] = {
     "complex floating": COMPLEX,
     "numeric": (*SIGNED, *UNSIGNED, *REAL, *COMPLEX),
 }
-_WIDTH = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
@@ -47,13 +47,6 @@ class PerGroup:
     """One scale to so many neighbours in a row."""
 
     group_size: int
-
-
-class LinearLike(Protocol):
-    """A layer that is linear under another name."""
-
-    def linear_parameters(self) -> tuple[Tensor, Tensor | None]:
-        """Its weight, (out, in), and its bias."""
 
 
 def parameters_of(layer: Any) -> tuple[Tensor, Tensor | None]:

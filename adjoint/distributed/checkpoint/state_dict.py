@@ -29,11 +29,6 @@ class StateDictOptions:
     broadcast_from_rank0: bool = False
 
 
-def whole_options() -> StateDictOptions:
-    """Whole tensors on every process."""
-    return StateDictOptions(full_state_dict=True)
-
-
 def get_model_state_dict(
     model: Module, *, submodules: Any = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from adjoint.distributed.communication.buffers import (
     require_tensor,
     written,
 )
-from adjoint.distributed.communication.collectives import skips, together
+from adjoint.distributed.communication.collectives import skips
 from adjoint.distributed.communication.gpu_messages import message_device, receive_by, send_by
 from adjoint.distributed.communication.messages import DATA, Receiving, Sending
 from adjoint.distributed.communication.progress import PROGRESS
@@ -182,8 +182,3 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
             operation.op(operation.tensor, operation.peer, operation.group, operation.tag, **other)
         )
     return [w for w in works if w is not None]
-
-
-def all_done(works: Sequence[Work]) -> None:
-    """Wait for all of some messages."""
-    together(works, False)

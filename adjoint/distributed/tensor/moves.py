@@ -20,8 +20,6 @@ from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.ops.shape.join import cat
-from adjoint.engine.tensor.tensor import Tensor
 
 
 def _part(x: Any, dim: int, group: str) -> Any:
@@ -78,8 +76,3 @@ def divided(xp: Any, x: Any, dim: int, group: str) -> Any:
     """This process's part."""
     chosen = resolve(group)
     return xp.split(x, chosen.size(), axis=dim)[chosen.rank()].copy()
-
-
-def join_parts(parts: list[Tensor], dim: int) -> Tensor:
-    """Parts of all processes as one tensor."""
-    return cat(parts, dim)

@@ -10,7 +10,7 @@ from adjoint.engine.core.errors import CaptureError, DeviceError, ShapeError
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.tensor.storage import Storage, Window
+from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias_noted, wrap
 
 
@@ -351,8 +351,3 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """The same elements in the shape of another tensor (PyTorch's deprecated form)."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
     return self.reshape(tensor.shape)
-
-
-def is_symbolic(tensor: Tensor) -> bool:
-    """Whether a tensor has no elements: it belongs to a trace or a transform."""
-    return type(tensor._array) is Window

@@ -22,7 +22,6 @@ from .plain import (
 )
 from .recorder import Recorder
 
-_SEQUENCES = (list, tuple, deque)
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _ITERABLES: tuple[Any, ...] = ([], (), {}, "", b"", range(1), set(), {}.values(), {}.items())
 _ITERATORS: tuple[Any, ...] = (

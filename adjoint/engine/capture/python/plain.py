@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
-import enum
 import re
 import types
 from typing import Any
@@ -94,12 +93,6 @@ def is_plain(value: Any) -> bool:
     if kind is slice:
         return is_plain(value.start) and is_plain(value.stop) and is_plain(value.step)
     return False
-
-
-def is_fixed(value: Any) -> bool:
-    """Whether C code may read a value without anything to guard: plain, or immutable."""
-    kind = type(value)
-    return kind in FIXED or is_plain(value) or is_a(value, (enum.Enum, type))
 
 
 def same(now: Any, then: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from math import nan
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32
@@ -27,11 +26,6 @@ def squared(x: Tensor) -> Tensor:
 
 def _centred(x: Tensor, dims: Dims) -> Tensor:
     return x - SUM(x, dims=dims, keepdim=True) / count(x.shape, dims)
-
-
-def _over(x: Tensor, n: float) -> Tensor:
-    """x / n for a plain number n that may be zero."""
-    return x / n if n else x * nan + x / 0.0
 
 
 def _freedom(shape: Any, dims: Dims, correction: float) -> float:

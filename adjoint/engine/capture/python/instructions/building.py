@@ -11,7 +11,7 @@ from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.language import attributes, calls, items, iteration, operators
 from adjoint.engine.capture.python.plain import MISSING, has
 
-from .variables import NULL, load_fast
+from .variables import NULL
 
 _BINARY = "add and floordiv lshift matmul mul mod or pow rshift sub truediv xor".split()
 
@@ -532,8 +532,3 @@ def load_common_constant(frame: Frame, which: int) -> None:
 
 def load_small_int(frame: Frame, value: int) -> None:
     frame.stack.append(value)
-
-
-def load_fast_pair_borrowed(frame: Frame, indices: tuple[int, int]) -> None:
-    load_fast(frame, indices[0])
-    load_fast(frame, indices[1])

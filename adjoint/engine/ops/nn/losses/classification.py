@@ -11,7 +11,6 @@ from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, 
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.ops.common.checks import NUMBER, require
 from adjoint.engine.ops.index.gather import GATHER, SCATTER
 from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.engine.ops.nn.losses.loss_reduction import reduced, reduction_of
@@ -239,13 +238,6 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
             f"{weight.dtype.name}"
         )
     return target.to(int64).reshape(wanted)
-
-
-def in_range(name: str, target: Tensor, channels: int, ignore: int) -> Tensor:
-    """The target, whose classes must be 0 ... channels - 1 or the one ignored."""
-    good = (target >= 0) & (target < channels) | target.eq(ignore)
-    message = f"{name}: Target {NUMBER} is out of bounds for {channels} classes."
-    return require(target, good, message, IndexError)
 
 
 @public(namespaces=FUNCTIONAL)
