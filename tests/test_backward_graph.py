@@ -57,7 +57,7 @@ def _operations(graph: DataflowGraph) -> Counter[str]:
 def _gradients(graph: DataflowGraph, cotangent: Any, given: list[Any]) -> list[Any]:
     """What the reverse form of a graph by all inputs gives, with the graph that gives it."""
     every = [True] * len(graph.inputs)
-    reverse = Reverse(graph, every, free=[False] * len(every), held=every)
+    reverse = Reverse(graph, every, free=[False] * len(every), available=every)
     pulled = reverse.pull([True])
     needed = [value for value in pulled.needs if value not in reverse.position]
     forward = evaluate(reverse.forward(needed), [*given, *reverse.constants])
