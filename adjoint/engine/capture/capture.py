@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed
-from adjoint.engine.capture.given import (
-    check_distinct,
-    given_leaves,
-)
+from adjoint.engine.capture.changed_objects import LookAgain
+from adjoint.engine.capture.given import NONE, check_distinct, given_leaves
 from adjoint.engine.capture.making import Recordable
 from adjoint.engine.capture.methods import Methods
 from adjoint.engine.capture.program.numbers import FreeNumbers, slots
@@ -42,7 +40,9 @@ from adjoint.engine.graph.record.trace import TRACING
 
 Ready = tuple[tuple[Arguments, Guards, Program], ...]
 _READY = 8  # programs the quick way tries
-_SIZES = 32  # of these, programs that another size's can be made into within milliseconds
+# Programs of other sizes, which are made of one recording within milliseconds. One that can be
+# differentiated has arrays of the size of gradients; one that cannot has the words of its call.
+_SIZES = {True: 32, False: 256}
 COMPILED = "__compiled__"  # the attribute under which an object keeps its compiled methods
 _ALL: weakref.WeakSet[Captured] = weakref.WeakSet()
 _KEPT: list[list[Captured]] = []  # lists that hold what is compiled meanwhile
@@ -141,7 +141,8 @@ class Captured(Recordable):
                 except Raised:
                     pass
                 return self.fn(*args, **kwargs)
-        leaves, structure = given_leaves(args, {**kwargs, **hidden} if hidden else kwargs)
+        named = {**kwargs, **hidden} if hidden else kwargs
+        leaves, structure = given_leaves(args, named, self.changed or NONE)
         try:
             recalled = self._recall(leaves, structure, ready)
             if recalled is not None:
@@ -157,6 +158,8 @@ class Captured(Recordable):
             error = refused.__cause__ or refused
         except LeftToPython:
             error = None
+        except LookAgain:
+            return self._call(args, kwargs)
         else:
             error = None
         result = self.fn(*args, **kwargs)
@@ -186,8 +189,16 @@ class Captured(Recordable):
         with TRACING, uncollected(), self._in_call():
             while True:
                 hidden = self._hidden()
-                leaves, structure = given_leaves(args, {**kwargs, **hidden})
-                program = self._find(leaves, structure)
+                changed = self.changed or NONE
+                leaves, structure = given_leaves(args, {**kwargs, **hidden}, changed)
+                try:
+                    program = self._find(leaves, structure)
+                except (LeftToPython, Raised):
+                    raise
+                except Exception:
+                    if not self._keep_objects_whole():
+                        raise
+                    continue
                 if program is not None:
                     break
             if not kwargs and not hidden and len(leaves) == len(args) and Arguments.simple(args):
@@ -226,12 +237,19 @@ class Captured(Recordable):
         """The result of a program, with its changes to the containers that were given made."""
         if call.python is not None and call.python.watched is not None:
             try:
-                check_distinct(given, call.python.watched)
+                check_distinct(given, call.python.watched, self.changed or NONE)
             except CaptureError as error:
+                if self._keep_objects_whole():
+                    raise LookAgain from None
                 if self.whole:
                     raise
                 raise RecordingFailed from error
         return call(leaves, given, hosts)
+
+    def _keep_objects_whole(self) -> bool:
+        """Tell objects among arguments apart by which they are, for good; whether that is new."""
+        new, self.changed = bool(self.changed), None
+        return new
 
     @staticmethod
     def _recall(
@@ -263,11 +281,11 @@ class Captured(Recordable):
             if program.valid(leaves):
                 program.used = next(_clock)
                 return program
-        if alike and self._move(alike[-1]):
+        if alike and self._move(alike[-1], leaves):
             return None
-        known = len(self.moving)
+        known = self._known_places()
         recorded = self._make(key, leaves, structure)
-        if recorded is None or len(self.moving) > known:
+        if recorded is None or self._known_places() != known:
             if recorded is not None:
                 recorded.take_back()
             return None  # needs the values of numbers it was to read at each call, or others' too
@@ -297,7 +315,7 @@ class Captured(Recordable):
         no recording but their own: after some, such a call is Python's (`LeftToPython`).
         """
         program = self._for_sizes(key, leaves, structure)
-        if program is None and self.in_call and not self.whole and self.moving:
+        if program is None and self.in_call and not self.whole and any(self._known_places()):
             recorded = itertools.chain.from_iterable(self.programs.values())
             used_again = any(other.used > self._made_at for other in recorded)
             if not self.retraces.is_worthwhile(used_again):
@@ -313,12 +331,15 @@ class Captured(Recordable):
     def _forget_oldest(self) -> None:
         """Let go of the programs that were not used for longest, if there are too many."""
         limit = config.recording_limit
-        if sum(map(len, self.programs.values())) <= min(limit, _SIZES):
+        if sum(map(len, self.programs.values())) <= min(limit, *_SIZES.values()):
             return
         everyone = [(key, p) for key, programs in self.programs.items() for p in programs]
         everyone.sort(key=lambda entry: entry[1].used)
-        sized = [entry for entry in everyone if entry[1].origin.sizing is not None]
-        forgotten = {*everyone[:-limit], *sized[:-_SIZES]}
+        forgotten = [e for e in everyone if e[1].origin.sizing is None][:-limit]
+        for differentiable, count in _SIZES.items():
+            sized = [e for e in everyone if e[1].origin.sizing is not None]
+            sized = [e for e in sized if (e[1].derivative is not None) is differentiable]
+            forgotten += sized[:-count]
         for key, gone in forgotten:
             self.programs[key].remove(gone)
             if not self.programs[key]:
@@ -339,6 +360,7 @@ class Captured(Recordable):
         with TRACING:
             self.forget_programs()
             self.moving = {}
+            self.changed = frozenset()
             self.free = FreeNumbers()
             self.retraces = Retraces(self.fn)
             self.breaks = Breaks(self.fn, name_of(self.fn))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,29 +38,34 @@ from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
 ARRAYS = "<arrays>"  # the name under which the places of NumPy's arrays are given as well
 Path = tuple[tuple[Callable[[Any, Any], Any], Any], ...]  # how to get from the arguments to it
 ATTRIBUTES: tuple[Callable[[Any, Any], Any], Any] = (object.__getattribute__, "__dict__")
+Classes = frozenset[type]
+NONE: Classes = frozenset()
 _FRAMEWORK = __name__.partition(".")[0]
 _WHOLE = frozenset({*DICTS, list, tuple, deque})
 
 
-def is_taken_apart(value: Any) -> bool:
+def is_taken_apart(value: Any, changed: Classes = NONE) -> bool:
     """Whether an object is known by what it holds: it has no identity to be told apart by.
 
     Instances of dataclasses, of classes that programs registered, and of all that have no hash:
-    heirs of list and dict, `SimpleNamespace`, `UserDict`.
+    heirs of list and dict, `SimpleNamespace`, `UserDict`. For one function, also of the classes
+    `changed` (`changed_objects`).
     """
     kind = type(value)
     if kind in _WHOLE:
         return False
+    if kind in changed:
+        return True
     if kind.__hash__ is None:  # of the framework's own, what stands for numbers of each call
         return kind.__module__.partition(".")[0] != _FRAMEWORK
     return kind in REGISTERED or holds_attributes_only(value)
 
 
-def containers(value: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
+def containers(value: Any, changed: Classes = NONE, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     """The containers in the arguments of a call that can be written to, and the way to each."""
     parts: list[tuple[Path, Any]]
     own = None
-    apart = reached(value) if is_taken_apart(value) else None
+    apart = reached(value) if is_taken_apart(value, changed) else None
     if apart is not None:
         own, parts = apart
     elif isinstance(value, tuple):
@@ -78,7 +84,7 @@ def containers(value: Any, path: Path = ()) -> Iterator[tuple[Any, Path]]:
     if own is not None:
         yield own, (*path, ATTRIBUTES)
     for steps, part in parts:
-        yield from containers(part, (*path, *steps))
+        yield from containers(part, changed, (*path, *steps))
 
 
 def follow(given: Any, path: Path) -> Any:
@@ -88,29 +94,32 @@ def follow(given: Any, path: Path) -> Any:
     return given
 
 
-def given_leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeDef]:
+def given_leaves(
+    args: tuple[Any, ...], kwargs: dict[str, Any], changed: Classes = NONE
+) -> tuple[list[Any], TreeDef]:
     """The leaves of a call's arguments; arrays of NumPy's become tensors on the same memory."""
-    leaves, structure = _flattened((args, kwargs))
+    leaves, structure = _flattened((args, kwargs), changed)
     places = [i for i, x in enumerate(leaves) if type(x) is np.ndarray and _is_tensors(x)]
     if places:
-        leaves, structure = _flattened((args, {**kwargs, ARRAYS: tuple(places)}))
+        leaves, structure = _flattened((args, {**kwargs, ARRAYS: tuple(places)}), changed)
         FOREIGN.seen = True
         for place in places:
             leaves[place] = wrap(leaves[place])
     return leaves, structure
 
 
-def _split(value: Any) -> Parts | None:
+def _split(value: Any, changed: Classes = NONE) -> Parts | None:
     """The parts of an argument."""
-    if not isinstance(value, TensorBase) and is_taken_apart(value):
+    if not isinstance(value, TensorBase) and is_taken_apart(value, changed):
         return taken_apart(value)
     return split(value)
 
 
-def _flattened(given: Any) -> tuple[list[Any], TreeDef]:
+def _flattened(given: Any, changed: Classes) -> tuple[list[Any], TreeDef]:
     """The leaves of arguments; objects that hold themselves are leaves, by their identity."""
+    parts = partial(_split, changed=changed) if changed else _split
     try:
-        return flatten(given, None, _split)
+        return flatten(given, None, parts)
     except RecursionError:
         return flatten(given, is_taken_apart)
 
@@ -129,15 +138,15 @@ def array_places(structure: TreeDef, leaves: Sequence[Any]) -> list[int]:
     return list(leaves[-named.children[-1].num_leaves :])
 
 
-def holds_one(value: Any, paths: dict[int, Path]) -> bool:
+def holds_one(value: Any, paths: dict[int, Path], changed: Classes) -> bool:
     """Whether a value is one of the given containers, or holds one."""
-    return any(id(container) in paths for container, _ in containers(value))
+    return any(id(container) in paths for container, _ in containers(value, changed))
 
 
-def check_distinct(given: Any, reached: frozenset[int]) -> None:
+def check_distinct(given: Any, reached: frozenset[int], changed: Classes) -> None:
     """Refuse arguments in which one container stands twice, or one that is reached elsewhere."""
     seen = set(reached)
-    for container, _ in containers(given):
+    for container, _ in containers(given, changed):
         if id(container) in seen:
             raise CaptureError(
                 f"compile: a {type(container).__name__} is given twice, or given and reached by "

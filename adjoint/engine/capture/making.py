@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from adjoint.engine.capture.breaks import RecordingFailed
+from adjoint.engine.capture.changed_objects import classes_leading_to
 from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
@@ -53,6 +54,8 @@ class Recordable(Inspection):
         # Places whose numbers or tensors are read at each call: they were seen to change.
         self.moving: dict[Location, str] = {}
         self._numbers = itertools.count()  # part of their names
+        # Classes of arguments that are known by what they hold; None: never (`changed_objects`).
+        self.changed: frozenset[type] | None = frozenset()
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
         self.dynamic = dynamic
@@ -61,13 +64,19 @@ class Recordable(Inspection):
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
 
-    def _move(self, program: Program) -> bool:
+    def _move(self, program: Program, leaves: Sequence[Any]) -> bool:
         """Have places read at each call whose numbers or tensors changed; whether there are any."""
         changed = program.conditions.guards.failed()
-        return self._note_moving([(g, g.place.now()) for g in changed if _may_move(g)])
+        return self._note_moving([(g, g.place.now()) for g in changed if _may_move(g)], leaves)
 
-    def _note_moving(self, changed: list[tuple[Guard, Any]]) -> bool:
+    def _note_moving(self, changed: list[tuple[Guard, Any]], leaves: Sequence[Any]) -> bool:
         """Note places that hold another number or tensor; whether any is new."""
+        if self.changed is not None:
+            owners = {id(guard.place.owner) for guard, _ in changed}
+            classes = classes_leading_to(owners, leaves) - self.changed
+            if classes:
+                self.changed |= classes
+                return True
         known = len(self.moving)
         for guard, now in changed:
             before = guard.value
@@ -96,6 +105,10 @@ class Recordable(Inspection):
         self.programs = {}
         self.families = Families(self.families.name, automatic=self.dynamic)
 
+    def _known_places(self) -> tuple[int, int]:
+        """What is known of places that change: more, and a call has to be looked at again."""
+        return len(self.moving), len(self.changed or ())
+
     def _give(self, tensor: Any) -> None:
         """Have a tensor from outside as an argument of calls: it shows other memory at each."""
         place = Itself(tensor)
@@ -119,6 +132,7 @@ class Recordable(Inspection):
         """A program made from one with dynamic sizes, or None where sizes are not dynamic."""
         if self.free.of(structure) or array_places(structure, leaves):
             return None
+        self.families.noticing = bool(self.changed)
         program = self.families.find(key, leaves)
         if program is None:
             family = self.families.start(
@@ -200,7 +214,8 @@ class Recordable(Inspection):
         """
         observation = self._observe(trace, structure, given)
         try:
-            if self._forget_places(observation.recorder) or self._places_moved(observation):
+            forgotten = self._forget_places(observation.recorder)
+            if forgotten or self._places_moved(observation, leaves):
                 self._take_back(observation)
                 return None
             tensors = [t for g in observation.recorder.guards.values() for t in tensors_in(g.value)]
@@ -233,7 +248,8 @@ class Recordable(Inspection):
         args, kwargs = unflatten(structure, given)
         for name in {ARRAYS, *self.moving.values()} & kwargs.keys():
             del kwargs[name]
-        given_containers = list(containers((args, kwargs)))
+        engine.changed = self.changed or frozenset()
+        given_containers = list(containers((args, kwargs), engine.changed))
         engine.given_paths = {id(container): path for container, path in given_containers}
         before, consulted = settings.present(), set[str]()
         left: dict[str, Any] = {}
@@ -279,14 +295,14 @@ class Recordable(Inspection):
         _all(engine.restores)
         engine.forget()
 
-    def _places_moved(self, observation: Observation) -> bool:
+    def _places_moved(self, observation: Observation, leaves: Sequence[Any]) -> bool:
         """Whether the function left another number or tensor where it read one before."""
         changed = [
             (guard, now if is_tensor(now) else guard.value)
             for guard in observation.recorder.guards.values()
             if _may_move(guard) and has_moved(guard.value, now := guard.place.now())
         ]
-        return bool(changed) and self._note_moving(changed)
+        return bool(changed) and self._note_moving(changed, leaves)
 
     @staticmethod
     def _guard(

@@ -147,6 +147,7 @@ class Families:
     def __init__(self, name: str, *, automatic: bool) -> None:
         self.name = name
         self.automatic = automatic  # whether dimensions seen to differ become dynamic
+        self.noticing = False  # the same, though nobody asked for it
         self.families: list[Family] = []
         self.refused: dict[Any, str] = {}  # why there is no family with such dimensions
         self.notes: list[str] = []
@@ -192,7 +193,7 @@ class Families:
                 del self.families[:-_KEPT]
                 return outcome
             self.refused[refusal] = outcome
-            if places == wanted:
+            if places == wanted and not self.noticing:
                 self._tell(outcome)
         return None
 
@@ -271,7 +272,7 @@ class Families:
             for d in getattr(leaf, "__dict__", {}).get(MARKS, ())
             if leaf.shape[d] >= 2
         }
-        if not self.automatic:
+        if not (self.automatic or self.noticing):
             return marked
         varying = {
             (i, d)

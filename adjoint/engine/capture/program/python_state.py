@@ -79,7 +79,7 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
             recorder.effect(object.__setattr__, tensor, name, value)
     simple = (
         _is_tree(recorder, result)  # others may hold themselves
-        and not (engine.given_paths and holds_one(result, engine.given_paths))
+        and not (engine.given_paths and holds_one(result, engine.given_paths, engine.changed))
         and all(is_tensor(x) or not _is_made(recorder, x) for x in flatten(result)[0])
     )
     if simple and not recorder.effects and not recorder.draws:

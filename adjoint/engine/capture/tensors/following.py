@@ -112,6 +112,7 @@ class TensorEngine(CallNumbers):
         self.placed: list[Frame | None] = []
         self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
+        self.changed: frozenset[type] = frozenset()  # of objects that are such containers
         self.tagged: dict[int, Any] = {}  # tensors made inside that were given attributes
         self.late = []
         self.given_arrays: list[late_arrays.LateArray] = []  # arrays among the arguments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
+import weakref
 from collections import deque
 from typing import Any
 
@@ -407,7 +408,10 @@ def is_instance(recorder: Recorder, value: Any, cls: Any) -> bool:
 
 
 def hashable(recorder: Recorder, key: Any) -> Any:
-    """A key as dicts take it: symbols pinned, a `__hash__` in Python followed for its reads."""
+    """A key as dicts take it: symbols pinned, a `__hash__` in Python followed for its reads.
+
+    An argument that is known by what it holds is another object at the next call, of another hash.
+    """
     if type(key) in PLAIN:
         return key
     if recorder.engine.is_symbol(key):
@@ -418,6 +422,10 @@ def hashable(recorder: Recorder, key: Any) -> Any:
     method = method_of(recorder, key, "__hash__")
     if is_python(recorder, method):
         call(recorder, method, (key,), {})
+    elif method is weakref.ref.__hash__:  # that of what it refers to
+        hashable(recorder, key())
+    elif method is object.__hash__ and id(key) in recorder.given:
+        recorder.engine.identified(recorder, key)
     return key
 
 
