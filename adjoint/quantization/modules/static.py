@@ -103,7 +103,9 @@ def weight_tensors(module: Any, weight: Tensor, bias: Tensor | None) -> dict[str
     scales = scale.reshape(-1).expand((channels,)).to(ad.float32).clone()
     zeros = zero.reshape(-1).expand((channels,)).to(ad.int32).clone()
     integers = quantize_per_channel(weight.detach(), scales, zeros, 0, ad.qint8)
-    tensors = {"weight": integers.int_repr(), "weight_scale": scales}
+    # What was rounded in training to fewer numbers than int8 has is to be the same here.
+    whole = integers.int_repr().clamp(watch.quant_min, watch.quant_max)
+    tensors = {"weight": whole, "weight_scale": scales}
     if bool(zeros.any()):
         tensors["weight_zero"] = zeros
     out_scale, out_zero, _ = observed(module)
