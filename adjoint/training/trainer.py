@@ -265,14 +265,18 @@ class Trainer:
             "stopped": self.stopped,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` gave."""
+    def check_state(self, state: Any) -> None:
+        """Raise if this is not what `state_dict` gave."""
         missing = STATE - set(state) if isinstance(state, dict) else STATE
         if missing:
             raise ValueError(
                 f"Trainer: this is no trainer's checkpoint: it lacks {', '.join(sorted(missing))}. "
                 "Pass what Trainer.save wrote."
             )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` gave."""
+        self.check_state(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for name in ("scheduler", "scaler", "early_stopping"):

@@ -85,20 +85,20 @@ class RecipeTrainer(Trainer):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue; a network that learnt other characters or classes is refused."""
-        there = state.get("meaning", {}) if isinstance(state, dict) else {}
+        self.check_state(state)
+        there = state.get("meaning", {})
         for name, value in self.meaning.items():
             if name in there and there[name] != value:
                 raise ValueError(
                     f"--resume: the checkpoint is of data with other {name}, which its numbers "
                     "stand for. Go on with that data, or train anew, without --resume."
                 )
-        weights = state.get("model") if isinstance(state, dict) else None
-        if isinstance(weights, dict):
-            self.refuse_another_network(weights)
+        self.refuse_another_network(state["model"])
         super().load_state_dict(state)
 
-    def refuse_another_network(self, weights: Mapping[str, Any]) -> None:
+    def refuse_another_network(self, weights: Any) -> None:
         """Say in one line that a checkpoint's weights are not this network's."""
+        weights = weights if isinstance(weights, Mapping) else {}
         shapes = {name: tuple(x.shape) for name, x in self.model.state_dict().items()}
         there = {name: tuple(x.shape) for name, x in weights.items() if hasattr(x, "shape")}
         other = [name for name in (*shapes, *there) if shapes.get(name) != there.get(name)]
