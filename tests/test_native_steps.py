@@ -67,7 +67,7 @@ def test_scaled_gradients(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", test_models.learners())
+@pytest.mark.parametrize("name", test_models.LEARNERS)
 def test_models_at_several_thread_counts(name: str) -> None:
     before = ad.get_num_threads()
     want = test_models.trained(name, lambda fn: fn)

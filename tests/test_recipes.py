@@ -440,7 +440,9 @@ SONG = ["gpt", "song.txt", "--length", "4", "--blocks", "8"]
     ("text", "old", "new", "data", "said"),
     [
         ("la li lo, " * 9, "l", "x", SONG, "other characters"),
-        (FLATS, "Bonn", "Bern", ["csv", "flats.csv"], "other columns"),
+        pytest.param(
+            FLATS, "Bonn", "Bern", ["csv", "flats.csv"], "other columns", marks=pytest.mark.slow
+        ),
         (TOWNS, "Bonn", "Bern", ["csv", "towns.csv"], "other classes"),
     ],
 )
