@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -48,17 +49,31 @@ def package_of(name: str) -> str:
     return name if FILES[name].stem == "__init__" else name.rpartition(".")[0]
 
 
-@cache
-def trees() -> dict[str, ast.Module]:
-    return {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is asked of a module's text. Its tree is let go: all of them at once are a million
+    objects, which take longer to keep than to read."""
+
+    imports: list[str]
+    classes: list[str]
+
+
+def source(name: str) -> Source:
+    tree = ast.parse(FILES[name].read_bytes())
+    return Source(
+        sorted({*imported(tree, package_of(name))} - {name}),
+        [node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+    )
 
 
 @cache
+def sources() -> dict[str, Source]:
+    return {name: source(name) for name in FILES}
+
+
 def imports() -> dict[str, list[str]]:
     """Of each module, the others that it imports."""
-    return {
-        name: sorted({*imported(tree, package_of(name))} - {name}) for name, tree in trees().items()
-    }
+    return {name: module.imports for name, module in sources().items()}
 
 
 def cycles(graph: dict[str, list[str]]) -> list[list[str]]:
@@ -152,9 +167,8 @@ def test_files_and_folders_stay_small() -> None:
 
 def test_a_class_name_means_one_thing_in_the_engine() -> None:
     places: dict[str, list[str]] = {}
-    for name, tree in trees().items():
+    for name, module in sources().items():
         if name.startswith("adjoint.engine"):
-            for node in tree.body:
-                if isinstance(node, ast.ClassDef):
-                    places.setdefault(node.name, []).append(name)
+            for defined in module.classes:
+                places.setdefault(defined, []).append(name)
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
