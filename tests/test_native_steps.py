@@ -27,7 +27,7 @@ def alike(got: list[Any], want: list[Any], limit: float = 2e-5) -> None:
         np.testing.assert_allclose(g, w, rtol=limit, atol=limit)
 
 
-@pytest.mark.parametrize("row", test_nn_steps.CASES)
+@pytest.mark.parametrize("row", test_nn_steps.FIRST_ROWS)
 def test_modules(row: Row) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -21,6 +21,12 @@ from tests.samples.modules import ROWS, Row
 ALL = ROWS | LOSSES | SEQUENCES
 WITHOUT_ROWS = {"Module", "Container", "RNNBase", "RNNCellBase"}  # not used by themselves
 CASES = [pytest.param(row, id=f"{name}-{i}") for name in ALL for i, row in enumerate(ALL[name])]
+# A module's first row; the others, which the captured steps below have all, are slow.
+FIRST_ROWS = [
+    pytest.param(row, id=f"{name}-{i}", marks=pytest.mark.slow if i else ())
+    for name in ALL
+    for i, row in enumerate(ALL[name])
+]
 
 
 def floats(x: Any) -> list[Any]:

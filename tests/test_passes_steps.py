@@ -12,7 +12,7 @@ import pytest
 from adjoint.engine.graph.passes import run_passes
 from adjoint.graph import Task, capture, interpreted
 from tests.samples.modules import Row
-from tests.test_nn_steps import CASES, eager, train
+from tests.test_nn_steps import FIRST_ROWS, eager, train
 
 
 def optimised(task: Task) -> Any:
@@ -20,16 +20,7 @@ def optimised(task: Task) -> Any:
     return interpreted(replace(task, graph=run_passes(task.graph, verify=True)))
 
 
-# A module's first row; the others are slow.
-SOME = [
-    pytest.param(
-        *case.values, id=case.id, marks=() if f"{case.id}".endswith("-0") else pytest.mark.slow
-    )
-    for case in CASES
-]
-
-
-@pytest.mark.parametrize("row", SOME)
+@pytest.mark.parametrize("row", FIRST_ROWS)
 def test_steps(row: Row) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -15,13 +15,25 @@ from adjoint.cli import main
 from adjoint.data import DataLoader
 from adjoint.data.readers import CharacterDataset
 from adjoint.data.readers.images import rgb
-from adjoint.training import Trainer
+from adjoint.training import Trainer, curves, pictures
 from adjoint.training.recipes import _table, csv, gpt
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Of a test in which pictures are drawn: in others, where nobody looks, files stand for them."""
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "drawn" not in request.fixturenames:
+        for module in (curves, pictures):
+            monkeypatch.setattr(module, "save_figure", lambda figure, path: Path(path).touch())
 
 
 @pytest.fixture
@@ -41,6 +53,7 @@ def flowers(path: str, rows: int = 120) -> None:
             file.write(f"{a:.3f},{b:.3f},{('rose', 'lily', 'iris')[kind]}\n")
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_table_of_classes(capsys: pytest.CaptureFixture[str]) -> None:
     flowers("flowers.csv")
     assert main(["train", "csv", "flowers.csv", "--epochs", "8", "--lr", "1e-2"]) == 0
@@ -48,6 +61,7 @@ def test_a_table_of_classes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "kind: accuracy" in said
     assert "next:" in said
     assert Path("runs/csv/last.pt").is_file()
+    assert Path("runs/csv/loss.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_a_table_of_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +76,7 @@ def test_a_table_of_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert error < 0.4 * usual
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_folder_of_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)

@@ -136,7 +136,7 @@ class Trainer:
         self._resume_loader: Any = None
         self._writer: SummaryWriter | None = None
         self._missing: set[str | None] = set()  # libraries that were said to be
-        self._drawn = -math.inf  # when the curves were
+        self._drawn = 0.0  # when the curves were
 
     # -- the three verbs ----------------------------------------------------------------------
 
@@ -169,6 +169,7 @@ class Trainer:
                 f"nothing to do. Pass epochs={self.epoch + epochs} for {epochs} more.",
                 stacklevel=2,
             )
+        self._drawn = time.monotonic()  # a short run is drawn once, at its end
         try:
             while self.epoch < epochs and not self.stopped:
                 values = self._train_epoch(train, epochs)
