@@ -97,10 +97,11 @@ GROUPED = [
 ]
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_weights_in_groups(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("way", HERE)
+def test_weights_in_groups(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows times packed weights, against what the weights stand for in float64."""
     monkeypatch.setattr(native, "disk_key", lambda task, options: None)
+    monkeypatch.setattr(groups, "host_dot", lambda: dots.DOTS[way])
     taken: list[int] = []
     given = groups.TEMPLATES["grouped_linear"]
 
@@ -111,8 +112,8 @@ def test_weights_in_groups(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     templates = {**LLVM.templates, "grouped_linear": replace(given, steps=steps)}
     monkeypatch.setattr(type(LLVM), "templates", templates)
     random = np.random.default_rng(0)
-    for bits, group, rows, outputs, zero, bias in GROUPED:
-        features = group * (5 if wide else 1)
+    for case, (bits, group, rows, outputs, zero, bias) in enumerate(GROUPED):
+        features = group * (5 if case % 2 else 1)
         shape = outputs, features // group
         low, high = (0, 16) if bits == 4 else (-128, 128)
         numbers = random.integers(low, high, (outputs, features))
@@ -135,6 +136,42 @@ def test_weights_in_groups(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         want = want if offset is None else want + offset.numpy()
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-3)
     assert len(taken) == len(GROUPED)
+
+
+@pytest.mark.parametrize("way", HERE)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_inputs_of_weights_in_groups(bits: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of every kind of number: within what summing in float32 loses, whatever the outliers."""
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)
+    monkeypatch.setattr(groups, "host_dot", lambda: dots.DOTS[way])
+    random = np.random.default_rng(bits)
+    group, outputs = 64, 9
+    rows = random.standard_normal((4, 5 * group)).astype(np.float32)
+    rows[0, :group] = 0
+    rows[0, 70], rows[1, 3], rows[1, 100], rows[2, 5] = 1e8, 3e38, 1e-40, 20
+    rows[2, group : 2 * group] *= np.float32(1e-35)
+    rows[3] = np.exp2(random.uniform(-20, 20, rows.shape[1]))
+    low, high = (0, 16) if bits == 4 else (-128, 128)
+    numbers = random.integers(low, high, (outputs, rows.shape[1]))
+    points = random.integers(low, high, (outputs, 5))
+    numbers[:, [3, 70]] = points[:, [0, 1]]  # the largest inputs meet weights of zero
+    scale = random.uniform(0.01, 0.1, points.shape).astype(np.float32)
+    kind = np.uint8 if bits == 4 else np.int8
+    weight = ad.tensor(numbers.astype(kind))
+    packed = pack(weight) if bits == 4 else weight
+    given = packed, ad.tensor(scale), ad.tensor(points.astype(kind))
+    run = compile(
+        lambda x, w, s, z: grouped_linear(x, w, s, z, None, bits, group), backend="native"
+    )
+    real = (numbers - np.repeat(points, group, 1)) * np.repeat(scale, group, 1).astype(float)
+    want = rows.astype(float) @ real.T
+    bound = np.abs(rows.astype(float)) @ np.abs(real).T
+    assert (np.abs(run(ad.tensor(rows), *given).numpy() - want) <= 4e-6 * bound).all()
+
+    rows[0, 200], rows[1, 1], rows[2, 300] = np.inf, np.nan, -np.inf
+    got = run(ad.tensor(rows), *given).numpy()
+    assert not np.isfinite(got[:3]).any()
+    assert np.isfinite(got[3]).all()
 
 
 def test_depths_beyond_what_floats_hold() -> None:

@@ -45,10 +45,12 @@ class GroupedForm:
 class GroupedProduct:
     """Writes the kernel of Note [grouped products]."""
 
+    words = WORDS
+
     def __init__(self, form: GroupedForm) -> None:
         self.form = form
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
+        self.word = w.words(self.words)
 
     def text(self, name: str) -> Text:
         low, high = self.w.share(self.word[PIECES])
@@ -58,9 +60,7 @@ class GroupedProduct:
     def piece(self, p: V) -> None:
         """Some of the weight's rows."""
         w, word, form = self.w, self.word, self.form
-        self.x, self.weight, self.scale, self.zero, self.bias, self.c = (
-            w.pointer(word[k]) for k in (X, W, SCALE, ZERO, BIAS, C)
-        )
+        self.point_at()
         first = p * word[PART]
         stop = w.least(first + word[PART], word[N])
 
@@ -78,6 +78,12 @@ class GroupedProduct:
             w.loop(0, word[M], rows, step=form.rows)
 
         w.loop(first, stop, column)
+
+    def point_at(self) -> None:
+        """Pointers to the operands."""
+        self.x, self.weight, self.scale, self.zero, self.bias, self.c = (
+            self.w.pointer(self.word[k]) for k in (X, W, SCALE, ZERO, BIAS, C)
+        )
 
     def sums(self, j: V, inputs: list[str]) -> list[V]:
         """The sums of one row of the weight with some of the input, vectors still."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import address, parts_of
+from adjoint.engine.backends.llvm.templates.groups import dotted
+from adjoint.engine.backends.llvm.templates.groups.dotted import by_dots
 from adjoint.engine.backends.llvm.templates.groups.kernel import LANES, GroupedForm, groups_text
-from adjoint.engine.compiler.memory.places import Place
-from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
+from adjoint.engine.backends.llvm.templates.integers.dots import Dot, host_dot
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
+from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
+from adjoint.engine.core.dtype import int8, int32
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import computed, typical
 
@@ -72,18 +77,49 @@ def steps(
         *(address(place, place.offset) for place in places),
         rows, outputs, depth // group, group, depth, outputs, part, pieces,
     ]  # fmt: skip
+    launch = Launch(
+        function=form.name,
+        text=partial(groups_text, form=form),
+        words=words,
+        reads=tuple(whole(place.buffer) for place in places[:-1]),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=rows * outputs * depth / 2,
+        label=sized("grouped_linear", rows, outputs, depth),
+    )
+    dot = host_dot()
+    return _by_dots(launch, form, dot, x, group) if by_dots(form, group, dot) else [launch]
+
+
+def _by_dots(launch: Launch, form: GroupedForm, dot: Dot, x: Place, group: int) -> list[Launch]:
+    """The planes of the input, and the product with them (Note [planes])."""
+    rows, depth = prod(x.shape[:-1]), x.shape[-1]
+    count = depth // group
+    planes = PlannedBuffer(ARENA, int8, rows * depth * dotted.DIGITS, name="planes")
+    records = PlannedBuffer(ARENA, int32, rows * count * dotted.RECORD, name="records")
+    form = replace(form, rows=1)
     return [
         Launch(
-            function=form.name,
-            text=partial(groups_text, form=form),
-            words=words,
-            reads=tuple(whole(place.buffer) for place in places[:-1]),
-            writes=(whole(out.buffer),),
-            pieces=pieces,
-            cost=rows * outputs * depth / 2,
-            label=sized("grouped_linear", rows, outputs, depth),
-        )
-    ]
+            function=f"planes_{form.bits}_{dot.name}",
+            text=partial(dotted.planes_text, bits=form.bits, dot=dot.name),
+            words=[
+                address(x, x.offset), Address(planes), Address(records),
+                rows, count, group, depth, rows * count,
+            ],
+            reads=(whole(x.buffer),),
+            writes=(whole(planes), whole(records)),
+            pieces=rows * count,
+            cost=rows * depth * 4,
+            label=sized("planes", rows, depth),
+        ),
+        replace(
+            launch,
+            function=f"{form.name}_{dot.name}",
+            text=partial(dotted.dotted_text, form=form, dot=dot.name),
+            words=[*launch.words, Address(planes), Address(records)],
+            reads=(*launch.reads, whole(planes), whole(records)),
+        ),
+    ]  # fmt: skip
 
 
 TEMPLATES = {"grouped_linear": Template(accepts, packed, steps)}
