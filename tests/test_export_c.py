@@ -20,6 +20,11 @@ from adjoint.export import Exported, aot
 from adjoint.export.output.linking import compiler, wasm_linker
 from adjoint.export.output.machines import native
 from adjoint.nn import functional as F
+from adjoint.quantization import (
+    Int4WeightOnlyConfig,
+    Int8DynamicActivationInt8WeightConfig,
+    quantize_,
+)
 
 CC = compiler(native())
 needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler here")
@@ -160,6 +165,18 @@ def test_one_file_under_sanitizers(tmp_path: Path) -> None:
     program = aot(net, x, name="net", machine="portable")
     found = outputs(tmp_path, program, "c", (x,), flags)
     np.testing.assert_allclose(found, net(x).detach().numpy().ravel(), rtol=1e-4, atol=1e-6)
+
+
+@needs_cc
+def test_dots_in_one_file(tmp_path: Path) -> None:
+    """Networks of whole numbers as C for this machine, whose own dots have a form in C."""
+    parts = [nn.Sequential(nn.Linear(128, 64)), nn.ReLU(), nn.Sequential(nn.Linear(64, 3))]
+    quantize_(parts[0], Int4WeightOnlyConfig(group_size=64))
+    quantize_(parts[2], Int8DynamicActivationInt8WeightConfig())
+    net = nn.Sequential(*parts).eval()
+    x = ad.randn(1, 128)
+    found = outputs(tmp_path, aot(net, x, name="net"), "c", (x,), ["-O1"])
+    np.testing.assert_allclose(found, net(x).detach().numpy().ravel(), rtol=1e-4, atol=1e-5)
 
 
 @needs_cc

@@ -41,6 +41,22 @@ _REDUCTIONS = {
     "smax": "({s})r > ({s})x ? r : x", "smin": "({s})r < ({s})x ? r : x",
     "fmax": "__builtin_fmax{f}(r, x)", "fmin": "__builtin_fmin{f}(r, x)",
 }  # fmt: skip
+# Sums r[k] of products of neighbours, by how many there are and what each is; then the processor's
+# own function for it, where C has one that is asked for by a feature's name.
+_DOTS = {
+    "aarch64.neon.sdot": (4, "(int32_t)(int8_t)a[4 * k + j] * (int8_t)b[4 * k + j]"),
+    "x86.avx512.vpdpbusd": (4, "(int32_t)(uint8_t)(a[k] >> 8 * j) * (int8_t)(b[k] >> 8 * j)"),
+    "x86.avx512.pmaddw": (2, "(int32_t)(int16_t)a[2 * k + j] * (int16_t)b[2 * k + j]"),
+    "x86.avx2.pmadd": (2, "(int32_t)(int16_t)a[2 * k + j] * (int16_t)b[2 * k + j]"),
+    "x86.sse2.pmadd": (2, "(int32_t)(int16_t)a[2 * k + j] * (int16_t)b[2 * k + j]"),
+}
+_NEON_DOT = """#if defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
+static inline {of} {helper}({of} r, {by} a, {by} b) {{
+  return ({of})vdotq_s32((int32x4_t)r, (int8x16_t)a, (int8x16_t)b); }}
+#else
+{plain}
+#endif"""
 
 
 def call_intrinsic(body: Body, name: str, of: Type, types: list[Type], values: list[str]) -> str:
@@ -63,6 +79,9 @@ def call_intrinsic(body: Body, name: str, of: Type, types: list[Type], values: l
     if parts[0] in _INTEGERS:
         values = values[: 1 if parts[0] in ("abs", "ctpop", "ctlz", "cttz") else 2]
         return _lanes(body, parts[0], of, _INTEGERS[parts[0]], values, "")
+    for stem, (count, product) in _DOTS.items():
+        if name.startswith(f"{stem}."):
+            return _dot(body, stem, count, product, types, values)
     raise ExportError(
         f"export: LLVM's function {name} has no form in C. Export it with machine='portable'."
     )
@@ -114,6 +133,27 @@ def _reduced(body: Body, kind: str, of: Type, types: list[Type], values: list[st
         f"{start.replace('x[0]', 'v[0]')}; for (int k = {first}; k < {vector.count}; k++) "
         f"{{ {scalar.name} x = v[k]; r = ({scalar.name})({step}); }} return {last}; }}"
     )
+    return f"{helper}({', '.join(values)})"
+
+
+def _dot(
+    body: Body, stem: str, count: int, product: str, types: list[Type], values: list[str]
+) -> str:
+    """Sums of products of neighbouring bytes or words (Note [dots]); they wrap around."""
+    of = Type("vector", types[-1].nbytes // 4, (Type("i32"),))
+    body.note(of)
+    helper = f"{stem.replace('.', '_')}_{of.count}"
+    by = types[-1].name
+    added = len(values) == 3  # to sums that are given
+    given = f"{of.name} r, {by} a, {by} b" if added else f"{by} a, {by} b"
+    plain = (
+        f"static inline {of.name} {helper}({given}) {{ {'' if added else f'{of.name} r = {{0}}; '}"
+        f"for (int k = 0; k < {of.count}; k++) for (int j = 0; j < {count}; j++) "
+        f"r[k] += (uint32_t)({product}); return r; }}"
+    )
+    if stem == "aarch64.neon.sdot":
+        plain = _NEON_DOT.format(of=of.name, by=by, helper=helper, plain=plain)
+    body.helpers[helper] = plain
     return f"{helper}({', '.join(values)})"
 
 
