@@ -16,7 +16,10 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.engine.backends.llvm.templates.integers.dots import DOTS
+from adjoint.engine.backends.llvm.templates.integers.kernel import integer_text
 from adjoint.export import Exported, aot
+from adjoint.export.c_source.translate import c_text
 from adjoint.export.output.linking import compiler, wasm_linker
 from adjoint.export.output.machines import native
 from adjoint.nn import functional as F
@@ -177,6 +180,37 @@ def test_dots_in_one_file(tmp_path: Path) -> None:
     x = ad.randn(1, 128)
     found = outputs(tmp_path, aot(net, x, name="net"), "c", (x,), ["-O1"])
     np.testing.assert_allclose(found, net(x).detach().numpy().ravel(), rtol=1e-4, atol=1e-5)
+
+
+@needs_cc
+@pytest.mark.slow
+def test_every_dot_in_c(tmp_path: Path) -> None:
+    """Kernels of products of int8 by every processor's dots, as C that any processor runs."""
+    import ctypes
+
+    from llvmlite import binding
+
+    assert CC is not None
+    random = np.random.default_rng(0)
+    m, n, k = 3, 5, 130
+    a, b = (random.integers(-128, 128, (rows, k)).astype(np.int8) for rows in (m, n))
+    parts = [integer_text(f"run_{name}", name, 1) for name in DOTS]
+    declared = sorted(set[str]().union(*(names for _, names in parts)))
+    module = binding.parse_assembly("\n".join([*declared, *(text for text, _ in parts)]))
+    text = c_text(str(module), "", "dots").replace('#include "dots.h"', "")
+    text = text.replace("static void g_run", "void g_run")
+    (tmp_path / "dots.c").write_text(f"#include <stdint.h>\n#include <stddef.h>\n{text}")
+    library = tmp_path / "dots.so"
+    command = [*CC, "-O1", "-w", "-shared", "-fPIC", str(tmp_path / "dots.c"), "-o", str(library)]
+    subprocess.run(command, check=True)
+    functions = ctypes.CDLL(str(library))
+    for name in DOTS:
+        c = np.zeros((m, n), np.int32)
+        words = [x.ctypes.data for x in (a, b, c)]
+        words += [m, n, k, k, k, n, m, 1, 8, 1, 1, 1, *[0] * 6]
+        given = np.array(words, np.int64)
+        functions[f"g_run_{name}"](pointer(given), ctypes.c_int64(0), ctypes.c_int64(1))
+        assert (c == a.astype(np.int64) @ b.astype(np.int64).T).all(), name
 
 
 @needs_cc

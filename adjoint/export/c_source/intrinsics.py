@@ -41,14 +41,13 @@ _REDUCTIONS = {
     "smax": "({s})r > ({s})x ? r : x", "smin": "({s})r < ({s})x ? r : x",
     "fmax": "__builtin_fmax{f}(r, x)", "fmin": "__builtin_fmin{f}(r, x)",
 }  # fmt: skip
-# Sums r[k] of products of neighbours, by how many there are and what each is; then the processor's
-# own function for it, where C has one that is asked for by a feature's name.
+# Dots: what the elements are that are multiplied, four bytes or two words to a sum.
 _DOTS = {
-    "aarch64.neon.sdot": (4, "(int32_t)(int8_t)a[4 * k + j] * (int8_t)b[4 * k + j]"),
-    "x86.avx512.vpdpbusd": (4, "(int32_t)(uint8_t)(a[k] >> 8 * j) * (int8_t)(b[k] >> 8 * j)"),
-    "x86.avx512.pmaddw": (2, "(int32_t)(int16_t)a[2 * k + j] * (int16_t)b[2 * k + j]"),
-    "x86.avx2.pmadd": (2, "(int32_t)(int16_t)a[2 * k + j] * (int16_t)b[2 * k + j]"),
-    "x86.sse2.pmadd": (2, "(int32_t)(int16_t)a[2 * k + j] * (int16_t)b[2 * k + j]"),
+    "aarch64.neon.sdot": ("int8_t", "int8_t"),
+    "x86.avx512.vpdpbusd": ("uint8_t", "int8_t"),
+    "x86.avx512.pmaddw": ("int16_t", "int16_t"),
+    "x86.avx2.pmadd": ("int16_t", "int16_t"),
+    "x86.sse2.pmadd": ("int16_t", "int16_t"),
 }
 _NEON_DOT = """#if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
@@ -79,9 +78,9 @@ def call_intrinsic(body: Body, name: str, of: Type, types: list[Type], values: l
     if parts[0] in _INTEGERS:
         values = values[: 1 if parts[0] in ("abs", "ctpop", "ctlz", "cttz") else 2]
         return _lanes(body, parts[0], of, _INTEGERS[parts[0]], values, "")
-    for stem, (count, product) in _DOTS.items():
+    for stem, elements in _DOTS.items():
         if name.startswith(f"{stem}."):
-            return _dot(body, stem, count, product, types, values)
+            return _dot(body, stem, elements, types, values)
     raise ExportError(
         f"export: LLVM's function {name} has no form in C. Export it with machine='portable'."
     )
@@ -137,9 +136,13 @@ def _reduced(body: Body, kind: str, of: Type, types: list[Type], values: list[st
 
 
 def _dot(
-    body: Body, stem: str, count: int, product: str, types: list[Type], values: list[str]
+    body: Body, stem: str, elements: tuple[str, str], types: list[Type], values: list[str]
 ) -> str:
     """Sums of products of neighbouring bytes or words (Note [dots]); they wrap around."""
+    count = 2 if elements[1] == "int16_t" else 4
+    # Some forms of LLVM's functions have bytes by fours in integers.
+    one = f"[k] >> {32 // count} * j" if types[-1].scalar == "i32" else f"[{count} * k + j]"
+    product = f"(int32_t)({elements[0]})(a{one}) * ({elements[1]})(b{one})"
     of = Type("vector", types[-1].nbytes // 4, (Type("i32"),))
     body.note(of)
     helper = f"{stem.replace('.', '_')}_{of.count}"
