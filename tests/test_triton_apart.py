@@ -15,7 +15,7 @@ from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph
-from adjoint.engine.graph.record.sources import Argument
+from adjoint.engine.graph.record.sources import CallArgument
 
 CUDA = Device("cuda", 0)
 
@@ -31,7 +31,7 @@ def task(meeting: bool = False, fails: bool = False) -> Task:
     (n,) = graph.add_node(REGISTRY[name], (counter, 1), {}, (on_cpu,))
     graph.outputs = [n, y]
     arrays = (np.zeros(3, np.float32), np.zeros(3, np.float32))
-    sources = (Argument(0, whole=True), Argument(1, whole=True))
+    sources = (CallArgument(0, whole=True), CallArgument(1, whole=True))
     return Task(graph, sources, ((sources[1], 0),), frozenset({1}), arrays, (arrays[1],))
 
 

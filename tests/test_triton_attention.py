@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.engine.backends.array.libraries.attention import Attention
+from adjoint.engine.backends.array.libraries.attention import CudnnAttention
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
@@ -26,7 +26,7 @@ class CpuTarget(TritonTarget):
 class Attends:
     """Somebody who runs every attention."""
 
-    def attention_room(self, call: Attention) -> int:
+    def attention_room(self, call: CudnnAttention) -> int:
         return 8
 
 
@@ -75,7 +75,7 @@ def test_long_sequences_and_wide_heads_are_a_librarys(name: str) -> None:
     length, size, dtype, how, wanted = CASES[name]
     q, k, v = (ad.empty(1, 1, length, size, dtype=dtype) for _ in range(3))
     steps = planned(lambda q, k, v: both(q, k, v, **how), q, k, v)
-    calls = [s for s in steps if s.kernels and isinstance(s.kernels[0], Attention)]
+    calls = [s for s in steps if s.kernels and isinstance(s.kernels[0], CudnnAttention)]
     assert [c.kernels[0].kind for c in calls] == (
         ["attention", "attention backward"] if wanted else []
     )
@@ -90,7 +90,9 @@ def test_the_same_bits_are_ours() -> None:
         steps = planned(both, q, k, v)
     finally:
         ad.use_deterministic_algorithms(False)
-    calls = [s.kernels[0].kind for s in steps if s.kernels and isinstance(s.kernels[0], Attention)]
+    calls = [
+        s.kernels[0].kind for s in steps if s.kernels and isinstance(s.kernels[0], CudnnAttention)
+    ]
     assert calls == ["attention"]
 
 

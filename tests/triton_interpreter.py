@@ -24,7 +24,7 @@ from adjoint.engine.backends.array.kernels.image import convolution as eager  # 
 from adjoint.engine.backends.array.libraries.attention import (  # noqa: E402
     FORWARD as ATTENTION_FORWARD,
 )
-from adjoint.engine.backends.array.libraries.attention import TENSORS, Attention  # noqa: E402
+from adjoint.engine.backends.array.libraries.attention import TENSORS, CudnnAttention  # noqa: E402
 from adjoint.engine.backends.array.libraries.convolutions import (  # noqa: E402
     Convolution,
     dense_strides,
@@ -212,7 +212,7 @@ class Interpreter:
             return lambda words: multiply(self, work, words)
         if isinstance(work, Convolution):
             return lambda words: convolve(self, work, words)
-        if isinstance(work, Attention):
+        if isinstance(work, CudnnAttention):
             return lambda words: attend(self, work, words)
         function = function_of(work.source, name, {**scope(), "libdevice": Library()})
 
@@ -284,7 +284,7 @@ def convolve(machine: Interpreter, call: Convolution, words: int) -> None:
     machine.window(int(addresses[3]), None, (8,), (1,), np.dtype(np.uint8))[:] = 255
 
 
-def attend(machine: Interpreter, call: Attention, words: int) -> None:
+def attend(machine: Interpreter, call: CudnnAttention, words: int) -> None:
     """Attention as cuDNN does it, between tensors that lie as it is told."""
     names = TENSORS[call.kind]
     addresses = machine.window(words, None, (len(names) + 1,), (8,), np.dtype(np.int64))
@@ -323,7 +323,7 @@ class Library8:
     def room(self, call: Convolution) -> int:
         return 8
 
-    def attention_room(self, call: Attention) -> int:
+    def attention_room(self, call: CudnnAttention) -> int:
         return 8
 
 

@@ -23,7 +23,7 @@ from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.ir import DataflowGraph
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
@@ -227,7 +227,7 @@ def recording_of(program: Program, task: Task) -> CallForExport:
     sources = dict(enumerate(task.sources))
     return CallForExport(
         task=pruned,
-        arguments={i: s.position for i, s in sources.items() if isinstance(s, Argument)},
+        arguments={i: s.position for i, s in sources.items() if isinstance(s, CallArgument)},
         states={i: s.held for i, s in sources.items() if isinstance(s, State)},
         hosts={i: s.scalar for i, s in sources.items() if isinstance(s, Host)},
         targets=unread,
@@ -235,7 +235,7 @@ def recording_of(program: Program, task: Task) -> CallForExport:
             (tuple(map(int, v.spec.shape)), v.spec.dtype)
             for v in pruned.graph.outputs[: len(outputs)]
         ],
-        written_arguments=frozenset(s.position for s, _ in writes if isinstance(s, Argument)),
+        written_arguments=frozenset(s.position for s, _ in writes if isinstance(s, CallArgument)),
         written_states=frozenset(id(s.held) for s, _ in writes if isinstance(s, State)),
         draws=program.effects.moves.counts,
         counters={id(t): t._storage for group in conditions.counters for t in group},
@@ -268,7 +268,7 @@ def _refuse_python(program: Program) -> None:
             "export.aot: the function leaves its results in .grad, which C has not. Return the "
             "gradients, or step an optimizer."
         )
-    if any(isinstance(s, Argument) and s.whole for s in program.sources):
+    if any(isinstance(s, CallArgument) and s.whole for s in program.sources):
         raise ExportError("export.aot: arguments share memory. Give each its own: x.clone().")
 
 

@@ -19,7 +19,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.ir import Node as Operation
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, SizeScope
 from adjoint.engine.tensor.storage import Storage
 from adjoint.fx.graph import Graph
@@ -94,7 +94,7 @@ class GraphWriter:
         )
 
     def _input(self, source: Source) -> Any:
-        if isinstance(source, Argument):
+        if isinstance(source, CallArgument):
             return self.arguments[source.position]
         if isinstance(source, State):
             return self.state(source.held)
@@ -106,7 +106,7 @@ class GraphWriter:
         """A number of the host's: as it is now, or a node that reads it at each call."""
         if not self.draws:
             return scalar.get()
-        return self.graph.call_function(ReadNumber(scalar), (), name=scalar.name)
+        return self.graph.call_function(HostNumberReader(scalar), (), name=scalar.name)
 
     def _result(self, program: Program, recipe: Any, *, keeps_copies: bool) -> Any:
         if isinstance(recipe, Constant):
@@ -192,7 +192,7 @@ class GraphWriter:
 SIZE: OpOverload = aten.sym_size.int
 
 
-class ReadNumber:
+class HostNumberReader:
     """A function that reads a number of the host's."""
 
     def __init__(self, scalar: HostScalar) -> None:
@@ -217,7 +217,7 @@ def refuse_python(program: Program, *, draws: bool = False) -> None:
         raise CannotWrite("it seeds a generator; seed it before")
     if not draws and moves.counts:
         raise CannotWrite("it draws random numbers; call .eval(), or pass them as arguments")
-    if any(isinstance(s, Argument) and s.whole for s in program.sources):
+    if any(isinstance(s, CallArgument) and s.whole for s in program.sources):
         raise CannotWrite("arguments share memory; give each its own: x.clone()")
 
 

@@ -94,7 +94,7 @@ class Downsample(nn.Module):
         return self.conv(F.pad(x, (0, 1, 0, 1)))
 
 
-class Upsample(nn.Module):
+class UpsampleBlock(nn.Module):
     """Twice the size, each place repeated, then a convolution."""
 
     def __init__(self, width: int) -> None:
@@ -171,7 +171,7 @@ class DiffusionUNet(nn.Module):
                 now = out
             stage = Stage(parts, blocks + 1 if level in attention else 0, now)
             if level:
-                stage.upsamplers = nn.ModuleList([Upsample(now)])
+                stage.upsamplers = nn.ModuleList([UpsampleBlock(now)])
             self.up_blocks.append(stage)
         self.conv_norm_out = group_norm(now)
         self.conv_out = nn.Conv2d(now, channels, 3, padding=1)

@@ -87,7 +87,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Direction:
+class Route:
     """From which GPU of a member to which of another."""
 
     sender: int
@@ -100,11 +100,11 @@ class Wires:
     """A group's wires, opened when they are first used."""
 
     def __init__(self) -> None:
-        self.wires: dict[Direction, Wire] = {}
+        self.wires: dict[Route, Wire] = {}
         self.devices: dict[str, MessageDevice] = {}  # of this process, by name
         self.to_itself: dict[int, tuple[Any, Any]] = {}  # by number: an array, and when it is whole
 
-    def open(self, direction: Direction, identity: bytes | None, rank: int, lane: Lane) -> Wire:
+    def open(self, direction: Route, identity: bytes | None, rank: int, lane: Lane) -> Wire:
         """The wire of a direction; its receiver makes the identity."""
         wire = self.wires.get(direction)
         if wire is None:
@@ -194,7 +194,7 @@ class SendingFromGpu(_GpuMessage):
         if verdict == REFUSED:
             raise DistBackendError(f"send: member {self.peer} wants no {self.what}: {rest}")
         self.turn = int(turn)
-        direction = Direction(self.comm.rank, self.peer, self.device.name, receiving_device)
+        direction = Route(self.comm.rank, self.peer, self.device.name, receiving_device)
         wires = self.device.wires
         self.wire = wires.open(direction, bytes.fromhex(rest), 0, self.device.lane)
 
@@ -242,7 +242,7 @@ class ReceivingOnGpu(_GpuMessage):
             self.device.wires.to_itself.pop(announcement.number, None)
             refuse(self.comm, announcement, refusal)
         comm, wires = self.comm, self.device.wires
-        direction = Direction(self.source, comm.rank, announcement.device, self.device.name)
+        direction = Route(self.source, comm.rank, announcement.device, self.device.name)
         self.wire = wires.open(direction, None, 1, self.device.lane)
         self.turn = self.wire.taken
         self.wire.taken += 1

@@ -9,7 +9,7 @@ from adjoint.distributed.pipelining.stage import PipelineStage
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.record.streams import Moves
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.fx.captured import ReadNumber, write_
+from adjoint.fx.captured import HostNumberReader, write_
 from adjoint.fx.graph import Graph, PythonCode
 from adjoint.fx.graph_module import GraphModule
 from adjoint.fx.node import Node, map_arg
@@ -18,7 +18,7 @@ from adjoint.nn.parameter import Parameter
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedModel:
     """A model as one graph with marks in it."""
 
     graph: Graph
@@ -48,7 +48,7 @@ class StageModule(GraphModule):
     """
 
     def __init__(
-        self, recorded: Recorded, graph: Graph, name: str, examples: list[Any], *,
+        self, recorded: RecordedModel, graph: Graph, name: str, examples: list[Any], *,
         first: bool, last: bool,
     ) -> None:  # fmt: skip
         reads = dict.fromkeys(str(n.target) for n in graph.nodes if n.op == "get_attr")
@@ -130,7 +130,7 @@ class Pipe(Module):
     Calling it runs all stages here, one after the other; `build_stage` gives one to a schedule.
     """
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: RecordedModel) -> None:
         super().__init__()
         stages = divide(recorded)
         outer = Graph()
@@ -186,7 +186,7 @@ def _placeholders(graph: Graph) -> list[Node]:
     return [n for n in graph.nodes if n.op == "placeholder"]
 
 
-def divide(recorded: Recorded) -> list[StageModule]:
+def divide(recorded: RecordedModel) -> list[StageModule]:
     """The stages of a recorded model."""
     home = stages_of(recorded)
     count = max(home.values(), default=0) + 1
@@ -226,10 +226,10 @@ def divide(recorded: Recorded) -> list[StageModule]:
 
 def is_read(node: Node) -> bool:
     """Whether a node reads state, which each stage does for itself."""
-    return node.op == "get_attr" or isinstance(node.target, ReadNumber)
+    return node.op == "get_attr" or isinstance(node.target, HostNumberReader)
 
 
-def stages_of(recorded: Recorded) -> dict[Node, int]:
+def stages_of(recorded: RecordedModel) -> dict[Node, int]:
     """The stage of each operation; stages without any are left out."""
     home: dict[Node, int] = {}
     at = 0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-from adjoint.distributed.pipelining.pipe import Pipe, Recorded
+from adjoint.distributed.pipelining.pipe import Pipe, RecordedModel
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.core.device import CPU
@@ -23,7 +23,7 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.record.sources import Argument, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, Source, State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.graphs.exporting import ForwardRecorder
@@ -167,7 +167,7 @@ class StageWriter:
         self.reads: dict[str, Node] = {}
         self.kept = {name for name, _ in module.named_buffers() if name in module.state_dict()}
 
-    def write(self) -> Recorded:
+    def write(self) -> RecordedModel:
         """The graph, what its stages hold, and the structures of a call."""
         arguments: dict[int, Node] = {}
         places = self.recorder.places
@@ -181,7 +181,7 @@ class StageWriter:
         for source, value in written.writes:
             self.graph.call_function(write_, (self._target(source), value))
         self.graph.output(tuple(written.results))
-        return Recorded(
+        return RecordedModel(
             graph=self.graph,
             split=overload_of(PIPE_SPLIT),
             state=self.state,
@@ -210,7 +210,7 @@ class StageWriter:
 
     def _target(self, source: Source) -> Node:
         """What takes a value in the end: a buffer of the model."""
-        if isinstance(source, Argument):
+        if isinstance(source, CallArgument):
             raise CannotWrite("it writes into an argument, which another process has")
         if not isinstance(source, State) or id(source.held) not in self.owners:
             raise CannotWrite("it writes into a tensor that is no buffer; register it as one")

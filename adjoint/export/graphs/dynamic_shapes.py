@@ -68,7 +68,7 @@ class ValueRanges:
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicSize:
+class CallSize:
     """A size of the call: its name and range, where it is, and whether it may turn out fixed."""
 
     name: str
@@ -112,9 +112,9 @@ class _Collector:
         self.leaf = 0
         self.known: dict[str, tuple[Dim | None, list[tuple[int, int]], bool]] = {}
 
-    def sizes(self) -> list[DynamicSize]:
+    def sizes(self) -> list[CallSize]:
         return [
-            DynamicSize(
+            CallSize(
                 name,
                 0 if dim is None else dim.min,
                 NO_LIMIT if dim is None else dim.max,

@@ -17,11 +17,11 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.execution import Executable, Task
-from adjoint.engine.graph.record.sources import Argument, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, Source, State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
-from adjoint.export.graphs.dynamic_shapes import DynamicSize, ValueRanges, dynamic_sizes
+from adjoint.export.graphs.dynamic_shapes import CallSize, ValueRanges, dynamic_sizes
 from adjoint.export.graphs.exported_program import ExportedProgram, Sizes
 from adjoint.export.graphs.graph_signature import (
     ConstantArgument,
@@ -142,7 +142,7 @@ class ForwardRecorder:
 
         self.captured = Captured(forward, _never_run)
 
-    def record(self, wanted: list[DynamicSize]) -> tuple[Program, Sizes | None]:
+    def record(self, wanted: list[CallSize]) -> tuple[Program, Sizes | None]:
         """The recording, with extents where sizes may change."""
         with CONTEXT.having(grad_enabled=False):
             if not wanted:
@@ -166,7 +166,7 @@ class ForwardRecorder:
             leaf = self.leaves[k]
             yield Spec(shape, leaf.dtype, leaf.device), leaf.requires_grad
 
-    def _dynamic(self, wanted: list[DynamicSize]) -> tuple[Program, Sizes | None]:
+    def _dynamic(self, wanted: list[CallSize]) -> tuple[Program, Sizes | None]:
         """A recording for all sizes; of those that only hints ask for, as many as may change."""
         recording = self._family(wanted)
         if recording is None:
@@ -188,7 +188,7 @@ class ForwardRecorder:
             named[family.dims[self.places.index(leaf), d]] = (size, taken[size.name])
         return family.template, self._ranges(family, named)
 
-    def _family(self, wanted: list[DynamicSize]) -> tuple[Family, dict[str, int]] | None:
+    def _family(self, wanted: list[CallSize]) -> tuple[Family, dict[str, int]] | None:
         """The recording in which all these sizes may change; None where one may not."""
         tensors, taken = self._stand_ins(wanted)
         families = self.captured.families
@@ -208,7 +208,7 @@ class ForwardRecorder:
                 return family, taken
         return None
 
-    def _refusal(self, wanted: list[DynamicSize]) -> str:
+    def _refusal(self, wanted: list[CallSize]) -> str:
         reasons = "; ".join(self.captured.families.refused.values()) or "it is fixed in the program"
         names = ", ".join(size.name for size in wanted)
         return (
@@ -216,7 +216,7 @@ class ForwardRecorder:
             "it from dynamic_shapes, or change what fixes it."
         )
 
-    def _stand_ins(self, wanted: list[DynamicSize]) -> tuple[list[Tensor], dict[str, int]]:
+    def _stand_ins(self, wanted: list[CallSize]) -> tuple[list[Tensor], dict[str, int]]:
         """Tensors to record with: as the examples, but sizes of different names differ."""
         shapes = {k: list(self.leaves[k].shape) for k in self.places}
         taken: dict[str, int] = {}
@@ -243,7 +243,7 @@ class ForwardRecorder:
             stand_ins.append(stand_in)
         return stand_ins, taken
 
-    def _ranges(self, family: Family, named: dict[str, tuple[DynamicSize, int]]) -> Sizes:
+    def _ranges(self, family: Family, named: dict[str, tuple[CallSize, int]]) -> Sizes:
         """The sizes that a recording holds for; 1 where it says what a recording at 1 does."""
         present = {symbol: n for symbol, (_, n) in named.items()}
         ranges: dict[str, ValueRanges] = {}
@@ -382,7 +382,7 @@ class _Exporter:
     def _write(self, source: Source, node: Node, arguments: dict[int, Node]) -> OutputSpec:
         """What a value is written into when all is done."""
         shown = TensorArgument(node.name)
-        if isinstance(source, Argument):
+        if isinstance(source, CallArgument):
             return OutputSpec(
                 OutputKind.USER_INPUT_MUTATION, shown, arguments[source.position].name
             )

@@ -19,7 +19,7 @@ SAVED, SAVED_MANY, GRAD, GRADS, SPEC, SPECS, OUT_SPEC, OUT_SPECS, PARAM, OPTIONA
     11
 )
 NEEDED, PARAMS = 11, 12  # joint rules only
-Argument = tuple[int, Any]
+RuleArgument = tuple[int, Any]
 _ALWAYS_FLOATING = (
     "same",
     "float",
@@ -34,7 +34,7 @@ class RuleCall(NamedTuple):
     fn: Callable[..., Any] | None
     factor: float
     single: int  # the index of the one saved value that `fn` takes, or -1
-    arguments: tuple[Argument, ...]
+    arguments: tuple[RuleArgument, ...]
 
 
 class TapePlan:
@@ -76,7 +76,7 @@ class TapePlan:
     def _step(self, record: Record, rule: Rule | float, position: int, count: int) -> RuleCall:
         if isinstance(rule, float):
             return RuleCall(position, None, rule, -1, ())
-        arguments: tuple[Argument, ...] = tuple(
+        arguments: tuple[RuleArgument, ...] = tuple(
             (OPTIONAL, (n, rule.defaults[n]))
             if n in rule.defaults
             else self._argument(record, n, position, count)
@@ -103,7 +103,7 @@ class TapePlan:
             self.saves += (code,)
         return self.saves.index(code)
 
-    def _argument(self, record: Record, name: str, position: int, count: int) -> Argument:
+    def _argument(self, record: Record, name: str, position: int, count: int) -> RuleArgument:
         match name:
             case "g":
                 return GRAD, None

@@ -20,14 +20,14 @@ from adjoint.engine.capture.python import Observation
 from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.execution import Executable, ExecutorFactory
 from adjoint.engine.graph.ir import DataflowGraph
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.graph.text import to_text
 from adjoint.engine.graph.verify import verify, verifying
 from adjoint.engine.tensor.tensor import Tensor
 
-_ORDER = {State: 0, Argument: 1, GradOf: 2, Host: 3}
+_ORDER = {State: 0, CallArgument: 1, GradOf: 2, Host: 3}
 
 
 @dataclass(frozen=True, slots=True)

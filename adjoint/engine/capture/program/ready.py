@@ -17,7 +17,7 @@ from adjoint.engine.capture.program.recipes import CallResults, Made
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.host import HostScalar
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.tensor.storage import Storage, count_writes
 from adjoint.engine.tensor.tensor import Tensor, meta_of, wrap_places
 
@@ -32,7 +32,7 @@ class ReadyInputs:
         self, sources: Sequence[Source], conditions: Conditions, python: PythonState | None
     ) -> None:
         self.fixed = [s.held.buffer for s in sources if isinstance(s, State)]
-        arguments = [s for s in sources if isinstance(s, Argument)]
+        arguments = [s for s in sources if isinstance(s, CallArgument)]
         simple = not any(s.whole for s in arguments)
         self.windows = [s.position for s in arguments] if simple else []
         self.others: list[Source] = [] if simple else list(arguments)
@@ -185,7 +185,7 @@ def overlaps_of(sources: Sequence[Source], effects: Effects) -> Overlaps | None:
     given = {
         k: id(source) in changed
         for k, source in enumerate(sources)
-        if isinstance(source, (Argument, GradOf))
+        if isinstance(source, (CallArgument, GradOf))
     }
     states = [s.held.buffer for s in sources if isinstance(s, State)]
     written = [s.held.buffer for s, _ in effects.writes if isinstance(s, State)]

@@ -18,7 +18,7 @@ from typing import Any
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.tree import TreeDef
-from adjoint.engine.graph.record.sources import Argument, Source
+from adjoint.engine.graph.record.sources import CallArgument, Source
 from adjoint.engine.ops.shape.select import select
 from adjoint.engine.ops.shape.views import apply_chain
 from adjoint.engine.tensor.tensor import Tensor, alias, wrap
@@ -40,7 +40,7 @@ class OutsideTensor:
 
 def tensor_on(source: Source, leaves: Sequence[Any]) -> Tensor:
     """A tensor on the memory of a source."""
-    if isinstance(source, Argument) and not source.whole:
+    if isinstance(source, CallArgument) and not source.whole:
         return alias(leaves[source.position])
     tensor = wrap(source.array(leaves))
     tensor._storage = source.storage(leaves)

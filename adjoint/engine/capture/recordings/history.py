@@ -8,9 +8,9 @@ from typing import Any
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.recordings.retracing import Retraces
 from adjoint.engine.core.spec import Spec
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, State
 
-_KINDS = {State: "state", Argument: "argument", GradOf: "gradient", Host: "host number"}
+_KINDS = {State: "state", CallArgument: "argument", GradOf: "gradient", Host: "host number"}
 
 
 def history(name: str, programs: dict[Any, list[Program]], retraces: Retraces, traces: int) -> str:

@@ -14,11 +14,11 @@ from adjoint.engine.core.errors import source_line
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.origins import Where
 from adjoint.engine.graph.ir import DataflowGraph, Value
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 
 GUARDS = 3000  # that are listed
 BLOCKS = 1500  # of memory that are drawn: the largest
-KINDS = {State: "state", Argument: "argument", GradOf: "gradient", Host: "number"}
+KINDS = {State: "state", CallArgument: "argument", GradOf: "gradient", Host: "number"}
 FAMILIES = {  # colours of the graph, by record
     "product": ("matmul", "linear", "convolution", "scaled_dot_product_attention", "embedding"),
     "norm": ("layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm"),
@@ -150,7 +150,7 @@ def input_name(k: int, source: Source, names: dict[int, str]) -> str:
     if isinstance(source, GradOf) and source.tensor is not None:
         owner = names.get(source.tensor._storage.identity)
         return f"{owner}.grad" if owner else f"gradient {k}"
-    return f"argument {source.position}" if isinstance(source, Argument) else f"number {k}"
+    return f"argument {source.position}" if isinstance(source, CallArgument) else f"number {k}"
 
 
 # -- kernels and memory -------------------------------------------------------------------------

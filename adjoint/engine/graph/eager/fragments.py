@@ -45,7 +45,7 @@ from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.flops import flops_of
 from adjoint.engine.graph.ir import DataflowGraph, Value, frozen
 from adjoint.engine.graph.record.body import BodyTrace, LiftedInput
-from adjoint.engine.graph.record.sources import Argument
+from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.graph.sizes.sizing import Example
 from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor
 
@@ -384,7 +384,7 @@ def compiled_in(
     examples = [*[example_of(t._array) for t in tensors], *numbers]
     task = Task(
         graph=graph,
-        sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
+        sources=tuple([CallArgument(k, whole=False) for k in range(len(places))]),
         writes=(),
         returned=frozenset(range(len(outputs))),
         examples=tuple([examples[k] for k in places]),

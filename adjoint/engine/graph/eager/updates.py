@@ -40,7 +40,7 @@ from adjoint.engine.graph.eager.fragments import (
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.record.body import LiftedInput
-from adjoint.engine.graph.record.sources import Argument
+from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.tensor.tensor import Tensor
 
 KEPT = 1024  # kinds, the one used last at the end
@@ -243,8 +243,10 @@ def compiled(
     examples += working_out(*numbers)[1]
     task = Task(
         graph=graph,
-        sources=tuple([Argument(k, whole=False) for k in range(len(places))]),
-        writes=tuple([(Argument(places.index(k), whole=False), n) for n, k in enumerate(written)]),
+        sources=tuple([CallArgument(k, whole=False) for k in range(len(places))]),
+        writes=tuple(
+            [(CallArgument(places.index(k), whole=False), n) for n, k in enumerate(written)]
+        ),
         returned=frozenset(),
         examples=tuple([examples[k] for k in places]),
         targets=tuple([examples[k] for k in written]),

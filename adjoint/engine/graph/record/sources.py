@@ -34,7 +34,7 @@ class Source(ABC):
         return HOOKS.array.wrap(self.array(args))
 
 
-class Argument(Source):
+class CallArgument(Source):
     """A tensor among the call's arguments: its window, or its whole storage."""
 
     __slots__ = ("position", "whole")

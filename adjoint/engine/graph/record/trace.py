@@ -37,7 +37,7 @@ from adjoint.engine.graph.record.aliasing import (
 from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
 from adjoint.engine.graph.record.settling import settled
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.streams import Streams
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape.convert import CLONE
@@ -143,14 +143,14 @@ class Trace(Streams):
         if how == "state":
             self._adopt(storage, State(storage), self._root_spec(tensor), ())
         elif how == "whole":
-            self._adopt(storage, Argument(position, whole=True), self._root_spec(tensor), ())
+            self._adopt(storage, CallArgument(position, whole=True), self._root_spec(tensor), ())
         else:
-            self._adopt(storage, Argument(position, whole=False), tensor._spec, tensor._chain)
+            self._adopt(storage, CallArgument(position, whole=False), tensor._spec, tensor._chain)
 
     def stand_in(self, position: int, spec: Spec, *, requires_grad: bool) -> Tensor:
         """A tensor of the trace for an argument of which only the spec is known."""
         value = self.graph.add_input(spec)
-        self.sources.append(Argument(position, whole=False))
+        self.sources.append(CallArgument(position, whole=False))
         storage = Storage(None, trace=self)
         self.cells[storage.identity] = StorageCell(value, self.sources[-1], (), storage)
         tensor = symbolic(spec, storage)
@@ -189,7 +189,7 @@ class Trace(Streams):
             if holder is not None:
                 source = GradOf(holder, self.positions.get(id(holder)))
             cell = self._adopt(storage, source, self._root_spec(tensor), ())
-        elif cell.source.__class__ is Argument and self._from_outside(tensor):
+        elif cell.source.__class__ is CallArgument and self._from_outside(tensor):
             raise Realias(storage)
         if cell.picked is not None:
             self._pick_again(cell, cell.picked)
@@ -200,7 +200,11 @@ class Trace(Streams):
     def _check_way(self, source: Tensor) -> None:
         """A view shows an argument's storage; not if it is taken of what was reached otherwise."""
         cell = self.cells.get(source._storage.identity)
-        if cell is not None and cell.source.__class__ is Argument and self._from_outside(source):
+        if (
+            cell is not None
+            and cell.source.__class__ is CallArgument
+            and self._from_outside(source)
+        ):
             raise Realias(source._storage)
 
     def _from_outside(self, tensor: Tensor) -> bool:
@@ -411,7 +415,7 @@ class Trace(Streams):
             seen = f"a view ({tensor._chain[-1][0].name}) of "
         else:
             seen = ""
-        if cell is None or (cell.value.node is None and not isinstance(cell.source, Argument)):
+        if cell is None or (cell.value.node is None and not isinstance(cell.source, CallArgument)):
             return f"{seen}a tensor from outside"
         node = cell.value.node
         return f"{seen}an argument" if node is None else f"{seen}the result of {node.record.name}"

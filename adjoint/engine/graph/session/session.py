@@ -19,7 +19,7 @@ from adjoint.engine.graph import ir
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.record.building import Building, Fed, Update
-from adjoint.engine.graph.record.sources import Argument, Source
+from adjoint.engine.graph.record.sources import CallArgument, Source
 from adjoint.engine.graph.sizes.extents import Sizes, SizeScope
 from adjoint.engine.graph.sizes.resizing import Rebuild, resized
 from adjoint.engine.graph.sizes.sizing import Sizing
@@ -257,7 +257,7 @@ def make_plan(
     for value in inputs:
         if value in places:
             i = places[value]
-            sources.append(_FedNumber(i) if value.host else Argument(i, whole=False))
+            sources.append(_FedNumber(i) if value.host else CallArgument(i, whole=False))
             continue
         source = known[value]
         if isinstance(source, Fed):

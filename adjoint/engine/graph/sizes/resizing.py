@@ -10,7 +10,7 @@ from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.record.sources import Argument, GradOf, Host, Source, State
+from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Sizes, SizeScope, evaluate
 
 
@@ -222,7 +222,7 @@ class Describe:
         )
 
     def _source(self, x: Source) -> Any:
-        if isinstance(x, Argument):
+        if isinstance(x, CallArgument):
             return ("argument", x.position, x.whole)
         if isinstance(x, State):
             return ("state", id(x.held.buffer))

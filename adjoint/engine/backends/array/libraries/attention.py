@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.array.libraries.cudnn import DTYPES, Operation
+from adjoint.engine.backends.array.libraries.cudnn import DTYPES, CudnnOperation
 from adjoint.engine.core.dtype import named
 
 Strides = tuple[int, ...]
@@ -27,7 +27,7 @@ TENSORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class CudnnAttention:
     """Attention, or its three gradients, of halves."""
 
     kind: str
@@ -62,7 +62,7 @@ class Attention:
         return times * all_pairs * (self.size + self.value_size) // (2 if self.causal else 1)
 
 
-def operation(call: Attention) -> Operation:
+def operation(call: CudnnAttention) -> CudnnOperation:
     """What is asked of cuDNN."""
     item = named(call.dtype).itemsize
     sizes = tuple(prod(call.shape(n)) * (4 if n == "lse" else item) for n in TENSORS[call.kind])
@@ -71,10 +71,10 @@ def operation(call: Attention) -> Operation:
         * (4 if name == "lse" else item)
         for name, strides in zip(TENSORS[call.kind], call.strides, strict=True)
     )
-    return Operation(key=call, build=builder(call), sizes=tuple(map(max, sizes, spread)))
+    return CudnnOperation(key=call, build=builder(call), sizes=tuple(map(max, sizes, spread)))
 
 
-def builder(call: Attention) -> Callable[[Any, Any], list[Any]]:
+def builder(call: CudnnAttention) -> Callable[[Any, Any], list[Any]]:
     """What puts it into a graph."""
 
     def build(module: Any, graph: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.array.libraries.cudnn import DTYPES, Operation
+from adjoint.engine.backends.array.libraries.cudnn import DTYPES, CudnnOperation
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
@@ -117,13 +117,13 @@ def dense_strides(shape: Shape, channels_last: bool) -> list[int]:
     return strides
 
 
-def operation(call: Convolution) -> Operation:
+def operation(call: Convolution) -> CudnnOperation:
     """What is asked of cuDNN."""
     item = named(call.dtype).itemsize
     refused = [*INEXACT, *(("NONDETERMINISTIC",) if call.deterministic else ())]
     if call.dtype == "float32":
         refused += ["DOWN_CONVERT_INPUTS", *(() if call.tf32 else ("TENSOR_CORE",))]
-    return Operation(
+    return CudnnOperation(
         key=call,
         build=builder(call),
         sizes=tuple(prod(shape) * item for shape in call.shapes),

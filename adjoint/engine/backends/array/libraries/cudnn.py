@@ -33,7 +33,7 @@ DTYPES = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT", "float6
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class CudnnOperation:
     """What is asked of cuDNN: `build` puts it into a graph and gives its tensors, in the order of
     the addresses of a call; `sizes` are the bytes of each, and `key` is all that decides it."""
 
@@ -109,7 +109,7 @@ class Cudnn:
         with cupy().cuda.Device(index):
             self.handle = self.module.create_handle()
 
-    def planned(self, operation: Operation, timed: bool) -> Planned | None:
+    def planned(self, operation: CudnnOperation, timed: bool) -> Planned | None:
         """An operation with its plan (Note [plans]); None if cuDNN has none for it."""
         key = operation.key, timed
         if key not in self.made:
@@ -117,7 +117,7 @@ class Cudnn:
                 self.made[key] = self.make(operation, timed)
         return self.made[key]
 
-    def make(self, operation: Operation, timed: bool) -> Planned | None:
+    def make(self, operation: CudnnOperation, timed: bool) -> Planned | None:
         """A graph of the operation, and the choice of a plan."""
         module = self.module
         graph = module.pygraph(
@@ -172,7 +172,9 @@ class Cudnn:
 class Candidates:
     """The plans that a graph has."""
 
-    def __init__(self, owner: Cudnn, graph: Any, uids: list[int], operation: Operation) -> None:
+    def __init__(
+        self, owner: Cudnn, graph: Any, uids: list[int], operation: CudnnOperation
+    ) -> None:
         self.owner, self.graph, self.uids, self.operation = owner, graph, uids, operation
         self.count = int(graph.get_execution_plan_count())
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.gpu import faults
-from adjoint.engine.backends.array.libraries.attention import Attention
+from adjoint.engine.backends.array.libraries.attention import CudnnAttention
 from adjoint.engine.backends.array.libraries.convolutions import Convolution
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
@@ -142,13 +142,13 @@ class CudaMachine:
         compile_together(works, self.capability)
 
     def prepare(
-        self, name: str, work: Written | MatrixProduct | Convolution | Attention
+        self, name: str, work: Written | MatrixProduct | Convolution | CudnnAttention
     ) -> Launcher:
         """What launches a kernel, given the address of its words on the device (or, for a call of a
         library, on the host)."""
         if isinstance(work, MatrixProduct):
             return self.watched(self.products.prepare(work), "a matrix product")
-        if isinstance(work, Convolution | Attention):
+        if isinstance(work, Convolution | CudnnAttention):
             what = "a convolution" if isinstance(work, Convolution) else "attention"
             return self.watched(CudnnConvolver(self.index).prepare(work), what)
         if work.others:

@@ -17,7 +17,12 @@ from dataclasses import replace
 from math import prod
 from typing import Any, Protocol
 
-from adjoint.engine.backends.array.libraries.attention import BACKWARD, FORWARD, TENSORS, Attention
+from adjoint.engine.backends.array.libraries.attention import (
+    BACKWARD,
+    FORWARD,
+    TENSORS,
+    CudnnAttention,
+)
 from adjoint.engine.backends.triton.launch_words import is_aligned
 from adjoint.engine.backends.triton.templates import attention
 from adjoint.engine.compiler.loops.copying import copy_step
@@ -41,7 +46,7 @@ Shape = tuple[int, ...]
 class Attender(Protocol):
     """Who runs attention: cuDNN on a GPU."""
 
-    def attention_room(self, call: Attention) -> int | None:
+    def attention_room(self, call: CudnnAttention) -> int | None:
         """Bytes of workspace that it wants; None if it cannot."""
 
 
@@ -89,7 +94,7 @@ class LongAttention:
             return set()
         return {i for i in HALVES if not self.lies_well(layout(inputs[i]))}
 
-    def call(self, kind: str, node: Node, places: list[Place]) -> Attention | None:
+    def call(self, kind: str, node: Node, places: list[Place]) -> CudnnAttention | None:
         """A node as a call, given where its tensors lie; None if it is none of the library's."""
         query, key, value = places[:3]
         if query.buffer.dtype.name not in ("float16", "bfloat16"):
@@ -102,13 +107,13 @@ class LongAttention:
         batch, strides = batch_of(query.shape[:-2], key.shape[:-2]), [four(p) for p in places]
         if batch is None or None in strides:
             return None
-        return Attention(
+        return CudnnAttention(
             kind, query.buffer.dtype.name, batch, query.shape[-2], key.shape[-2],
             query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
             tuple(s for s in strides if s is not None),
         )  # fmt: skip
 
-    def room(self, call: Attention | None) -> int | None:
+    def room(self, call: CudnnAttention | None) -> int | None:
         """Bytes of workspace that the library wants; None if it does not take a call."""
         return None if call is None else self.attender.attention_room(call)
 
@@ -213,7 +218,7 @@ def four(place: Place) -> tuple[int, ...] | None:
     )
 
 
-def launch(call: Attention, places: list[Place], size: int, read: int) -> Launch:
+def launch(call: CudnnAttention, places: list[Place], size: int, read: int) -> Launch:
     """The call, with a workspace."""
     room = PlannedBuffer(ARENA, uint8, max(size, 1), name="room")
     return Launch(
