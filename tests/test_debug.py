@@ -116,7 +116,7 @@ def test_print_goes_on() -> None:
     with ad.debug.break_on_nonfinite("print") as seen:
         ad.zeros(2).log()
         ad.ones(2).log()
-    assert len(seen.found) == 1
+    assert len(seen.messages) == 1
     with pytest.raises(ValueError, match="action"):
         ad.debug.break_on_nonfinite("sing")
 

@@ -148,14 +148,14 @@ def test_blocks_and_segments_are_counted(pools: Pools) -> None:
     assert counts.asked() == 1100
     del a
     assert (counts.used.current, counts.used.peak) == (512, 1536)
-    assert (counts.held.current, counts.segments.current) == (1536, 2)
+    assert (counts.reserved.current, counts.segments.current) == (1536, 2)
     again = pools.serve(1024)
     assert counts.segments.allocated == 2  # kept, and given out again
     counts.used.reset_peak()
     del b
     assert (counts.used.peak, counts.used.freed) == (1536, 1024 + 512)
     pools.default.free_all_blocks()
-    assert (counts.held.current, counts.held.peak) == (1024, 1536)
+    assert (counts.reserved.current, counts.reserved.peak) == (1024, 1536)
     del again
     assert counts.live == {}
     assert pools.serve(0).ptr == pools.serve(0).ptr or counts.blocks.current == 0

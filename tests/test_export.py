@@ -152,7 +152,7 @@ def test_training_steps(name: str) -> None:
     compiled = ad.compile(step)
     for x, y in batches:
         close(program(x, y), compiled(x, y))
-    held = {each.name: each for each in program.state.held}
+    held = {each.name: each for each in program.state.tensors}
     for own, tensor in [*net.named_parameters(), *net.named_buffers()]:
         at = held[own]
         block = program.in_process.state[at.offset : at.offset + at.nbytes]
@@ -165,7 +165,7 @@ def test_the_rate_is_part_of_the_state() -> None:
     step = training(net, ad.optim.SGD(net.parameters(), lr=0.5))
     x, y = ad.randn(4, 6), ad.randint(0, 3, (4,))
     program = aot(step, (x, y))
-    (rate,) = [each for each in program.state.held if each.name == "lr"]
+    (rate,) = [each for each in program.state.tensors if each.name == "lr"]
     program.in_process.state[rate.offset : rate.offset + 8].view(np.float64)[0] = 0.0
     first = program(x, y)
     close(program(x, y), first)

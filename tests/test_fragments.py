@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[ad.Tensor, ...]]] = {
 def test_fragments_give_what_the_table_gives(name: str) -> None:
     fn, given = CASES[name]
     got, want = both(fn, *given)
-    assert any(FRAGMENTS.held.values()), "nothing ran as a fragment"
+    assert any(FRAGMENTS.by_kind.values()), "nothing ran as a fragment"
     for mine, theirs in zip(got, want, strict=True):
         assert mine.dtype is theirs.dtype
         assert mine.stride() == theirs.stride()
@@ -218,7 +218,7 @@ def test_what_looks_on_sees_every_operation() -> None:
     ad.func.vmap(F.gelu)(x)
     ad.func.jvp(F.gelu, (x,), (x,))
     ad.compile(F.gelu, backend="interpret")(x)
-    assert not FRAGMENTS.held
+    assert not FRAGMENTS.by_kind
 
 
 def test_dropout_draws_as_ever() -> None:
@@ -372,10 +372,10 @@ def test_a_fragment_that_is_at_fault_is_not_passed_over() -> None:
 
     x = draw(3)
     x.exp()
-    for kind, fragment in FRAGMENTS.held.items():
+    for kind, fragment in FRAGMENTS.by_kind.items():
         assert fragment is not None
-        FRAGMENTS.held[kind] = replace(fragment, executable=differs)
-    FRAGMENTS.quick = dict.fromkeys(FRAGMENTS.quick, *FRAGMENTS.held.values())
+        FRAGMENTS.by_kind[kind] = replace(fragment, executable=differs)
+    FRAGMENTS.quick = dict.fromkeys(FRAGMENTS.quick, *FRAGMENTS.by_kind.values())
     with pytest.raises(RuntimeError, match="the kernel differs"):
         x.exp()
 
@@ -384,7 +384,7 @@ def test_kinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fragments, "KEPT", 3)
     for n in range(1, 8):
         ad.ones(n).exp()
-    assert len(FRAGMENTS.held) <= 3
+    assert len(FRAGMENTS.by_kind) <= 3
 
 
 def test_shapes_of_one_operation_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +392,7 @@ def test_shapes_of_one_operation_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(2):
         for n in range(1, 8):
             assert ad.zeros(n).exp().tolist() == [1.0] * n
-    assert len(FRAGMENTS.held) == 3
+    assert len(FRAGMENTS.by_kind) == 3
 
 
 def test_threads() -> None:
@@ -411,8 +411,8 @@ def test_the_environment_says_what_is_large(setting: str, fragments: str) -> Non
     program = (
         "import adjoint as ad\n"
         "from adjoint.engine.graph.eager.fragments import FRAGMENTS\n"
-        "ad.ones(8).exp(); small = bool(FRAGMENTS.held)\n"
-        "ad.ones(200, 100).exp(); print(small, bool(FRAGMENTS.held))\n"
+        "ad.ones(8).exp(); small = bool(FRAGMENTS.by_kind)\n"
+        "ad.ones(200, 100).exp(); print(small, bool(FRAGMENTS.by_kind))\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program],
@@ -434,10 +434,10 @@ def test_floats_that_change_are_given_to_one_fragment() -> None:
         np.testing.assert_allclose(
             ad.lerp(x, y, value).numpy(), (x + value * (y - x)).numpy(), rtol=1e-5, atol=1e-6
         )
-    before = len(FRAGMENTS.held)
+    before = len(FRAGMENTS.by_kind)
     assert (x * 3.5).dtype is ad.float32
     assert (ad.tensor([2, 3]) * 0.5).tolist() == [1.0, 1.5]
-    assert len(FRAGMENTS.held) == before + 1, "integers are another kind, other floats are not"
+    assert len(FRAGMENTS.by_kind) == before + 1, "integers are another kind, other floats are not"
 
 
 def test_operands_are_let_go_of() -> None:

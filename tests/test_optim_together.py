@@ -102,7 +102,7 @@ def test_same_bits_as_one_by_one(row: Row, foreach: bool | None) -> None:
                 assert (held.shape, held.dtype) == (value.shape, value.dtype), key
                 assert bits(held) == bits(value), key
     assert loop._plans is None
-    bundles = [b for plan in (together._plans.held if together._plans else {}).values()
+    bundles = [b for plan in (together._plans.updates if together._plans else {}).values()
                for b in plan.bundles]  # fmt: skip
     assert bool(bundles) == (kind.elementwise is not False)
 

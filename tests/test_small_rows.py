@@ -238,7 +238,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def walked(programs: Any) -> int:
     """How many programs are walked."""
-    found = [p for p in programs.held.values() if isinstance(p, straight.Straight)]
+    found = [p for p in programs.by_kind.values() if isinstance(p, straight.Straight)]
     return sum(p.run is not p.kernels for p in found)
 
 

@@ -52,7 +52,7 @@ def programs() -> Iterator[Any]:
 
 def made(programs: Any) -> list[Any]:
     """The programs that were made."""
-    return [found for found in programs.held.values() if callable(found)]
+    return [found for found in programs.by_kind.values() if callable(found)]
 
 
 def operands(dtype: Any) -> tuple[ad.Tensor, ad.Tensor]:

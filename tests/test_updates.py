@@ -75,7 +75,7 @@ def test_programs_do_what_the_rules_do(
 ) -> None:
     seed = [*RULES].index(name)
     got = train(RULES[name], 1, monkeypatch, dtype, seed)
-    assert any(UPDATES.held.values()), "nothing ran as a program"
+    assert any(UPDATES.by_kind.values()), "nothing ran as a program"
     want = train(RULES[name], 0, monkeypatch, dtype, seed)
     least = {ad.bfloat16: 2e-2, ad.float32: 2e-5, ad.float64: 1e-12}[dtype]
     for mine, theirs in zip(got, want, strict=True):
@@ -101,7 +101,7 @@ def test_numbers_change_without_another_program(monkeypatch: pytest.MonkeyPatch)
         p.grad = ad.ones(8)
         optimizer.step()
     assert p.tolist() == [-0.875] * 8
-    (made,) = UPDATES.held.values()
+    (made,) = UPDATES.by_kind.values()
     assert made is not None
     assert len(made) == 1
 
@@ -116,7 +116,7 @@ def test_what_the_rule_asks_of_numbers_is_asked_again(monkeypatch: pytest.Monkey
         p.grad = ad.ones(8)
         optimizer.step()
         assert p.tolist() == [want] * 8
-    (made,) = UPDATES.held.values()
+    (made,) = UPDATES.by_kind.values()
     assert made is not None
     assert len(made) == 2
 
@@ -126,7 +126,7 @@ def test_shared_memory_is_left_to_the_rule(monkeypatch: pytest.MonkeyPatch) -> N
     memory = np.ones(9, np.float32)
     p = ad.from_numpy(memory[:8]).requires_grad_()
     one_step(p, ad.from_numpy(memory[1:]))
-    assert not UPDATES.held
+    assert not UPDATES.by_kind
     assert memory.tolist() == [0.5] * 8 + [1.0]
 
 
@@ -160,7 +160,7 @@ def test_options_that_are_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     p.grad = ad.ones(8)
     optim.Adam([p], lr=ad.tensor(0.5), capturable=True).step()
     np.testing.assert_allclose(p.detach().numpy(), 0.5, rtol=1e-6)
-    assert not UPDATES.held
+    assert not UPDATES.by_kind
 
 
 def test_a_users_rule_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_users_rule_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     p.grad = ad.ones(8)
     Shy([p], lr=0.5).step()
     assert p.tolist() == [0.0] * 8
-    assert not UPDATES.held
+    assert not UPDATES.by_kind
 
 
 def test_a_failed_compilation_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

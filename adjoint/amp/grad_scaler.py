@@ -78,7 +78,7 @@ class GradScaler:
         self._scale: Tensor | None = None
         self._growth_tracker: Tensor | None = None
         self._stages: dict[int, OptimizerStage] = {}
-        self._found: dict[int, dict[Any, Tensor]] = {}
+        self._found_inf: dict[int, dict[Any, Tensor]] = {}
         if self._enabled:
             if not growth_factor > 1.0:
                 raise AssertionError("The growth factor must be > 1.0.")
@@ -87,7 +87,7 @@ class GradScaler:
 
     def capture_children(self) -> Iterator[tuple[str, Any]]:
         """What a captured step depends on: the settings and the tensors, not the stages."""
-        skip = {"_stages", "_found"}
+        skip = {"_stages", "_found_inf"}
         return ((k, v) for k, v in self.__dict__.items() if k not in skip)
 
     def _tensors(self, device: Any = None) -> tuple[Tensor, Tensor]:
@@ -130,7 +130,9 @@ class GradScaler:
         if stage is OptimizerStage.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         scale, _ = self._require("unscale_")
-        self._found[id(optimizer)] = self._unscale(optimizer, scale.double().reciprocal().float())
+        self._found_inf[id(optimizer)] = self._unscale(
+            optimizer, scale.double().reciprocal().float()
+        )
         self._stages[id(optimizer)] = OptimizerStage.UNSCALED
 
     def _require(self, name: str) -> tuple[Tensor, Tensor]:
@@ -171,7 +173,7 @@ class GradScaler:
             raise RuntimeError("step() has already been called since the last update().")
         if stage is OptimizerStage.READY:
             self.unscale_(optimizer)
-        flags = self._found[id(optimizer)]
+        flags = self._found_inf[id(optimizer)]
         if not flags:
             raise AssertionError("No inf checks were recorded for this optimizer.")
         self._stages[id(optimizer)] = OptimizerStage.STEPPED
@@ -208,7 +210,7 @@ class GradScaler:
             else:
                 self._adapt(scale, tracker)
         self._stages.clear()
-        self._found.clear()
+        self._found_inf.clear()
 
     @staticmethod
     def _set_scale(scale: Tensor, new_scale: Any) -> None:
@@ -223,7 +225,7 @@ class GradScaler:
         scale.copy_(new_scale.reshape(()))
 
     def _adapt(self, scale: Tensor, tracker: Tensor) -> None:
-        flags = [f for by_device in self._found.values() for f in by_device.values()]
+        flags = [f for by_device in self._found_inf.values() for f in by_device.values()]
         if not flags:
             raise AssertionError("No inf checks were recorded prior to update.")
         bad = _any(dict(enumerate(flags)), scale.device) > 0

@@ -30,7 +30,7 @@ def export(argv: Sequence[str]) -> int:
     finally:
         if before is not None:
             sys.modules["__main__"] = before
-    model, args = (_found(script, chosen, name) for name in (chosen.model, chosen.args))
+    model, args = (_attribute(script, chosen, name) for name in (chosen.model, chosen.args))
     dynamic = getattr(script, "dynamic", None)
     folder = Path(chosen.out)
     for path in _write(chosen, model, args, dynamic, folder):
@@ -72,7 +72,7 @@ def _dims(dynamic: Any) -> Any:
     }
 
 
-def _found(script: ModuleType, chosen: argparse.Namespace, name: str) -> Any:
+def _attribute(script: ModuleType, chosen: argparse.Namespace, name: str) -> Any:
     if not hasattr(script, name):
         raise ValueError(
             f"{chosen.file} defines no {name!r}. It defines `model`, a module or function, and "

@@ -66,7 +66,7 @@ class CUDAGraph:
         self._memory: MemPool | None = None
         self._allocator: Any = None
         self._stream: Any = None
-        self._kept: list[Any] = []  # host memory that captured copies read
+        self._host_memory: list[Any] = []  # host memory that captured copies read
 
     # -- capturing ------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class CUDAGraph:
     def reset(self) -> None:
         """Let go of the graph and its memory."""
         self._graph = self._memory = None
-        self._kept = []
+        self._host_memory = []
 
     def pool(self) -> Any:
         """The handle of the graph's memory, which another graph may share."""
@@ -157,7 +157,7 @@ class CUDAGraph:
                 )
             array = pin(array)  # a number, as it is now
         array = np.ascontiguousarray(array)
-        self._kept.append(array)
+        self._host_memory.append(array)
         out = cupy().empty(array.shape, array.dtype)
         out.data.copy_from_host_async(array.ctypes.data, array.nbytes)
         return out
@@ -311,7 +311,7 @@ def _graphed(fn: Any, sample: tuple[Any, ...], count: int) -> Any:
         if _kinds(args) != wanted:
             raise ValueError(
                 "make_graphed_callables: arguments must be as the samples were (shape, dtype, "
-                f"device, requires_grad): {_told(wanted)}; received {_told(_kinds(args))}"
+                f"device, requires_grad): {_in_words(wanted)}; received {_in_words(_kinds(args))}"
             )
         return run(*args)
 
@@ -335,7 +335,7 @@ def _kinds(args: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _told(kinds: list[Any]) -> str:
+def _in_words(kinds: list[Any]) -> str:
     return ", ".join(
         f"{k[1]}{list(k[0])} on {k[2]}" if isinstance(k, tuple) else repr(k) for k in kinds
     )

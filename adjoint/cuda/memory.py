@@ -42,12 +42,12 @@ def max_memory_allocated(device: Any = None) -> int:
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes the pool has from the driver, in use or free for reuse."""
-    return _counts(device).held.current
+    return _counts(device).reserved.current
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes the pool had from the driver."""
-    return _counts(device).held.peak
+    return _counts(device).reserved.peak
 
 
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved  # their former names
@@ -113,7 +113,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
         return "cuda: no device"
     index, counts = index_of(device), _counts(device)
     free, total = mem_get_info(device)
-    rows = [("held by tensors and programs", counts.used), ("held by the pool", counts.held)]
+    rows = [("held by tensors and programs", counts.used), ("held by the pool", counts.reserved)]
     mib = device_memory.MIB
     lines = [f"cuda:{index} {get_device_name(index)}", f"{'MiB':>29} {'now':>12} {'most':>12}"]
     lines += [f"{n:>29} {c.current / mib:12.1f} {c.peak / mib:12.1f}" for n, c in rows]
@@ -199,7 +199,7 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
     segment: dict[str, Any]
     for index in range(device_count()):
         counts = counts_of(index)
-        for start, size in sorted(counts.kept.items()):
+        for start, size in sorted(counts.segment_sizes.items()):
             pieces = _pieces(start, size, counts)
             used = sum(p["size"] for p in pieces if p["state"] == "active_allocated")
             asked = sum(p["requested_size"] for p in pieces)

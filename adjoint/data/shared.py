@@ -149,7 +149,7 @@ class _Sender(pickle.Pickler):
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.arena = arena
         self.sent: dict[int, SharedSegment] = {}  # by id of the array, so that shared stays shared
-        self.kept: list[Any] = []
+        self.alive: list[Any] = []
 
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -183,7 +183,7 @@ class _Sender(pickle.Pickler):
             segment = self.arena.place(array)
             segment.remote = True
             self.sent[id(array)] = segment
-            self.kept.append(array)
+            self.alive.append(array)
             if segment.fd >= 0 and segment not in self.arena.announce:
                 self.arena.announce.append(segment)
         return segment

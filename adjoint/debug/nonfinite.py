@@ -64,7 +64,7 @@ class break_on_nonfinite(OperationWatch):
             )
         self.action = action
         self.allow = frozenset(allow)
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def __enter__(self) -> break_on_nonfinite:
         super().__enter__()
@@ -90,7 +90,7 @@ class break_on_nonfinite(OperationWatch):
             f"{seen.name} gave {value} at {at}, {int(wrong.sum())} of {wrong.size} elements, "
             f"from {origin}: {', '.join(seen.operands)}\n  in {seen.place or 'an unknown line'}"
         )
-        self.found.append(message)
+        self.messages.append(message)
         if self.action == "raise":
             raise NonFiniteError(message)
         print(message, file=sys.stderr)

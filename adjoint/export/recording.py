@@ -211,7 +211,7 @@ def recording_of(program: Program, task: Task) -> CallForExport:
         if place is None:
             if not isinstance(source, State):
                 raise ExportError("export.aot: the function writes a part of an argument.")
-            unread[n] = source.held
+            unread[n] = source.own_storage
     sizing = task.sizing
     pruned = Task(
         graph=_outputs_only(task.graph, needed),
@@ -228,7 +228,7 @@ def recording_of(program: Program, task: Task) -> CallForExport:
     return CallForExport(
         task=pruned,
         arguments={i: s.position for i, s in sources.items() if isinstance(s, CallArgument)},
-        states={i: s.held for i, s in sources.items() if isinstance(s, State)},
+        states={i: s.own_storage for i, s in sources.items() if isinstance(s, State)},
         hosts={i: s.scalar for i, s in sources.items() if isinstance(s, Host)},
         targets=unread,
         results=[
@@ -236,7 +236,7 @@ def recording_of(program: Program, task: Task) -> CallForExport:
             for v in pruned.graph.outputs[: len(outputs)]
         ],
         written_arguments=frozenset(s.position for s, _ in writes if isinstance(s, CallArgument)),
-        written_states=frozenset(id(s.held) for s, _ in writes if isinstance(s, State)),
+        written_states=frozenset(id(s.own_storage) for s, _ in writes if isinstance(s, State)),
         draws=program.effects.moves.counts,
         counters={id(t): t._storage for group in conditions.counters for t in group},
         guards=tuple(conditions.host_tests),

@@ -45,26 +45,26 @@ class StateTensor:
 class ProgramState:
     """All of it."""
 
-    held: list[StateTensor] = field(default_factory=list)
+    tensors: list[StateTensor] = field(default_factory=list)
     places: dict[Any, int] = field(default_factory=dict)  # what it stands for -> place in the list
 
     @property
     def nbytes(self) -> int:
         """Bytes of the block."""
-        return sum(tensor.nbytes for tensor in self.held)
+        return sum(tensor.nbytes for tensor in self.tensors)
 
     @property
     def written(self) -> bool:
         """Whether a call changes it."""
-        return any(tensor.written for tensor in self.held)
+        return any(tensor.written for tensor in self.tensors)
 
     def offset(self, key: Any) -> int:
         """Where something lies."""
-        return self.held[self.places[key]].offset
+        return self.tensors[self.places[key]].offset
 
     def block(self) -> bytes:
         """The block at first."""
-        return b"".join(tensor.array.tobytes() for tensor in self.held)
+        return b"".join(tensor.array.tobytes() for tensor in self.tensors)
 
     def header(self) -> bytes:
         """What stands before the block in a safetensors file."""
@@ -74,7 +74,7 @@ class ProgramState:
                 "shape": list(tensor.shape),
                 "data_offsets": [tensor.offset, tensor.offset + tensor.nbytes],
             }
-            for tensor in self.held
+            for tensor in self.tensors
         }
         text = json.dumps(listed, separators=(",", ":")).encode()
         text += b" " * (-(8 + len(text)) % ALIGNED)
@@ -86,18 +86,18 @@ class StateBuilder:
 
     def __init__(self, names: dict[int, str]) -> None:
         self.names = names  # id of a storage -> name
-        self.found: dict[Any, tuple[str, DType, Any, bool]] = {}
+        self.entries: dict[Any, tuple[str, DType, Any, bool]] = {}
 
     def add(self, storage: Storage, *, written: bool) -> None:
         """A tensor that the function reached by itself."""
         key = id(storage)
         array = np.asarray(storage.buffer)
-        stem = self.names.get(key, f"constant_{len(self.found)}")
-        known = self.found.get(key)
+        stem = self.names.get(key, f"constant_{len(self.entries)}")
+        known = self.entries.get(key)
         if known is not None:
-            self.found[key] = (*known[:3], known[3] or written)
+            self.entries[key] = (*known[:3], known[3] or written)
             return
-        self.found[key] = (self._unique(stem), DTYPE_OF[array.dtype], array, written)
+        self.entries[key] = (self._unique(stem), DTYPE_OF[array.dtype], array, written)
 
     def add_number(self, key: Any, name: str, value: float) -> None:
         """A number that the host may change between calls."""
@@ -109,11 +109,11 @@ class StateBuilder:
         self._put(("generator", id(generator)), "random", dt.int64, words.view(np.int64), True)
 
     def _put(self, key: Any, name: str, dtype: DType, array: Any, written: bool) -> None:
-        if key not in self.found:
-            self.found[key] = (self._unique(name), dtype, array, written)
+        if key not in self.entries:
+            self.entries[key] = (self._unique(name), dtype, array, written)
 
     def _unique(self, name: str) -> str:
-        taken, unique, k = {entry[0] for entry in self.found.values()}, name, 1
+        taken, unique, k = {entry[0] for entry in self.entries.values()}, name, 1
         while unique in taken:
             unique, k = f"{name}_{k}", k + 1
         return unique
@@ -122,10 +122,10 @@ class StateBuilder:
         """All of it, wide elements first."""
         state, at = ProgramState(), 0
         for key, (name, dtype, array, written) in sorted(
-            self.found.items(), key=lambda item: -item[1][1].itemsize
+            self.entries.items(), key=lambda item: -item[1][1].itemsize
         ):
             array = np.array(array, NUMPY_OF[dtype], order="C")
-            state.places[key] = len(state.held)
-            state.held.append(StateTensor(name, dtype, tuple(array.shape), at, array, written))
-            at += state.held[-1].nbytes
+            state.places[key] = len(state.tensors)
+            state.tensors.append(StateTensor(name, dtype, tuple(array.shape), at, array, written))
+            at += state.tensors[-1].nbytes
         return state

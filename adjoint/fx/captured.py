@@ -97,7 +97,7 @@ class GraphWriter:
         if isinstance(source, CallArgument):
             return self.arguments[source.position]
         if isinstance(source, State):
-            return self.state(source.held)
+            return self.state(source.own_storage)
         if isinstance(source, Host):
             return self._number(source.scalar)
         raise CannotWrite(f"it reads a {type(source).__name__}")

@@ -242,7 +242,7 @@ def _functions_kept(tracer: Tracer, function: Any) -> Iterator[None]:
         there = name in space
         original = space[name] if there else getattr(builtins, name)
         undo.append((space, name, original, there))
-        space[name] = _kept(original)
+        space[name] = _recorded_with_proxies(original)
     try:
         yield
     finally:
@@ -261,7 +261,7 @@ def _listed(functions: tuple[Any, ...]) -> Any:
     return SameFunctions()
 
 
-def _kept(original: Callable[..., Any]) -> Callable[..., Any]:
+def _recorded_with_proxies(original: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             for item in value if type(value) in (list, tuple) else (value,):

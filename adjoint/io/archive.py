@@ -35,7 +35,7 @@ class StorageCollector:
     def __init__(self) -> None:
         self.storages: list[Any] = []  # flat arrays, in the order of their keys
         self._keys: dict[int, tuple[str, Any]] = {}
-        self._kept: list[Any] = []
+        self._alive: list[Any] = []
 
     def reduce(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
         """How a tensor is written: the name that rebuilds it, and the arguments."""
@@ -76,7 +76,7 @@ class StorageCollector:
             key = str(len(self.storages))
             self._keys[id(tensor._storage)] = key, tensor.dtype
             self.storages.append(flat)
-            self._kept.append(tensor._storage)
+            self._alive.append(tensor._storage)
         elif known is not tensor.dtype:
             raise RuntimeError(
                 "save: cannot save multiple tensors that view the same data as different types "

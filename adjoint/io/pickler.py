@@ -45,7 +45,7 @@ class Pickler:
         self.pickles = pickles
         self.reduce_tensor = reduce_tensor
         self.memo: dict[Any, int] = {}
-        self.kept: list[Any] = []  # so that ids stay unique
+        self.alive: list[Any] = []  # so that ids stay unique
         self.path: list[str] = []
 
     def dump(self, value: Any) -> None:
@@ -252,9 +252,9 @@ class Pickler:
         self._put(value)
 
     def _put(self, value: Any, key: Any = None) -> None:
-        index = len(self.kept)
+        index = len(self.alive)
         self.memo[id(value) if key is None else key] = index
-        self.kept.append(value)
+        self.alive.append(value)
         self.write(
             op.BINPUT + pack("<B", index) if index < 256 else op.LONG_BINPUT + pack("<I", index)
         )

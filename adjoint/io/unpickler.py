@@ -79,9 +79,9 @@ class Unpickler:
         self.stack: list[Any] = []
         self.memo: list[Any] = []  # by index, as picklers number them
         self.odd_memo: dict[int, Any] = {}  # those of other numbers
-        self.made: dict[int, Any] = {}  # by identity: objects whose state may follow
+        self.objects: dict[int, Any] = {}  # by identity: objects whose state may follow
         self.depths: dict[int, int] = {}  # by identity: of containers that hold containers
-        self.held: set[int] = set()  # defaultdicts that are inside something
+        self.inner_defaults: set[int] = set()  # defaultdicts that are inside something
         self.late = 0  # how often one of those was given a container
 
     def load(self) -> Any:
@@ -238,7 +238,7 @@ class Unpickler:
             built = objects.make(cls, args, new)
         except (TypeError, ValueError, UnpicklingError) as error:
             raise UnpicklingError(f"load: {self.source}: {str(error)[:400]}") from error
-        self.made[id(built)] = built
+        self.objects[id(built)] = built
         self._enter(built, args)
         self._push(built)
 
@@ -253,7 +253,7 @@ class Unpickler:
             if not all(isinstance(name, str) for name in state):
                 raise self._damaged("attributes whose names are no text")
             target.__dict__.update(state)
-        elif id(target) in self.made:
+        elif id(target) in self.objects:
             self._set_state(target, state)
         elif not set_numpy_state(target, state, self.budget):
             raise UnpicklingError(
@@ -282,12 +282,12 @@ class Unpickler:
             if type(child) in _NESTING:
                 deepest = max(deepest, depths.get(id(child), 1))
                 if type(child) is defaultdict:
-                    self.held.add(id(child))
+                    self.inner_defaults.add(id(child))
         if deepest and type(parent) in _NESTING:
             self.budget.spend(_PAIR, "its values")
             depths[id(parent)] = deepest + 1
             # Freeing a chain of these takes a frame of C for each link, in whatever order it grew.
-            self.late += type(parent) is defaultdict and id(parent) in self.held
+            self.late += type(parent) is defaultdict and id(parent) in self.inner_defaults
             if deepest >= NESTING or self.late > NESTING:
                 raise self.budget.too_deep("a value")
         elif depths:

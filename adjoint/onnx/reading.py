@@ -117,7 +117,7 @@ def array(tensor: Any, reading: Reading) -> np.ndarray[Any, Any]:
         raise OnnxError(f"{who} has a negative size: {shape}.")
     if tensor.data_location == tensor.EXTERNAL:
         return external(tensor, kind, shape, reading)
-    available = _held(tensor)
+    available = _capacity(tensor)
     count = math.prod(shape)
     if count > available:
         raise OnnxError(
@@ -143,7 +143,7 @@ def constant(tensor: Any, folder: Path | None) -> np.ndarray[Any, Any]:
     return array(tensor, Reading(tensor.ByteSize(), folder))
 
 
-def _held(tensor: Any) -> int:
+def _capacity(tensor: Any) -> int:
     """The most elements that the data of a tensor can be: four of two bits to a byte."""
     fields = (
         tensor.float_data,

@@ -23,7 +23,7 @@ OWN = {
     "eps": Option(
         "epsilon{n} should be >= 0 but is: {}",
         lambda eps: eps is None or eps >= 0,
-        each=True,
+        pair=True,
         constant=True,
     ),
 }

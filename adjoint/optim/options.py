@@ -20,13 +20,13 @@ class Option:
     message: str = ""
     accepts: Callable[[Any], bool] | None = None
     constant: bool = False
-    each: bool = False  # a pair, looked at one by one: number {i}, or {n} counted from 1
+    pair: bool = False  # a pair, looked at one by one: number {i}, or {n} counted from 1
 
     def check(self, value: Any) -> None:
         """Refuse a value, or one of a pair of values, that is not accepted."""
         if self.accepts is None:
             return
-        for i, one in enumerate(value if self.each else (value,)):
+        for i, one in enumerate(value if self.pair else (value,)):
             if not self.accepts(one):
                 raise ValueError(self.message.format(one, i=i, n=i + 1))
 
@@ -43,7 +43,7 @@ NOT_NEGATIVE = {name: Option(f"Invalid {name} value: {{}}", not_negative) for na
 OPTIONS: Mapping[str, Option] = NOT_NEGATIVE | {
     "lr": Option("Invalid learning rate: {}", not_negative),
     "betas": Option(
-        "Invalid beta parameter at index {i}: {}", lambda beta: 0 <= beta < 1, each=True
+        "Invalid beta parameter at index {i}: {}", lambda beta: 0 <= beta < 1, pair=True
     ),
     "rho": Option("Invalid rho value: {}", lambda rho: 0 <= rho <= 1),
     "eps": Option("Invalid epsilon value: {}", not_negative, constant=True),

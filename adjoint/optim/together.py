@@ -148,12 +148,12 @@ class Plans:
     def __init__(self, state: dict[Any, State], numbers: frozenset[str]) -> None:
         self.state = state
         self.numbers = numbers
-        self.held: dict[tuple[int, ...], GroupUpdate] = {}
-        self.made: dict[int, int] = {}
+        self.updates: dict[tuple[int, ...], GroupUpdate] = {}
+        self.attempts: dict[int, int] = {}
 
     def find(self, group: int, params: list[Tensor]) -> GroupUpdate | None:
         """The plan for these parameters, if it still holds."""
-        plan = self.held.get((group, *map(id, params)))
+        plan = self.updates.get((group, *map(id, params)))
         if plan is None or not all(b.fresh(self.state) for b in plan.bundles):
             return None
         # Gradients come anew with each step.
@@ -161,7 +161,7 @@ class Plans:
 
     def make(self, group: int, params: list[Tensor]) -> GroupUpdate:
         """A plan for parameters whose state has been made."""
-        count = self.made[group] = self.made.get(group, 0) + 1
+        count = self.attempts[group] = self.attempts.get(group, 0) + 1
         if count > self.TRIES or not _independent(params):
             return GroupUpdate([], params)
         kinds: dict[Any, list[Tensor]] = {}
@@ -174,7 +174,7 @@ class Plans:
                 bundles.append(Bundle(alike, [self.state[p] for p in alike], self.numbers))
             else:
                 rest += alike
-        plan = self.held[group, *map(id, params)] = GroupUpdate(bundles, rest)
+        plan = self.updates[group, *map(id, params)] = GroupUpdate(bundles, rest)
         return plan
 
     def _kind(self, p: Tensor) -> Any:

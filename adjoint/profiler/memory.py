@@ -24,8 +24,8 @@ class Allocation:
     where: Where | None
     shape: tuple[int, ...]
     dtype: str
-    made: float  # microseconds
-    gone: float | None = None
+    began: float  # microseconds
+    ended: float | None = None
 
     @property
     def place(self) -> str:
@@ -42,7 +42,7 @@ class Allocations:
 
     def __init__(self) -> None:
         self.seen: list[Allocation] = []
-        self._held: dict[int, Any] = {}  # by the buffer's identity, with what tells of its end
+        self._watched: dict[int, Any] = {}  # by the buffer's identity, with what tells of its end
         self._on = True
 
     def made(self, tensor: Any, operation: str, where: Where | None) -> int:
@@ -51,7 +51,7 @@ class Allocations:
         base = getattr(array, "base", None)
         while base is not None and hasattr(base, "nbytes") and hasattr(base, "base"):
             array, base = base, base.base
-        if array is None or not hasattr(array, "nbytes") or id(array) in self._held:
+        if array is None or not hasattr(array, "nbytes") or id(array) in self._watched:
             return 0
         entry = Allocation(
             int(array.nbytes), operation, where, tuple(tensor.shape), tensor.dtype.name,
@@ -59,21 +59,21 @@ class Allocations:
         )  # fmt: skip
         key = id(array)
         try:
-            self._held[key] = weakref.ref(array, lambda _: self._gone(key, entry))
+            self._watched[key] = weakref.ref(array, lambda _: self._gone(key, entry))
         except TypeError:  # an array that cannot be watched: it stays
-            self._held[key] = None
+            self._watched[key] = None
         self.seen.append(entry)
         return entry.nbytes
 
     def _gone(self, key: int, entry: Allocation) -> None:
-        self._held.pop(key, None)
+        self._watched.pop(key, None)
         if self._on:
-            entry.gone = time.perf_counter_ns() / 1000
+            entry.ended = time.perf_counter_ns() / 1000
 
     def end(self) -> None:
         """Note no more."""
         self._on = False
-        self._held = {}
+        self._watched = {}
 
 
 class MemoryTimeline:
@@ -89,8 +89,8 @@ class MemoryTimeline:
 
     def __init__(self, allocations: list[Allocation]) -> None:
         self.allocations = allocations
-        changes = [(a.made, a.nbytes) for a in allocations]
-        changes += [(a.gone, -a.nbytes) for a in allocations if a.gone is not None]
+        changes = [(a.began, a.nbytes) for a in allocations]
+        changes += [(a.ended, -a.nbytes) for a in allocations if a.ended is not None]
         changes.sort()
         self.times: list[float] = []
         self.sizes: list[int] = []
@@ -105,7 +105,7 @@ class MemoryTimeline:
     def at_peak(self) -> list[Allocation]:
         """What was there at the peak, the largest first."""
         at = self.peak_time
-        alive = [a for a in self.allocations if a.made <= at and (a.gone is None or a.gone > at)]
+        alive = [a for a in self.allocations if a.began <= at and (a.ended is None or a.ended > at)]
         return sorted(alive, key=lambda a: -a.nbytes)
 
     def by_module(self) -> dict[str, int]:

@@ -212,16 +212,16 @@ class CocoDetection(Annotated):
                 raise TypeError(f"a file_name of {entry['file_name']!r}")
             budget.check_key(entry["id"])
         self._files = {image["id"]: image["file_name"] for image in content["images"]}
-        self._told: dict[Any, list[Any]] = {number: [] for number in self._files}
+        self._annotations: dict[Any, list[Any]] = {number: [] for number in self._files}
         for entry in content.get("annotations", []):
             budget.check_key(entry["image_id"])
-            self._told.setdefault(entry["image_id"], []).append(entry)
+            self._annotations.setdefault(entry["image_id"], []).append(entry)
         self.ids = sorted(self._files)
         self.categories = content.get("categories", [])
 
     def pair(self, index: int) -> tuple[Any, Any]:
         number = self.ids[index]
-        return default_loader(str(self.root / self._files[number])), self._told[number]
+        return default_loader(str(self.root / self._files[number])), self._annotations[number]
 
     def __len__(self) -> int:
         return len(self.ids)

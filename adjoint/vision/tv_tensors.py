@@ -99,7 +99,7 @@ def _method(name: str) -> Callable[..., Any]:
             return result
         if name in KEEPING:
             return result if result is self else type(self).wrap(result, self)
-        return _kept(result, self) if _Returning.keeps_class else _stripped(result)
+        return _with_class(result, self) if _Returning.keeps_class else _stripped(result)
 
     method.__name__ = name
     return method
@@ -125,16 +125,16 @@ def _override(
         return NotImplemented
     with having(subclasses=False):
         result = func(*args, **(kwargs or {}))
-    flat = [leaf for given in (*args, *(kwargs or {}).values()) for leaf in _each(given)]
+    flat = [leaf for given in (*args, *(kwargs or {}).values()) for leaf in _parts(given)]
     first = next(leaf for leaf in flat if isinstance(leaf, TVTensor))
-    return _kept(result, first) if _Returning.keeps_class else _stripped(result)
+    return _with_class(result, first) if _Returning.keeps_class else _stripped(result)
 
 
-def _each(given: Any) -> Any:
+def _parts(given: Any) -> Any:
     return given if isinstance(given, (list, tuple)) else (given,)
 
 
-def _kept(result: Any, first: TVTensor) -> Any:
+def _with_class(result: Any, first: TVTensor) -> Any:
     if isinstance(result, TVTensor):
         return result
     if isinstance(result, Tensor):
@@ -142,9 +142,9 @@ def _kept(result: Any, first: TVTensor) -> Any:
             return type(first)._labelled(result, **first._known())
         return type(first).wrap(result, first)
     if type(result) in (list, tuple):
-        return type(result)(_kept(part, first) for part in result)
+        return type(result)(_with_class(part, first) for part in result)
     if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return type(result)(*(_kept(part, first) for part in result))
+        return type(result)(*(_with_class(part, first) for part in result))
     return result
 
 

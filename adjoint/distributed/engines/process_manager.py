@@ -34,7 +34,7 @@ class ProcessManager:
         # Shared memory is named after this, so no two jobs may have the same.
         self.job = store.compare_set("name", "", f"adjoint_{secrets.token_hex(8)}").decode()
         self.mine, theirs = socket.socketpair()
-        self._kept = theirs  # open as long as the library may speak
+        self._library_end = theirs  # open as long as the library may speak
         given = (str(theirs.fileno()), str(rank), str(size))
         self.environment = dict(zip(VARIABLES, given, strict=True))
         threading.Thread(target=self._serve, name="adjoint mpi start", daemon=True).start()

@@ -186,7 +186,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
 
 
 class _Counter:
-    made = 0
+    groups = 0
 
 
 def new_group(
@@ -220,8 +220,8 @@ def new_group(
         )
     if not members:
         raise ValueError("new_group: expected at least one rank, received none")
-    _Counter.made += 1
-    name = f"group{_Counter.made}"
+    _Counter.groups += 1
+    name = f"group{_Counter.groups}"
     if world.rank() not in members:
         return GroupMember.NON_GROUP_MEMBER
     limit = world.channel.timeout if timeout is None else seconds_of(timeout)

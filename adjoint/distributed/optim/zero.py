@@ -65,9 +65,11 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             {**g, "params": [p for p in g["params"] if self.owner[id(p)] == mine]}
             for g in self.param_groups
         ]
-        self._kept = [i for i, g in enumerate(groups) if g["params"]]
+        self._own_groups = [i for i, g in enumerate(groups) if g["params"]]
         self.optim = (
-            optimizer_class([groups[i] for i in self._kept], **defaults) if self._kept else None
+            optimizer_class([groups[i] for i in self._own_groups], **defaults)
+            if self._own_groups
+            else None
         )
 
     def _divide(self) -> dict[int, int]:
@@ -90,7 +92,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _share(self) -> None:
         if self.optim is not None:
-            for at, own_group in zip(self._kept, self.optim.param_groups, strict=True):
+            for at, own_group in zip(self._own_groups, self.optim.param_groups, strict=True):
                 ours = {k: v for k, v in self.param_groups[at].items() if k != "params"}
                 own_group.update(ours)  # a scheduler changes the groups it knows: these
             self.optim.step()

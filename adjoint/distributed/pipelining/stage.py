@@ -54,7 +54,7 @@ class PipelineStage:
             )
         self.submod = submodule
         self.stage_index, self.num_stages, self.device = stage_index, num_stages, device
-        self.kept: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
+        self.chunks: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self.sending: list[tuple[Work | None, Tensor]] = []
 
     @property
@@ -79,12 +79,12 @@ class PipelineStage:
                 raise TypeError("PipelineStage: a stage must return tensors")
             self._send(list(results), 1)
         tensors = [x for x in flatten(out)[0] if isinstance(x, Tensor)]
-        self.kept[number] = (inputs, tensors)
+        self.chunks[number] = (inputs, tensors)
         return out
 
     def backward(self, number: int, loss: Tensor | None) -> None:
         """The same part backwards; the last stage begins with its loss."""
-        inputs, results = self.kept.pop(number)
+        inputs, results = self.chunks.pop(number)
         if self.is_last:
             if loss is None:
                 raise ValueError("PipelineStage: the last stage needs a loss to go back from")
@@ -110,7 +110,7 @@ class PipelineStage:
             if work is not None:
                 work.wait()
         self.sending = []
-        self.kept.clear()
+        self.chunks.clear()
 
     # -- messages ----------------------------------------------------------------------------------
 

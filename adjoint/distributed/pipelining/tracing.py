@@ -165,7 +165,9 @@ class StageWriter:
         self.graph = Graph()
         self.state: dict[str, Tensor] = {}
         self.reads: dict[str, Node] = {}
-        self.kept = {name for name, _ in module.named_buffers() if name in module.state_dict()}
+        self.persistent = {
+            name for name, _ in module.named_buffers() if name in module.state_dict()
+        }
 
     def write(self) -> RecordedModel:
         """The graph, what its stages hold, and the structures of a call."""
@@ -185,7 +187,7 @@ class StageWriter:
             graph=self.graph,
             split=overload_of(PIPE_SPLIT),
             state=self.state,
-            persistent=frozenset(self.kept),
+            persistent=frozenset(self.persistent),
             leaves=tuple(self.recorder.leaves),
             in_spec=self.recorder.structure,
             out_spec=self.program.results.structure,
@@ -212,6 +214,6 @@ class StageWriter:
         """What takes a value in the end: a buffer of the model."""
         if isinstance(source, CallArgument):
             raise CannotWrite("it writes into an argument, which another process has")
-        if not isinstance(source, State) or id(source.held) not in self.owners:
+        if not isinstance(source, State) or id(source.own_storage) not in self.owners:
             raise CannotWrite("it writes into a tensor that is no buffer; register it as one")
-        return self._read(source.held)
+        return self._read(source.own_storage)

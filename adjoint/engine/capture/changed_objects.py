@@ -63,10 +63,10 @@ class _Search:
         self.met.add(id(value))
         kind = type(value)
         classes = above if kind in DICTS or kind in _SEQUENCES else above | {kind}
-        held, own = parts
+        inside, own = parts
         if id(value) in self.owners or id(own) in self.owners:
             self.classes |= classes
-        for part in held:
+        for part in inside:
             self.look(part, classes)
 
     def _parts(self, value: Any) -> tuple[Iterator[Any], Any] | None:

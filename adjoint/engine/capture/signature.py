@@ -112,16 +112,16 @@ class _Slice(NamedTuple):
 class _Itself:
     """An argument that is told apart by identity."""
 
-    __slots__ = ("held",)
+    __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
-        self.held = value
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.held is self.held
+        return isinstance(other, _Itself) and other.value is self.value
 
     def __hash__(self) -> int:
-        return id(self.held)
+        return id(self.value)
 
 
 def _static_key(leaf: Any) -> Any:

@@ -65,7 +65,7 @@ class Target(ABC):
     # Records that its templates compute in float32 where operands are halves.
     widened: ClassVar[frozenset[str]] = frozenset()
     # Composites that reach its templates whole, if those take them.
-    kept: ClassVar[frozenset[str]] = frozenset()
+    kept_whole: ClassVar[frozenset[str]] = frozenset()
     # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
@@ -83,7 +83,9 @@ class Target(ABC):
     # Whether kernels write results and state whose dimensions lie in any order as fast as others.
     permutes: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
-    held: ClassVar[int] = 1 << 17  # bytes kept longer so that kernels are launched together
+    waiting_bytes: ClassVar[int] = (
+        1 << 17
+    )  # bytes kept longer so that kernels are launched together
     templates: Mapping[str, Template]  # by record
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
@@ -144,7 +146,10 @@ class Setting:
 
     def keeps(self, node: Node, inputs: tuple[Any, ...]) -> bool:
         """Whether a composite stays whole, for a template that takes it."""
-        return node.record.name in self.target.kept and self.template_for(node, inputs) is not None
+        return (
+            node.record.name in self.target.kept_whole
+            and self.template_for(node, inputs) is not None
+        )
 
     def template(self, name: str) -> Template:
         """The template of a record that has one."""

@@ -256,8 +256,8 @@ def matched(
         alike = kind is wanted.kind or (kind in DICTS and wanted.kind in DICTS)
         if not alike or len(children) != len(wanted.children) or set(keys) != set(wanted.keys):
             raise ValueError(
-                f"trees differ at {path or 'the root'}: {_told(wanted.kind, wanted)} expected, "
-                f"{_told(kind, TreeDef(kind, keys, tuple(children)))} received"
+                f"trees differ at {path or 'the root'}: {_in_words(wanted.kind, wanted)} expected, "
+                f"{_in_words(kind, TreeDef(kind, keys, tuple(children)))} received"
             )
         named = dict(zip(keys, children, strict=True)) if keys else dict(enumerate(children))
         for step, child in zip(wanted.keys or range(len(children)), wanted.children, strict=True):
@@ -275,7 +275,7 @@ def _step(kind: Any, step: Any) -> str:
     return f".{step}" if dataclasses.is_dataclass(kind) else f"[{step!r}]"
 
 
-def _told(kind: Any, node: TreeDef) -> str:
+def _in_words(kind: Any, node: TreeDef) -> str:
     if kind is None:
         return "a leaf"
     name = getattr(kind, "__name__", str(kind))

@@ -118,8 +118,8 @@ class _Outward(Backward):
             if edge is None or grad is None:
                 continue
             if is_tensor(edge[0]) or edge[0].sequence <= self.start or edge in self.stops:
-                earlier = self.found.get(edge)
-                self.found[edge] = grad if earlier is None else earlier + grad
+                earlier = self.gradients.get(edge)
+                self.gradients[edge] = grad if earlier is None else earlier + grad
             else:
                 inner.append((edge, grad))
         super().send([e for e, _ in inner], [g for _, g in inner])
@@ -135,4 +135,4 @@ def outward(
     """What arrives at everything older than a trace, or at `stops`, for cotangents of roots."""
     run = _Outward(trace.start, create_graph=create_graph, stops=stops)
     run.run(roots)
-    return run.found
+    return run.gradients

@@ -64,9 +64,9 @@ class _GraphWriter:
         if isinstance(source, Fed):
             return {"placeholder": source.name}
         if isinstance(source, State):
-            self.arrays.append(source.held)
-            name = self.names.get(id(source.held))
-            flag = self.flags.get(id(source.held), False)
+            self.arrays.append(source.own_storage)
+            name = self.names.get(id(source.own_storage))
+            flag = self.flags.get(id(source.own_storage), False)
             return {"variable": name, "array": len(self.arrays) - 1, "requires_grad": flag}
         if isinstance(source, Host):
             return self.number(source.scalar)

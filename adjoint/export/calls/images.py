@@ -31,7 +31,7 @@ class Planner:
     def image(self, task: Task) -> ProgramImage:
         """The image of a task."""
         if task.sizing is not None:
-            family = self.families.setdefault(id(task.sizing.kept), SizedPlans())
+            family = self.families.setdefault(id(task.sizing.shared_plans), SizedPlans())
             if not family.refused:
                 program = planned(task, self.options, family, self._collect)
                 if program is not None:

@@ -104,15 +104,15 @@ class NumberCode:
     ) -> None:
         self.code, self.recording, self.state, self.fixed = code, recording, state, fixed
         self.arguments: Mapping[int, str] = arguments  # leaf -> the name of its parameter
-        self.made: dict[Any, V] = {}
+        self.values: dict[Any, V] = {}
 
     def value(self, x: Any) -> V:
         """The value of a number."""
         if not isinstance(x, HostScalar):
             return self._constant(x)
-        if x.key not in self.made:
-            self.made[x.key] = self._read(x) if x.parts is None else self._computed(x)
-        return self.made[x.key]
+        if x.key not in self.values:
+            self.values[x.key] = self._read(x) if x.parts is None else self._computed(x)
+        return self.values[x.key]
 
     def _constant(self, x: Any) -> V:
         if isinstance(x, bool) or not isinstance(x, (int, float)):
@@ -131,7 +131,7 @@ class NumberCode:
                 return self._constant(float(leaf.get()))  # type: ignore[arg-type]
             return self._load(self.state.offset(key), "f64")
         if kind == "count":
-            counter = self.state.held[self.state.places[id(self.recording.counters[key[1]])]]
+            counter = self.state.tensors[self.state.places[id(self.recording.counters[key[1]])]]
             stored = {"float32": "f32", "float64": "f64", "int64": "i64", "int32": "i32"}
             number = self._load(counter.offset, stored[counter.dtype.name])
             return number.convert("f64" if counter.dtype.is_floating_point else "i64")

@@ -105,9 +105,9 @@ class _File:
         self.inputs = [graph.inputs[i] for i, _ in fed]
         self.constants: list[tuple[DType, Any]] = []
         self.literals: dict[Any, int] = {}
-        self.held: dict[Value, int] = {}
+        self.constant_of: dict[Value, int] = {}
         for i, storage in recording.states.items():
-            self.held[graph.inputs[i]] = self._constant(
+            self.constant_of[graph.inputs[i]] = self._constant(
                 graph.inputs[i].spec.dtype, np.asarray(storage.buffer)
             )
 
@@ -134,7 +134,7 @@ class _File:
             )
         first = len(self.inputs) + len(self.constants)
         number = {v: k for k, v in enumerate(self.inputs)}
-        number |= {v: len(self.inputs) + k for v, k in self.held.items()}
+        number |= {v: len(self.inputs) + k for v, k in self.constant_of.items()}
         number |= {v: first + k for v, (_, k) in places.items()}
         of = lambda x: len(self.inputs) + x if isinstance(x, int) else number[x]
         parts = [

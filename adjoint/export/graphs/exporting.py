@@ -301,7 +301,7 @@ class _Exporter:
         """The exported program."""
         for source in self.recorded.sources:
             if isinstance(source, State):
-                self.nodes[id(source.held)] = self._lift(source.held)
+                self.nodes[id(source.own_storage)] = self._lift(source.own_storage)
         leaves, places = self.recorder.leaves, self.recorder.places
         arguments: dict[int, Node] = {}
         for k, name in enumerate(self._leaf_names()):
@@ -386,7 +386,11 @@ class _Exporter:
             return OutputSpec(
                 OutputKind.USER_INPUT_MUTATION, shown, arguments[source.position].name
             )
-        name = self.owners.get(id(source.held), ("", None))[0] if isinstance(source, State) else ""
+        name = (
+            self.owners.get(id(source.own_storage), ("", None))[0]
+            if isinstance(source, State)
+            else ""
+        )
         if not name:
             raise CannotWrite("it writes into a tensor that is no buffer; register it as one")
         if not any(spec.target == name for spec in self.inputs):

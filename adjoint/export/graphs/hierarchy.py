@@ -71,7 +71,7 @@ class _Splitter:
 
     def __init__(self, graph: Graph, tensors: dict[str, Tensor]) -> None:
         self.graph = graph
-        self.held = tensors
+        self.tensors = tensors
 
     def split(self) -> GraphModule:
         """The outermost module."""
@@ -110,14 +110,14 @@ class _Level:
         self.path = path
         self.graph = Graph()
         self.known: dict[Node, Any] = {}
-        self.held: dict[str, Any] = {}
+        self.tensors: dict[str, Any] = {}
         self.calls: dict[str, int] = {}
 
     def value(self, node: Node) -> Any:
         """What stands for a node of the whole graph here; state is read where it is needed."""
         if node not in self.known:
             name = str(node.target).removeprefix("".join(f"{part}." for part in self.path))
-            self.held[name] = self.splitter.held[str(node.target)]
+            self.tensors[name] = self.splitter.tensors[str(node.target)]
             self.known[node] = self.graph.get_attr(name)
         return self.known[node]
 
@@ -139,14 +139,14 @@ class _Level:
         outputs = [node for node in nodes if node in wanted]
         count = self.calls[child] = self.calls.get(child, -1) + 1
         name = child if count == 0 else f"{child}@{count}"
-        self.held[name] = self.splitter.module(path, nodes, inputs, tuple(outputs))
+        self.tensors[name] = self.splitter.module(path, nodes, inputs, tuple(outputs))
         called = self.graph.call_module(name, tuple(map(self.value, inputs)))
         for k, node in enumerate(outputs):
             self.known[node] = self.graph.call_function(operator.getitem, (called, k))
 
     def made(self) -> GraphModule:
         """The module."""
-        module = GraphModule(self.held, self.graph, "InterpreterModule")
+        module = GraphModule(self.tensors, self.graph, "InterpreterModule")
         for name, value in list(vars(module).items()):
             if isinstance(value, Tensor):  # a buffer: parameters lie elsewhere
                 del module.__dict__[name]

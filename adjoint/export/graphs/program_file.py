@@ -77,8 +77,8 @@ def save(
             "format": FORMAT,
             "version": VERSION,
             "program": json.dumps(_program(ep), allow_nan=False),
-            "state_dict": {name: _held(t) for name, t in ep.state_dict.items()},
-            "constants": {name: _held(t) for name, t in ep.constants.items()},
+            "state_dict": {name: _detached(t) for name, t in ep.state_dict.items()},
+            "constants": {name: _detached(t) for name, t in ep.constants.items()},
             "extra_files": {name: str(text) for name, text in (extra_files or {}).items()},
         },
         f,
@@ -109,7 +109,7 @@ def load(
         raise FileError(f"export.load: the file is damaged: {error}.") from error
 
 
-def _held(tensor: Tensor) -> Any:
+def _detached(tensor: Tensor) -> Any:
     return tensor if isinstance(tensor, Parameter) else tensor.detach()
 
 

@@ -77,7 +77,7 @@ def _state_macros(interface: Interface, state: ProgramState) -> str:
     if interface.takes_state:
         lines.append("/* Where each tensor of the state begins, in bytes. */")
         taken: set[str] = set()
-        for tensor in state.held:
+        for tensor in state.tensors:
             stem = _macro(tensor.name)
             while stem in taken:
                 stem += "_"

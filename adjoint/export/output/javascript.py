@@ -44,7 +44,7 @@ def description(interface: Interface, state: ProgramState) -> dict[str, object]:
                 "count": h.nbytes // h.dtype.itemsize,
                 "shape": list(h.shape),
             }
-            for h in (state.held if interface.takes_state else [])
+            for h in (state.tensors if interface.takes_state else [])
         },
     }
 

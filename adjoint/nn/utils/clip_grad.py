@@ -81,7 +81,7 @@ def _joined(tensors: list[Tensor], norm_type: float) -> list[Tensor]:
     return joined + [tensors[i] for i in alone]
 
 
-def _each(rule: Callable[[Tensor], Any], grads: list[Tensor], foreach: bool | None) -> None:
+def _apply(rule: Callable[[Tensor], Any], grads: list[Tensor], foreach: bool | None) -> None:
     """An element by element rule on every gradient, in place."""
     if foreach is not False:
         update_many(rule, grads)
@@ -101,7 +101,7 @@ def clip_grads_with_norm_(
     with no_grad():
         # Multiplying by one costs little, and spares a branch on a tensor's value.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        _each(lambda grad: grad.mul_(factor.to(grad.device)), grads, foreach)
+        _apply(lambda grad: grad.mul_(factor.to(grad.device)), grads, foreach)
 
 
 def clip_grad_norm_(
@@ -191,4 +191,4 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
     bound = float(clip_value)
     grads = [p.grad for p in _listed(parameters) if p.grad is not None]
     with no_grad():
-        _each(lambda grad: grad.clamp_(min=-bound, max=bound), grads, foreach)
+        _apply(lambda grad: grad.clamp_(min=-bound, max=bound), grads, foreach)

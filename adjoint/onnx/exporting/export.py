@@ -316,23 +316,23 @@ def _info(onnx: Any, name: str, value: Any, recording: CallForOnnx) -> Any:
 
 def _live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
     """The nodes that outputs need; a layer that took its product's operands leaves that unread."""
-    wanted, kept = set(outputs), []
+    wanted, live = set(outputs), []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
-            kept.append(node)
+            live.append(node)
             wanted |= _used([node])
-    return kept[::-1]
+    return live[::-1]
 
 
 def _used(nodes: Sequence[Any]) -> set[str]:
     """The names that nodes read, those in graphs inside them too."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
-        found.update(node.input)
+        names.update(node.input)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found |= _used(attribute.g.node)
-    return found
+                names |= _used(attribute.g.node)
+    return names
 
 
 def _check(message: Any) -> None:

@@ -190,7 +190,7 @@ def pad(
     paddings: Value = None,
 ) -> Tensor:
     """Elements added, or with negative amounts removed, at both ends of axes."""
-    _held(x, "Pad")
+    _refuse_unheld(x, "Pad")
     amounts = integers(pads if pads is not None else paddings)
     dims = list(range(x.ndim)) if axes is None else [a % x.ndim for a in integers(axes)]
     filling = value if constant_value is None else number(constant_value)
@@ -199,7 +199,7 @@ def pad(
     return x
 
 
-def _held(x: Any, who: str) -> None:
+def _refuse_unheld(x: Any, who: str) -> None:
     """Refuse elements that no tensor holds, where new ones have to be made."""
     if not isinstance(x, Tensor):
         raise NotImplementedError(f"onnx: {who} of {x.dtype} is not supported.")
@@ -232,7 +232,7 @@ def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: A
 @operator("CenterCropPad")
 def center_crop_pad(x: Tensor, shape: Value, *, axes: list[int] | None = None) -> Tensor:
     """Cropped or padded with zeros about the middle to given sizes."""
-    _held(x, "CenterCropPad")
+    _refuse_unheld(x, "CenterCropPad")
     dims = list(range(x.ndim)) if axes is None else axes
     for dim, wanted in zip(dims, integers(shape), strict=True):
         size = int(x.shape[dim])

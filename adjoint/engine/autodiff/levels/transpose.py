@@ -43,4 +43,4 @@ def push_by_transposing(call: Call, tangents: list[Any]) -> tuple[Any, ...]:
         with CONTEXT.having(grad_enabled=level.outer_grad):
             run.run(roots)
     level.active = False
-    return tuple(None if s is None else run.found.get((s, 0)) for s in seeds)
+    return tuple(None if s is None else run.gradients.get((s, 0)) for s in seeds)

@@ -95,16 +95,16 @@ def set_device_states(
 class KeptArgument:
     """A tensor argument kept for recomputation, by an outer checkpoint's hook if there is one."""
 
-    __slots__ = ("kept", "requires_grad", "version")
+    __slots__ = ("requires_grad", "saved", "version")
 
     def __init__(self, tensor: Tensor) -> None:
         self.requires_grad = tensor.requires_grad
         self.version = tensor._storage.version
-        self.kept: Any = Packed(tensor, None) if CONTEXT.saved_hooks else tensor
+        self.saved: Any = Packed(tensor, None) if CONTEXT.saved_hooks else tensor
 
     def load(self) -> Any:
         """A leaf with the argument's elements."""
-        tensor = self.kept
+        tensor = self.saved
         if tensor.__class__ is Packed:
             tensor = tensor.load()
         elif tensor._storage.version != self.version:

@@ -99,7 +99,7 @@ class Backward:
         self.nodes = {e[0] for e in targets or () if isinstance(e[0], BackwardNode)}
         self.accumulate = accumulate
         self.level = level
-        self.found: dict[Edge, Any] = {}
+        self.gradients: dict[Edge, Any] = {}
         self.buffers: dict[BackwardNode, list[Any]] = {}
         self.queue: list[tuple[int, BackwardNode]] = []
         self.keep: set[BackwardNode] = set()
@@ -233,7 +233,7 @@ class Backward:
         """Keep the cotangents that were asked for."""
         for nr, grad in enumerate(grads):
             if grad is not None and (node, nr) in self.targets:  # type: ignore[operator]
-                self.found[node, nr] = grad
+                self.gradients[node, nr] = grad
 
     def wanted(self, edge: Edge) -> bool:
         """Whether some target is reached along an edge."""
@@ -261,7 +261,7 @@ class Backward:
         if self.targets is not None:
             if edge not in self.targets:
                 return
-            self.found[edge] = grad
+            self.gradients[edge] = grad
         if not self.accumulate:
             return
         extra = None if meta is None else meta.leaf_extra

@@ -58,7 +58,7 @@ class allow_mutation_on_saved_tensors:
     """In the block, a write to a tensor that was saved for backward copies it first."""
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        self._kept: dict[int, list[weakref.ref[CopiedOnWrite]]] = {}
+        self._copies: dict[int, list[weakref.ref[CopiedOnWrite]]] = {}
         hooks = (self._pack, lambda saved: saved.tensor)
         self._before = CONTEXT.set(
             saved_hooks=(*CONTEXT.saved_hooks, hooks), before_write=self._copy
@@ -67,15 +67,15 @@ class allow_mutation_on_saved_tensors:
 
     def __exit__(self, *_: object) -> None:
         CONTEXT.set(**self._before)
-        self._kept.clear()
+        self._copies.clear()
 
     def _pack(self, tensor: Any) -> CopiedOnWrite:
         saved = CopiedOnWrite(tensor)
-        self._kept.setdefault(id(tensor._storage), []).append(weakref.ref(saved))
+        self._copies.setdefault(id(tensor._storage), []).append(weakref.ref(saved))
         return saved
 
     def _copy(self, storage: Any) -> None:
-        for reference in self._kept.pop(id(storage), ()):
+        for reference in self._copies.pop(id(storage), ()):
             saved = reference()
             if saved is not None and saved.tensor._storage is storage:
                 with CONTEXT.having(saved_hooks=(), before_write=None, grad_enabled=False):
@@ -112,18 +112,18 @@ def register_multi_grad_hook(
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     wanted = len(tensors)
-    state: dict[str, Any] = {"found": {}}
+    state: dict[str, Any] = {"gradients": {}}
 
     def collect(i: int) -> Callable[[Any], None]:
         def hook(grad: Any) -> None:
             if mode == "any":
-                if i in state["found"] or not state["found"]:
-                    state["found"] = {i: grad}
+                if i in state["gradients"] or not state["gradients"]:
+                    state["gradients"] = {i: grad}
                     fn(grad)
                 return
-            state["found"][i] = grad
-            if len(state["found"]) == wanted:
-                grads, state["found"] = state["found"], {}
+            state["gradients"][i] = grad
+            if len(state["gradients"]) == wanted:
+                grads, state["gradients"] = state["gradients"], {}
                 fn([grads.get(k) for k in range(wanted)])
 
         return hook

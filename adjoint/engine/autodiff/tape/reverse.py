@@ -262,7 +262,7 @@ def _run(
     run: Backward, roots: list[Any], grads: list[Any], edges: list[Edge], create_graph: bool
 ) -> list[Any]:
     _carry_out(run, roots, grads, create_graph)
-    return [run.found.get(e) for e in edges]
+    return [run.gradients.get(e) for e in edges]
 
 
 def _run_batched(
@@ -278,7 +278,7 @@ def _run_batched(
     with entered(VmapLevel(next_depth(), sizes.pop(), "error"), grad_enabled=create_graph) as level:
         wrapped = [None if g is None else level.wrap_payload(g) for g in grads]
         run.run(_roots(roots, wrapped))
-        pulled = [run.found.get(e) for e in edges]
+        pulled = [run.gradients.get(e) for e in edges]
         return [
             g if g is None else payload(g) if g._storage.level is level else level.lift(g)
             for g in pulled

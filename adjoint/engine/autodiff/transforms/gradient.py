@@ -57,7 +57,7 @@ def pull_back_through(
             roots.append((edge, g))
     with CONTEXT.having(grad_enabled=level.outer_grad):
         run.run(roots)
-        grads = [run.found.get((x, 0)) for x in inputs]
+        grads = [run.gradients.get((x, 0)) for x in inputs]
         return [
             payload(x).new_zeros(x.shape) if g is None else g
             for x, g in zip(inputs, grads, strict=True)

@@ -40,7 +40,7 @@ class LlvmTarget(Target):
             "resample", "unfold_windows", "fold_windows", "scatter", "scatter_reduce", "index_put",
         }
     )  # fmt: skip
-    kept = frozenset(groups.TEMPLATES)
+    kept_whole = frozenset(groups.TEMPLATES)
     templates = {
         **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
         **factors.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES,

@@ -59,7 +59,7 @@ class TritonTarget(Target):
     # A byte of memory traffic takes as long as 8 additions; what is kept is written and read.
     costs = Costs(byte=16, lying=8, function=8, draw=64, meeting=64, remade=False)
     # A launch takes as long as writing and reading so much.
-    held = 4 << 20
+    waiting_bytes = 4 << 20
     # Enough results keep all processors busy; fewer are reduced in two steps.
     few = 1 << 14
     together = True
@@ -69,7 +69,7 @@ class TritonTarget(Target):
     absorbs = True
     permutes = True
     small = 1 << 16
-    kept = frozenset(
+    kept_whole = frozenset(
         {*attention.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES, *statistics.TEMPLATES}
     )
     plain = {

@@ -80,13 +80,13 @@ class Family:
     scope: SizeScope
     within: dict[str, tuple[int, int]] = field(default_factory=dict)  # Note [checked sizes]
     static: set[int] = field(default_factory=set)  # parts of the template without extents
-    kept: tuple[dict[Any, Any], dict[Any, Any]] = field(default_factory=lambda: ({}, {}))
+    shared_plans: tuple[dict[Any, Any], dict[Any, Any]] = field(default_factory=lambda: ({}, {}))
 
     def member(self, sizes: Sizes) -> Program:
         """The program for some sizes."""
         known = self.scope.complete(sizes)
         program = instance(self.template, known, self.static)
-        forward, backward = self.kept
+        forward, backward = self.shared_plans
         sizing = Sizing(known, self.scope, self.template.graph, forward)
         program.origin = replace(program.origin, sizing=sizing)
         if program.derivative is not None and self.template.derivative is not None:
@@ -227,7 +227,7 @@ class Families:
         free = {at: s for at, s in dims.items() if s not in scope.pinned()}
         if free and len(free) < len(dims) and wanted <= free.keys():
             return self._record(key, free, leaves, record, wanted)
-        return "its sizes are fixed by what it does: " + "; ".join(_told(scope))
+        return "its sizes are fixed by what it does: " + "; ".join(_decisions(scope))
 
     def _checked(
         self, family: Family, others: list[dict[str, int]], leaves: Sequence[Any], record: Record
@@ -367,7 +367,7 @@ def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
     return others
 
 
-def _told(scope: SizeScope) -> list[str]:
+def _decisions(scope: SizeScope) -> list[str]:
     """The decisions in words, the first few."""
     words = []
     for difference_, compare, outcome in list(scope.guards.values())[:4]:

@@ -50,7 +50,7 @@ class Outputs:
         self._root_of: dict[int, int] = {}
         self._recipe_of: dict[int, int] = {}
         self._described: list[Any] = []  # what each recipe is for
-        self._kept: list[Any] = []  # storages, so that ids stay unique
+        self._alive: list[Any] = []  # storages, so that ids stay unique
 
     def index(self, value: Value) -> int:
         """The number of a graph output."""
@@ -213,7 +213,7 @@ class Outputs:
 
     def _root(self, key: Any, value: Value) -> int:
         """The number of the root for a storage."""
-        self._kept.append(key)
+        self._alive.append(key)
         number = self._root_of.setdefault(id(key), len(self.roots))
         if number == len(self.roots):
             inference = isinstance(key, Storage) and key.version < 0 and not CONTEXT.inference

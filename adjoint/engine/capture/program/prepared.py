@@ -199,7 +199,7 @@ class PreparedCall:
         for k in self.shown.for_inference:
             roots[k]._storage.version = INFERENCE_VERSION
         call = Making(leaves, roots, partial(self._put_on_tape, node))
-        tensors = call.made
+        tensors = call.results
         for i, n in enumerate(self.shown.shortcuts):
             tensors.append(roots[n] if n >= 0 else None if n == LATE else recipes[i].make(call))
         for (ref, shown, how), late in zip(effects.rebound, self.results.late, strict=True):

@@ -141,13 +141,13 @@ def finish(
     returned = [outputs.recipe(x) for x in flat]
     effects = effects_of(trace, outputs, python)
     outputs.finish()
-    written = {s.held.identity for s, _ in effects.writes if isinstance(s, State)}
+    written = {s.own_storage.identity for s, _ in effects.writes if isinstance(s, State)}
     derivative = differentiate(trace, outputs, reached, written)
     check_hooks(observation, *known)
     once = not tape_outside_holds(trace, reached)
     _sort_inputs(trace, derivative)
     trace.graph.outputs = list(outputs.indices)
-    states = [s.held for s in trace.sources if isinstance(s, State)]
+    states = [s.own_storage for s in trace.sources if isinstance(s, State)]
     states += reached_gradients(trace, reached)
     if verifying():
         verify(trace.graph)

@@ -35,7 +35,7 @@ class Output:
 class PythonState:
     """The effects of a program on Python's state, and a result made of more than tensors."""
 
-    __slots__ = ("kept", "late", "paths", "replay", "sized", "tested", "watched")
+    __slots__ = ("late", "paths", "replay", "restores", "sized", "tested", "watched")
 
     def __init__(
         self, replay: Replay, late: Sequence[tuple[Any, list[Any]]], sized: bool, tested: bool,
@@ -47,12 +47,12 @@ class PythonState:
         self.tested = tested  # whether a recording holds for some draws only
         self.replay = replay
         self.late = tuple(late)
-        self.kept: list[Callable[[], None]] = []  # put generators back to where the call began
+        self.restores: list[Callable[[], None]] = []  # put generators back to where the call began
 
     def begin(self) -> None:
         """Draw numbers, and read those that effects need, before anything changes."""
         if self.replay.draws:
-            self.kept = keep(self.replay.draws)
+            self.restores = keep(self.replay.draws)
         for draw in self.replay.draws:
             draw.again()
         for scalar, slot in self.late:
@@ -60,7 +60,7 @@ class PythonState:
 
     def put_back(self) -> None:
         """Have the generators as they were when the call began."""
-        for restore in self.kept:
+        for restore in self.restores:
             restore()
 
     def finish(self, results: Sequence[Any], given: Any = None) -> Any:
@@ -147,7 +147,7 @@ def _is_tree(recorder: Any, result: Any) -> bool:
     for container, path in containers(result):
         if path and path[-1] is ATTRIBUTES:
             continue
-        if id(container) in met or id(container) in recorder.ways.found:
+        if id(container) in met or id(container) in recorder.ways.locations:
             return False
         if type(container) in REGISTERED:  # whose functions may leave something out
             return False

@@ -31,7 +31,7 @@ class ReadyInputs:
     def __init__(
         self, sources: Sequence[Source], conditions: Conditions, python: PythonState | None
     ) -> None:
-        self.fixed = [s.held.buffer for s in sources if isinstance(s, State)]
+        self.fixed = [s.own_storage.buffer for s in sources if isinstance(s, State)]
         arguments = [s for s in sources if isinstance(s, CallArgument)]
         simple = not any(s.whole for s in arguments)
         self.windows = [s.position for s in arguments] if simple else []
@@ -95,9 +95,11 @@ class ReadyEffects:
     def __init__(self, effects: Effects, retained: list[int]) -> None:
         written = [s for s, _ in effects.writes]
         states = [s for s in written if isinstance(s, State)]
-        self.targets = [s.held.buffer for s in states] if len(states) == len(written) else None
+        self.targets = (
+            [s.own_storage.buffer for s in states] if len(states) == len(written) else None
+        )
         counted = list(zip(written, effects.write_counts, strict=True))
-        self.written = tuple([s.held for s, _ in counted if isinstance(s, State)])
+        self.written = tuple([s.own_storage for s, _ in counted if isinstance(s, State)])
         self.write_counts = tuple([n for s, n in counted if isinstance(s, State)])
         self.written_others = [(s, n) for s, n in counted if not isinstance(s, State)]
         self.count_writes = HOOKS.objects[0] if HOOKS.objects else count_writes
@@ -187,8 +189,8 @@ def overlaps_of(sources: Sequence[Source], effects: Effects) -> Overlaps | None:
         for k, source in enumerate(sources)
         if isinstance(source, (CallArgument, GradOf))
     }
-    states = [s.held.buffer for s in sources if isinstance(s, State)]
-    written = [s.held.buffer for s, _ in effects.writes if isinstance(s, State)]
+    states = [s.own_storage.buffer for s in sources if isinstance(s, State)]
+    written = [s.own_storage.buffer for s, _ in effects.writes if isinstance(s, State)]
     return Overlaps(states, written, given)
 
 

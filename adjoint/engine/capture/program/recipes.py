@@ -50,7 +50,7 @@ def tensor_on(source: Source, leaves: Sequence[Any]) -> Tensor:
 class Making:
     """A call that makes its results: arguments, roots, what is made so far, the tape."""
 
-    __slots__ = ("leaves", "made", "put_on_tape", "roots")
+    __slots__ = ("leaves", "put_on_tape", "results", "roots")
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Making:
     ) -> None:
         self.leaves = leaves
         self.roots = roots
-        self.made: list[Any] = []
+        self.results: list[Any] = []
         self.put_on_tape = put_on_tape  # a tensor, as a result of the program's node
 
 
@@ -162,7 +162,7 @@ class View:
     leaf: bool = False
 
     def make(self, call: Making) -> Any:
-        base = call.made[self.base]
+        base = call.results[self.base]
         if CONTEXT.grad_enabled is self.recording:
             out = apply_chain(base, self.chain)
         else:
@@ -184,7 +184,7 @@ class PickedElement:
     tracked: bool
 
     def make(self, call: Making) -> Any:
-        base = call.made[self.base]
+        base = call.results[self.base]
         with CONTEXT.having(grad_enabled=CONTEXT.grad_enabled and self.tracked):
             place = int(call.roots[self.index])
             return apply_chain(select(base, self.dim, place), self.chain)

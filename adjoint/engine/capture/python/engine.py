@@ -261,7 +261,7 @@ class NoEngine:
         )
 
     def reader(self, value: Any) -> Callable[[], Any]:
-        read: Callable[[], Any] = value.held
+        read: Callable[[], Any] = value.at_start
         return read
 
     def reader_now(self, value: Any) -> Callable[[], Any]:
@@ -288,18 +288,18 @@ def _of_argument(recorder: Any, value: Any) -> Any:
 def elements_of(value: Any) -> Any:
     """What is in an array or buffer, as a plain value; None of anything else."""
     if is_a(value, array.array):
-        return value.typecode, _told(value.tobytes())
+        return value.typecode, _key_of_bytes(value.tobytes())
     if is_a(value, memoryview):
-        return value.format, value.shape, _told(value.tobytes())
+        return value.format, value.shape, _key_of_bytes(value.tobytes())
     if type(value).__module__ == "numpy.dtypes":
         return repr(value)
     if type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
         if value.dtype.hasobject:
             return None
-        return value.dtype.str, value.shape, _told(value.tobytes())
+        return value.dtype.str, value.shape, _key_of_bytes(value.tobytes())
     return None
 
 
-def _told(data: bytes) -> bytes:
+def _key_of_bytes(data: bytes) -> bytes:
     """What tells bytes apart: of many, their digest, so that recordings stay small."""
     return data if len(data) <= 4096 else hashlib.sha256(data).digest()

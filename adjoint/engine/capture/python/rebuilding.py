@@ -31,10 +31,10 @@ class Recipe(Protocol):
 class CallObjects:
     """What was made so far in one call, and what the engine knows of it."""
 
-    __slots__ = ("engine", "made")
+    __slots__ = ("engine", "objects")
 
     def __init__(self, engine: Any = None) -> None:
-        self.made: dict[int, Any] = {}
+        self.objects: dict[int, Any] = {}
         self.engine = engine
 
 
@@ -67,9 +67,9 @@ class Frozen:
     parts: tuple[Recipe, ...]
 
     def make(self, call: CallObjects) -> Any:
-        if self.number not in call.made:
-            call.made[self.number] = self.build([part.make(call) for part in self.parts])
-        return call.made[self.number]
+        if self.number not in call.objects:
+            call.objects[self.number] = self.build([part.make(call) for part in self.parts])
+        return call.objects[self.number]
 
 
 class Mutable:
@@ -84,9 +84,9 @@ class Mutable:
         self.parts: tuple[Recipe, ...] = ()
 
     def make(self, call: CallObjects) -> Any:
-        if self.number in call.made:
-            return call.made[self.number]
-        value = call.made[self.number] = self.empty()
+        if self.number in call.objects:
+            return call.objects[self.number]
+        value = call.objects[self.number] = self.empty()
         self.fill(value, [part.make(call) for part in self.parts])
         return value
 
@@ -100,7 +100,7 @@ class Describer:
         self.recorder = recorder
         self.engines = engines  # recipes of the engine's values, and of the call's arguments
         self.known: dict[int, Recipe] = {}
-        self.kept: list[Any] = []
+        self.alive: list[Any] = []
         self.line = "the result"
 
     def recipe(self, value: Any) -> Recipe:
@@ -108,7 +108,7 @@ class Describer:
         known = self.known.get(id(value))
         if known is not None:
             return known
-        self.kept.append(value)
+        self.alive.append(value)
         recipe = self._describe(value)
         self.known[id(value)] = recipe
         return recipe
@@ -317,12 +317,12 @@ class _Function(Mutable):
     build: Callable[[CallObjects], Any]
 
     def make(self, call: CallObjects) -> Any:
-        if self.number in call.made:
-            return call.made[self.number]
+        if self.number in call.objects:
+            return call.objects[self.number]
         value = self.build(call)
-        if self.number in call.made:  # a cell held the function itself
-            return call.made[self.number]
-        call.made[self.number] = value
+        if self.number in call.objects:  # a cell held the function itself
+            return call.objects[self.number]
+        call.objects[self.number] = value
         self.fill(value, [part.make(call) for part in self.parts])
         return value
 

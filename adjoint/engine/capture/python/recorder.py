@@ -124,7 +124,7 @@ class Recorder:
         self.most_frames = 1000
         self.is_over = False
         self.catches = False  # whether observed code may end exceptions
-        self.kept: list[Any] = []  # so that ids stay unique
+        self.alive: list[Any] = []  # so that ids stay unique
         self.shared: dict[Any, Any] = {}  # what handlers keep for the whole recording
 
     # -- messages -----------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class Recorder:
         where = (frames[-1].code, frames[-1].pc - 1) if frames else None
         self.guards[token] = Guard(place, value, where, self.ways)
         if type(value) not in PLAIN and place.__class__ is not Contents:
-            self.ways.found.setdefault(id(value), place)
+            self.ways.locations.setdefault(id(value), place)
 
     def _moving(self, place: Location, value: Any) -> Any:
         """What stands for a number that is read when a call begins; its type is a guard."""
@@ -353,7 +353,7 @@ class Recorder:
             return None
         if id(table) in self.tables:
             return table
-        self.kept.append(table)
+        self.alive.append(table)
         self.tables[id(table)] = obj
         if self.is_fresh(obj):
             self.fresh[id(table)] = table
@@ -369,7 +369,7 @@ class Recorder:
 
     def effect(self, do: Callable[..., Any], *args: Any) -> None:
         """Note what must be done again."""
-        self.kept.append(args)
+        self.alive.append(args)
         self.effects.append(Effect(do, args, self.line()))
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
@@ -458,7 +458,7 @@ class Recorder:
             del tables[key]
         self.tables = tables
         registers: tuple[Any, ...] = (
-            self.kept, self.fresh, self.views, self.lookups, self.ahead, self.weakly, self.moved,
+            self.alive, self.fresh, self.views, self.lookups, self.ahead, self.weakly, self.moved,
         )  # fmt: skip
         self.is_over = True
         for met in registers:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Symbol:
     """A number of the present call that knows how to be read again."""
 
-    __slots__ = ("drawn", "held", "name", "read", "recorder", "value")
+    __slots__ = ("at_start", "drawn", "name", "read", "recorder", "value")
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Symbol:
         self.drawn = drawn  # known only once a call is under way: nothing may depend on it
         self.recorder = recorder
         self.read = read  # as it is now: what guards ask
-        self.held = at_start  # as it was when the call began
+        self.at_start = at_start  # as it was when the call began
         self.value = value
         self.name = name
 
@@ -104,8 +104,8 @@ def _read(x: Any) -> Any:
     return x.read() if isinstance(x, Symbol) else x
 
 
-def _held(x: Any) -> Any:
-    return x.held() if isinstance(x, Symbol) else x
+def _at_start(x: Any) -> Any:
+    return x.at_start() if isinstance(x, Symbol) else x
 
 
 def _reader(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
@@ -113,7 +113,7 @@ def _reader(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
 
 
 def _holder(fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    return lambda: fn(*map(_held, args))
+    return lambda: fn(*map(_at_start, args))
 
 
 def computed(fn: Callable[..., Any], *args: Any) -> Symbol:

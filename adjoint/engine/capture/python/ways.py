@@ -11,15 +11,15 @@ from .plain import short
 class Ways:
     """Where objects were first met, and whose attributes a dict has."""
 
-    __slots__ = ("found", "tables")
+    __slots__ = ("locations", "tables")
 
     def __init__(self) -> None:
-        self.found: dict[int, Location] = {}  # by the identity of what is there
+        self.locations: dict[int, Location] = {}  # by the identity of what is there
         self.tables: dict[int, Any] = {}  # dicts of attributes, and whose they are
 
     def close(self) -> None:
         """Forget what is not kept by a guard: its identity will be another's."""
-        self.tables = {key: own for key, own in self.tables.items() if key in self.found}
+        self.tables = {key: own for key, own in self.tables.items() if key in self.locations}
 
     def to(self, owner: Any) -> str:
         """How an object was reached."""
@@ -30,7 +30,7 @@ class Ways:
             attributes = self.tables.get(id(owner))
             if attributes is not None:
                 owner = attributes
-            place = self.found.get(id(owner))
+            place = self.locations.get(id(owner))
             if place is None:
                 break
             table = id(place.owner) in self.tables and isinstance(place, Item)

@@ -79,7 +79,7 @@ class Inspection:
         conditions = self.latest.conditions
         lines = [str(guard) for guard in conditions.guards.entries]
         tests = [f"{test.name} gives {outcome!r}" for test, outcome in conditions.host_tests]
-        looks = [_told(*look) for look in conditions.looks]
+        looks = [_question(*look) for look in conditions.looks]
         return "\n".join([*lines, *tests, *looks])
 
     @property
@@ -120,7 +120,7 @@ class Inspection:
         return to_svg(self.latest.graph, expand)
 
 
-def _told(ref: OutsideTensor, read: Callable[[Any], Any], answer: Any) -> str:
+def _question(ref: OutsideTensor, read: Callable[[Any], Any], answer: Any) -> str:
     """What was asked of a tensor, in words."""
     whose = "a tensor from outside" if ref.position is None else f"argument {ref.position}"
     return f"{read.__name__.strip('_')} of {whose} is {short(answer)}"

@@ -251,11 +251,11 @@ methods.CALLABLES[np.ufunc] = lambda recorder, fn, args, kwargs: call_numpy(
 )
 methods.CALLABLES[type(np.concatenate)] = _call_function
 for _name in PURE & {*dir(np)}:
-    _found = getattr(np, _name)
-    if type(_found) is type(np.array):
-        functions.TABLE[_found] = _builtin(_found)
-    elif isinstance(_found, types.FunctionType):
-        functions.PYTHON[_found] = _builtin(_found)
+    _function = getattr(np, _name)
+    if type(_function) is type(np.array):
+        functions.TABLE[_function] = _builtin(_function)
+    elif isinstance(_function, types.FunctionType):
+        functions.PYTHON[_function] = _builtin(_function)
 for _scalar in {*np.sctypeDict.values(), np.dtype}:
     constructors.TABLE[_scalar] = _builtin(_scalar)
 constructors.TABLE[np.random.RandomState] = _made_generator(np.random.RandomState)

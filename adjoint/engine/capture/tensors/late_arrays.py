@@ -266,7 +266,7 @@ def tensor_of(late: LateArray) -> Any:
         fill = DrawnNumber(lambda: np.copyto(buffer, late.draw.now()), None, None)
         late.engine.recorder.draws.append(fill)
         tensor = wrap(buffer)
-        late.engine.recorder.kept.append(tensor)
+        late.engine.recorder.alive.append(tensor)
         late.shared = clone(tensor)
     return late.shared
 

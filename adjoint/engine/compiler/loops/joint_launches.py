@@ -18,7 +18,7 @@ class Launching(Protocol):
     """What batching asks of a target."""
 
     @property
-    def held(self) -> int: ...
+    def waiting_bytes(self) -> int: ...
     def beside(self, kernel: Kernel) -> Hashable: ...
     def fill_words(self, launch: Launch) -> None: ...
 
@@ -43,7 +43,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
         if (
             later is not None
             and later.can_take(step)
-            and not (far and holds(reads, ends, later.at) > target.held)
+            and not (far and holds(reads, ends, later.at) > target.waiting_bytes)
         ):
             later.take(step)
             at = later.at  # it is no longer in the way of launches before its new place

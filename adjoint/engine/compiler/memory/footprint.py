@@ -61,8 +61,10 @@ def _line(
     at_sizes: AtSizes,
 ) -> dict[str, Any]:
     """Who made what lies in a block at a step, and who reads it last."""
-    buffer = next((b for b in reversed(block.buffers) if _made(moments, b) <= at), block.buffers[0])
-    maker, step = moments[_made(moments, buffer)]
+    buffer = next(
+        (b for b in reversed(block.buffers) if _made_at(moments, b) <= at), block.buffers[0]
+    )
+    maker, step = moments[_made_at(moments, buffer)]
     value = values.get(buffer)
     shape = [at_sizes(n) for n in (value.spec.shape if value is not None else (buffer.size,))]
     node = None if value is None else value.node
@@ -80,7 +82,7 @@ def without_places(memory: dict[str, Any]) -> dict[str, Any]:
     return {**memory, "largest": [{**b, "where": None} for b in memory["largest"]]}
 
 
-def _made(moments: Moments, buffer: PlannedBuffer) -> int:
+def _made_at(moments: Moments, buffer: PlannedBuffer) -> int:
     return next((k for k, (_, step) in enumerate(moments) if _writes(step, buffer)), 0)
 
 

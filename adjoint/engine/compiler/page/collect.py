@@ -146,7 +146,7 @@ def weight_names(program: Program) -> dict[int, str]:
 def input_name(k: int, source: Source, names: dict[int, str]) -> str:
     """What an input of the graph is called."""
     if isinstance(source, State):
-        return names.get(source.held.identity, f"state {k}")
+        return names.get(source.own_storage.identity, f"state {k}")
     if isinstance(source, GradOf) and source.tensor is not None:
         owner = names.get(source.tensor._storage.identity)
         return f"{owner}.grad" if owner else f"gradient {k}"

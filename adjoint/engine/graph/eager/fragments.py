@@ -88,7 +88,7 @@ class Fragments:
     """The fragments of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
-        self.held: OrderedDict[Any, Fragment | None] = OrderedDict()
+        self.by_kind: OrderedDict[Any, Fragment | None] = OrderedDict()
         self.shapes: dict[Any, int] = {}  # how many kinds differ only in them
         self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
         self.quick: dict[Any, Fragment | None] = {}
@@ -121,14 +121,14 @@ class Fragments:
         """
         kind = (key, *layout(tensors))
         try:
-            fragment = self.held[kind]
-            self.held.move_to_end(kind)
+            fragment = self.by_kind[kind]
+            self.by_kind.move_to_end(kind)
         except KeyError:
             family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
             count = self.shapes[family] = self.shapes.get(family, 0) + 1
             if count > SHAPES:
                 return None
-            fragment = self.held[kind] = self.make(key, tensors, numbers, fn)
+            fragment = self.by_kind[kind] = self.make(key, tensors, numbers, fn)
         except TypeError:  # something in it has no hash
             return None
         if quick is not None:
@@ -154,14 +154,14 @@ class Fragments:
         self, key: Any, tensors: Sequence[Tensor], numbers: Sequence[float], fn: Work
     ) -> Fragment | None:
         """A fragment, if the operation can be one."""
-        while len(self.held) >= KEPT:
-            self.held.popitem(last=False)
+        while len(self.by_kind) >= KEPT:
+            self.by_kind.popitem(last=False)
         name = getattr(key[0], "record", key[0]).name  # of an operation, or of its derivative
         return fitting(name, tensors, lambda: compiled(tensors, numbers, fn, self.shared))
 
     def forget(self) -> None:
         """Make every fragment anew."""
-        self.held.clear()
+        self.by_kind.clear()
         self.shapes.clear()
         self.quick.clear()
         forget()

@@ -92,7 +92,7 @@ class StraightPrograms:
     """The straight programs of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
-        self.held: dict[Any, Straight | int | None] = {}  # an int: calls so far
+        self.by_kind: dict[Any, Straight | int | None] = {}  # an int: calls so far
         self.calls = 0  # of all programs
 
     def forward(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -138,13 +138,13 @@ class StraightPrograms:
             kind += map(names.index, names)
         key = tuple(kind)
         try:
-            program = self.held.get(key, 0)
+            program = self.by_kind.get(key, 0)
         except TypeError:  # something in it has no hash
             return None
         if program.__class__ is int:
-            if len(self.held) > KEPT:
-                self.held.clear()  # at once: other threads may be looking
-            program = self.held[key] = (
+            if len(self.by_kind) > KEPT:
+                self.by_kind.clear()  # at once: other threads may be looking
+            program = self.by_kind[key] = (
                 program + 1 if program < AFTER else straight_program(tensors, fn)
             )
         if program.__class__ is not Straight:
@@ -164,7 +164,7 @@ class StraightPrograms:
 
     def forget(self) -> None:
         """Make every program anew."""
-        self.held.clear()
+        self.by_kind.clear()
         enlisted.forget()
 
 

@@ -151,7 +151,7 @@ class Updates:
     """The compiled rules of this process, by kind; None for kinds that run as they are."""
 
     def __init__(self) -> None:
-        self.held: OrderedDict[Any, list[CompiledRule] | None] = OrderedDict()
+        self.by_kind: OrderedDict[Any, list[CompiledRule] | None] = OrderedDict()
 
     def run(
         self,
@@ -170,12 +170,12 @@ class Updates:
         """
         kind = (key, *kinds(tensors))
         try:
-            updates = self.held[kind]
-            self.held.move_to_end(kind)
+            updates = self.by_kind[kind]
+            self.by_kind.move_to_end(kind)
         except KeyError:
-            while len(self.held) >= KEPT:
-                self.held.popitem(last=False)
-            updates = self.held[kind] = []
+            while len(self.by_kind) >= KEPT:
+                self.by_kind.popitem(last=False)
+            updates = self.by_kind[kind] = []
         if updates is None:
             return False
         if rules is not None:
@@ -184,7 +184,7 @@ class Updates:
             return True
         fresh = self.make(key, tensors, numbers, counters, rule) if len(updates) < ANSWERS else None
         if fresh is None:
-            self.held[kind] = None
+            self.by_kind[kind] = None
             return False
         updates.append(fresh)
         return fresh.attempt(tensors, numbers)
@@ -202,7 +202,7 @@ class Updates:
 
     def forget(self) -> None:
         """Make every one anew."""
-        self.held.clear()
+        self.by_kind.clear()
 
 
 def compiled(

@@ -54,16 +54,16 @@ class Pair:
     two may share memory or not, and neither is read once the other was written to.
     """
 
-    __slots__ = ("made", "source", "written")
+    __slots__ = ("copy", "source", "written")
 
     def __init__(self, source: Tensor, copy: Tensor) -> None:
         self.source = source
-        self.made = copy
+        self.copy = copy
         self.written: set[str] = set()
 
     def side(self, tensor: Tensor) -> str | None:
         """Of which of the two a tensor shows elements."""
-        storage, copy = tensor._storage, self.made
+        storage, copy = tensor._storage, self.copy
         if storage is copy._storage:
             chain = copy._chain if storage is self.source._storage else ()
             if len(tensor._chain) >= len(chain) and all(

@@ -88,8 +88,8 @@ class Building(Trace):
             return source.scalar
         if not isinstance(source, State):
             return self.present(value)
-        tensor = HOOKS.array.wrap(source.held.buffer)
-        tensor._storage = source.held
+        tensor = HOOKS.array.wrap(source.own_storage.buffer)
+        tensor._storage = source.own_storage
         return tensor
 
     def write(self, target: Tensor, value: Tensor) -> None:

@@ -36,7 +36,7 @@ class Repeats:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.held: dict[Any, Recorded | None] = {}
+        self.by_kind: dict[Any, Recorded | None] = {}
 
     def run(
         self,
@@ -64,7 +64,7 @@ class Repeats:
         specs = [t._spec for t in tensors]
         base = (frozen(key), *map(values.index, values))
         shape = _common_shape(specs) if elementwise else None
-        recordings = self.held
+        recordings = self.by_kind
         try:
             if shape is not None:
                 loose = (base, *[(bool(s.shape), s.dtype, s.device) for s in specs])
@@ -89,7 +89,7 @@ class Repeats:
 
     def forget(self) -> None:
         """Have the rule run for every kind met so far: it did something no trace notes."""
-        self.held = dict.fromkeys(self.held)
+        self.by_kind = dict.fromkeys(self.by_kind)
 
 
 def _is_own_kind(kind: type) -> bool:

@@ -54,13 +54,13 @@ class CallArgument(Source):
 class State(Source):
     """A storage the function reached by itself: a parameter, a buffer, a constant."""
 
-    __slots__ = ("held",)
+    __slots__ = ("own_storage",)
 
     def __init__(self, storage: Storage) -> None:
-        self.held = storage
+        self.own_storage = storage
 
     def storage(self, args: Sequence[Any]) -> Storage:
-        return self.held
+        return self.own_storage
 
 
 class GradOf(Source):

@@ -175,11 +175,11 @@ class _Call:
             return f"{counts[0]} operations at one size, {counts[1]} at another"
         other = _Nodes(sizes, set())
         recorded = other.nodes(trace.graph.nodes[start:]), [other(x) for x in result]
-        here = _told(*foretold, self.trace, there)
-        return differ(here, _told(*recorded, trace, other), "it")
+        here = _described(*foretold, self.trace, there)
+        return differ(here, _described(*recorded, trace, other), "it")
 
 
-def _told(nodes: list[Node], result: list[Any], trace: Trace, at: Callable[[Any], Any]) -> Any:
+def _described(nodes: list[Node], result: list[Any], trace: Trace, at: Callable[[Any], Any]) -> Any:
     describe = DescribeRecording(trace, trace.graph.inputs, at)
     return describe.nodes(nodes), tuple([describe(x) for x in result])
 
@@ -195,8 +195,9 @@ class DescribeRecording(Describe):
     def __call__(self, x: Any) -> Any:
         if isinstance(x, Value) and isinstance(source := self.sources.get(x), (State, Host)):
             return ("source", self(source))
-        if isinstance(x, State) and id(x.held.buffer) in self.constants:  # made by each recording
-            array = self.constants[id(x.held.buffer)]
+        # Made by each recording.
+        if isinstance(x, State) and id(x.own_storage.buffer) in self.constants:
+            array = self.constants[id(x.own_storage.buffer)]
             return ("constant", tuple(array.shape), str(array.dtype), array.tobytes())
         return super().__call__(x)
 
@@ -215,7 +216,7 @@ class _Nodes(Rebuild):
             new = type(old)(old.name, self(old.spec), twin)
             twin.outputs += (new,)
             self.memo[id(old)] = new
-            self.kept.append(old)
+            self.alive.append(old)
         return twin
 
 

@@ -161,7 +161,7 @@ class Extent(int):
     @staticmethod
     def symbol(name: str, value: int, scope: SizeScope) -> Extent:
         """A dynamic dimension itself."""
-        return _made({(name,): 1}, value, scope)  # type: ignore[return-value]
+        return _extent({(name,): 1}, value, scope)  # type: ignore[return-value]
 
     def __reduce__(self) -> Any:
         return (int, (int(self),))
@@ -192,7 +192,7 @@ class Extent(int):
 
     def moved(self, sizes: Sizes, scope: SizeScope) -> int:
         """The same at other sizes, in another scope."""
-        return _made(self.poly, evaluate(self.poly, sizes), scope)
+        return _extent(self.poly, evaluate(self.poly, sizes), scope)
 
     def __abs__(self) -> int:
         return self if self >= 0 else -self
@@ -267,7 +267,7 @@ def _quotient(a: Poly, b: Poly) -> Poly | None:
     return quotient
 
 
-def _made(poly: Poly, value: int, scope: SizeScope) -> int:
+def _extent(poly: Poly, value: int, scope: SizeScope) -> int:
     """An extent, or a plain int where no symbol is left."""
     if not any(poly):
         return value
@@ -282,7 +282,7 @@ def _scope(a: Any, b: Any) -> SizeScope:
 
 def extent(poly: Poly, sizes: Sizes, scope: SizeScope) -> int:
     """The extent of a polynomial; a plain int where it has no symbol."""
-    return _made(poly, evaluate(poly, sizes), scope)
+    return _extent(poly, evaluate(poly, sizes), scope)
 
 
 def is_extent(x: Any) -> bool:
@@ -295,7 +295,7 @@ def computed(fn: Callable[..., int], *args: int) -> int:
     value = fn(*[int(a) for a in args])
     scope = next((a.scope for a in args if isinstance(a, Extent)), None)
     return (
-        value if scope is None else _made(scope.symbol(fn, tuple(map(_poly, args))), value, scope)
+        value if scope is None else _extent(scope.symbol(fn, tuple(map(_poly, args))), value, scope)
     )
 
 
@@ -317,7 +317,7 @@ def _linear(fn: Callable[..., Any], combine: Callable[[Poly, Poly], Poly]) -> An
     def method(a: Any, b: Any) -> Any:
         if not isinstance(b, int) or not isinstance(a, int):
             return _float(fn)(a, b)
-        return _made(combine(_poly(a), _poly(b)), fn(int(a), int(b)), _scope(a, b))
+        return _extent(combine(_poly(a), _poly(b)), fn(int(a), int(b)), _scope(a, b))
 
     return method
 
@@ -331,7 +331,7 @@ def _floordiv(a: Any, b: Any) -> Any:
     quotient = _quotient(_poly(a), _poly(b))
     if quotient is None:
         quotient = scope.symbol(operator.floordiv, (_poly(a), _poly(b)))
-    return _made(quotient, value, scope)
+    return _extent(quotient, value, scope)
 
 
 def _mod(a: Any, b: Any) -> Any:

@@ -53,7 +53,7 @@ class Rebuild:
         self.sizes = sizes
         self.static = static
         self.memo: dict[int, Any] = {}  # graphs, values and sources are shared
-        self.kept: list[Any] = []
+        self.alive: list[Any] = []
         self.lazy = True
 
     def __call__(self, x: Any) -> Any:
@@ -76,7 +76,7 @@ class Rebuild:
             return self.memo[id(x)]
         rebuilt = self._object(x)
         self.memo[id(x)] = rebuilt
-        self.kept.append(x)
+        self.alive.append(x)
         return rebuilt
 
     def number(self, x: Extent | ExtentFloat) -> Any:
@@ -133,7 +133,7 @@ class Rebuild:
             for old, new in zip(node.outputs, outs, strict=True):
                 self.memo[id(old)] = new
         rebuilt.outputs = [self(v) for v in graph.outputs]
-        self.kept.append(graph)
+        self.alive.append(graph)
         return rebuilt
 
 
@@ -225,7 +225,7 @@ class Describe:
         if isinstance(x, CallArgument):
             return ("argument", x.position, x.whole)
         if isinstance(x, State):
-            return ("state", id(x.held.buffer))
+            return ("state", id(x.own_storage.buffer))
         if isinstance(x, GradOf):
             return ("grad", x.position, id(x.tensor))
         if isinstance(x, Host):

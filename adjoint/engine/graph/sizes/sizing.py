@@ -14,13 +14,13 @@ class Sizing:
     """The sizes of a task, and the graph that it is an instance of.
 
     An executor may ignore it. One that does not can make what runs tasks of all sizes from `graph`,
-    whose sizes are extents (Note [extents]), and put it in `kept`, which the tasks share.
+    whose sizes are extents (Note [extents]), and put it in `shared_plans`, which the tasks share.
     """
 
     sizes: Sizes  # of this task; computed symbols too
     scope: SizeScope  # of the extents; its guards hold
     graph: DataflowGraph
-    kept: dict[Any, Any]
+    shared_plans: dict[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

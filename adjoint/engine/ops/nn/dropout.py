@@ -24,7 +24,7 @@ def _check(name: str, p: float) -> None:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _kept(name: str, input: Tensor, p: float, channels: bool) -> Tensor:
+def _keep_mask(name: str, input: Tensor, p: float, channels: bool) -> Tensor:
     """1 where an element (or channel) stays, 0 where it is dropped."""
     shape = tuple(input.shape)
     if channels:
@@ -35,14 +35,14 @@ def _kept(name: str, input: Tensor, p: float, channels: bool) -> Tensor:
 def _drop(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
     if p == 1:
         return input * input.new_zeros(())
-    return input * (_kept(name, input, p, channels) / (1.0 - p))
+    return input * (_keep_mask(name, input, p, channels) / (1.0 - p))
 
 
 def _drop_alpha(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
     if p == 1:
         return input * input.new_zeros(())
     a = 1.0 / math.sqrt((1 - p) * (1 + p * ALPHA * ALPHA))
-    mask = _kept(name, input, p, channels)
+    mask = _keep_mask(name, input, p, channels)
     # kept: a x + b; dropped: a ALPHA + b, where b restores the mean
     return input * (mask * a) + ((1 - mask) * (ALPHA * a) - a * ALPHA * p)
 

@@ -175,7 +175,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return RESHAPE(input, shape=(*shape[:d], 1, *shape[d:]))
 
 
-def _each(fn: Any, tensors: tuple[Any, ...]) -> Any:
+def _of_tensors(fn: Any, tensors: tuple[Any, ...]) -> Any:
     """A function of one tensor, of several, or of a list of them."""
     if len(tensors) == 1 and is_tensor(tensors[0]):
         return fn(tensors[0])
@@ -186,7 +186,7 @@ def _each(fn: Any, tensors: tuple[Any, ...]) -> Any:
 @public()
 def atleast_1d(*tensors: Any) -> Any:
     """Tensors with at least one dimension."""
-    return _each(lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
+    return _of_tensors(lambda x: x.reshape(1) if x.ndim == 0 else x, tensors)
 
 
 @public()
@@ -196,7 +196,7 @@ def atleast_2d(*tensors: Any) -> Any:
     def widen(x: Tensor) -> Tensor:
         return x.reshape(1, 1) if x.ndim == 0 else x.unsqueeze(0) if x.ndim == 1 else x
 
-    return _each(widen, tensors)
+    return _of_tensors(widen, tensors)
 
 
 @public()
@@ -210,7 +210,7 @@ def atleast_3d(*tensors: Any) -> Any:
             return x.unsqueeze(0).unsqueeze(-1)
         return x.unsqueeze(-1) if x.ndim == 2 else x
 
-    return _each(widen, tensors)
+    return _of_tensors(widen, tensors)
 
 
 # -- merging and splitting ----------------------------------------------------------------------

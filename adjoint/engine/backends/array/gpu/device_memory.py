@@ -69,19 +69,19 @@ class DeviceCounts:
 
     used: MemoryCount = field(default_factory=MemoryCount)  # bytes of blocks
     blocks: MemoryCount = field(default_factory=MemoryCount)
-    held: MemoryCount = field(default_factory=MemoryCount)  # bytes taken from the driver
+    reserved: MemoryCount = field(default_factory=MemoryCount)  # bytes taken from the driver
     segments: MemoryCount = field(default_factory=MemoryCount)
     retries: int = 0
     failures: int = 0
     limit: int = 0  # bytes that may be taken from the driver; 0: all there is
     live: dict[int, Piece] = field(default_factory=dict)  # blocks, by address
-    kept: dict[int, int] = field(default_factory=dict)  # sizes of segments, by address
+    segment_sizes: dict[int, int] = field(default_factory=dict)  # sizes of segments, by address
 
     def counts(self) -> dict[str, MemoryCount]:
         """All counts, by PyTorch's names."""
         return {
             "active": self.blocks, "active_bytes": self.used, "allocated_bytes": self.used,
-            "allocation": self.blocks, "reserved_bytes": self.held, "segment": self.segments,
+            "allocation": self.blocks, "reserved_bytes": self.reserved, "segment": self.segments,
         }  # fmt: skip
 
     def asked(self) -> int:
@@ -159,15 +159,15 @@ class Pools:
         index = int(runtime.getDevice())
         counts = counts_of(index)
         try:
-            if counts.limit and counts.held.current + size > counts.limit:
+            if counts.limit and counts.reserved.current + size > counts.limit:
                 raise runtime.CUDARuntimeError(FULL)
             segment = self.segment(size)
         except runtime.CUDARuntimeError:
             counts.retries += 1
             raise
-        counts.held.add(size)
+        counts.reserved.add(size)
         counts.segments.add(1)
-        counts.kept[segment.ptr] = size
+        counts.segment_sizes[segment.ptr] = size
         segment.counts = counts
         return self.memory.MemoryPointer(segment, 0)
 
@@ -189,7 +189,7 @@ class Pools:
             block.ptr = address = memory.ptr
             block.size = room = memory.size
             block.device_id = index = memory.device_id
-            block.held = memory
+            block.memory = memory
             block.counts = counts = COUNTS.get(index) or counts_of(index)
             piece = (room, size, place_now() if TRACKING.on else None)
             counts.live[address] = piece
@@ -249,7 +249,7 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
     class MemoryBlock(memory.BaseMemory):  # type: ignore[misc]
         """A piece of a pool's memory that somebody has."""
 
-        __slots__ = ("counts", "held")
+        __slots__ = ("counts", "memory")
 
         def __del__(self, tracking: Tracking = TRACKING) -> None:
             counts, address = self.counts, self.ptr
@@ -257,7 +257,7 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
             counts.blocks.current -= 1
             counts.used.current -= piece[0]
             if elsewhere and address in elsewhere:
-                _wait_for(self.held, elsewhere.pop(address))
+                _wait_for(self.memory, elsewhere.pop(address))
             if tracking.history is not None:
                 tracking.note("free_completed", address, piece)
 
@@ -269,8 +269,8 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
         def __del__(self) -> None:
             counts = getattr(self, "counts", None)
             if counts is not None:
-                counts.kept.pop(self.ptr, None)
-                counts.held.current -= self.size
+                counts.segment_sizes.pop(self.ptr, None)
+                counts.reserved.current -= self.size
                 counts.segments.current -= 1
 
     return MemoryBlock, MemorySegment
@@ -324,7 +324,7 @@ def pool_state(cupy: Any, index: int) -> str:
     counts = counts_of(index)
     with cupy.cuda.Device(index):
         free, total = cupy.cuda.runtime.memGetInfo()
-    unused = counts.held.current - counts.used.current
+    unused = counts.reserved.current - counts.used.current
     limit = f"{shown(counts.limit)} allowed; " if counts.limit else ""
     return (
         f"GPU {index} has a total capacity of {shown(total)} of which {shown(free)} is free. "

@@ -47,7 +47,7 @@ class CudnnOperation:
 
 
 @cache
-def found() -> tuple[Any, str]:
+def installed() -> tuple[Any, str]:
     """The frontend's module with the library behind it; or None, and why not."""
     try:
         module = importlib.import_module("cudnn")
@@ -60,7 +60,7 @@ def found() -> tuple[Any, str]:
 @cache
 def frontend() -> Any:
     """The frontend's module; None where it or the library is missing, which is said once."""
-    module, why = found()
+    module, why = installed()
     if module is None:
         warnings.warn(
             "cuda: cuDNN or its frontend is not installed, so convolutions run by kernels of "
@@ -77,7 +77,7 @@ def version() -> int | None:
         cupy()
     except RuntimeError:
         return None
-    module, _ = found()
+    module, _ = installed()
     return None if module is None else int(module.backend_version())
 
 
@@ -102,7 +102,7 @@ class Cudnn:
     def __init__(self, index: int) -> None:
         self.index = index
         self.module = frontend()
-        self.made: dict[tuple[Hashable, bool], Planned | None] = {}
+        self.plans: dict[tuple[Hashable, bool], Planned | None] = {}
         self.lock = Lock()  # a call sets the handle's stream first
         self.stream = -1  # the handle's
         self.current = cupy().cuda.get_current_stream
@@ -112,10 +112,10 @@ class Cudnn:
     def planned(self, operation: CudnnOperation, timed: bool) -> Planned | None:
         """An operation with its plan (Note [plans]); None if cuDNN has none for it."""
         key = operation.key, timed
-        if key not in self.made:
+        if key not in self.plans:
             with cupy().cuda.Device(self.index):
-                self.made[key] = self.make(operation, timed)
-        return self.made[key]
+                self.plans[key] = self.make(operation, timed)
+        return self.plans[key]
 
     def make(self, operation: CudnnOperation, timed: bool) -> Planned | None:
         """A graph of the operation, and the choice of a plan."""

@@ -143,7 +143,9 @@ class Native:
     def explain(self) -> str:
         """What the program does, step by step."""
         sizing = self.task.sizing
-        return explain(self.image) + ("" if sizing is None else planning().origin_text(sizing.kept))
+        return explain(self.image) + (
+            "" if sizing is None else planning().origin_text(sizing.shared_plans)
+        )
 
     def accounts(self) -> list[list[Any]]:
         """By segment, what every entry of its table does; none where that is not known."""

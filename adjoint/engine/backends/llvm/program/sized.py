@@ -151,7 +151,7 @@ def shared_by(task: Task, options: Options) -> SizedPlans | None:
     """What is kept for all sizes of a task, if it is one of many."""
     if task.sizing is None:
         return None
-    plans: SizedPlans = task.sizing.kept.setdefault(options, SizedPlans())
+    plans: SizedPlans = task.sizing.shared_plans.setdefault(options, SizedPlans())
     return None if plans.refused else plans
 
 

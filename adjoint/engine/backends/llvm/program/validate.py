@@ -85,7 +85,7 @@ class Doing:
 
     left: int
     given: dict[Value, Any] = field(default_factory=dict)
-    made: dict[Value, Any] = field(default_factory=dict)
+    results: dict[Value, Any] = field(default_factory=dict)
 
 
 class CheckedCall:
@@ -211,7 +211,7 @@ class CheckedCall:
             doing = self.doing[key]
             for value, place in work.stores:
                 if place.buffer in written:
-                    doing.made[value] = self.array(place, launch.substitutions)
+                    doing.results[value] = self.array(place, launch.substitutions)
             doing.left -= 1
             if not doing.left:
                 del self.doing[key]
@@ -227,7 +227,7 @@ class CheckedCall:
             reference = EagerReference(work, doing.given, self.number_of(launch), self.at_sizes)
             want = reference.run(None)
             assert want is not None
-            off = {v: x for v, x in doing.made.items() if not same(x, want[v]._array)}
+            off = {v: x for v, x in doing.results.items() if not same(x, want[v]._array)}
             noisy = reference.noisy_runs(want) if off else []
             others = [other for other in noisy if other is not None]
             if len(others) < len(noisy):

@@ -194,13 +194,13 @@ class HostMemory:
 
 
 @cache
-def _made() -> HostMemory:
+def _created() -> HostMemory:
     return HostMemory()
 
 
 def host_memory() -> HostMemory:
     """What counts, installed in this context."""
-    counter = _made()
+    counter = _created()
     counter.install()
     return counter
 

@@ -91,8 +91,8 @@ def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbe
     masks = [0, *[loops.mask_of(a.dtype) for a in arrays]]
     rows = writer.words(1 + len(arrays) + numbers + len(makers), masks)
     about[0] = address(rows[loops.FAILED_AT :])
-    writer.held += [words, memory, table, about, executable]
-    return Walked(rows, tuple(makers), writer.held, native)
+    writer.alive += [words, memory, table, about, executable]
+    return Walked(rows, tuple(makers), writer.alive, native)
 
 
 def is_whole(executable: Native, k: int) -> bool:
@@ -131,6 +131,6 @@ def put(writer: RowWriter, slot: int, patches: Sequence[tuple[int, int]], words:
         return
     places = [(address(words) + WORD * at, shift) for at, shift in patches]
     where = np.array([len(places), *[x for place in places for x in place]], np.int64)
-    writer.held.append(where)
+    writer.alive.append(where)
     loop = InnerLoop(writer.native.address("put_address"), address(where))
     writer.row(loop, [(slot, 0)], [1], [[0]], (), ())

@@ -73,18 +73,18 @@ class RowWriter:
 
     native: loops.SmallCode
     rows: list[list[int]] = field(default_factory=list)
-    held: list[Any] = field(default_factory=list)  # memory that rows point to
+    alive: list[Any] = field(default_factory=list)  # memory that rows point to
 
     def constant(self, value: Any, dtype: Any) -> Spot:
         """A number."""
         array = np.array(value, dtype)
-        self.held.append(array)
+        self.alive.append(array)
         return Spot(0, 0, array)
 
     def scratch(self, like: Array, dtype: Any = None) -> Spot:
         """Memory for a value that lies as `like` does."""
         array = np.empty_like(like, dtype=dtype or like.dtype, subok=False)
-        self.held.append(array)
+        self.alive.append(array)
         return Spot(0, 0, array)
 
     def call(
@@ -352,7 +352,7 @@ def finished(writer: RowWriter, results: Sequence[Spot], arrays: Sequence[Array]
     tables = [None, *arrays, *templates]
     masks = [0, *[loops.mask_of(a.dtype) for a in tables[1:]]]
     words = writer.words(len(tables), masks)
-    return Walked(words, tuple([maker(t) for t in templates]), writer.held, writer.native)
+    return Walked(words, tuple([maker(t) for t in templates]), writer.alive, writer.native)
 
 
 def maker(template: Array) -> tuple[Any, tuple[Any, ...]]:
@@ -368,7 +368,7 @@ class Walked:
 
     words: Array
     makers: tuple[tuple[Any, tuple[Any, ...]], ...]  # of the results
-    held: list[Any]  # memory that words point to
+    alive: list[Any]  # memory that words point to
     native: loops.SmallCode
 
     def run(self, *arrays: Array) -> Any:
@@ -404,5 +404,5 @@ class Walked:
         literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
         makers = iter(self.makers)
         results = tuple([next(makers) if there else None for there in gaps])
-        alive = (self.held, [a.dtype for a in arrays])  # told by their addresses
+        alive = (self.alive, [a.dtype for a in arrays])  # told by their addresses
         return self.words, wanted, literals, (*params,), (*params.values(),), rest, results, alive

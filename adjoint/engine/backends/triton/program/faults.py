@@ -40,7 +40,7 @@ class FaultBoard:
         self.places: list[Any] = [None] * CALLS  # of the latest calls: file and line
         self.calls = self.seen = 0
         self.pending = False
-        self.kept: list[tuple[int, Undo]] = []  # by how many calls there were before
+        self.undos: list[tuple[int, Undo]] = []  # by how many calls there were before
         LOOKS.append(self.look)
         KEEPERS.append(self.keep)
 
@@ -64,8 +64,8 @@ class FaultBoard:
     def keep(self, undo: Undo) -> None:
         """Undo something if a call before it has failed: so many calls are told apart."""
         if self.pending:
-            self.kept.append((self.calls, undo))
-            if self.calls - self.seen > CALLS // 2 or len(self.kept) > CALLS:
+            self.undos.append((self.calls, undo))
+            if self.calls - self.seen > CALLS // 2 or len(self.undos) > CALLS:
                 self.look()
 
     def look(self) -> None:
@@ -74,7 +74,7 @@ class FaultBoard:
             return
         self.pending = False
         late, self.seen = self.calls - self.seen > CALLS, self.calls
-        undos, self.kept = self.kept, []
+        undos, self.undos = self.undos, []
         status = self.machine.read(self.word)
         if not status:
             return

@@ -136,12 +136,12 @@ class GpuProgram:
         for bank in self.banks:
             bank.words[:] = start
         captured = self.captured_words()
-        self.held: dict[int, Any] = {}  # memory for inputs that products read
+        self.input_memory: dict[int, Any] = {}  # memory for inputs that products read
         for key, places in image.patches.items():
             kind, number = key.split()
             moves = kind == INPUT and int(number) not in self.fixed
             if moves and any(at in captured for at, _ in places):
-                self.held[int(number)] = like(machine, self.task.examples[int(number)])
+                self.input_memory[int(number)] = like(machine, self.task.examples[int(number)])
         wanted = [(k, shape, NUMPY_OF[named(dtype)]) for k, shape, dtype in image.results]
         self.results = Results(machine, wanted, image.patches, captured)
         for bank in self.banks:
@@ -163,7 +163,7 @@ class GpuProgram:
 
     def fill_state(self) -> None:
         """Addresses that do not change."""
-        known = {i: self.task.examples[i] for i in self.fixed} | self.held
+        known = {i: self.task.examples[i] for i in self.fixed} | self.input_memory
         for i, array in known.items():
             places = self.image.patches.get(f"{INPUT} {i}", ())
             for bank in self.banks:
@@ -173,7 +173,7 @@ class GpuProgram:
         """What each call must fill in."""
         image, patches, inputs = self.image, self.image.patches, self.plan.graph.inputs
         self.moving = [
-            (i, i in unaligned, self.held.get(i), patches[f"{INPUT} {i}"])
+            (i, i in unaligned, self.input_memory.get(i), patches[f"{INPUT} {i}"])
             for i in range(len(self.task.examples))
             if i not in self.fixed and f"{INPUT} {i}" in patches
         ]
@@ -220,7 +220,7 @@ class GpuProgram:
         self.seen = self.machine.pinned(banks.COUNT)  # the status after the latest call of each
         self.seen[:] = 0
         self.seen_words = memoryview(self.seen)  # the same, quick to look at
-        self.kept: deque[Undo] = deque(maxlen=banks.COUNT)  # of the latest calls
+        self.undos: deque[Undo] = deque(maxlen=banks.COUNT)  # of the latest calls
         last = self.segments[-1] if self.segments else None
         self.late = bool(self.image.faults) and not waits and isinstance(last, Segment)
         if isinstance(last, Segment) and self.late:
@@ -233,14 +233,14 @@ class GpuProgram:
         A bank is used again only when its call is done: so no more calls than there are banks are
         not known to have succeeded, and each has a word that says so.
         """
-        self.kept.append(undo)
+        self.undos.append(undo)
 
     def undo(self) -> None:
         """Take back what was kept of the calls that did nothing, the latest first."""
         for turn in range(self.turn, self.turn - banks.COUNT, -1):
-            if self.kept and (self.seen[turn % banks.COUNT] or turn == self.turn):
-                self.kept.pop()()
-        self.kept.clear()
+            if self.undos and (self.seen[turn % banks.COUNT] or turn == self.turn):
+                self.undos.pop()()
+        self.undos.clear()
 
     def prepared(self, name: str, entry: Any) -> Callable[[int], None]:
         """What launches an entry: a kernel, or a call of a library."""

@@ -170,21 +170,23 @@ class ChosenProduct:
                 numbers, rows, turned3, leads, steps, strict=True
             )
         ]
-        self.found = self.choose()
-        self.algorithm = self.found[0]
-        large = 2 * p.count * p.m * p.n * p.k >= TIMED and len(self.found) > 1
+        self.algorithms = self.choose()
+        self.algorithm = self.algorithms[0]
+        large = 2 * p.count * p.m * p.n * p.k >= TIMED and len(self.algorithms) > 1
         self.undecided = large and not are_deterministic_algorithms_enabled()
 
     def decide(self, key: str, addresses: tuple[int, ...]) -> None:
         """Take the fastest algorithm (Note [algorithms])."""
         self.undecided = False
         stored = store.get(key)
-        if stored is not None and int(stored) < len(self.found):
-            self.algorithm = self.found[int(stored)]
+        if stored is not None and int(stored) < len(self.algorithms):
+            self.algorithm = self.algorithms[int(stored)]
             return
-        times = [(self.timed(algorithm, addresses), at) for at, algorithm in enumerate(self.found)]
+        times = [
+            (self.timed(algorithm, addresses), at) for at, algorithm in enumerate(self.algorithms)
+        ]
         _, at = min(times)
-        self.algorithm = self.found[at]
+        self.algorithm = self.algorithms[at]
         store.put(key, str(at).encode())
 
     def timed(self, algorithm: Any, addresses: tuple[int, ...]) -> float:

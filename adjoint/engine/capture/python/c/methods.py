@@ -466,9 +466,9 @@ def _reference(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: Any) 
     referent = fn()
     if not recorder.is_fresh(fn):
         recorder.guard(Answer(_identity, (fn,)), _identity(fn))
-        if referent is not None and id(referent) not in recorder.ways.found:
+        if referent is not None and id(referent) not in recorder.ways.locations:
             recorder.weakly.setdefault(id(referent), fn)
-            recorder.kept.append(referent)
+            recorder.alive.append(referent)
     return referent
 
 

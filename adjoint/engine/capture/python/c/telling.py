@@ -14,7 +14,7 @@ from . import methods
 from .functions import PYTHON, TABLE, Handler
 
 
-def _told(fn: Any) -> Handler:
+def _telling(fn: Any) -> Handler:
     """A function that only tells: an effect, with whatever it is given in that call."""
 
     def handler(recorder: Recorder, *args: Any, **kwargs: Any) -> None:
@@ -72,5 +72,5 @@ for _name in LEVELS:
     for _owner in (logging.Logger, logging):
         _fn = getattr(_owner, _name, None)
         if _fn is not None:
-            PYTHON[_fn] = _told(_fn)
+            PYTHON[_fn] = _telling(_fn)
 TABLE[warnings.warn] = _warn

@@ -164,5 +164,5 @@ def take(recorder: Recorder, iterator: Any) -> Any:
     known = recorder.ahead.get(id(iterator))
     if known is None:
         known = recorder.ahead[id(iterator)] = Ahead(recorder, iterator)
-        recorder.kept.append(iterator)
+        recorder.alive.append(iterator)
     return known.take(recorder, iterator)

@@ -39,13 +39,13 @@ _CHANGES = 8  # of a class, after which its rows are always walked
 class GuardTable:
     """Guards as rows, and those that have none."""
 
-    __slots__ = ("address", "check", "count", "guards", "held", "others", "rows", "versions")
+    __slots__ = ("address", "alive", "check", "count", "guards", "others", "rows", "versions")
 
     def __init__(self, entries: tuple[Guard, ...], check: Check) -> None:
         self.check = check
         self.guards: list[Guard | None] = []  # by row
         self.others: list[Guard] = []
-        self.held: list[Any] = []  # by row: what must live as long as it
+        self.alive: list[Any] = []  # by row: what must live as long as it
         self.versions: list[_NotedVersion] = []
         self.rows = array("q")
         alone, by_class = _sorted_out(entries)
@@ -71,7 +71,7 @@ class GuardTable:
 
     def _put(self, guard: Guard | None, row: Row, alive: list[Any]) -> None:
         self.guards.append(guard)
-        self.held.append(alive)
+        self.alive.append(alive)
         self.rows.extend((*row, NOT_SOUGHT))
 
     def adopt(self, at: int) -> bool:
@@ -87,7 +87,7 @@ class GuardTable:
         alive: list[Any] = [now]
         row = row_of(guard.place, now, alive)
         if row is not None:
-            self.held[at] = alive
+            self.alive[at] = alive
             self.rows[WORDS * at : WORDS * at + WORDS] = array("q", (*row, NOT_SOUGHT))
         return True
 

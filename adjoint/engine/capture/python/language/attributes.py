@@ -146,9 +146,9 @@ def referent(recorder: Recorder, proxy: Any) -> Any:
     reference = weakref.ref(target)
     if not recorder.is_fresh(target):
         recorder.guard(Answer(_proxied_id, (proxy,)), id(target))
-        if id(target) not in recorder.ways.found:
+        if id(target) not in recorder.ways.locations:
             recorder.weakly.setdefault(id(target), reference)
-    recorder.kept.append(target)
+    recorder.alive.append(target)
     return target
 
 
@@ -340,7 +340,7 @@ def _class_field(recorder: Recorder, cls: type, name: str) -> Any:
         return value
     if name == "__dict__":
         recorder.views[id(value)] = value, cls
-        recorder.kept.append(value)
+        recorder.alive.append(value)
         return value
     return recorder.guard(Answer(getattr, (cls, name)), value)
 

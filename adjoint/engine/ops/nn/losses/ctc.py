@@ -53,7 +53,7 @@ def _ctc(
     how: str,
 ) -> Tensor:
     """Minus the log likelihood of each target, reduced as `how` says."""
-    loss = _each(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    loss = _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     empty = input_lengths.eq(0)  # nothing was read: certain if nothing was to be read
     loss = loss.masked_fill(empty & target_lengths.eq(0), 0)
     unread = 0.0 if zero_infinity else -NEVER
@@ -63,7 +63,7 @@ def _ctc(
     return loss.sum() if how == "sum" else loss
 
 
-def _each(
+def _losses(
     log_probs: Tensor,
     targets: Tensor,
     input_lengths: Tensor,

@@ -62,7 +62,7 @@ class ProductKernel:
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
         self.copy = w.reserve(kind, copied(kind) + tile.rows)
         self.result = w.reserve(kind, tile.rows * tile.columns)
-        self.kept = ending is None or ending[1]
+        self.writes_product = ending is None or ending[1]
         self.ending = None if ending is None else EndingWriter(w, ending[0], WORDS)
         self.first_row = w.whole(0)  # of the piece, rows of all members counted on
 
@@ -217,7 +217,7 @@ class ProductKernel:
         totals = w.choose(k > 0, added, lambda: sums)
         first = self.first_row + i[0]
 
-        if self.kept:
+        if self.writes_product:
             for x, (to, v) in zip(totals, places, strict=True):
                 w.store(x, to, v)
         for n, x in enumerate(totals):
@@ -242,7 +242,7 @@ class ProductKernel:
                     return [x + w.load(c, self.kind, to, lanes)]
 
                 (x,) = w.choose(later, added, lambda: [x])
-                if self.kept:
+                if self.writes_product:
                     w.store(x, c, to)
                 ending.write(x, self.first_row + i[0] + r, j[0] + v)
 

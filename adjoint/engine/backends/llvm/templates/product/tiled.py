@@ -101,7 +101,7 @@ class Ending:
     """What the last write of a product does: an epilogue, and whether the product is written."""
 
     epilogue: Epilogue
-    kept: bool
+    writes_product: bool
 
     @property
     def words(self) -> list[Any]:
@@ -265,8 +265,8 @@ def tiles(p: TiledProduct) -> None:
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
     ending = None
     if p.ending is not None:
-        ending = (p.ending.epilogue, p.ending.kept)
-        name = f"{name}_{'kept' if p.ending.kept else 'only'}_{p.ending.epilogue.key()}"
+        ending = (p.ending.epilogue, p.ending.writes_product)
+        name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
     text = partial(product.product_text, kind=p.kind, tile=tile, ending=ending)
     launch(p, name, text, words, pieces)
