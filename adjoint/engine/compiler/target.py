@@ -83,9 +83,8 @@ class Target(ABC):
     # Whether kernels write results and state whose dimensions lie in any order as fast as others.
     permutes: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
-    waiting_bytes: ClassVar[int] = (
-        1 << 17
-    )  # bytes kept longer so that kernels are launched together
+    # Bytes kept longer so that kernels are launched together.
+    waiting_bytes: ClassVar[int] = 1 << 17
     templates: Mapping[str, Template]  # by record
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
