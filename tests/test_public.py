@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +38,23 @@ def test_top_level_names_resolve() -> None:
         for part in filter(None, space.split(".")):
             target = getattr(target, part)
         assert getattr(target, name) is not None, (space, name)
+
+
+@pytest.mark.parametrize("folder", ["ops", "backends/array/kernels"])
+def test_every_file_of_operations_is_loaded(folder: str) -> None:
+    """A new file that no table of the assembly has would go unnoticed: its records are not there."""
+    engine = Path(assembly.__file__).parent
+    declaring = re.compile(r"^@(public|method|lowers)\b", re.M)
+    missing = [
+        name
+        for path in sorted((engine / folder).rglob("*.py"))
+        if declaring.search(path.read_text())
+        and (
+            name := ".".join(("adjoint", "engine", *path.relative_to(engine).with_suffix("").parts))
+        )
+        not in sys.modules
+    ]
+    assert missing == []
 
 
 def test_rules_written_by_hand_are_few() -> None:

@@ -150,7 +150,7 @@ def _holds_tensor(data: Any) -> bool:
     return any(is_tensor(x) or (isinstance(x, (list, tuple)) and _holds_tensor(x)) for x in data)
 
 
-@public()
+@public(numbers="elements")
 def tensor(
     data: Any,
     *,
@@ -188,7 +188,7 @@ def _from_array(array: Array, device: Any) -> Tensor:
     return out if CONTEXT.capture is None else CONTEXT.capture.constant(out)
 
 
-@public()
+@public(numbers="elements")
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
     """A tensor sharing `data`'s memory where it can (tensors and NumPy arrays), else a copy.
 
@@ -206,7 +206,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
     return tensor(data, dtype=dtype, device=device)
 
 
-@public()
+@public(numbers="elements")
 def asarray(
     obj: Any,
     *,

@@ -16,6 +16,7 @@ from adjoint.engine.capture.tensors.late_values import (
     joined,
     of_texts,
 )
+from adjoint.engine.core.operations.public import NUMBERS
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
@@ -23,14 +24,6 @@ from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
 _SYMBOLS = (HostScalar, Extent, ExtentFloat, LateValue)
-# Functions, besides elementwise ones, that take whole numbers as values: elements, factors, seeds.
-_TAKE_VALUES = frozenset(
-    """addbmm addmm addmv addr arange baddbmm clip cross_entropy divide fill fill_diagonal
-    float_power full full_like greater greater_equal hardtanh index_fill isclose less less_equal
-    linspace log_normal logspace manual_seed masked_fill multiply new_full nll_loss not_equal pad
-    rsub scalar_tensor scatter seed softplus subtract threshold true_divide uniform""".split()
-)
-_TAKE_ELEMENTS = frozenset("as_tensor asarray index_put index_put_ new_tensor tensor".split())
 
 
 class _Number:
@@ -185,10 +178,13 @@ def with_sizes_read(
     are values (factors, elements) stay numbers of each call.
     """
     name = str(getattr(fn, "__name__", ""))
-    if name.startswith("__") or name in _TAKE_ELEMENTS:
+    plain = name.strip("_")
+    numbers = NUMBERS.get(plain)
+    if name.startswith("__") or numbers == "elements":
         return args, kwargs
-    record = REGISTRY.get(name.strip("_"))
-    values = name.strip("_") in _TAKE_VALUES or getattr(record, "family", "") == "elementwise"
+    values = numbers == "values" or plain == "manual_seed"
+    if not values and plain in REGISTRY:
+        values = REGISTRY[plain].family == "elementwise"
     read = _sizes_read if values else _size_read
     return tuple(map(read, args)), {key: read(x) for key, x in kwargs.items()}
 

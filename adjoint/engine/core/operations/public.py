@@ -45,6 +45,7 @@ PUBLIC: dict[tuple[str, str], Public] = {}  # (namespace, name)
 METHODS: dict[str, Callable[..., Any]] = {}  # Tensor methods, in-place forms left out
 INPLACE: dict[str, Callable[..., Any]] = {}  # name without the underscore -> function
 PROPERTIES: dict[str, Any] = {}  # a getter, or a whole property
+NUMBERS: dict[str, str] = {}  # functions of which `numbers` is said, by name without underscores
 
 
 def public(
@@ -56,6 +57,7 @@ def public(
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
     name: str = "",
+    numbers: str = "",
 ) -> Callable[[F], F]:
     """Publish a function of the operation layer.
 
@@ -64,6 +66,9 @@ def public(
     out        accepts `out=`
     function   False where PyTorch has the method only
     aliases    further names with all the same forms
+    numbers    what whole numbers given to it are: "values" (factors, bounds), "elements" (those in
+               lists too), or what says what is done: sizes, dimensions. Those of elementwise
+               operations are values
     """
 
     def declare(fn: F) -> F:
@@ -72,6 +77,7 @@ def public(
         plain = _adapted(base, fn)
         published = _adapted(base, fn, out=out, checked=True)
         for alias in (base, *aliases):
+            _note_numbers(alias, numbers)
             if function:
                 for space in namespaces:
                     PUBLIC[space, alias] = Public(
@@ -89,17 +95,27 @@ def public(
 @overload
 def method(fn: F) -> F: ...
 @overload
-def method(*, name: str = ..., aliases: tuple[str, ...] = ...) -> Callable[[F], F]: ...
-def method(fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = ()) -> Any:
+def method(
+    *, name: str = ..., aliases: tuple[str, ...] = ..., numbers: str = ...
+) -> Callable[[F], F]: ...
+def method(
+    fn: F | None = None, *, name: str = "", aliases: tuple[str, ...] = (), numbers: str = ""
+) -> Any:
     """Publish a Tensor method that is not also a function (or differs from the function)."""
 
     def declare(fn: F) -> F:
         complete(fn.__globals__)
         for alias in (name or fn.__name__, *aliases):
+            _note_numbers(alias, numbers)
             METHODS[alias] = fn
         return fn
 
     return declare if fn is None else declare(fn)
+
+
+def _note_numbers(name: str, numbers: str) -> None:
+    if numbers:
+        NUMBERS[name.strip("_")] = numbers
 
 
 def prop(fn: F) -> F:

@@ -218,7 +218,7 @@ def empty_permuted(
     )
 
 
-@public()
+@public(numbers="values")
 def full(
     size: Any,
     fill_value: Any,
@@ -250,7 +250,7 @@ def full(
     return filled("full", shape, fill_value, dtype, device, requires_grad, out, layout)
 
 
-@public()
+@public(numbers="values")
 def scalar_tensor(
     s: Any,
     *,
@@ -357,7 +357,7 @@ def empty_like(
     return _like("empty_like", input, None, dtype, layout, device, requires_grad, memory_format)
 
 
-@public()
+@public(numbers="values")
 def full_like(
     input: Tensor,
     fill_value: Any,
@@ -453,7 +453,7 @@ def new_empty(
     return _new("new_empty", self, shape, None, dtype, device, requires_grad, layout)
 
 
-@method
+@method(numbers="values")
 def new_full(
     self: Tensor,
     size: Any,

@@ -54,7 +54,7 @@ def _length(start: Any, end: Any, step: Any, dtype: DType) -> int:
     return ceil((float(end) - float(start)) / float(step))
 
 
-@public()
+@public(numbers="values")
 def arange(
     *args: Any,
     start: Any = None,
@@ -137,7 +137,7 @@ def _check_steps(name: str, steps: Any) -> int:
     return int(steps.__index__())
 
 
-@public()
+@public(numbers="values")
 def linspace(
     start: Any,
     end: Any,
@@ -164,7 +164,7 @@ def linspace(
     return finish(numbers, requires_grad, "linspace", out)
 
 
-@public()
+@public(numbers="values")
 def logspace(
     start: Any,
     end: Any,

@@ -112,7 +112,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return ADD(input, other)
 
 
-@public(method=True, inplace=True, out=True, aliases=("subtract",))
+@public(method=True, inplace=True, out=True, aliases=("subtract",), numbers="values")
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """Subtract `other`, scaled by `alpha`, from `input`.
 
@@ -126,7 +126,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return SUB(input, other)
 
 
-@public()
+@public(numbers="values")
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """`other` minus `input` scaled by `alpha`."""
     require_tensors("rsub", input)
@@ -135,7 +135,7 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return SUB(other, input)
 
 
-@public(method=True, inplace=True, out=True, aliases=("multiply",))
+@public(method=True, inplace=True, out=True, aliases=("multiply",), numbers="values")
 def mul(input: Any, other: Any) -> Tensor:
     """Multiply elementwise.
 

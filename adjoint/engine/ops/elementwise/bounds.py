@@ -131,7 +131,7 @@ def _check_bounds(name: str, input: Tensor, *bounds: Any) -> None:
             raise NotImplementedError(f"{name}: not implemented for bool. Convert to an integer.")
 
 
-@public(method=True, inplace=True, out=True, aliases=("clip",))
+@public(method=True, inplace=True, out=True, aliases=("clip",), numbers="values")
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Elements below `min` raised to it, those above `max` lowered to it.
 

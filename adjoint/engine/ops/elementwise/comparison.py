@@ -38,7 +38,7 @@ def eq(input: Tensor, other: Any) -> Tensor:
     return EQ(input, other)
 
 
-@public(method=True, inplace=True, out=True, aliases=("not_equal",))
+@public(method=True, inplace=True, out=True, aliases=("not_equal",), numbers="values")
 def ne(input: Tensor, other: Any) -> Tensor:
     """Where elements differ.
 
@@ -50,7 +50,7 @@ def ne(input: Tensor, other: Any) -> Tensor:
     return NE(input, other)
 
 
-@public(method=True, inplace=True, out=True, aliases=("less",))
+@public(method=True, inplace=True, out=True, aliases=("less",), numbers="values")
 def lt(input: Tensor, other: Any) -> Tensor:
     """Where elements are less than `other`.
 
@@ -62,7 +62,7 @@ def lt(input: Tensor, other: Any) -> Tensor:
     return LT(input, other)
 
 
-@public(method=True, inplace=True, out=True, aliases=("less_equal",))
+@public(method=True, inplace=True, out=True, aliases=("less_equal",), numbers="values")
 def le(input: Tensor, other: Any) -> Tensor:
     """Where elements are less than or equal to `other`.
 
@@ -74,7 +74,7 @@ def le(input: Tensor, other: Any) -> Tensor:
     return LE(input, other)
 
 
-@public(method=True, inplace=True, out=True, aliases=("greater",))
+@public(method=True, inplace=True, out=True, aliases=("greater",), numbers="values")
 def gt(input: Tensor, other: Any) -> Tensor:
     """Where elements are greater than `other`.
 
@@ -86,7 +86,7 @@ def gt(input: Tensor, other: Any) -> Tensor:
     return GT(input, other)
 
 
-@public(method=True, inplace=True, out=True, aliases=("greater_equal",))
+@public(method=True, inplace=True, out=True, aliases=("greater_equal",), numbers="values")
 def ge(input: Tensor, other: Any) -> Tensor:
     """Where elements are greater than or equal to `other`.
 
@@ -183,7 +183,7 @@ def _check_close(name: str, input: Tensor, other: Tensor, rtol: float, atol: flo
             )
 
 
-@public(method=True)
+@public(method=True, numbers="values")
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:

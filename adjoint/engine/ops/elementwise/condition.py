@@ -69,7 +69,7 @@ def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     return where(condition, self, other)
 
 
-@public(method=True, inplace=True)
+@public(method=True, inplace=True, numbers="values")
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`input` with `value` where `mask` holds."""
     require_tensors("masked_fill", input, mask)

@@ -37,7 +37,7 @@ LCM = elementwise("lcm", None, None, accepts="i", tensors=2)
 _ROUNDED = {"floor": FLOOR_DIVIDE, "trunc": TRUNC_DIVIDE}
 
 
-@public(method=True, inplace=True, out=True, aliases=("divide",))
+@public(method=True, inplace=True, out=True, aliases=("divide",), numbers="values")
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """Divide; `rounding_mode` None is true division, "trunc" and "floor" round the quotient.
 
@@ -55,7 +55,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return _ROUNDED[rounding_mode](input, other)
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def true_divide(input: Any, other: Any) -> Tensor:
     """Divide; integers give floating-point quotients."""
     return DIV(input, other)

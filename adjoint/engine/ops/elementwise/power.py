@@ -129,7 +129,7 @@ def float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
     return float_power(input, exponent)
 
 
-@public(method=True, out=True)
+@public(method=True, out=True, numbers="values")
 def float_power(input: Any, exponent: Any) -> Tensor:
     """Raise to a power in double precision."""
     require_word("float_power", input)

@@ -62,7 +62,7 @@ def _check(input: Tensor, widths: tuple[int, ...], mode: str) -> None:
             )
 
 
-@public(namespaces=("nn.functional",))
+@public(namespaces=("nn.functional",), numbers="values")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """`input` with elements added (or, where negative, cut) around it.
 

@@ -245,7 +245,7 @@ def same_dtype(name: str, x: Tensor, source: Tensor) -> None:
         )
 
 
-@public(method=True, inplace=True)
+@public(method=True, inplace=True, numbers="elements")
 def index_put(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:

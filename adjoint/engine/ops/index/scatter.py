@@ -147,7 +147,7 @@ def _prepare(
     return x, d, picks, y[tuple(slice(0, n) for n in picks.shape)]
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def scatter(
     input: Tensor,
     dim: int,

@@ -68,7 +68,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return out.reshape(input.shape)
 
 
-@public(method=True, inplace=True)
+@public(method=True, inplace=True, numbers="values")
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices `index` names filled by `value`."""
     d = wrap_dim("index_fill", dim, input.ndim)

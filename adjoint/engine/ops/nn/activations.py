@@ -145,7 +145,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return apply("mish_", MISH, input, inplace)
 
 
-@public(namespaces=FUNCTIONAL, out=True)
+@public(namespaces=FUNCTIONAL, out=True, numbers="values")
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     r"""$\log(1 + e^{\beta x}) / \beta$, and x itself where $\beta x$ exceeds `threshold`.
 

@@ -97,7 +97,7 @@ def _hardtanh(input: Tensor, low: Any, high: Any) -> Tensor:
     return HARDTANH(input, low=low, high=high)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, numbers="values")
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
@@ -126,7 +126,7 @@ def hardtanh(
     return apply("hardtanh_", _hardtanh, input, inplace, min_val, max_val)
 
 
-@public(namespaces=FUNCTIONAL, name="hardtanh_")
+@public(namespaces=FUNCTIONAL, name="hardtanh_", numbers="values")
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """In-place form of `hardtanh`."""
     return hardtanh(input, min_val, max_val, inplace=True)
@@ -175,7 +175,7 @@ def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     return input.masked_fill(input <= threshold, value)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, numbers="values")
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """Elements not above `threshold` replaced by `value`."""
     if input.dtype.name == "bool" or input.dtype.is_complex:
@@ -183,7 +183,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     return apply("threshold_", _threshold, input, inplace, threshold, value)
 
 
-@public(namespaces=BOTH, name="threshold_")
+@public(namespaces=BOTH, name="threshold_", numbers="values")
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place form of `threshold`."""
     return _in_place(input, threshold, value)

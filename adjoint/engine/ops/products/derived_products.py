@@ -319,7 +319,7 @@ def _matrix_operands(name: str, x: Tensor, y: Tensor, ranks: tuple[int, int]) ->
         )
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2).
 
@@ -333,14 +333,14 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return _affine("addmm", input, mat1, mat2, beta, alpha)
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     _matrix_operands("addmv", mat, vec, (2, 1))
     return _affine("addmv", input, mat, vec, beta, alpha)
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -355,7 +355,7 @@ def baddbmm(
     return _affine("baddbmm", input, batch1, batch2, beta, alpha)
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
@@ -373,7 +373,7 @@ def addbmm(
     return _affine("addbmm", input, left, right, beta, alpha)
 
 
-@public(method=True, inplace=True, out=True)
+@public(method=True, inplace=True, out=True, numbers="values")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     if vec1.ndim != 1 or vec2.ndim != 1:

@@ -47,7 +47,7 @@ def check_continuous(name: str, dtype: DType) -> None:
         )
 
 
-@public(inplace=True)
+@public(inplace=True, numbers="values")
 def uniform(
     input: Tensor,
     from_: float = 0.0,
@@ -104,7 +104,7 @@ def cauchy(
     return fill("cauchy", "cauchy", (float(median), float(sigma)), input, generator)
 
 
-@public(inplace=True)
+@public(inplace=True, numbers="values")
 def log_normal(
     input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:

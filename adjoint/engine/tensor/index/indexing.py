@@ -296,7 +296,7 @@ def _write_indexed(target: Tensor, value: Tensor, picks: Picks) -> None:
     assign("index_put_", target, put)
 
 
-@public(name="index_put_")
+@public(name="index_put_", numbers="elements")
 def index_put_(
     input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
 ) -> Tensor:

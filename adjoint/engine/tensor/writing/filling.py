@@ -64,7 +64,7 @@ def _number(name: str, value: Any) -> Any:
     return number
 
 
-@public()
+@public(numbers="values")
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of the shape and dtype of `input`, every element `value`."""
     if is_tensor(value):
@@ -81,7 +81,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return FULL(number, shape=tuple(input.shape), dtype=input.dtype, device=input.device)
 
 
-@public(method=True, name="fill_")
+@public(method=True, name="fill_", numbers="values")
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
     if type(value) is float and -65504 <= value <= 65504 and input.dtype.is_inexact:
@@ -104,7 +104,7 @@ def zero_(input: Tensor) -> Tensor:
     return write(input, input.new_zeros(input.shape))
 
 
-@method
+@method(numbers="values")
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Overwrite the main diagonal; with `wrap` it starts again below the end of a tall matrix.
 

@@ -240,7 +240,7 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
     return target.to(int64).reshape(wanted)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, numbers="values")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -271,7 +271,7 @@ def nll_loss(
     return NLL_LOSS(input, classes, *more, reduction=how, ignore=ignore_index)
 
 
-@public(namespaces=FUNCTIONAL)
+@public(namespaces=FUNCTIONAL, numbers="values")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
