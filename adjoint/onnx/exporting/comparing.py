@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def deciding(usual: dict[str, int], recording: CallForOnnx) -> list[dict[str, in
     scope, choices = recording.scope, []
     roots = {abs(poly.get((), 0)) for poly, _, _ in scope.guards.values()}
     near = {size + k for root in roots for size in (root, *_halves(root)) for k in (-1, 0, 1)}
-    known = {s: usual[label] for s, label in recording.labels.items()}
+    known = _symbols(recording, usual)
     for symbol, label in recording.labels.items():
         size = usual[label]
         others = sorted({*range(1, size + SCANNED), *near}, key=lambda n: abs(n - size))
@@ -127,6 +128,12 @@ def deciding(usual: dict[str, int], recording: CallForOnnx) -> list[dict[str, in
             if other is not None:
                 choices.append({**usual, label: other})
     return choices
+
+
+def _symbols(recording: CallForOnnx, sizes: dict[str, int]) -> dict[str, int]:
+    """The symbols of a recording at some sizes; those that values decide as they were recorded."""
+    own = {symbol: sizes[label] for symbol, label in recording.labels.items()}
+    return own | {symbol: recording.sample[symbol] for symbol in recording.counts}
 
 
 def _halves(root: int) -> list[int]:
@@ -158,6 +165,20 @@ def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Te
     return value_of(np.array(array, order="C"))  # ascontiguousarray makes a number a row
 
 
+def _as_is(x: Tensor) -> Tensor:
+    return x
+
+
+def _opposite(x: Tensor) -> Tensor:
+    if x.dtype is ad.bool:
+        return ~x
+    return -x if x.dtype.is_floating_point else x
+
+
+# Other values for a model in which values decide sizes: other elements are picked, all, none.
+VARIANTS: tuple[Callable[[Tensor], Tensor], ...] = (_as_is, _opposite, ad.zeros_like, ad.ones_like)
+
+
 def compare(
     model: Any, given: ExampleArguments, dims: Dims, recording: CallForOnnx, message: Any
 ) -> None:
@@ -165,10 +186,11 @@ def compare(
     name, run = runner(message)
     rounds = any(node.record.name in ROUNDING for node in recording.nodes.nodes)
     tried = trials(given, dims, recording)
-    for sizes in tried:
-        tensors = [sized(x, dims.get(k, {}), sizes) for k, x in enumerate(given.examples)]
+    variants = VARIANTS if recording.counts else VARIANTS[:1]
+    for sizes, variant in product(tried, variants):
+        tensors = [variant(sized(x, dims.get(k, {}), sizes)) for k, x in enumerate(given.examples)]
         args, kwargs = given.rebuilt(tensors)
-        example = sizes == tried[0]
+        example = sizes == tried[0] and variant is VARIANTS[0]
         try:
             with ad.no_grad():
                 wanted = [array_of(t) for t in flatten(model(*args, **kwargs))[0]]
@@ -176,7 +198,7 @@ def compare(
             if example:
                 raise
             continue  # sizes that the model itself refuses
-        own = {s: sizes[label] for s, label in recording.labels.items()}
+        own = _symbols(recording, sizes)
         try:
             results = run(dict(zip(given.names, tensors, strict=True)))
         except Exception as error:

@@ -31,6 +31,7 @@ from adjoint.onnx.exporting.recording import (
     ExampleArguments,
     Hint,
     arguments,
+    difference,
     evaluating,
     record,
 )
@@ -170,7 +171,8 @@ def holding(
     for hints in (NEARBY, (prime,)) if dims else (NEARBY,):
         try:
             with UnderWay():
-                recording, own = recorded(model, given, dims, output_names, hints)
+                recording, own = recorded(model, given, dims, hints)
+                check_counts(model, given, own, recording, hints[0])
             message, draws = translated(recording, opset, output_names)
             _check(message)
             if verify and not draws:
@@ -195,6 +197,7 @@ def prime(size: int, before: int) -> int:
     return next(islice(above, before, None))
 
 
+COUNTS = (13, 2, 1, 0)  # of elements that a mask picks, besides the usual one
 NEARBY = (_further(0), _further(3), _further(7))
 
 
@@ -202,22 +205,21 @@ def recorded(
     model: Any,
     given: ExampleArguments,
     dims: Dims,
-    output_names: Sequence[str] | None,
     hints: Sequence[Hint],
 ) -> tuple[CallForOnnx, Dims]:
     """A recording in which no dynamic dimension is bound to one size, and those dimensions."""
-    call = record(model, given, dims, hints[0], output_names)
+    call = record(model, given, dims, hints[0])
     for hint in (*hints[1:], hints[0]):
         fixed = call.scope.pinned() & call.symbols.keys()
         if not fixed:
             return call, dims
         try:
-            call = record(model, given, dims, hint, output_names)
+            call = record(model, given, dims, hint)
         except (RuntimeError, ValueError, IndexError, TypeError):
             break  # sizes that the model itself refuses
     optional = {call.labels[s] for s in fixed if call.labels[s].endswith(AUTO)}
     if optional:
-        return recorded(model, given, without(dims, optional), output_names, hints)
+        return recorded(model, given, without(dims, optional), hints)
     names = [
         f"{call.labels[s]!r} (dimension {call.symbols[s][1]} of {call.symbols[s][0]!r})"
         for s in sorted(fixed)
@@ -228,12 +230,41 @@ def recorded(
     )
 
 
+def check_counts(
+    model: Any, given: ExampleArguments, dims: Dims, call: CallForOnnx, hint: Hint
+) -> None:
+    """Refuse a model that does something else at other counts of what values decide.
+
+    A model of ONNX has what was recorded at one count: so it is recorded at others, none and one
+    among them. A count that the model itself refuses is left out.
+    """
+    if not call.counts:
+        return
+    fixed = call.scope.pinned().intersection(call.counts)
+    place = None
+    for picked in COUNTS:
+        try:
+            again = record(model, given, dims, hint, picked)
+            place = difference(call, again, by_line=picked < 2)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            place = str(error) if picked > 1 else None
+        if place is not None:
+            break
+    if fixed or place is not None:
+        raise OnnxError(
+            "onnx.export: what the model does depends on how many elements a mask or `nonzero` "
+            f"picks{'' if place is None else f' (with {picked} of them: {place})'}. Let it do the "
+            "same for any number, or keep all elements: where(mask, x, 0)."
+        )
+
+
 def translated(
     recording: CallForOnnx, opset: int, output_names: Sequence[str] | None
 ) -> tuple[Any, bool]:
     """The model's message, and whether it draws at random."""
     onnx = need("onnx", "onnx.export")
     shared = Shared(opset, recording.symbols)
+    shared.producers = {v: node for node in recording.nodes.nodes for v in node.outputs}
     w = NodeWriter(shared)
     taken = {name for name, _ in recording.inputs}
     for name, value in recording.inputs:

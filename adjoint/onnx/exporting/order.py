@@ -68,3 +68,30 @@ def argmedian(w: NodeWriter, node: Node) -> str:
     if node.params["omit"]:
         raise NoForm("a median without what is no number")  # rewritten
     return _one(w, node, (shape[node.params["dim"]] - 1) // 2 if shape else 0)
+
+
+# -- how many there are depends on values ---------------------------------------------------------
+
+
+@emits("nonzero")
+def nonzero(w: NodeWriter, node: Node) -> str:
+    x = node.inputs[0]
+    if not x.spec.shape:
+        raise NoForm("the coordinates of a number, which has none")
+    plain = x.spec.dtype in (ad.float32, ad.int64, ad.int32, ad.bool, ad.uint8)
+    name = w.operand(x, None if plain else ad.bool)
+    return w.emit("Transpose", w.emit("NonZero", name), perm=[1, 0])
+
+
+@emits("unique")
+def unique(w: NodeWriter, node: Node) -> list[str]:
+    x, dim = node.inputs[0], node.params["dim"]
+    kept = x.spec.dtype if x.spec.dtype in (ad.float32, ad.float64, ad.int64) else None
+    kind = kept or (ad.float32 if x.spec.dtype.is_floating_point else ad.int64)
+    name = w.operand(x, kind)
+    if not x.spec.shape:
+        name = w.emit("Reshape", name, w.ints([1]))
+    values, _, inverse, counts = w.emit("Unique", name, outputs=4, axis=dim, sorted=1)
+    if dim is None:
+        inverse = w.emit("Reshape", inverse, w.shape(x.spec.shape), allowzero=1)
+    return [w.cast_name(values, x.spec.dtype) if kept is None else values, inverse, counts]

@@ -6,15 +6,17 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, zip_longest
 from typing import Any
 
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.ir import DataflowGraph as Nodes
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.sizes.extents import Extent, SizeScope
+from adjoint.engine.graph.sizes.extents import Extent, SizeScope, evaluate
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.onnx.types import OnnxError, array_of
@@ -22,6 +24,7 @@ from adjoint.onnx.types import OnnxError, array_of
 # What an open size counts as in a recording: of the example's, and how many came before it.
 Hint = Callable[[int, int], int]
 Dims = dict[int, dict[int, str]]  # tensor among the arguments -> dimension -> name
+USUAL_COUNT = 7  # what a size counts as that values decide
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class CallForOnnx:
     symbols: dict[str, tuple[str, int]]  # of the recording -> input and dimension
     labels: dict[str, str]  # of the recording -> the user's name
     scope: SizeScope
+    counts: list[str]  # sizes that values decide, as how many elements a mask picks
+    sample: dict[str, int]  # what each symbol counted as in the recording
 
 
 @dataclass(frozen=True)
@@ -139,10 +144,19 @@ def evaluating(model: Any, training: bool | None) -> Iterator[None]:
 
 
 def record(
-    model: Any, given: ExampleArguments, dims: Dims, hint: Hint, output_names: Sequence[str] | None
+    model: Any, given: ExampleArguments, dims: Dims, hint: Hint, count: int = USUAL_COUNT
 ) -> CallForOnnx:
-    """Record the call; what an open size counts as meanwhile, `hint` says."""
+    """Record the call; what an open size counts as meanwhile, `hint` says.
+
+    `count` is what sizes count as that values decide; the same for all, since many are equal.
+    """
     scope = SizeScope()
+    counts: list[str] = []
+
+    def next_count() -> Extent:
+        counts.append(f"u{len(counts)}")
+        return Extent.symbol(counts[-1], count, scope)
+
     sizes: dict[str, Extent] = {}
     symbols: dict[str, tuple[str, int]] = {}
     labels: dict[str, str] = {}
@@ -168,7 +182,8 @@ def record(
             )
             fed.append(graph.placeholder(shape, example.dtype, name))
         args, kwargs = given.rebuilt(fed)
-        leaves = flatten(model(*args, **kwargs))[0]
+        with CONTEXT.having(value_sizes=next_count):
+            leaves = flatten(model(*args, **kwargs))[0]
         if not leaves or not all(isinstance(leaf, Tensor) for leaf in leaves):
             raise OnnxError(
                 "onnx.export: a model returns tensors; received "
@@ -176,7 +191,74 @@ def record(
             )
         results = [graph.trace.value_of(leaf) for leaf in leaves]
     inputs = [(name, graph.names[name]) for name in given.names]
-    return CallForOnnx(graph.body, inputs, _state(graph, inputs), results, symbols, labels, scope)
+    state = _state(graph, inputs)
+    sample = {own: int(sizes[label]) for own, label in labels.items()}
+    sample |= dict.fromkeys(counts, count)
+    return CallForOnnx(graph.body, inputs, state, results, symbols, labels, scope, counts, sample)
+
+
+def difference(call: CallForOnnx, other: CallForOnnx, by_line: bool = False) -> str | None:
+    """Where two recordings of a model first do something else, None if nowhere.
+
+    `by_line` asks only which lines of the model follow each other, and what shape each leaves:
+    operations may take a shorter way to the same.
+    """
+    if by_line:
+        pairs = zip_longest(*(_lines(of, other.sample) for of in (call, other)))
+        return next(((b or a)[0] for a, b in pairs if a != b), None)
+    for node, again in zip_longest(call.nodes.nodes, other.nodes.nodes):
+        if node is None or again is None or _text(node) != _text(again):
+            shown = again or node
+            where = "" if shown.where is None else f" at {shown.where[0]}:{shown.where[1]}"
+            return f"{shown.record.name}{where}"
+    constants = [
+        [array.tobytes() for name, _, array in of.state if name.startswith("constant_")]
+        for of in (call, other)
+    ]
+    return None if constants[0] == constants[1] else "a number becomes a constant"
+
+
+def _lines(call: CallForOnnx, sample: dict[str, int]) -> list[tuple[str, Any]]:
+    """The lines of a model in the order in which a recording has them, with what each leaves."""
+    known = call.scope.complete(sample)
+
+    def at_sample(shapes: list[Any]) -> list[list[int]]:
+        return [
+            [evaluate(n.poly, known) if isinstance(n, Extent) else int(n) for n in shape]
+            for shape in shapes
+        ]
+
+    nodes = groupby(call.nodes.nodes, lambda node: node.where and tuple(node.where[:2]))
+    last = [(where, list(group)[-1]) for where, group in nodes]
+    lines = [
+        ("an operation" if where is None else f"{where[0]}:{where[1]}", at_sample(_shapes(node)))
+        for where, node in last
+    ]
+    return [*lines, ("what is returned", at_sample([v.spec.shape for v in call.results]))]
+
+
+def _shapes(node: Any) -> list[Any]:
+    return [v.spec.shape for v in node.outputs]
+
+
+def _text(node: Any) -> str:
+    """What a node does, sizes by how they are made."""
+    numbers = [x for x in node.inputs if not isinstance(x, Value)]
+    return f"{node.record.name} {_said((numbers, node.params, _shapes(node)))}"
+
+
+def _said(part: Any) -> Any:
+    """A parameter as it is compared: graphs inside by their nodes, floats of sizes not at all."""
+    if isinstance(part, Extent):
+        return sorted(part.poly.items())
+    if isinstance(part, Mapping):
+        return {key: _said(item) for key, item in part.items()}
+    if isinstance(part, (list, tuple)):
+        return [_said(item) for item in part]
+    if isinstance(part, Nodes):
+        return [_text(node) for node in part.nodes]
+    plain = part is None or type(part) in (bool, int, float, complex, str)
+    return repr(part) if plain else type(part).__name__
 
 
 def _state(graph: Any, inputs: list[tuple[str, Value]]) -> list[tuple[str, Value, Any]]:

@@ -71,6 +71,7 @@ class Shared:
     count: int = 0
     failures: list[tuple[Node, str]] = field(default_factory=list)
     draws: bool = False
+    producers: dict[Value, Node] = field(default_factory=dict)  # of the recording's values
     weights: dict[str, Any] = field(default_factory=dict)  # what the model holds, by name
     halves: dict[str, str] = field(default_factory=dict)  # weights of 4 bits -> bytes that hold two
 
@@ -84,6 +85,8 @@ class NodeWriter:
         self.nodes: list[Any] = []
         self.names: dict[Value, str] = dict(outer.names) if outer else {}
         self.sizes: dict[Any, str] = dict(outer.sizes) if outer else {}
+        # A size that values decide -> what has it, and its dimension.
+        self.counts: dict[str, tuple[str, int]] = dict(outer.counts) if outer else {}
         # Of the layer that nodes come from, "GPT.blocks.0.mlp": in their names and metadata.
         self.module: str = outer.module if outer else ""
 
@@ -173,11 +176,14 @@ class NodeWriter:
     def _symbol(self, name: str, scope: Any) -> str:
         if name in self.sizes:
             return self.sizes[name]
-        if name in self.shared.symbols:
-            source, dim = self.shared.symbols[name]
-            size = self.emit("Shape", source, start=dim, end=dim + 1)
+        of = self.shared.symbols.get(name) or self.counts.get(name) or self.counted(name)
+        if of is not None:
+            size = self.emit("Shape", of[0], start=of[1], end=of[1] + 1)
         else:
-            fn, args = next((f, a) for n, f, a in scope.derived.values() if n == name)
+            known = ((f, a) for n, f, a in scope.derived.values() if n == name)
+            fn, args = next(known, (None, ()))
+            if fn is None:
+                raise NoForm("a size is used outside of the branch in which values decide it")
             if fn not in _QUOTIENTS:
                 raise NoForm(f"a size is computed by {fn}")
             whole, part = (self._polynomial(a, scope) for a in args)
@@ -221,6 +227,34 @@ class NodeWriter:
         finally:
             self.module = outer
         self.names.update(zip(node.outputs, names, strict=False))
+        for value, name in zip(node.outputs, names, strict=False):
+            self.note_counts(value, name)
+
+    def counted(self, name: str) -> tuple[str, int] | None:
+        """What has a size that values decide, where nothing else needed it until now."""
+        for value in self.shared.producers:
+            if any(isinstance(n, Extent) and n.poly == {(name,): 1} for n in value.spec.shape):
+                self.write_late(value)
+                return self.counts.get(name)
+        return None
+
+    def write_late(self, value: Value) -> None:
+        """A value's node and those that it needs, as far as they are not written."""
+        if value in self.names or value not in self.shared.producers:
+            return
+        node = self.shared.producers[value]
+        for operand in _values(node):
+            self.write_late(operand)
+        self.write_node(node, set(node.outputs))
+
+    def note_counts(self, value: Value, name: str) -> None:
+        """Remember where a size that values decide is first seen."""
+        for dim, size in enumerate(value.spec.shape):
+            if not isinstance(size, Extent) or not name:
+                continue
+            symbols = [mono[0] for mono in size.poly if size.poly == {mono: 1} and len(mono) == 1]
+            if symbols:
+                self.counts.setdefault(symbols[0], (name, dim))
 
     def outputs_of(self, node: Node, used: tuple[bool, ...]) -> Sequence[str]:
         """The names of a node's outputs: by its emitter, else by what it is composed of."""

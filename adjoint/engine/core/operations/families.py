@@ -18,6 +18,7 @@ from adjoint.engine.core.errors import DeviceError, users_line
 from adjoint.engine.core.operations.record import Record, Rule, is_tensor
 from adjoint.engine.core.promotion import promote, specs_of
 from adjoint.engine.core.spec import Spec, UnknownShapeError, broadcast_shapes, same_shape
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
 
@@ -174,6 +175,21 @@ def depends_on_values(name: str, remedy: str) -> Fn:
         )
 
     return refuse
+
+
+def sized_by_values(refuse: Fn, shape: Fn) -> Fn:
+    """The `infer` of such an operation that says its results where such sizes may have names.
+
+    `shape` is given what names the next size, the operands' specs and the parameters.
+    """
+
+    def infer(*operands: Any, **params: Any) -> Any:
+        name_size = CONTEXT.value_sizes
+        if name_size is None:
+            return refuse(*operands, **params)
+        return shape(name_size, *operands, **params)
+
+    return infer
 
 
 def composite(

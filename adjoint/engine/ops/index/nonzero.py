@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeTypeError
-from adjoint.engine.core.operations.families import depends_on_values, primitive
+from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, broadcast_shapes
@@ -29,7 +29,13 @@ _refuse = depends_on_values(
     "Use where(mask, x, 0), x[mask] = value, or nonzero_static with a fixed size.",
 )
 # NONZERO(x): one row of coordinates per element that is not zero, in row-major order.
-NONZERO: Record = primitive("nonzero", _refuse, None, batch=_refuse, native_check=True)
+NONZERO: Record = primitive(
+    "nonzero",
+    sized_by_values(_refuse, lambda size, x: Spec((size(), x.ndim), int64, x.device)),
+    None,
+    batch=_refuse,
+    native_check=True,
+)
 NONZERO_STATIC: Record = primitive(
     "nonzero_static",
     lambda x, size, fill_value: Spec((size, x.ndim), int64, x.device),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
-from adjoint.engine.core.operations.families import depends_on_values, primitive
+from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.spec import wrap_dim
+from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.ops.reduce.extremes import refuse_complex
 
 if TYPE_CHECKING:
@@ -15,8 +16,28 @@ if TYPE_CHECKING:
 
 
 _refuse = depends_on_values("unique", "Call it outside, or compare sorted neighbours.")
+
+
+def _infer(size: Any, x: Spec, dim: int | None) -> tuple[Spec, Spec, Spec]:
+    count = size()
+    values = (count,) if dim is None else (*x.shape[:dim], count, *x.shape[dim + 1 :])
+    inverse = x.shape if dim is None else (x.shape[dim],)
+    return (
+        Spec(values, x.dtype, x.device),
+        Spec(inverse, int64, x.device),
+        Spec((count,), int64, x.device),
+    )
+
+
 # Each gives (values, inverse, counts); dim None means the flattened elements.
-UNIQUE = primitive("unique", _refuse, None, outputs=3, batch=_refuse, native_check=True)
+UNIQUE = primitive(
+    "unique",
+    sized_by_values(_refuse, _infer),
+    None,
+    outputs=3,
+    batch=_refuse,
+    native_check=True,
+)
 UNIQUE_CONSECUTIVE = primitive(
     "unique_consecutive", _refuse, None, outputs=3, batch=_refuse, native_check=True
 )
