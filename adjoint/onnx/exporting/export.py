@@ -24,6 +24,7 @@ from adjoint.onnx.exporting import resampling as resampling
 from adjoint.onnx.exporting import rewrites as rewrites
 from adjoint.onnx.exporting import shapes as shapes
 from adjoint.onnx.exporting.comparing import compare
+from adjoint.onnx.exporting.complexes import complex_outputs
 from adjoint.onnx.exporting.dimensions import AUTO, dynamic_dims, without
 from adjoint.onnx.exporting.recording import (
     CallForOnnx,
@@ -31,6 +32,7 @@ from adjoint.onnx.exporting.recording import (
     ExampleArguments,
     Hint,
     arguments,
+    deciding_nodes,
     difference,
     evaluating,
     record,
@@ -42,7 +44,7 @@ from adjoint.onnx.exporting.spelling import (
     check_options,
     in_training,
 )
-from adjoint.onnx.exporting.writer import NodeWriter, Shared
+from adjoint.onnx.exporting.writer import NodeWriter, Shared, real_parts
 from adjoint.onnx.module import load
 from adjoint.onnx.types import ARRAYS, NUMBERS, OnnxError
 
@@ -265,6 +267,9 @@ def translated(
     onnx = need("onnx", "onnx.export")
     shared = Shared(opset, recording.symbols)
     shared.producers = {v: node for node in recording.nodes.nodes for v in node.outputs}
+    shared.deciding = deciding_nodes(recording)
+    shared.complex_outputs = complex_outputs
+    _refuse_complex_ends(recording)
     w = NodeWriter(shared)
     taken = {name for name, _ in recording.inputs}
     for name, value in recording.inputs:
@@ -275,7 +280,9 @@ def translated(
             name += "_"
         taken.add(name)
         w.names[value] = name
-        weights[name] = np.array(array, ARRAYS[value.spec.dtype], order="C", copy=None)
+        weights[name] = np.array(
+            real_parts(array.astype(ARRAYS[value.spec.dtype], copy=False)), order="C", copy=None
+        )
     w.write(recording.nodes, recording.results)
     if shared.failures:
         raise OnnxError(_report(shared))
@@ -313,6 +320,17 @@ def translated(
         ir_version=onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]),
     )
     return message, shared.draws
+
+
+def _refuse_complex_ends(recording: CallForOnnx) -> None:
+    """Complex numbers may be between inputs and outputs, as pairs, but not at the ends."""
+    ends = [*recording.inputs, *(("an output", value) for value in recording.results)]
+    names = [repr(name) for name, value in ends if value.spec.dtype.is_complex]
+    if names:
+        raise OnnxError(
+            f"onnx.export: {', '.join(names)} would be complex, which runtimes of ONNX do not "
+            "take. Give and return pairs: view_as_real(x), view_as_complex(x)."
+        )
 
 
 def _in_halves(onnx: Any, name: str, array: Any) -> Any:

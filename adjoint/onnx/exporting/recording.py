@@ -197,6 +197,18 @@ def record(
     return CallForOnnx(graph.body, inputs, state, results, symbols, labels, scope, counts, sample)
 
 
+def deciding_nodes(call: CallForOnnx) -> dict[str, tuple[Any, int, int]]:
+    """For each size that values decide the node, the result and the dimension that it is of."""
+    deciding: dict[str, tuple[Any, int, int]] = {}
+    for node in call.nodes.nodes if call.counts else ():
+        for output, value in enumerate(node.outputs):
+            for dim, size in enumerate(value.spec.shape):
+                for symbol in call.counts if isinstance(size, Extent) else ():
+                    if size.poly == {(symbol,): 1}:
+                        deciding.setdefault(symbol, (node, output, dim))
+    return deciding
+
+
 def difference(call: CallForOnnx, other: CallForOnnx, by_line: bool = False) -> str | None:
     """Where two recordings of a model first do something else, None if nowhere.
 

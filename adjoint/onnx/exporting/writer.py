@@ -50,6 +50,13 @@ def emits(*names: str) -> Callable[[Emitter], Emitter]:
     return enter
 
 
+def real_parts(array: Any) -> Any:
+    """An array of complex numbers as pairs of real ones; another as it is."""
+    if array.dtype.kind != "c":
+        return array
+    return np.stack([array.real, array.imag], -1)
+
+
 def _values(node: Node) -> list[Value]:
     return [x for x in node.inputs if isinstance(x, Value)]
 
@@ -58,6 +65,10 @@ def _settled(node: Node) -> bool:
     """Whether a node gives the same whenever it runs."""
     loose = any(has_symbols(part) for part in (node.inputs, node.params))
     return not (_values(node) or loose or node.record.draws)
+
+
+def _no_complex(w: Any, node: Node) -> Sequence[str]:
+    raise NoForm("runtimes of ONNX compute with no complex numbers")
 
 
 @dataclass
@@ -71,6 +82,9 @@ class Shared:
     count: int = 0
     failures: list[tuple[Node, str]] = field(default_factory=list)
     draws: bool = False
+    # Sizes that values decide, each with the node that has it first and which of its results.
+    deciding: dict[str, tuple[Node, int, int]] = field(default_factory=dict)
+    complex_outputs: Callable[..., Sequence[str]] = _no_complex
     producers: dict[Value, Node] = field(default_factory=dict)  # of the recording's values
     weights: dict[str, Any] = field(default_factory=dict)  # what the model holds, by name
     halves: dict[str, str] = field(default_factory=dict)  # weights of 4 bits -> bytes that hold two
@@ -85,8 +99,6 @@ class NodeWriter:
         self.nodes: list[Any] = []
         self.names: dict[Value, str] = dict(outer.names) if outer else {}
         self.sizes: dict[Any, str] = dict(outer.sizes) if outer else {}
-        # A size that values decide -> what has it, and its dimension.
-        self.counts: dict[str, tuple[str, int]] = dict(outer.counts) if outer else {}
         # Of the layer that nodes come from, "GPT.blocks.0.mlp": in their names and metadata.
         self.module: str = outer.module if outer else ""
 
@@ -176,7 +188,7 @@ class NodeWriter:
     def _symbol(self, name: str, scope: Any) -> str:
         if name in self.sizes:
             return self.sizes[name]
-        of = self.shared.symbols.get(name) or self.counts.get(name) or self.counted(name)
+        of = self.shared.symbols.get(name) or self.counted(name)
         if of is not None:
             size = self.emit("Shape", of[0], start=of[1], end=of[1] + 1)
         else:
@@ -227,16 +239,14 @@ class NodeWriter:
         finally:
             self.module = outer
         self.names.update(zip(node.outputs, names, strict=False))
-        for value, name in zip(node.outputs, names, strict=False):
-            self.note_counts(value, name)
 
     def counted(self, name: str) -> tuple[str, int] | None:
-        """What has a size that values decide, where nothing else needed it until now."""
-        for value in self.shared.producers:
-            if any(isinstance(n, Extent) and n.poly == {(name,): 1} for n in value.spec.shape):
-                self.write_late(value)
-                return self.counts.get(name)
-        return None
+        """What has a size that values decide, and its dimension; None if it is of another kind."""
+        if name not in self.shared.deciding:
+            return None
+        node, output, dim = self.shared.deciding[name]
+        self.write_late(node.outputs[output])
+        return self.names[node.outputs[output]], dim
 
     def write_late(self, value: Value) -> None:
         """A value's node and those that it needs, as far as they are not written."""
@@ -247,19 +257,13 @@ class NodeWriter:
             self.write_late(operand)
         self.write_node(node, set(node.outputs))
 
-    def note_counts(self, value: Value, name: str) -> None:
-        """Remember where a size that values decide is first seen."""
-        for dim, size in enumerate(value.spec.shape):
-            if not isinstance(size, Extent) or not name:
-                continue
-            symbols = [mono[0] for mono in size.poly if size.poly == {mono: 1} and len(mono) == 1]
-            if symbols:
-                self.counts.setdefault(symbols[0], (name, dim))
-
     def outputs_of(self, node: Node, used: tuple[bool, ...]) -> Sequence[str]:
         """The names of a node's outputs: by its emitter, else by what it is composed of."""
-        if any(v.spec.dtype.is_complex for v in (*node.outputs, *_values(node))):
-            raise NoForm("runtimes of ONNX compute with no complex numbers")
+        inner = node.subgraph
+        if inner is None and any(v.spec.dtype.is_complex for v in (*node.outputs, *_values(node))):
+            if _settled(node):
+                return self.computed(node)
+            return self.shared.complex_outputs(self, node)
         emitter, reason = EMITTERS.get(node.record.name), _NO_FORM
         if emitter is not None:
             try:
@@ -269,10 +273,9 @@ class NodeWriter:
                     return [*names, *[""] * (len(node.outputs) - len(names))]
             except NoForm as error:
                 reason = str(error)
-        inner = node.subgraph
         if inner is None:
             if node.record.name in REWRITES:
-                return self.rewritten(node)
+                return self.rewritten(node, REWRITES[node.record.name])
             if _settled(node):
                 return self.computed(node)
             raise NoForm(reason)
@@ -281,26 +284,39 @@ class NodeWriter:
         self.write(inner)
         return [self.names[v] for v in inner.outputs]
 
-    def rewritten(self, node: Node) -> Sequence[str]:
-        """What stands for a node whose record has no form, recorded on its operands."""
+    def rewritten(
+        self, node: Node, function: Callable[..., Any], pairs: Callable[[Any], Any] | None = None
+    ) -> Sequence[str]:
+        """What stands for a node whose record has no form, recorded on its operands.
+
+        Complex ones have their parts in a last dimension, and are given as `pairs`.
+        """
         graph = ad.Graph()
         with ad.no_grad(), graph:
-            operands = [
-                graph.placeholder(x.spec.shape, x.spec.dtype, f"x{k}")
-                if isinstance(x, Value)
-                else x
-                for k, x in enumerate(node.inputs)
-            ]
-            tensors = REWRITES[node.record.name](*operands, **node.params)
+            operands: list[Any] = []
+            for k, x in enumerate(node.inputs):
+                if not isinstance(x, Value):
+                    operands.append(x)
+                elif pairs is not None and x.spec.dtype.is_complex:
+                    shape, dtype = (*x.spec.shape, 2), x.spec.dtype.to_real()
+                    operands.append(pairs(graph.placeholder(shape, dtype, f"x{k}")))
+                else:
+                    operands.append(graph.placeholder(x.spec.shape, x.spec.dtype, f"x{k}"))
+            tensors = function(*operands, **node.params)
             results = tensors if isinstance(tensors, tuple) else (tensors,)
-            typed = [x.to(v.spec.dtype) for x, v in zip(results, node.outputs, strict=True)]
+            typed = [
+                x.parts.to(v.spec.dtype.to_real())
+                if v.spec.dtype.is_complex
+                else x.to(v.spec.dtype)
+                for x, v in zip(results, node.outputs, strict=True)
+            ]
             outputs = [graph.trace.value_of(x) for x in typed]
         fed = {graph.names[f"x{k}"]: x for k, x in enumerate(node.inputs) if isinstance(x, Value)}
         for value, actual in fed.items():
             self.names[value] = self.names[actual]
         for value, source in zip(graph.body.inputs, graph.trace.sources, strict=True):
             if value not in fed:
-                self.names[value] = self.constant(array_of(source.given(())))
+                self.names[value] = self.constant(real_parts(array_of(source.given(()))))
         self.write(graph.body, outputs)
         return [self.names[v] for v in outputs]
 
@@ -309,7 +325,7 @@ class NodeWriter:
         with ad.no_grad():
             results = node.record(*node.inputs, **node.params)
         return [
-            self.constant(array_of(x))
+            self.constant(real_parts(array_of(x)))
             for x in (results if isinstance(results, tuple) else (results,))
         ]
 
