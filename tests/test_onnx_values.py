@@ -9,6 +9,7 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.nn import functional as F
+from adjoint.vision.ops import MultiScaleRoIAlign, batched_nms, nms, roi_align
 
 onnx = pytest.importorskip("onnx")
 
@@ -83,6 +84,48 @@ def a_loop(x: ad.Tensor) -> ad.Tensor:
 def test_models_that_go_by_the_number_are_refused(decides: Any) -> None:
     with pytest.raises(OnnxError, match="how many elements"):
         export(decides, (ad.randn(4, 5),), dynamic=ROWS)
+
+
+def some_boxes(count: int) -> ad.Tensor:
+    corners = ad.rand(count, 2) * 50
+    return ad.cat([corners, corners + ad.rand(count, 2) * 30 + 1], 1)
+
+
+def best_five(boxes: ad.Tensor, scores: ad.Tensor) -> Any:
+    kept = nms(boxes, scores, 0.4)[:5]
+    return boxes[kept], scores[kept], scores[nms(boxes, scores, 0.1)[-3:]]
+
+
+def by_class(boxes: ad.Tensor, scores: ad.Tensor) -> ad.Tensor:
+    sure = scores > 0.2
+    boxes, scores = boxes[sure], scores[sure]
+    return boxes[batched_nms(boxes, scores, (scores * 10).long() % 3, 0.5)]
+
+
+@pytest.mark.parametrize("detects", [best_five, by_class])
+def test_boxes_that_are_kept(detects: Any) -> None:
+    program = export(detects, (some_boxes(20), ad.rand(20)), dynamic=[{0: "n"}, {0: "n"}])
+    assert "NonMaxSuppression" in {node.op_type for node in program.model_proto.graph.node}
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("ratio", [2, -1])
+def test_regions(ratio: int, aligned: bool) -> None:
+    def pooled(x: ad.Tensor, boxes: ad.Tensor) -> ad.Tensor:
+        return roi_align(x, [boxes], (3, 4), 0.25, ratio, aligned)
+
+    program = export(pooled, (ad.randn(1, 2, 24, 24), some_boxes(6)), dynamic=[None, {0: "n"}])
+    assert "RoiAlign" in {node.op_type for node in program.model_proto.graph.node}
+
+
+def test_regions_of_a_pyramid() -> None:
+    pool = MultiScaleRoIAlign(["a", "b"], 3, 2, canonical_scale=32, canonical_level=3)
+
+    def pooled(a: ad.Tensor, b: ad.Tensor, boxes: ad.Tensor) -> ad.Tensor:
+        return pool({"a": a, "b": b}, [boxes], [(96, 96)])
+
+    levels = ad.randn(1, 2, 24, 24), ad.randn(1, 2, 12, 12)
+    export(pooled, (*levels, some_boxes(6)), dynamic=[None, None, {0: "n"}])
 
 
 def rotary(x: ad.Tensor) -> ad.Tensor:

@@ -10,6 +10,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import CaptureError, ShapeError, ShapeIndexError
 from adjoint.engine.core.state import config
+from adjoint.engine.core.state.context import CONTEXT
 
 
 class Size(tuple[int, ...]):
@@ -149,6 +150,10 @@ def _clamped(x: int | None, default: int, size: int) -> int:
     """A bound of a slice in 0 ... size."""
     if x is None:
         return default
+    if CONTEXT.value_sizes is not None:
+        bound: int | None = CONTEXT.value_sizes.bound(x, size)
+        if bound is not None:
+            return bound
     if x < 0:
         x = x + size
     return 0 if x < 0 else size if x > size else x

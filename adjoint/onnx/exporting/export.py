@@ -247,7 +247,7 @@ def check_counts(
     for picked in COUNTS:
         try:
             again = record(model, given, dims, hint, picked)
-            place = difference(call, again, by_line=picked < 2)
+            place = difference(call, again, picked if picked < 2 else None)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             place = str(error) if picked > 1 else None
         if place is not None:

@@ -95,3 +95,35 @@ def unique(w: NodeWriter, node: Node) -> list[str]:
     if dim is None:
         inverse = w.emit("Reshape", inverse, w.shape(x.spec.shape), allowzero=1)
     return [w.cast_name(values, x.spec.dtype) if kept is None else values, inverse, counts]
+
+
+@emits("torchvision::nms")
+def nms(w: NodeWriter, node: Node) -> str:
+    boxes, scores = node.inputs
+    rows = w.emit("Unsqueeze", w.operand(boxes, ad.float32), w.ints([0]))
+    ranked = w.emit("Unsqueeze", w.operand(scores, ad.float32), w.ints([0, 1]))
+    threshold = w.constant([node.params["iou_threshold"]], "float32")
+    most = w.size(boxes.spec.shape[0])
+    picked = w.emit("NonMaxSuppression", rows, ranked, most, threshold)
+    return w.emit("Gather", picked, w.constant(2, "int64"), axis=1)
+
+
+@emits("torchvision::roi_align")
+def roi_align(w: NodeWriter, node: Node) -> str:
+    x, rois = node.inputs
+    p = node.params
+    boxes = w.emit("Slice", w.operand(rois, x.spec.dtype), w.ints([1]), w.ints([5]), w.ints([1]))
+    images = w.cast_name(
+        w.emit("Gather", w.operand(rois), w.constant(0, "int64"), axis=1), ad.int64
+    )
+    return w.emit(
+        "RoiAlign",
+        w.operand(x),
+        boxes,
+        images,
+        output_height=int(p["size"][0]),
+        output_width=int(p["size"][1]),
+        sampling_ratio=max(int(p["ratio"]), 0),
+        spatial_scale=p["scale"],
+        coordinate_transformation_mode="half_pixel" if p["aligned"] else "output_half_pixel",
+    )

@@ -16,7 +16,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.ir import DataflowGraph as Nodes
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.graph.sizes.extents import Extent, SizeScope, evaluate
+from adjoint.engine.graph.sizes.extents import Extent, SizeScope, computed, evaluate
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 from adjoint.onnx.types import OnnxError, array_of
@@ -40,6 +40,26 @@ class CallForOnnx:
     scope: SizeScope
     counts: list[str]  # sizes that values decide, as how many elements a mask picks
     sample: dict[str, int]  # what each symbol counted as in the recording
+
+
+class ValueSizes:
+    """The sizes of a recording that values decide."""
+
+    def __init__(self, scope: SizeScope, count: int) -> None:
+        self.scope, self.count = scope, count
+        self.names: list[str] = []
+
+    def next(self) -> Extent:
+        """A size of its own."""
+        self.names.append(f"u{len(self.names)}")
+        return Extent.symbol(self.names[-1], self.count, self.scope)
+
+    def bound(self, x: int, size: int) -> int | None:
+        """The bound of a slice, where no number may decide which of the two it is."""
+        names = {name for mono in size.poly for name in mono} if isinstance(size, Extent) else set()
+        if isinstance(x, Extent) or not names.intersection(self.names):
+            return None
+        return computed(min, size, x) if x >= 0 else computed(max, size + x, 0)
 
 
 @dataclass(frozen=True)
@@ -151,12 +171,7 @@ def record(
     `count` is what sizes count as that values decide; the same for all, since many are equal.
     """
     scope = SizeScope()
-    counts: list[str] = []
-
-    def next_count() -> Extent:
-        counts.append(f"u{len(counts)}")
-        return Extent.symbol(counts[-1], count, scope)
-
+    decided = ValueSizes(scope, count)
     sizes: dict[str, Extent] = {}
     symbols: dict[str, tuple[str, int]] = {}
     labels: dict[str, str] = {}
@@ -182,7 +197,7 @@ def record(
             )
             fed.append(graph.placeholder(shape, example.dtype, name))
         args, kwargs = given.rebuilt(fed)
-        with CONTEXT.having(value_sizes=next_count):
+        with CONTEXT.having(value_sizes=decided):
             leaves = flatten(model(*args, **kwargs))[0]
         if not leaves or not all(isinstance(leaf, Tensor) for leaf in leaves):
             raise OnnxError(
@@ -193,8 +208,10 @@ def record(
     inputs = [(name, graph.names[name]) for name in given.names]
     state = _state(graph, inputs)
     sample = {own: int(sizes[label]) for own, label in labels.items()}
-    sample |= dict.fromkeys(counts, count)
-    return CallForOnnx(graph.body, inputs, state, results, symbols, labels, scope, counts, sample)
+    sample |= dict.fromkeys(decided.names, count)
+    return CallForOnnx(
+        graph.body, inputs, state, results, symbols, labels, scope, decided.names, sample
+    )
 
 
 def deciding_nodes(call: CallForOnnx) -> dict[str, tuple[Any, int, int]]:
@@ -209,14 +226,14 @@ def deciding_nodes(call: CallForOnnx) -> dict[str, tuple[Any, int, int]]:
     return deciding
 
 
-def difference(call: CallForOnnx, other: CallForOnnx, by_line: bool = False) -> str | None:
+def difference(call: CallForOnnx, other: CallForOnnx, few: int | None = None) -> str | None:
     """Where two recordings of a model first do something else, None if nowhere.
 
-    `by_line` asks only which lines of the model follow each other, and what shape each leaves:
-    operations may take a shorter way to the same.
+    `few`, the count of the other one, asks only which lines of the model follow each other, and
+    what shape each leaves at that count: operations may take a shorter way to the same.
     """
-    if by_line:
-        pairs = zip_longest(*(_lines(of, other.sample) for of in (call, other)))
+    if few is not None:
+        pairs = zip_longest(*(_lines(of, few) for of in (call, other)))
         return next(((b or a)[0] for a, b in pairs if a != b), None)
     for node, again in zip_longest(call.nodes.nodes, other.nodes.nodes):
         if node is None or again is None or _text(node) != _text(again):
@@ -230,9 +247,9 @@ def difference(call: CallForOnnx, other: CallForOnnx, by_line: bool = False) -> 
     return None if constants[0] == constants[1] else "a number becomes a constant"
 
 
-def _lines(call: CallForOnnx, sample: dict[str, int]) -> list[tuple[str, Any]]:
+def _lines(call: CallForOnnx, count: int) -> list[tuple[str, Any]]:
     """The lines of a model in the order in which a recording has them, with what each leaves."""
-    known = call.scope.complete(sample)
+    known = call.scope.complete(call.sample | dict.fromkeys(call.counts, count))
 
     def at_sample(shapes: list[Any]) -> list[list[int]]:
         return [

@@ -21,7 +21,7 @@ Emitter = Callable[["NodeWriter", Node], "Sequence[str] | str"]
 EMITTERS: dict[str, Emitter] = {}
 # Functions of tensors, by the names of records that have no form of their own.
 REWRITES: dict[str, Callable[..., Any]] = {}
-_QUOTIENTS = (arithmetic.floordiv,)
+_OF_SIZES: dict[Any, str] = {arithmetic.floordiv: "Div", min: "Min", max: "Max"}
 # What floats are computed from dynamic sizes by.
 _ARITHMETIC = {
     arithmetic.add: "Add",
@@ -196,11 +196,12 @@ class NodeWriter:
             fn, args = next(known, (None, ()))
             if fn is None:
                 raise NoForm("a size is used outside of the branch in which values decide it")
-            if fn not in _QUOTIENTS:
+            if fn not in _OF_SIZES:
                 raise NoForm(f"a size is computed by {fn}")
             whole, part = (self._polynomial(a, scope) for a in args)
-            # Div rounds to zero, and -(-n // 2) rounds up.
-            size = self.emit("Div", self.emit("Sub", whole, self.emit("Mod", whole, part)), part)
+            if fn is arithmetic.floordiv:  # Div rounds to zero, and -(-n // 2) rounds up
+                whole = self.emit("Sub", whole, self.emit("Mod", whole, part))
+            size = self.emit(_OF_SIZES[fn], whole, part)
         self.sizes[name] = size
         return size
 

@@ -12,6 +12,7 @@ from adjoint.engine.ops.elementwise.bounds import maximum, minimum
 from adjoint.engine.ops.elementwise.trigonometric import atan
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.ops.recorded import by_records, nms_record
 
 
 def box_area(boxes: Tensor) -> Tensor:
@@ -60,6 +61,9 @@ def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of boxes kept, best first: none overlaps a better one by more than the threshold."""
+    if by_records():
+        kept: Tensor = nms_record()(boxes, scores, iou_threshold=float(iou_threshold))
+        return kept
     overlaps = np.asarray(box_iou(boxes, boxes).detach().cpu().numpy())
     order = np.argsort(-np.asarray(scores.detach().cpu().numpy()), kind="stable")
     chosen: list[int] = []

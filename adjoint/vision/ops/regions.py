@@ -14,7 +14,6 @@ import numpy as np
 
 from adjoint import nn
 from adjoint.engine.backends.array.interop import from_numpy
-from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.ops.create.creation import full, zeros
 from adjoint.engine.ops.image.pixels import grid_sample
@@ -22,6 +21,7 @@ from adjoint.engine.ops.products.einsum import einsum
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.parameter import Parameter
+from adjoint.vision.ops.recorded import by_records, roi_align_record
 
 CHUNK = 64  # regions at once: what is between the two products is as large as they are many
 
@@ -121,7 +121,12 @@ def roi_align(
         w, h = x2 - x1, y2 - y1
         return (x1, y1, w, h) if aligned else (x1, y1, max(w, 1.0), max(h, 1.0))
 
-    return _pooled(input, as_rois(boxes), _pair(output_size), span, _sampled, sampling_ratio)
+    rois, size = as_rois(boxes), _pair(output_size)
+    if by_records():
+        options = {"scale": float(spatial_scale), "ratio": sampling_ratio, "aligned": aligned}
+        pooled: Tensor = roi_align_record()(input, rois, size=size, **options)
+        return pooled
+    return _pooled(input, rois, size, span, _sampled, sampling_ratio)
 
 
 def _diagonal(out: Tensor, size: tuple[int, int]) -> Tensor:
@@ -347,19 +352,14 @@ class MultiScaleRoIAlign(nn.Module):
         self.scales, rois = scales, as_rois(boxes)
         if len(levels) == 1:
             return roi_align(levels[0], rois, self.output_size, scales[0], self.sampling_ratio)
-        numbers = np.asarray(rois.detach().cpu().numpy())
-        areas = (numbers[:, 3] - numbers[:, 1]) * (numbers[:, 4] - numbers[:, 2])
-        fit = np.floor(
-            self.canonical_level
-            + np.log2(np.sqrt(areas) / np.float32(self.canonical_scale))
-            + np.float32(1e-6)
-        )
+        corners = rois.detach()
+        areas = (corners[:, 3] - corners[:, 1]) * (corners[:, 4] - corners[:, 2])
+        fit = (self.canonical_level + (areas.sqrt() / self.canonical_scale).log2() + 1e-6).floor()
         lowest, highest = -math.log2(scales[0]), -math.log2(scales[-1])
-        fit = np.clip(fit, lowest, highest) - lowest
-        out = levels[0].new_zeros((len(numbers), levels[0].shape[1], *self.output_size))
+        fit = fit.clamp(lowest, highest) - lowest
+        out = levels[0].new_zeros((rois.shape[0], levels[0].shape[1], *self.output_size))
         for number, (level, scale) in enumerate(zip(levels, scales, strict=True)):
-            chosen = from_numpy(np.nonzero(fit == number)[0].astype(np.int64)).to(rois.device)
-            if chosen.shape[0]:
-                part = roi_align(level, rois[chosen], self.output_size, scale, self.sampling_ratio)
-                out = out.index_put((chosen.to(int64),), part.to(out.dtype))
+            chosen = (fit == number).nonzero()[:, 0]
+            part = roi_align(level, rois[chosen], self.output_size, scale, self.sampling_ratio)
+            out = out.index_put((chosen,), part.to(out.dtype))
         return out

@@ -184,10 +184,10 @@ def sized_by_values(refuse: Fn, shape: Fn) -> Fn:
     """
 
     def infer(*operands: Any, **params: Any) -> Any:
-        name_size = CONTEXT.value_sizes
-        if name_size is None:
+        sizes = CONTEXT.value_sizes
+        if sizes is None:
             return refuse(*operands, **params)
-        return shape(name_size, *operands, **params)
+        return shape(sizes.next, *operands, **params)
 
     return infer
 

@@ -45,7 +45,8 @@ class Context(threading.local):
     reference: bool = False  # every operation by the eager table, none compiled
     observers: tuple[Any, ...] = ()  # called with (record, operands, params, outs)
     consulted: set[str] | None = None  # settings that the recording under way depends on
-    # Names a size that values decide, where a recording may hold such sizes (export to ONNX).
+    # Names sizes that values decide, where a recording may hold such (export to ONNX): `next()`
+    # is a new one, `bound(x, size)` a slice's bound within one, None within another size.
     value_sizes: Any = None
     takers: tuple[Any, ...] = ()  # innermost last: called in an operation's place, outside captures
 
