@@ -20,7 +20,7 @@ from adjoint.onnx.exporting.writer import Emitter, NodeWriter, NoForm
 
 
 @dataclass(frozen=True)
-class Pair:
+class ComplexParts:
     """Complex numbers as a tensor (..., 2) of their parts."""
 
     parts: Tensor
@@ -34,65 +34,65 @@ class Pair:
         return self.parts[..., 1]
 
 
-def _pair(real: Tensor, imag: Tensor) -> Pair:
-    return Pair(ad.stack([real, imag], -1))
+def _pair(real: Tensor, imag: Tensor) -> ComplexParts:
+    return ComplexParts(ad.stack([real, imag], -1))
 
 
 def _split(x: Any) -> tuple[Any, Any]:
     """The parts of a pair, of a real tensor or of a number."""
-    if isinstance(x, Pair):
+    if isinstance(x, ComplexParts):
         return x.real, x.imag
     return (x.real, x.imag) if isinstance(x, complex) else (x, 0)
 
 
-def _tensors(*parts: Any) -> Pair:
+def _tensors(*parts: Any) -> ComplexParts:
     """Parts of which one may be a number, or of fewer dimensions."""
     like = next(x for x in parts if isinstance(x, Tensor))
     real, imag = (x if isinstance(x, Tensor) else ad.full_like(like, x) for x in parts)
     return _pair(*ad.broadcast_tensors(real, imag))
 
 
-def _mul(x: Any, y: Any) -> Pair:
+def _mul(x: Any, y: Any) -> ComplexParts:
     (a, b), (c, d) = _split(x), _split(y)
     return _tensors(a * c - b * d, a * d + b * c)
 
 
-def _div(x: Any, y: Any, rounding_mode: str | None = None) -> Pair:
+def _div(x: Any, y: Any, rounding_mode: str | None = None) -> ComplexParts:
     (a, b), (c, d) = _split(x), _split(y)
     size = c * c + d * d
     return _tensors((a * c + b * d) / size, (b * c - a * d) / size)
 
 
-def _matmul(x: Any, y: Any) -> Pair:
+def _matmul(x: Any, y: Any) -> ComplexParts:
     (a, b), (c, d) = _split(x), _split(y)
     if not isinstance(b, Tensor) or not isinstance(d, Tensor):  # one of them is real
         return _pair(a @ c, b @ c if isinstance(b, Tensor) else a @ d)
     return _pair(a @ c - b @ d, a @ d + b @ c)
 
 
-def _exp(x: Pair) -> Pair:
+def _exp(x: ComplexParts) -> ComplexParts:
     size = x.real.exp()
     return _pair(size * x.imag.cos(), size * x.imag.sin())
 
 
-def _slice(x: Pair, index: tuple[Any, ...]) -> Pair:
+def _slice(x: ComplexParts, index: tuple[Any, ...]) -> ComplexParts:
     places = tuple(
         slice(part[0], part[1], part[2]) if isinstance(part, tuple) else part for part in index
     )
-    return Pair(x.parts[(*places, slice(None))])
+    return ComplexParts(x.parts[(*places, slice(None))])
 
 
-def _where(mask: Tensor, x: Any, y: Any) -> Pair:
+def _where(mask: Tensor, x: Any, y: Any) -> ComplexParts:
     (a, b), (c, d) = _split(x), _split(y)
     return _tensors(ad.where(mask, a, c), ad.where(mask, b, d))
 
 
-def _cat(*pairs: Any, dim: int) -> Pair:
-    return Pair(ad.cat([_cast(x).parts for x in pairs], dim))
+def _cat(*pairs: Any, dim: int) -> ComplexParts:
+    return ComplexParts(ad.cat([_cast(x).parts for x in pairs], dim))
 
 
 def _cast(x: Any, dtype: DType | None = None) -> Any:
-    if isinstance(x, Pair):
+    if isinstance(x, ComplexParts):
         return x
     return _pair(x, ad.zeros_like(x))
 
@@ -104,9 +104,9 @@ PAIRS: dict[str, Callable[..., Any]] = {
     "conj": lambda x: _pair(x.real, -x.imag),
     "complex": _pair,
     "view_as_real": lambda x: x.parts,
-    "view_as_complex": Pair,
+    "view_as_complex": ComplexParts,
     "cast": _cast,
-    "neg": lambda x: Pair(-x.parts),
+    "neg": lambda x: ComplexParts(-x.parts),
     "add": lambda x, y: _tensors(*(a + b for a, b in zip(_split(x), _split(y), strict=True))),
     "sub": lambda x, y: _tensors(*(a - b for a, b in zip(_split(x), _split(y), strict=True))),
     "mul": _mul,
@@ -114,13 +114,13 @@ PAIRS: dict[str, Callable[..., Any]] = {
     "matmul": _matmul,
     "exp": _exp,
     "where": _where,
-    "permute": lambda x, dims: Pair(x.parts.permute(*dims, len(dims))),
-    "reshape": lambda x, shape: Pair(x.parts.reshape(*shape, 2)),
-    "expand": lambda x, shape: Pair(x.parts.expand(*shape, 2)),
+    "permute": lambda x, dims: ComplexParts(x.parts.permute(*dims, len(dims))),
+    "reshape": lambda x, shape: ComplexParts(x.parts.reshape(*shape, 2)),
+    "expand": lambda x, shape: ComplexParts(x.parts.expand(*shape, 2)),
     "slice": _slice,
-    "roll": lambda x, shifts, dims: Pair(x.parts.roll(shifts, dims)),
+    "roll": lambda x, shifts, dims: ComplexParts(x.parts.roll(shifts, dims)),
     "cat": _cat,
-    "sum": lambda x, dims, keepdim: Pair(x.parts.sum(dims, keepdim)),
+    "sum": lambda x, dims, keepdim: ComplexParts(x.parts.sum(dims, keepdim)),
     "clone": lambda x: x,
 }  # fmt: skip
 
@@ -184,5 +184,5 @@ def complex_outputs(w: NodeWriter, node: Node) -> Sequence[str]:
     if name in TRANSFORMS:
         return [str(TRANSFORMS[name](w, node))]
     if name in PAIRS:
-        return w.rewritten(node, PAIRS[name], Pair)
+        return w.rewritten(node, PAIRS[name], ComplexParts)
     raise NoForm(f"runtimes of ONNX compute with no complex numbers, and {name} has no form of two")

@@ -220,8 +220,9 @@ def deciding_nodes(call: CallForOnnx) -> dict[str, tuple[Any, int, int]]:
     for node in call.nodes.nodes if call.counts else ():
         for output, value in enumerate(node.outputs):
             for dim, size in enumerate(value.spec.shape):
-                for symbol in call.counts if isinstance(size, Extent) else ():
-                    if size.poly == {(symbol,): 1}:
+                poly = size.poly if isinstance(size, Extent) else {}
+                for symbol in call.counts:
+                    if poly == {(symbol,): 1}:
                         deciding.setdefault(symbol, (node, output, dim))
     return deciding
 
