@@ -122,6 +122,8 @@ class Reducer:
         self.absent: set[int] = set()  # parameters without a gradient here
         self.recorded = RecordedBackward()  # of the forward before
         self.divide_by: int | None = None  # processes that averages are over, where not all
+        self.iterations = 0  # averaged backward passes
+        self.sent = 0  # buckets of the last one
 
     def arm(self, unused: set[int]) -> None:
         """Expect a backward, in which some parameters get no gradient."""
@@ -193,6 +195,7 @@ class Reducer:
         """Wait for all buckets and give parameters their averaged gradients."""
         self.recorded.inside = CONTEXT.capture is not None
         used = self.used_anywhere()
+        self.iterations, self.sent = self.iterations + 1, len(self.buckets)
         with no_grad():
             for bucket in self.buckets:
                 flat = bucket.answer.wait() if bucket.answer is not None else bucket.flat

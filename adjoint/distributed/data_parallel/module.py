@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, Join
 from adjoint.distributed.communication.collectives import broadcast
 from adjoint.distributed.communication.objects import gathered
 from adjoint.distributed.data_parallel.buckets import MIB, RecordedBackward, Reducer, cut
+from adjoint.distributed.data_parallel.description import described
 from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.modes import no_grad
@@ -37,7 +38,8 @@ class DistributedDataParallel(Module, Joinable):
         device_ids: the device the module is on, to which inputs are moved; None leaves them.
         output_device: accepted as PyTorch has it.
         dim: accepted as PyTorch has it.
-        broadcast_buffers: whether the first process's buffers replace the others' before a forward.
+        broadcast_buffers: whether the first process's buffers replace the others' at the start and
+            before a forward; they do unless it is False.
         init_sync: whether to begin with the first process's parameters and buffers.
         process_group: the processes; all unless given.
         bucket_cap_mb: how many MiB of gradients travel together, 25 unless given.
@@ -45,6 +47,16 @@ class DistributedDataParallel(Module, Joinable):
         check_reduction: accepted as PyTorch has it.
         gradient_as_bucket_view: accepted; gradients are always their own memory.
         static_graph: whether every iteration uses the same parameters (then nothing is looked for).
+        delay_all_reduce_named_params: not supported; freeze these parameters, or list their names
+            in `_set_params_and_buffers_to_ignore_for_model` and average them yourself.
+        param_to_hook_all_reduce: not supported, as that.
+        mixed_precision: not supported; compute under `autocast`.
+        device_mesh: the processes as a mesh of one dimension, in place of `process_group`.
+        skip_all_reduce_unused_params: accepted; parameters that nobody uses keep their gradients.
+        bucket_cap_mb_list: accepted; `bucket_cap_mb` says how large buckets are.
+        batched_grad_copy: accepted; gradients are copied into a bucket at once.
+        forward_sync_buffers: `broadcast_buffers`, but for the start, where buffers are those of the
+            first process in any case.
 
     Example:
         >>> import adjoint as ad, adjoint.distributed as dist
@@ -63,7 +75,7 @@ class DistributedDataParallel(Module, Joinable):
         device_ids: Any = None,
         output_device: Any = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: Any = None,
         bucket_cap_mb: float | None = None,
@@ -71,13 +83,30 @@ class DistributedDataParallel(Module, Joinable):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
-        **options: Any,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Sequence[int] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__()
+        refuse_options(
+            delay_all_reduce_named_params=delay_all_reduce_named_params,
+            param_to_hook_all_reduce=param_to_hook_all_reduce,
+            mixed_precision=mixed_precision,
+        )
+        if device_mesh is not None:
+            process_group = group_of_mesh(device_mesh, process_group)
         self._join_config = JoinConfig()
         object.__setattr__(self, "_stand_in", None)  # a compiled twin of the module, in a call
         object.__setattr__(self, "process_group", resolve(process_group))
-        named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self.parameters_to_ignore = ignored
+        every = [(n, p) for n, p in module.named_parameters() if n not in ignored]
+        named = [(n, p) for n, p in every if p.requires_grad]
         if not named:
             raise RuntimeError(
                 "DistributedDataParallel is not needed when a module doesn't have any parameter "
@@ -92,22 +121,26 @@ class DistributedDataParallel(Module, Joinable):
         self.device_ids = list(device_ids) if device_ids else None
         self.output_device = output_device
         self.dim = dim
-        self.broadcast_buffers = broadcast_buffers
+        begins_with_buffers = forward_sync_buffers is not None or broadcast_buffers is not False
+        self.broadcast_buffers = (
+            broadcast_buffers is not False if forward_sync_buffers is None else forward_sync_buffers
+        )
         self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._divides_by_all = True
-        limit = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MIB)
-        reducer = Reducer(named, self.process_group, limit, find_unused_parameters)
+        self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MIB)
+        reducer = Reducer(named, self.process_group, self.bucket_bytes_cap, find_unused_parameters)
         object.__setattr__(self, "reducer", reducer)
         self._alone = self.process_group.size() == 1
         if self._alone:
             return
         check_replicas(self.process_group, named)
         if init_sync:
-            states = [p.detach() for p in module.parameters()]
-            self._spread([*states, *(b.detach() for b in module.buffers())], 0)
+            states = [p.detach() for _, p in every]
+            self._spread([*states, *(self._buffers_in_common() if begins_with_buffers else ())], 0)
         for _, parameter in named:
             EARLY_LEAVES[id(parameter)] = parameter
             parameter.register_post_accumulate_grad_hook(reducer.arrived)
@@ -124,11 +157,19 @@ class DistributedDataParallel(Module, Joinable):
                 for tensor, part in zip(same, cut(flat, same), strict=True):
                     tensor.copy_(part)
 
+    def _buffers_in_common(self) -> list[Tensor]:
+        named = self.module.named_buffers()
+        return [b.detach() for name, b in named if name not in self.parameters_to_ignore]
+
+    def will_sync_module_buffers(self) -> bool:
+        """Whether the next forward begins with the buffers of one process."""
+        wanted = self.broadcast_buffers and self.require_forward_param_sync
+        return bool(wanted and self._buffers_in_common())
+
     def _share_buffers(self, source: int) -> None:
         """Before a forward, also one that evaluates: everybody has the buffers of one process."""
-        buffers = [b.detach() for b in self.module.buffers()]
-        if buffers and self.broadcast_buffers and self.require_forward_param_sync:
-            self._spread(buffers, source)
+        if self.will_sync_module_buffers():
+            self._spread(self._buffers_in_common(), source)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         inputs, kwargs = self._moved((inputs, kwargs))
@@ -218,6 +259,19 @@ class DistributedDataParallel(Module, Joinable):
             raise RuntimeError("register_comm_hook can only be called once")
         self.reducer.hook = partial(hook, state)
 
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Iterable[str]) -> None:
+        """Leave some parameters and buffers, by their dotted names, as each process has them."""
+        object.__setattr__(module, "_ddp_params_and_buffers_to_ignore", list(names))
+
+    def _set_static_graph(self) -> None:
+        """Say that every iteration uses the same parameters."""
+        self.static_graph = True
+
+    def _get_ddp_logging_data(self) -> dict[str, str | int]:
+        """Sizes, buckets and options, under PyTorch's names; times are the profiler's."""
+        return described(self)
+
     # -- uneven inputs (Note [joining]) ----------------------------------------------------------
 
     @contextmanager
@@ -295,9 +349,29 @@ class ReplicaJoinHook(JoinHook):
         group = model.process_group
         mine = group.rank() if is_last_joiner else -1
         source = max(gathered(group, mine, "DistributedDataParallel join"))
-        module = model.module
-        model._spread([t.detach() for t in (*module.parameters(), *module.buffers())], source)
+        named = model.module.named_parameters()
+        parameters = [p.detach() for name, p in named if name not in model.parameters_to_ignore]
+        model._spread([*parameters, *model._buffers_in_common()], source)
         model.reducer.divide_by = None
+
+
+def refuse_options(**options: Any) -> None:
+    """Refuse options that would change what is computed."""
+    for name, value in options.items():
+        if value is not None:
+            raise NotImplementedError(
+                f"DistributedDataParallel: {name} is not supported; see its documentation for "
+                "what to do instead"
+            )
+
+
+def group_of_mesh(mesh: Any, group: Any) -> Any:
+    """The processes of a mesh of one dimension."""
+    if group is not None:
+        raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+    if mesh.ndim != 1:
+        raise RuntimeError(f"Only 1D device mesh is supported, but got {mesh}.")
+    return mesh.get_group(0)
 
 
 def check_replicas(group: Any, named: Sequence[tuple[str, Tensor]]) -> None:

@@ -29,10 +29,6 @@ from adjoint.distributed.store.base import PrefixStore, Store
 from adjoint.distributed.store.secret import VARIABLE, job_secret
 from adjoint.distributed.store.tcp import TCPStore
 
-MEETING = 600.0  # seconds machines wait for one another
-MERCY = 5.0  # seconds a process has to end before it is killed
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -84,7 +80,7 @@ def launch(options: LaunchOptions) -> int:
         key = secrets.token_hex(32).encode() if options.machines == 1 else job_secret()
     try:
         store, first = meet_machines(options, key)
-        before = {stop_signal: signal.signal(stop_signal, stop) for stop_signal in STOPS}
+        before = {stop_signal: signal.signal(stop_signal, stop) for stop_signal in options.stops}
         try:
             return Agent(options, store, key, first).run()
         finally:
@@ -107,14 +103,14 @@ def meet_machines(options: LaunchOptions, key: bytes) -> tuple[TCPStore, bool]:
     if keeps:
         try:
             store = TCPStore(
-                options.host, options.port, is_master=True, timeout=MEETING, secret=key
+                options.host, options.port, is_master=True, timeout=options.meeting, secret=key
             )
         except DistNetworkError:
             if options.machine == 0 or options.machines == 1:
                 raise
         else:
             return store, True
-    return TCPStore(options.host, options.port, timeout=MEETING, secret=key), False
+    return TCPStore(options.host, options.port, timeout=options.meeting, secret=key), False
 
 
 class Agent:
@@ -125,13 +121,22 @@ class Agent:
         self.job: Store = PrefixStore(f"launch/{options.run_id}", store)
         self.machine = self._number(first)
         self.folder = Path(options.log_dir or tempfile.mkdtemp(prefix="adjoint-launch-"))
-        self.temporary = options.log_dir is None
+        printed = any((*options.redirects.values(), *options.tee.values()))
+        self.temporary = options.log_dir is None and not printed
+        if options.log_dir is None and printed:
+            print(f"adjoint launch: what processes print goes to {self.folder}", file=sys.stderr)
         self.processes: list[Process] = []
         self.pumps: list[threading.Thread] = []
 
     def _number(self, first: bool) -> int:
-        if self.options.machine is not None:
-            return self.options.machine
+        machine = self.options.machine
+        if machine is not None:
+            if self.job.add(f"machine {machine} is here", 1) > 1:
+                raise DistError(
+                    f"two launchers were given --node-rank={machine}: each machine has a number "
+                    f"of its own, 0 to {self.options.machines - 1}"
+                )
+            return machine
         return self.job.add("machines", 1) - 1 if not first else self.job.add("machines", 1) * 0
 
     def run(self) -> int:
@@ -226,6 +231,8 @@ class Agent:
                 VARIABLE: self.key.decode(),
             }
         )
+        if options.one_gpu_each:
+            environment.update(only_gpu(local, os.environ.get("CUDA_VISIBLE_DEVICES")))
         if options.processes > 1:  # else every process takes every core
             environment.setdefault("OMP_NUM_THREADS", "1")
         command = [*options.program]
@@ -233,36 +240,41 @@ class Agent:
             mark = ["-m"] if options.as_module else []
             module = "adjoint.distributed.launch.worker"
             command = [sys.executable, "-u", "-m", module, *mark, *command]
-        outputs = [self.output(folder, 1), self.output(folder, 2)]
+        outputs = [self.output(folder, local, 1), self.output(folder, local, 2)]
         popen = subprocess.Popen(
             command, env=environment, stdout=outputs[0], stderr=outputs[1], start_new_session=True
         )
         self.processes.append(Process(rank, popen, error_file))
         for number, output, pipe in ((1, outputs[0], popen.stdout), (2, outputs[1], popen.stderr)):
             if pipe is not None:
-                self.pump(pipe, folder, number)
+                self.pump(pipe, folder, number, local)
             elif output is not None and not isinstance(output, int):
                 output.close()
 
-    def output(self, folder: Path, number: int) -> Any:
+    def output(self, folder: Path, local: int, number: int) -> Any:
         """Where stdout (1) or stderr (2) of a process goes."""
-        if self.options.tee & number:
+        options = self.options
+        if options.tee.get(local, 0) & number:
             return subprocess.PIPE
-        if self.options.redirects & number:
+        if options.redirects.get(local, 0) & number:
             return open(folder / NAMES[number], "wb")
-        return None
+        hidden = options.shown is not None and local not in options.shown
+        return subprocess.DEVNULL if hidden else None
 
-    def pump(self, pipe: IO[bytes], folder: Path, number: int) -> None:
-        """Copy a process's output to a file and to ours."""
+    def pump(self, pipe: IO[bytes], folder: Path, number: int, local: int) -> None:
+        """Copy a process's output to a file, and to ours with its name before each line."""
         ours = sys.stdout if number == 1 else sys.stderr
+        shown = self.options.shown is None or local in self.options.shown
+        name = f"[{self.options.role}{local}]:"
 
         def run() -> None:
             with open(folder / NAMES[number], "wb") as file:
                 for line in pipe:
                     file.write(line)
                     file.flush()
-                    ours.write(line.decode(errors="replace"))
-                    ours.flush()
+                    if shown:
+                        ours.write(name + line.decode(errors="replace"))
+                        ours.flush()
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -272,18 +284,33 @@ class Agent:
         """End what still runs, with all it has started."""
         for process in self.processes:
             send_group(process.popen, signal.SIGTERM)
-        deadline = time.monotonic() + MERCY
+        deadline = time.monotonic() + self.options.mercy
         for process in self.processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.popen.wait(max(0.0, deadline - time.monotonic()))
             send_group(process.popen, signal.SIGKILL)
             process.popen.wait()
         for thread in self.pumps:
-            thread.join(MERCY)
+            thread.join(self.options.mercy)
         self.processes, self.pumps = [], []
 
 
 NAMES = {1: "stdout.log", 2: "stderr.log"}
+
+
+def only_gpu(local: int, visible: str | None) -> dict[str, str]:
+    """What a process reads that is to see one GPU, as its first.
+
+    >>> only_gpu(1, "4,6")
+    {'LOCAL_RANK': '0', 'CUDA_VISIBLE_DEVICES': '6'}
+    """
+    names = visible.split(",") if visible else [str(i) for i in range(local + 1)]
+    if local >= len(names):
+        raise DistError(
+            f"--virtual-local-rank: process {local} of this machine has no GPU: "
+            f"CUDA_VISIBLE_DEVICES={visible}"
+        )
+    return {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": names[local]}
 
 
 def send_group(popen: subprocess.Popen[bytes], number: int) -> None:

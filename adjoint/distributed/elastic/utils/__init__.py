@@ -1,0 +1,1 @@
+"""Parts of torchrun's tools that programs import."""
