@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from adjoint.distributed.errors import DistError, DistNetworkError
+from adjoint.distributed.errors import DistError, DistNetworkError, DistStoreError
 from adjoint.distributed.launch.names import ERROR_FILE, LAUNCHER
 from adjoint.distributed.launch.options import LaunchOptions
 from adjoint.distributed.rendezvous import SERVED
@@ -90,6 +90,9 @@ def launch(options: LaunchOptions) -> int:
     except DistError as error:
         print(f"adjoint launch: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a command that is not there, a folder that cannot be written to
+        print(f"adjoint launch: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 def stop(number: int, frame: Any) -> None:
@@ -119,6 +122,7 @@ class Agent:
     def __init__(self, options: LaunchOptions, store: TCPStore, key: bytes, first: bool) -> None:
         self.options, self.store, self.key = options, store, key
         self.job: Store = PrefixStore(f"launch/{options.run_id}", store)
+        self.keeps = first
         self.machine = self._number(first)
         self.folder = Path(options.log_dir or tempfile.mkdtemp(prefix="adjoint-launch-"))
         printed = any((*options.redirects.values(), *options.tee.values()))
@@ -159,6 +163,7 @@ class Agent:
             return 128 + int(getattr(signal.Signals, str(stopped)))
         finally:
             self.end()
+            self.part()
             if self.temporary:
                 for path in sorted(self.folder.rglob("*"), reverse=True):
                     path.rmdir() if path.is_dir() else path.unlink()
@@ -168,7 +173,7 @@ class Agent:
         """Start all processes and wait; the failure that ended them, if one did."""
         place = PrefixStore(f"attempt{number}", self.job)
         place.set(f"machine{self.machine}", str(self.options.processes))
-        counts = [int(place.get(f"machine{m}")) for m in range(self.options.machines)]
+        counts = [self.processes_of(m, place) for m in range(self.options.machines)]
         offset, size = sum(counts[: self.machine]), sum(counts)
         try:
             for local in range(self.options.processes):
@@ -176,6 +181,28 @@ class Agent:
             return self.watch(place)
         finally:
             self.end()
+
+    def processes_of(self, machine: int, place: Store) -> int:
+        """How many processes another machine starts, once it is here."""
+        try:
+            return int(place.get(f"machine{machine}"))
+        except DistStoreError as error:
+            raise DistError(
+                f"machine {machine} of {self.options.machines} has not come within "
+                f"{self.options.meeting:g} s. Start `adjoint launch` on each machine, with the "
+                "same --nnodes, --rdzv-endpoint and --rdzv-id."
+            ) from error
+
+    def part(self) -> None:
+        """The machine that keeps the store leaves after the others, who still read it."""
+        if self.options.machines == 1:
+            return
+        with contextlib.suppress(DistError):
+            left = self.job.add("left", 1)
+            deadline = time.monotonic() + self.options.mercy
+            while self.keeps and left < self.options.machines and time.monotonic() < deadline:
+                time.sleep(self.options.interval)
+                left = self.job.add("left", 0)
 
     def watch(self, place: Store) -> Failure | str | None:
         """Wait until all processes everywhere have ended well, or one has failed anywhere."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.distributed.rendezvous import DEFAULT_PORT
+from adjoint.engine.core.arguments import Parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def signals_of(given: str) -> tuple[signal.Signals, ...]:
 
 def get_args_parser() -> argparse.ArgumentParser:
     """What reads the command line; its fields have torchrun's names."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="adjoint launch", description="Start a program in several processes."
     )
 
