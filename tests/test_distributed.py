@@ -247,10 +247,80 @@ def test_places() -> None:
         place_from({}, size=2)
 
 
-@pytest.mark.parametrize("wrong", ["--nnodes=1:4", "--nproc-per-node=many", "--tee=7"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            "--nnodes=1:4",
+            "--nnodes=0",
+            "--nproc-per-node=many",
+            "--tee=7",
+            "--tee=12",
+            "--tee=0:4",
+        ),
+        *(
+            "--rdzv-endpoint=host:port",
+            "--rdzv-backend=etcd",
+            "--rdzv-conf=timeout",
+            "--node-rank=1",
+        ),
+        *("--max-restarts=-1", "--local-ranks-filter=a", "--signals-to-handle=SIGNONE"),
+        *("--numa-binding=node", "--shutdown-timeout=soon"),
+    ],
+)
 def test_launch_refuses(wrong: str) -> None:
     with pytest.raises(SystemExit, match=wrong.split("=", maxsplit=1)[0]):
         parse([wrong, "train.py"])
+
+
+def test_launch_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--standalone", "-r", "1", "--tee=0:3,2:1", "--local_ranks_filter=0,2", "-m", "train"]
+    options = parse([*given, "--rdzv-conf", "join_timeout=7"])
+    assert options.program == ("train", "--rdzv-conf", "join_timeout=7")
+    assert (options.as_module, options.host, options.port) == (True, "127.0.0.1", 0)
+    assert (options.redirects, options.tee) == ({0: 1}, {0: 3, 2: 1})
+    assert options.shown == frozenset({0, 2})
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "3")
+    monkeypatch.setenv("PET_RDZV_CONF", "join_timeout=7")
+    assert (parse(["train.py"]).processes, parse(["train.py"]).meeting) == (3, 7.0)
+    assert parse(["--nproc-per-node=2", "train.py"]).processes == 2
+
+
+PRINTS = "import os, sys; print('out', os.environ['LOCAL_RANK']); print('err', file=sys.stderr)"
+
+
+def test_what_processes_print(tmp_path: Path) -> None:
+    (tmp_path / "prints.py").write_text(PRINTS)
+    code, out, errors = launch(
+        "--nproc-per-node=2", f"--log-dir={tmp_path / 'logs'}", "--redirects=2", "--tee=1:1",
+        "--local-ranks-filter=1", str(tmp_path / "prints.py"),
+    )  # fmt: skip
+    assert (code, out, errors) == (0, "[default1]:out 1\n", "")
+    logs = {str(p.relative_to(tmp_path / "logs")): p.read_text() for p in tmp_path.rglob("*.log")}
+    assert logs == {
+        "attempt_0/0/stderr.log": "err\n", "attempt_0/1/stderr.log": "err\n",
+        "attempt_0/1/stdout.log": "out 1\n",
+    }  # fmt: skip
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    code, _, errors = launch("nothing.py")
+    assert code == 1
+    assert errors.endswith("failed with exit code 1\n  there is no file 'nothing.py'\n")
+    code, _, errors = launch("--no-python", "no-such-command")
+    assert (code, errors) == (1, "adjoint launch: no-such-command: No such file or directory\n")
+
+
+def test_two_machines_end_together(tmp_path: Path) -> None:
+    """Two launchers on one machine; the one that keeps the store is the last to leave."""
+    (tmp_path / "prints.py").write_text(PRINTS)
+    place = ["--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
+    jobs = [start(*place, f"--node-rank={n}", str(tmp_path / "prints.py")) for n in (0, 1)]
+    assert [job.communicate(timeout=LIMIT)[0] for job in jobs] == ["out 0\n"] * 2
+    assert [job.returncode for job in jobs] == [0, 0]
+    code, _, errors = launch(*place, "--node-rank=0", "--rdzv-conf=join_timeout=0.5", "prints.py")
+    assert code == 1
+    assert "machine 1 of 2 has not come within 0.5 s" in errors
 
 
 def test_remote_calls_are_refused() -> None:

@@ -23,6 +23,7 @@ from adjoint.distributed.tensor import (
     zeros,
 )
 from adjoint.distributed.tensor import randn as drandn
+from adjoint.distributed.tensor.placement_types import _StridedShard
 from tests.ranks.checks import run, same
 
 F = ad.nn.functional
@@ -136,6 +137,36 @@ def check_two_dimensions(rank: int, size: int) -> None:
             close((x * 2 + x.sum(0)).full_tensor(), X * 2 + X.sum(0), f"work on {a} {b}")
             w = distribute_tensor(W, grid, [b, a])
             close((x @ w).full_tensor(), X @ W, f"product of {a} {b}")
+
+
+def check_cuts_in_another_order(rank: int, size: int) -> None:
+    """Parts that a later mesh dimension has cut first, beside parts cut in the mesh's order."""
+    if dist.get_world_size() != 4:
+        return
+    grid = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    strided, plain = [_StridedShard(0, split_factor=2), Shard(0)], [Shard(0), Shard(0)]
+    x, y = distribute_tensor(X, grid, strided), distribute_tensor(Y, grid, plain)
+    assert x.placements == tuple(strided)
+    rows = ad.arange(8).float()
+    assert distribute_tensor(rows, grid, strided).to_local().tolist() == [
+        [0, 1], [4, 5], [2, 3], [6, 7],
+    ][rank]  # fmt: skip
+    close(x.full_tensor(), X, "whole")
+    close(x.redistribute(placements=plain).full_tensor(), X, "in the mesh's order")
+    close(y.redistribute(placements=strided).full_tensor(), Y, "in the other order")
+    again = DTensor.from_local(x.to_local(), grid, x.placements, shape=X.shape, stride=X.stride())
+    close(again.full_tensor(), X, "from parts")
+    for a, b, wanted in ((x, y, X + Y), (y, x, X + Y), (x, x, X + X)):
+        close((a + b).full_tensor(), wanted, f"sum of {a.placements} and {b.placements}")
+    for other in (strided, plain):
+        w = distribute_tensor(W, grid, other)
+        for left in (x, distribute_tensor(X, grid, plain)):
+            close((left @ w).full_tensor(), X @ W, f"product of {left.placements} and {other}")
+            close(F.linear(left, w.t()).full_tensor(), X @ W, f"of {left.placements}, {other}")
+    x += y
+    close(x.full_tensor(), X + Y, "in place")
+    with pytest.raises(NotImplementedError, match="split_factor must be that"):
+        distribute_tensor(X, grid, [_StridedShard(0, split_factor=3), Shard(0)])
 
 
 def check_in_place(rank: int, size: int) -> None:

@@ -73,7 +73,7 @@ def train(model: Any, batches: Any, loss_of: Any, compiled: bool = False) -> lis
         optimizer.step()
         return loss.detach()
 
-    run_step = ad.compile(step) if compiled else step
+    run_step = ad.compile(step, fullgraph=True) if compiled else step
     return [run_step(x).item() for x in batches]
 
 
@@ -400,6 +400,49 @@ def check_buffers_of_evaluation(rank: int, size: int) -> None:
         with ad.no_grad():
             model(ad.ones(4, 3))
         same(norm.running_mean, ad.full((3,), float(rank)))
+
+
+def check_what_is_left_to_each_process(rank: int, size: int) -> None:
+    """Buffers that are not sent, and names that are to be ignored, stay as processes have them."""
+    for how, shared in (
+        ({}, True), ({"broadcast_buffers": False}, False), ({"forward_sync_buffers": False}, True),
+    ):  # fmt: skip
+        norm: Any = nn.BatchNorm1d(3)
+        norm.running_mean.fill_(float(rank))
+        model = DDP(norm, **how)
+        same(norm.running_mean, ad.full((3,), 0.0 if shared else float(rank)))
+        assert model.will_sync_module_buffers() is (how == {})
+    net = mlp()
+    ad.nn.init.constant_(net[0].bias, float(rank))
+    DDP._set_params_and_buffers_to_ignore_for_model(net, ["0.bias"])
+    model = DDP(net)
+    model(ad.ones(2, 6) * (rank + 1)).sum().backward()
+    sums = [ad.tensor([p.grad.sum().item(), p.detach().sum().item()]) for p in net.parameters()]
+    for (name, _), mine in zip(net.named_parameters(), sums, strict=True):
+        first = mine.clone()
+        dist.broadcast(first, 0)
+        assert (mine.tolist() == first.tolist()) is (rank == 0 or name != "0.bias"), name
+
+
+def check_options_and_description(rank: int, size: int) -> None:
+    with pytest.raises(TypeError, match="unknown"):
+        DDP(mlp(), unknown=True)
+    with pytest.raises(NotImplementedError, match="mixed_precision"):
+        DDP(mlp(), mixed_precision=object())
+    line = dist.init_device_mesh("cpu", (size,))
+    model = DDP(mlp(), device_mesh=line, bucket_cap_mb=1, static_graph=True)
+    assert model.process_group.size() == size
+    with pytest.raises(RuntimeError, match="both"):
+        DDP(mlp(), device_mesh=line, process_group=model.process_group)
+    for _ in range(2):
+        model(ad.ones(2, 6)).sum().backward()
+    wanted = {
+        "world_size": size, "rank": rank, "backend_name": "gloo", "module_name": "Sequential",
+        "num_parameter_tensors": 4, "total_parameter_size_bytes": 652, "iteration": 2,
+        "bucket_cap_bytes": 1 << 20, "bucket_sizes": "652", "per_bucket_param_indices": "3 2 1 0",
+        "static_graph": 1, "has_sync_bn": 0, "dtypes": "float32", "num_buckets_reduced": 1,
+    }  # fmt: skip
+    assert {key: model._get_ddp_logging_data()[key] for key in wanted} == wanted
 
 
 def check_different_modules(rank: int, size: int) -> None:

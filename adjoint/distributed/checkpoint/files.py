@@ -178,12 +178,12 @@ def _dtype(tensor: Tensor) -> str:
 
 def _writes(value: DTensor) -> bool:
     """Whether this process is the one, of those that have the same part, that writes it."""
-    if any(p.is_partial() for p in value.placements):
+    if any(p.is_partial() for p in value._layout.placements):
         raise ValueError("checkpoint.save: a DTensor is placed Partial; redistribute it first")
     mesh = value.device_mesh
     return all(
         mesh.get_local_rank(at) == 0
-        for at, placement in enumerate(value.placements)
+        for at, placement in enumerate(value._layout.placements)
         if placement.is_replicate()
     )
 

@@ -158,8 +158,8 @@ class DistributedDataParallel(Module, Joinable):
                     tensor.copy_(part)
 
     def _buffers_in_common(self) -> list[Tensor]:
-        named = self.module.named_buffers()
-        return [b.detach() for name, b in named if name not in self.parameters_to_ignore]
+        named, ignored = self.module.named_buffers(), self.parameters_to_ignore
+        return [b.detach() for name, b in named if name not in ignored]
 
     def will_sync_module_buffers(self) -> bool:
         """Whether the next forward begins with the buffers of one process."""

@@ -150,9 +150,7 @@ def signals_of(given: str) -> tuple[signal.Signals, ...]:
 
 def get_args_parser() -> argparse.ArgumentParser:
     """What reads the command line; its fields have torchrun's names."""
-    parser = Parser(
-        prog="adjoint launch", description="Start a program in several processes."
-    )
+    parser = Parser(prog="adjoint launch", description="Start a program in several processes.")
 
     def add(name: str, default: Any = None, *short: str, **how: Any) -> None:
         field_name = name.replace("-", "_")

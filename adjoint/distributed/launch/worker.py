@@ -41,8 +41,8 @@ def main() -> int:
     name, *rest = args[1:] if as_module else args
     try:
         code = run_script(name, rest, as_module=as_module)
-    except (OSError, ModuleNotFoundError) as error:  # before the program ran: it is not there
-        leave_word(str(error))
+    except (OSError, ModuleNotFoundError) as absent:  # before the program ran: it is not there
+        leave_word(str(absent))
         return 1
     except SystemExit as leaving:
         if leaving.code not in (None, 0):

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from adjoint.distributed.communication.collectives import broadcast
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.layout import MeshLayout, move, shared
-from adjoint.distributed.tensor.placement import Placement, Replicate
+from adjoint.distributed.tensor.placement import Placement, Replicate, Shard, _StridedShard
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.operations.overrides import having
@@ -65,7 +65,7 @@ class DTensor(Tensor):
     @property
     def placements(self) -> tuple[Placement, ...]:
         """How it lies along each dimension of the mesh."""
-        return self._layout.placements
+        return self._layout.shown()
 
     @property
     def shape(self) -> Size:
@@ -158,8 +158,8 @@ class DTensor(Tensor):
         if shape is None:
             sizes = list(local_tensor.shape)
             for at, placement in enumerate(chosen):
-                if placement.is_shard():
-                    sizes[placement.dim] *= mesh.size(at)  # type: ignore[attr-defined]
+                if isinstance(placement, (Shard, _StridedShard)):
+                    sizes[placement.dim] *= mesh.size(at)
             shape = sizes
         layout = MeshLayout(mesh, chosen, Size(shape))
         if layout.sizes()[-1] != tuple(local_tensor.shape):
@@ -205,7 +205,7 @@ class DTensor(Tensor):
         if placements is None:
             raise RuntimeError("placements is needed for redistribute!")
         mesh = device_mesh or self.device_mesh
-        then = MeshLayout(mesh, tuple(placements), self.shape, self._layout.order)
+        then = MeshLayout(mesh, tuple(placements), self.shape)
         return as_dtensor(move(part_of(self), self._layout, then), then)
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:

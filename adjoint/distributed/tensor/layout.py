@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from adjoint.distributed.device_mesh import DeviceMesh
 from adjoint.distributed.tensor.moves import COPIED, DIVIDED, GATHERED, SUMMED
-from adjoint.distributed.tensor.placement import Partial, Placement, Replicate, Shard
+from adjoint.distributed.tensor.placement import (
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+    _StridedShard,
+)
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.image.pad_modes import pad
@@ -36,13 +42,13 @@ class MeshLayout:
                 "dimension(s); give one for each"
             )
         if not self.order:
-            object.__setattr__(self, "order", tuple(range(self.mesh.ndim)))
+            object.__setattr__(self, "order", self._order_of_cuts())
         fixed = tuple(self._counted(p) for p in self.placements)
         object.__setattr__(self, "placements", fixed)
 
     def _counted(self, placement: Placement) -> Placement:
         """A placement whose dimension counts from the front."""
-        if not isinstance(placement, Shard):
+        if not isinstance(placement, (Shard, _StridedShard)):
             return placement
         ndim = len(self.shape)
         if not -ndim <= placement.dim < ndim:
@@ -51,9 +57,51 @@ class MeshLayout:
             )
         return Shard(placement.dim % ndim)
 
-    def with_placements(self, placements: Sequence[Placement]) -> MeshLayout:
+    def _order_of_cuts(self) -> tuple[int, ...]:
+        """The mesh's own order, but for strided cuts: they come after those of later dimensions."""
+        order = list(range(self.mesh.ndim))
+        for at, placement in reversed(list(enumerate(self.placements))):
+            if not isinstance(placement, _StridedShard):
+                continue
+            before = self._later_cuts(at, placement.dim)
+            parts = math.prod(self.mesh.size(other) for other in before)
+            if parts != placement.split_factor:
+                raise NotImplementedError(
+                    f"DTensor: {placement!r} (mesh dimension {at}), but later mesh dimensions cut "
+                    f"its tensor dimension in {parts}; split_factor must be that"
+                )
+            order.remove(at)
+            order.insert(max((order.index(other) for other in before), default=at - 1) + 1, at)
+        return tuple(order)
+
+    def _later_cuts(self, at: int, dim: int) -> list[int]:
+        """Mesh dimensions after one that cut the same dimension of the tensor."""
+        ndim = len(self.shape)
+        return [
+            other
+            for other in range(at + 1, self.mesh.ndim)
+            if isinstance(cut := self.placements[other], (Shard, _StridedShard))
+            and (cut.dim - dim) % ndim == 0
+        ]
+
+    def shown(self) -> tuple[Placement, ...]:
+        """Placements that tell the order of cuts as well, as `_StridedShard`."""
+        shown = list(self.placements)
+        for at, placement in enumerate(self.placements):
+            if isinstance(placement, Shard):
+                place = self.order.index(at)
+                others = self._later_cuts(at, placement.dim)
+                before = [other for other in others if self.order.index(other) < place]
+                if before:
+                    parts = math.prod(self.mesh.size(other) for other in before)
+                    shown[at] = _StridedShard(placement.dim, parts)
+        return tuple(shown)
+
+    def with_placements(
+        self, placements: Sequence[Placement], order: tuple[int, ...] | None = None
+    ) -> MeshLayout:
         """The same tensor placed otherwise."""
-        return replace(self, placements=tuple(placements))
+        return replace(self, placements=tuple(placements), order=order or self.order)
 
     def like(self, placements: Sequence[Placement], shape: Sequence[int]) -> MeshLayout:
         """Another tensor's layout on the same mesh."""

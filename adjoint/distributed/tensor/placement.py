@@ -37,6 +37,27 @@ class Shard(Placement):
         return f"S({self.dim})"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class _StridedShard(Placement):
+    """Each process has a part along a dimension that later mesh dimensions have cut before.
+
+    `fully_shard` of a module that is divided by `parallelize_module` makes them. `split_factor` is
+    how many parts those others have made.
+
+    >>> _StridedShard(0, split_factor=2)
+    _StridedShard(dim=0, sf=2)
+    """
+
+    dim: int
+    split_factor: int
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
+
+    def __repr__(self) -> str:
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+
 @dataclass(frozen=True, slots=True)
 class Replicate(Placement):
     """Every process has the whole."""

@@ -155,7 +155,9 @@ def _broadcast(shapes: list[Any]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _fit(x: DTensor, target: Sequence[Placement], shape: tuple[int, ...]) -> Tensor:
+def _fit(
+    x: DTensor, target: Sequence[Placement], shape: tuple[int, ...], order: tuple[int, ...]
+) -> Tensor:
     """An operand's part for work placed so, on results of a shape."""
     wanted: list[Placement] = []
     copied = []
@@ -169,7 +171,7 @@ def _fit(x: DTensor, target: Sequence[Placement], shape: tuple[int, ...]) -> Ten
             copied.append(at)
         else:
             wanted.append(Shard(dim))
-    then = x._layout.with_placements(wanted)
+    then = x._layout.with_placements(wanted, order)
     return shared(move(part_of(x), x._layout, then), then, copied)
 
 
@@ -181,12 +183,13 @@ def pointwise(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     refuse_mixed(func.__name__, leaves)
     shape = _broadcast([x.shape for x in dtensors])
     full = [x for x in dtensors if tuple(x.shape) == shape] or dtensors
-    lead = max(full, key=lambda x: sum(p.is_shard() for p in x.placements))
+    lead = max(full, key=lambda x: sum(p.is_shard() for p in x._layout.placements))
     if tuple(lead.shape) == shape:
-        target = _without_sums(lead.placements)
+        target = _without_sums(lead._layout.placements)
     else:
         target = [Replicate()] * lead.device_mesh.ndim
-    given = [_fit(x, target, shape) if isinstance(x, DTensor) else x for x in leaves]
+    order = lead._layout.order
+    given = [_fit(x, target, shape, order) if isinstance(x, DTensor) else x for x in leaves]
     plain, named = unflatten(structure, given)
     layout = lead._layout.like(target, shape)
     return wrapped(call(func, plain, named), lambda _: layout)
@@ -199,7 +202,7 @@ def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, 
     refuse_mixed(func.__name__, [x for x in leaves if x is not target])
     if not isinstance(target, DTensor):
         raise RuntimeError(f"{func.__name__}: a plain tensor cannot be written from a DTensor")
-    if any(p.is_partial() for p in target.placements):
+    if any(p.is_partial() for p in target._layout.placements):
         raise RuntimeError(
             f"{func.__name__}: a DTensor placed {target.placements} cannot be changed in place: it "
             "is a sum that is not made yet. Use redistribute first."
@@ -211,7 +214,8 @@ def pointwise_in_place(func: Function, args: tuple[Any, ...], kwargs: dict[str, 
             f"{tuple(target.shape)}"
         )
     shape = tuple(target.shape)
-    given = [_fit(x, target.placements, shape) if isinstance(x, DTensor) else x for x in leaves]
+    placed, order = target._layout.placements, target._layout.order
+    given = [_fit(x, placed, shape, order) if isinstance(x, DTensor) else x for x in leaves]
     rest, named = unflatten(structure, given)
     call(func, (part_of(target), *rest), named)
     return target
@@ -225,7 +229,7 @@ def each_part(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def each_whole_part(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The same function of each part, sums made first."""
-    layout = args[0]._layout.with_placements(_without_sums(args[0].placements))
+    layout = args[0]._layout.with_placements(_without_sums(args[0]._layout.placements))
     local = move(part_of(args[0]), args[0]._layout, layout)
     return wrapped(call(func, (local, *args[1:]), kwargs), lambda _: layout)
 
@@ -286,10 +290,10 @@ def product(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     last = x.ndim - 1
     plans = [
         _product_plan(a, b, last, inner, outer)
-        for a, b in zip(x.placements, w.placements, strict=True)
+        for a, b in zip(x._layout.placements, w._layout.placements, strict=True)
     ]
     x_then = x._layout.with_placements([p[0] for p in plans])
-    w_then = w._layout.with_placements([p[1] for p in plans])
+    w_then = w._layout.with_placements([p[1] for p in plans], x._layout.order)
     results = [p[2] for p in plans]
     divided = [at for at, p in enumerate(results) if not p.is_replicate()]
     x_copied = [at for at in divided if x_then.placements[at].is_replicate()]
@@ -329,9 +333,9 @@ def embedding(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         index = as_dtensor(index, table._layout.replicated(index.shape))
     if not simple or rest or any(a not in (None, False, 2.0) for a in args[2:]):
         return whole(func, (index, *args[1:]), kwargs)
-    kind, layout = table.placements[0], table._layout
+    kind, layout = table._layout.placements[0], table._layout
     shape = (*index.shape, table.shape[1])
-    if kind == Shard(0) and index.placements[0].is_replicate():
+    if kind == Shard(0) and index._layout.placements[0].is_replicate():
         first, local = layout.starts()[0], part_of(table)
         place = part_of(index) - first
         inside = (place >= 0) & (place < local.shape[0])
@@ -339,12 +343,12 @@ def embedding(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         rows = call(func, (place.clamp(0, local.shape[0] - 1), local), {})
         out = rows * inside.unsqueeze(-1).to(rows.dtype)
         return as_dtensor(out, layout.like([Partial()], shape))
-    if kind == Shard(1) and index.placements[0].is_replicate():
+    if kind == Shard(1) and index._layout.placements[0].is_replicate():
         out = call(func, (part_of(index), part_of(table)), {})
         return as_dtensor(out, layout.like([Shard(index.ndim)], shape))
-    if kind.is_replicate() and index.placements[0].is_shard():
+    if kind.is_replicate() and index._layout.placements[0].is_shard():
         out = call(func, (part_of(index), shared(part_of(table), layout, [0])), {})
-        return as_dtensor(out, layout.like(index.placements, shape))
+        return as_dtensor(out, layout.like(index._layout.placements, shape))
     return whole(func, (index, *args[1:]), kwargs)
 
 
@@ -358,7 +362,8 @@ def along(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(dim, int) or any(isinstance(a, Tensor) for a in args[1:]):
         return whole(func, args, kwargs)
     placements = [
-        Replicate() if p.is_partial() or p == Shard(dim % x.ndim) else p for p in x.placements
+        Replicate() if p.is_partial() or p == Shard(dim % x.ndim) else p
+        for p in x._layout.placements
     ]
     layout = x._layout.with_placements(placements)
     local = move(part_of(x), x._layout, layout)
@@ -376,7 +381,9 @@ def last_dimensions(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any
     if not isinstance(x, DTensor):
         return whole(func, args, kwargs)
     free = x.ndim - len(named["normalized_shape"])
-    placements = [p if isinstance(p, Shard) and p.dim < free else Replicate() for p in x.placements]
+    placements = [
+        p if isinstance(p, Shard) and p.dim < free else Replicate() for p in x._layout.placements
+    ]
     divided = [at for at, p in enumerate(placements) if p.is_shard()]
     layout = x._layout.with_placements(placements)
     for key in ("weight", "bias"):
@@ -402,7 +409,7 @@ def permuted(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         dims = given if given and isinstance(given[0], int) else given[0]
         order = [d % x.ndim for d in dims]
     placements: list[Placement] = [
-        Shard(order.index(p.dim)) if isinstance(p, Shard) else p for p in x.placements
+        Shard(order.index(p.dim)) if isinstance(p, Shard) else p for p in x._layout.placements
     ]
     local = call(func, (part_of(x), *args[1:]), kwargs)
     shape = [x.shape[d] for d in order]
