@@ -15,8 +15,9 @@ from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import timed_runs
-from adjoint.engine.graph.eager import fragment
+from adjoint.engine.graph.eager import fragment, small_calls
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.straight import STRAIGHT
 
 CALLS = 4  # of which the third and fourth are met natively
 
@@ -32,6 +33,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if record.large:
             monkeypatch.setattr(record, "large", 1)
     monkeypatch.setattr(fragment, "OFTEN", 1)
+    STRAIGHT.forget()
+    monkeypatch.setattr(small_calls, "SIGHTED", 1 << 60)  # functions leave all to their records
     yield
     FRAGMENTS.forget()
 

@@ -13,6 +13,7 @@ from adjoint.engine import assembly
 from adjoint.engine.backends.array import executor
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager import small_calls
 from adjoint.nn import functional as F
 
 Call = Callable[..., Any]
@@ -43,9 +44,10 @@ CALLS: dict[str, Call] = {
 
 
 @pytest.fixture(autouse=True)
-def programs() -> Iterator[Any]:
-    """The programs of this process, none at first."""
+def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The programs of this process, none at first, and none of whole functions."""
     assembly.StraightLater.loaded().forget()
+    monkeypatch.setattr(small_calls, "SIGHTED", 1 << 60)
     yield HOOKS.straight
     HOOKS.straight.forget()
 

@@ -481,10 +481,28 @@ HOOKS.straight = StraightLater()
 
 def small_rows(*args: Any) -> Any:
     """A small graph as rows of words; loads what writes them."""
+    brought("adjoint.engine.backends.llvm.small.order")
     return brought("adjoint.engine.backends.llvm.small.images").written(*args)
 
 
 HOOKS.small_rows = small_rows
+
+
+def small_entry(*args: Any) -> Any:
+    """What native code finds a small call by; loads what writes it."""
+    return brought("adjoint.engine.backends.llvm.small.calls").entry_of(*args)
+
+
+HOOKS.small_entry = small_entry
+
+
+def note_call(*args: Any) -> None:
+    """A call on few elements that was made again and again; loads what makes programs of them."""
+    StraightLater.loaded()
+    brought("adjoint.engine.graph.eager.small_calls").note(*args)
+
+
+HOOKS.note_call = note_call
 
 
 def small_launches(*args: Any) -> Any:

@@ -11,7 +11,9 @@ from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
+from adjoint.engine.core.operations.public import call_small, may_be_small
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.small_calls import small_calls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
@@ -22,6 +24,7 @@ from adjoint.engine.tensor.writing.mutation import update
 
 _OPERAND = (TensorBase, bool, int, float, complex, HostScalar)
 Method = Callable[..., Any]
+NO_PARAMETERS: dict[str, Any] = {}
 
 
 def _foreign(x: Any) -> Any:
@@ -31,9 +34,15 @@ def _foreign(x: Any) -> Any:
     return HOOKS.array.wrap(x) if hasattr(x, "__array_interface__") else NotImplemented
 
 
-def _forward(compute: Method) -> Method:
+def _forward(compute: Method, name: str) -> Method:
+    small = small_calls(name)
+
     def method(self: Tensor, other: Any) -> Any:
         if isinstance(other, _OPERAND):
+            if small is not None and not self._requires_grad and may_be_small():
+                result = call_small(small, compute, (self, other), NO_PARAMETERS)
+                if result is not None:
+                    return result
             return compute(self, other)
         other = _foreign(other)
         return other if other is NotImplemented else compute(self, other)
@@ -88,6 +97,11 @@ DIRECT: dict[str, Record] = {
     "divide": division.DIV,
     "true_divide": division.DIV,
 }
+# Functions that operators are called otherwise than.
+_LONG = {
+    "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and",
+    "or": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not",
+}  # fmt: skip
 _COMPARISONS = {
     "eq": comparison.EQ,
     "ne": comparison.NE,
@@ -112,28 +126,45 @@ def _quotient(x: Any, y: Tensor) -> Tensor:
 _multiple_of_reciprocal = with_autocast("reciprocal", _quotient)
 
 
-def _unary(compute: Method) -> Method:
-    return lambda self: compute(self)
+def _unary(compute: Method, name: str) -> Method:
+    small = small_calls(name)
+
+    def method(self: Tensor) -> Any:
+        if small is not None and not self._requires_grad and may_be_small():
+            result = call_small(small, compute, (self,), NO_PARAMETERS)
+            if result is not None:
+                return result
+        return compute(self)
+
+    return method
 
 
 def install_operators() -> None:
     """Put the operators on Tensor."""
     for name, compute in _BINARY.items():
-        setattr(Tensor, f"__{name}__", _forward(compute))
+        setattr(Tensor, f"__{name}__", _forward(compute, _LONG.get(name, name)))
         setattr(Tensor, f"__r{name}__", _reflected(compute))
         setattr(Tensor, f"__i{name}__", _inplace(f"__i{name}__", compute))
     for name in ("truediv", "div"):
         setattr(Tensor, f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():
-        setattr(Tensor, f"__{name}__", _forward(record))
+        setattr(Tensor, f"__{name}__", _forward(record, name))
     for name, compute in _UNARY.items():
-        setattr(Tensor, f"__{name}__", _unary(compute))
+        setattr(Tensor, f"__{name}__", _unary(compute, _LONG.get(name, name)))
     setattr(Tensor, "__matmul__", _matmul)  # noqa: B010
     setattr(Tensor, "__rmatmul__", _rmatmul)  # noqa: B010
 
 
+_small_products = small_calls("matmul")
+
+
 def _product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y`; the public function, which knows a policy, where autocast is on."""
+    if _small_products is not None and not x._requires_grad and may_be_small():
+        result = call_small(_small_products, matmul.product, (x, y), NO_PARAMETERS)
+        if result is not None:
+            product: Tensor = result
+            return product
     return matmul.product(x, y) if CONTEXT.autocast is None else matmul.matmul(x, y)
 
 

@@ -6,6 +6,7 @@ the dtype pattern, look up the plan for that pattern, call the kernel, wrap, rec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -380,6 +381,36 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
     return out
 
 
+Links = tuple[tuple[Record, dict[str, Any]], ...]
+
+
+def view_call(chains: tuple[Links, ...], single: bool) -> Callable[..., Any]:
+    """A function that shows a tensor on the CPU through these chains, whose links were checked."""
+
+    def shown(source: Any, record: Record, kernel: Any, params: dict[str, Any]) -> Any:
+        out = window(source, kernel(source._array, **params), record, params)
+        mark_view(out, source)
+        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
+            HOOKS.attach(record, (source,), params, out)
+        return out
+
+    prepared = [[(record, find_kernel(record), params) for record, params in c] for c in chains]
+
+    def follow(source: Any) -> Any:
+        outs = []
+        for links in prepared:
+            out = source
+            for link in links:
+                out = shown(out, *link)
+            outs.append(out)
+        return outs[0] if single else tuple(outs)
+
+    if not single or len(prepared[0]) != 1:
+        return follow
+    (((record, kernel, params),),) = prepared
+    return lambda source: shown(source, record, kernel, params)
+
+
 def wrap_results(result: Any, xp: Any) -> Any:
     """Kernel results as tensors: scalars become 0-d arrays, tuples go element by element."""
     if isinstance(result, tuple):
@@ -503,4 +534,5 @@ def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
 
 HOOKS.run = run
 HOOKS.execute = execute
+HOOKS.view_call = view_call
 HOOKS.compute_into = compute_into

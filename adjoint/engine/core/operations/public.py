@@ -24,7 +24,9 @@ from adjoint.engine.core.operations.overrides import (
     overriding,
 )
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, small_calls
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,8 +76,9 @@ def public(
     def declare(fn: F) -> F:
         complete(fn.__globals__)
         base = name or fn.__name__.rstrip("_")
-        plain = _adapted(base, fn)
-        published = _adapted(base, fn, out=out, checked=True)
+        small = small_calls(base)
+        plain = _adapted(base, fn, small)
+        published = _adapted(base, fn, small, out=out, checked=True)
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)
             if function:
@@ -105,9 +108,11 @@ def method(
 
     def declare(fn: F) -> F:
         complete(fn.__globals__)
-        for alias in (name or fn.__name__, *aliases):
+        base = name or fn.__name__
+        small = small_calls(base)
+        for alias in (base, *aliases):
             _note_numbers(alias, numbers)
-            METHODS[alias] = fn
+            METHODS[alias] = fn if small is None else _adapted(base, fn, small)
         return fn
 
     return declare if fn is None else declare(fn)
@@ -121,7 +126,8 @@ def _note_numbers(name: str, numbers: str) -> None:
 def prop(fn: F) -> F:
     """Publish a read-only Tensor property."""
     complete(fn.__globals__)
-    PROPERTIES[fn.__name__] = fn
+    small = small_calls(fn.__name__)
+    PROPERTIES[fn.__name__] = fn if small is None else _adapted(fn.__name__, fn, small)
     return fn
 
 
@@ -130,12 +136,18 @@ _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def _adapted(
-    base: str, fn: Callable[..., Any], *, out: bool = False, checked: bool = False
+    base: str,
+    fn: Callable[..., Any],
+    small: SmallCalls | None,
+    *,
+    out: bool = False,
+    checked: bool = False,
 ) -> Callable[..., Any]:
     """`fn` as users call it: NumPy's spellings, autocast, `out=`, and refusal of what is no tensor.
 
-    One wrapper for all four, because each would cost half a microsecond. Methods need no check of
-    their first argument, and it costs nothing until something is missing.
+    One wrapper for all four, and for calls on few elements, because each would cost half a
+    microsecond. Methods need no check of their first argument, and it costs nothing until
+    something is missing.
     """
     code = fn.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -146,15 +158,22 @@ def _adapted(
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
     typed = "dtype" in names
-    if base in QUESTIONS or not (renames or policies or out or checked or typed or base in SCALED):
+    if base in QUESTIONS or not (
+        renames or policies or out or checked or typed or small or base in SCALED
+    ):
         return fn
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
-        if checked and OVERRIDES.active:
-            taken = dispatch(variant, args, kwargs)
-            if taken is not PASS:
-                return taken
+        if OVERRIDES.active:
+            if checked:
+                taken = dispatch(variant, args, kwargs)
+                if taken is not PASS:
+                    return taken
+        elif small is not None and CONTEXT.plain and CONTEXT.device is None and not LISTENERS:
+            result = call_small(small, variant, args, kwargs)
+            if result is not None:
+                return result
         target = None
         if kwargs:
             for theirs, ours in renames.items():
@@ -184,6 +203,30 @@ def _adapted(
         return result if target is None else HOOKS.assign_out(fn.__name__, target, result)
 
     return variant
+
+
+def may_be_small() -> bool:
+    """Whether nothing is going on that a program of a small call does not know."""
+    return CONTEXT.plain and CONTEXT.device is None and not LISTENERS and not OVERRIDES.active
+
+
+def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a program of a function gives; None where it has none for these arguments."""
+    if small.joins and args and args[0].__class__ in (list, tuple):
+        operands = (len(args[0]), *args[0], *args[1:])
+    else:
+        operands = args
+    if small.small:
+        try:
+            result = HOOKS.meet_call(small.small, operands, kwargs, CONTEXT.grad_enabled)
+        except Exception:  # as it is, it succeeds or says what is wrong
+            result = None
+        if result is not None:
+            return small.rebuild(result) if result.__class__ is tuple else result
+    small.seen += 1
+    if not small.seen % EVERY:
+        HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **kwargs))
+    return None
 
 
 # What PyTorch also computes of numbers alone, as tensors without dimensions.

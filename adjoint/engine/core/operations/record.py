@@ -220,7 +220,7 @@ class Hooks:
     array: Any = None  # the backend that makes and reads buffers: backends.array
     guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
     # As well: what `tensor.storage.count_writes` and `tensor.tensor.wrap_places` do.
-    objects: tuple[Callable[..., None], Callable[..., list[Any]]] | None = None
+    objects: tuple[Callable[..., None], Callable[..., list[Any]], int] | None = None
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name
@@ -231,8 +231,12 @@ class Hooks:
     straight: Any = None  # what runs small operations made of many: graph.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
+    small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
     small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder
     meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
+    meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
+    view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
+    note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # what runs rules that write to large tensors: graph.updates
     vjp: Callable[..., Any] = _unset  # of a function: for rules that follow a composition

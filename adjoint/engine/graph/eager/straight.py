@@ -27,6 +27,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
@@ -45,6 +46,7 @@ KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
 LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
 Arrays = Sequence[Any]
+SIMPLE = frozenset({tuple, list, *RETURN_TYPES.values()})
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class Straight:
     """The kernels of an operation for operands of one kind."""
 
     run: Callable[..., Arrays | None]  # of the arrays of all tensors it is given
-    structure: Any  # of the results; None: the first alone; tuple or list: one of all of them
+    structure: Any  # of the results; None: the first alone; a class: one of all of them
     gaps: tuple[bool, ...]  # which of the results are there
     kernels: Callable[..., Arrays]  # where `run` gives nothing
     rows: Callable[[Arrays], Any] | None  # writes it as native rows, once
@@ -68,7 +70,12 @@ class Straight:
         leaves = [next(tensors) if x else None for x in self.gaps]
         if self.structure is list:
             return leaves
-        return tuple(leaves) if self.structure is tuple else unflatten(self.structure, leaves)
+        if self.structure is tuple:
+            return tuple(leaves)
+        if self.structure.__class__ is type:  # a named tuple
+            named: Any = self.structure
+            return named._make(leaves)
+        return unflatten(self.structure, leaves)
 
     def walked(self, arrays: Arrays) -> Any:
         """Written as native rows when called often; None where that is not, or not yet, so."""
@@ -151,7 +158,7 @@ class StraightPrograms:
             return None
         if program.rows is not None:
             walked = program.walked(arrays)
-            simple = program.structure is None or program.structure in (tuple, list)
+            simple = program.structure in (None, tuple, list)
             if walked is not None and simple:
                 owner, *given = owned
                 entry = walked.entry(*given, program.gaps)
@@ -179,6 +186,8 @@ def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straig
         return None
     arrays = [x._array for x in want if x is not None]
     if tuple([x is not None for x in want]) != program.gaps:
+        return None
+    if any(x is not None and (x.__class__ is not Tensor or x._requires_grad) for x in want):
         return None
     return program if HOOKS.same_arrays(results, arrays) else None
 
@@ -215,7 +224,7 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
     kind = out.__class__
     if is_tensor(out):
         structure = None
-    elif (kind is tuple or kind is list) and all(x is None or is_tensor(x) for x in out):
+    elif kind in SIMPLE and all(x is None or is_tensor(x) for x in out):
         structure = kind
     return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places))
 

@@ -231,4 +231,4 @@ def equal(input: Tensor, other: Tensor) -> bool:
     require_tensors("equal", input, other)
     if input.shape != other.shape:
         return False
-    return bool(EQ(input, other).all().item())
+    return bool((input == other).all().item())

@@ -20,7 +20,7 @@ from adjoint.engine.core.layout import (
     preserve_format,
 )
 from adjoint.engine.core.operations.families import fit, linear
-from adjoint.engine.core.operations.public import METHODS, method, public
+from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -218,7 +218,7 @@ def _conversion(name: str, dtype: DType) -> Callable[..., Any]:
 
 
 for _name, _dtype in CONVERSIONS.items():
-    METHODS[_name] = _conversion(_name, _dtype)
+    method(_conversion(_name, _dtype))
 
 
 @method

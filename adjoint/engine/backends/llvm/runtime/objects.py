@@ -12,7 +12,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,27 @@ declare ptr @object_new(ptr, ptr, ptr)
 @sample_storage = external global i8
 @no_arguments = external global i8
 @none = external global i8
+define ptr @tensor_of(ptr %array) {
+entry:
+  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
+  %t.none = icmp eq ptr %t, null
+  br i1 %t.none, label %refuse, label %fill
+refuse:
+  ret ptr null
+fill:
+TENSOR_SLOTS
+  %s = call ptr @object_new(ptr @Storage, ptr @no_arguments, ptr null)
+  %s.none = icmp eq ptr %s, null
+  br i1 %s.none, label %fail, label %storage
+storage:
+  %t.storage = getelementptr i8, ptr %t, i64 STORAGE_AT
+  store ptr %s, ptr %t.storage
+STORAGE_SLOTS
+  ret ptr %t
+fail:
+  call void @Py_DecRef(ptr %t)
+  ret ptr null
+}
 define ptr @wrap_places(ptr %self, ptr %args, i64 %given) {
 entry:
   %a1 = getelementptr ptr, ptr %args, i64 1
@@ -56,7 +77,7 @@ entry:
 refuse:
   ret ptr null
 loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %storage ]
+  %i = phi i64 [ 0, %entry ], [ %next, %put ]
   %over = icmp sge i64 %i, %count
   br i1 %over, label %done, label %look
 done:
@@ -68,19 +89,11 @@ look:
   %none.there = icmp eq ptr %array, null
   br i1 %none.there, label %fail, label %tensor
 tensor:
-  %t = call ptr @object_new(ptr @Tensor, ptr @no_arguments, ptr null)
+  %t = call ptr @tensor_of(ptr %array)
   %t.none = icmp eq ptr %t, null
-  br i1 %t.none, label %fail, label %fill
-fill:
-  %put = call i32 @PyList_SetItem(ptr %made, i64 %i, ptr %t)
-TENSOR_SLOTS
-  %s = call ptr @object_new(ptr @Storage, ptr @no_arguments, ptr null)
-  %s.none = icmp eq ptr %s, null
-  br i1 %s.none, label %fail, label %storage
-storage:
-  %t.storage = getelementptr i8, ptr %t, i64 STORAGE_AT
-  store ptr %s, ptr %t.storage
-STORAGE_SLOTS
+  br i1 %t.none, label %fail, label %put
+put:
+  %set = call i32 @PyList_SetItem(ptr %made, i64 %i, ptr %t)
   %next = add i64 %i, 1
   br label %loop
 fail:
@@ -130,11 +143,19 @@ fail:
 """
 
 
-@cache
-def objects() -> tuple[CountWrites, WrapPlaces] | None:
-    """`count_writes` and `wrap_places` as native code, if objects are laid out as expected.
+class ObjectCode(NamedTuple):
+    """`count_writes` and `wrap_places` as native code."""
 
-    >>> count, wrap_places = objects()
+    count_writes: CountWrites
+    wrap_places: WrapPlaces
+    tensor_of: int  # the address of what makes a tensor of an array, natively
+
+
+@cache
+def objects() -> ObjectCode | None:
+    """That code, if objects are laid out as expected.
+
+    >>> count, wrap_places, _ = objects()
     >>> (tensor,) = wrap_places([None, np.ones(2, np.float32)], (1,))
     >>> tensor
     tensor([1., 1.])
@@ -165,7 +186,9 @@ def objects() -> tuple[CountWrites, WrapPlaces] | None:
     places: WrapPlaces = fastcall.builtin(
         code.address("wrap_places"), name="wrap_places", flags=flags, keep=keep
     )
-    return (count, places) if _right(count, places) else None
+    if not _right(count, places):
+        return None
+    return ObjectCode(count, places, code.address("tensor_of"))
 
 
 def _object_new() -> int:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
+from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
-from adjoint.engine.backends.llvm.small import meeting
+from adjoint.engine.backends.llvm.small import calling, meeting, order_loops
 from adjoint.engine.core.operations.record import HOOKS
 
 ARGUMENTS = 6  # pointers that an inner loop is given at most
@@ -335,6 +336,21 @@ def _conversions() -> list[str]:
                 f"  store {kind} %y, ptr %p1"
             )
             texts.append(inner_loop(conversion(have, want), 2, body))
+    for have, bits in INTEGERS.items():
+        op = "zext" if have == "?" else "sext"
+        for want in "lq" if bits < 64 else ():
+            body = (
+                f"  %x = load i{bits}, ptr %p0\n  %y = {op} i{bits} %x to i64\n"
+                "  store i64 %y, ptr %p1"
+            )
+            texts.append(inner_loop(conversion(have, want), 2, body))
+    for have, kind in {**FLOATS, "l": "i64", "q": "i64", "i": "i32"}.items():
+        unequal = f"fcmp une {kind} %x, 0.0" if have in FLOATS else f"icmp ne {kind} %x, 0"
+        body = (
+            f"  %x = load {kind}, ptr %p0\n  %c = {unequal}\n  %y = zext i1 %c to i8\n"
+            "  store i8 %y, ptr %p1"
+        )
+        texts.append(inner_loop(conversion(have, "?"), 2, body))
     for have, want, op in (("f", "d", "fpext"), ("d", "f", "fptrunc")):
         body = (
             f"  %x = load {FLOATS[have]}, ptr %p0\n"
@@ -346,7 +362,8 @@ def _conversions() -> list[str]:
 
 def conversion(have: str, want: str) -> str:
     """The name of the loop from one of NumPy's characters of dtypes to another."""
-    return f"convert_{'bool' if have == '?' else have}_{want}"
+    have, want = ("bool" if char == "?" else char for char in (have, want))
+    return f"convert_{have}_{want}"
 
 
 class SmallCode(NamedTuple):
@@ -355,6 +372,7 @@ class SmallCode(NamedTuple):
     walk: Callable[..., int]
     meet: Callable[..., Any]
     address: Callable[[str], int]  # of an inner loop of ours
+    meet_call: Callable[..., Any] | None  # of public functions, where tensors can be made natively
 
 
 @cache
@@ -364,22 +382,32 @@ def native() -> SmallCode | None:
     world = meeting.world()
     if not COUNTED or address is slow_address or world is None:
         return None
-    text = "\n".join([WALK, LAUNCHES, meeting.text(), *_moves(), *_conversions()])
+    parts = [WALK, LAUNCHES, meeting.text(), order_loops.text(), *_moves(), *_conversions()]
     symbols = {**fastcall.interpreter(), "world": slow_address(world)}
-    code = library.linked("small rows", text, symbols)
-    walk, meet = (
+    tensors, offsets = objects(), calling.offsets()
+    names = ["walk", "meet"]
+    if tensors is not None and offsets is not None:
+        parts.append(calling.text(*offsets))
+        symbols |= {"tensor_of": tensors.tensor_of, "false": id(False)}
+        names.append("meet_call")
+    code = library.linked("small rows", "\n".join(parts), symbols)
+    walk, meet, *calls = (
         fastcall.builtin(
-            code.address(name), name=name, flags=fastcall.METH_FASTCALL, keep=(code, world)
+            code.address(name), name=name, flags=fastcall.METH_FASTCALL, keep=(code, world, tensors)
         )
-        for name in ("walk", "meet")
+        for name in names
     )
     HOOKS.meet = meet
-    return SmallCode(walk, meet, code.address)
+    return SmallCode(walk, meet, code.address, calls[0] if calls else None)
 
 
 def can_convert(have: str, want: str) -> bool:
     """Whether there is a loop from one of NumPy's characters of dtypes to another."""
-    return (have in INTEGERS and want in FLOATS) or (have, want) in (("f", "d"), ("d", "f"))
+    if have in INTEGERS and want in FLOATS:
+        return True
+    if want in ("l", "q"):
+        return have in INTEGERS and INTEGERS[have] < 64
+    return (have, want) in (("f", "d"), ("d", "f")) or (want == "?" and have in "fdlqi")
 
 
 def mask_of(dtype: np.dtype[Any]) -> int:

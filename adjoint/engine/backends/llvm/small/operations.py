@@ -142,14 +142,15 @@ def write_clone(w: RowWriter, out: Array, x: Spot, strides: Any = "same") -> Spo
 def reduce(
     w: RowWriter, function: np.ufunc, x: Spot, dims: tuple[int, ...], keepdim: bool, first: Any
 ) -> Spot:
-    """function.reduce(x, dims) of elements that lie row after row.
+    """function.reduce(x, dims) of elements that lie row after row, or in one dimension.
 
     NumPy goes through these in their order, dimensions that can be put together as one, and has
     the inner loop go along the last. What has no neutral element begins with its first ones.
     """
     array, dtype, given = x.array, x.array.dtype, dims
     loop = inner_loop_of(function, 2 * dtype.char + "->" + dtype.char)
-    if loop is None or not array.flags.c_contiguous or dtype.kind != "f" or not dims:
+    in_turn = array.flags.c_contiguous or array.ndim == 1
+    if loop is None or not in_turn or dtype.char not in "fdlq?" or not dims:
         raise NoRow
     whole = reduced_shape(array.shape, dims, True)
     rank = len(dims)

@@ -389,20 +389,35 @@ class Walked:
         Of the results, those that are no `gaps` are there. The operands at `numbers` may be any
         whole numbers, which have slots after the tensors'.
         """
-        tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
-        arrays = [x._array for x in tensors.values()]
-        if len(operands) > meeting.OPERANDS or any(
-            a.ndim > meeting.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
-        ):
+        described = wanted_and_slots(operands, numbers)
+        if described is None:
             return None
-        slots = {k: 1 + place for place, k in enumerate([*tensors, *numbers])}
-        first: dict[int, int] = {}
-        for k, x in tensors.items():
-            first.setdefault(id(x), k)
-        earlier = {k: first[id(x)] for k, x in tensors.items() if first[id(x)] != k}
-        wanted = meeting.wanted_of(operands, slots, earlier)
-        literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
+        wanted, slots, dtypes = described
+        literals = literals_of(operands, slots)
         makers = iter(self.makers)
         results = tuple([next(makers) if there else None for there in gaps])
-        alive = (self.alive, [a.dtype for a in arrays])  # told by their addresses
+        alive = (self.alive, dtypes)
         return self.words, wanted, literals, (*params,), (*params.values(),), rest, results, alive
+
+
+def wanted_and_slots(
+    operands: Sequence[Any], numbers: Sequence[int] = ()
+) -> tuple[Array, dict[int, int], list[Any]] | None:
+    """What a program wants of operands, their slots, and dtypes, which are told by addresses."""
+    tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
+    arrays = [x._array for x in tensors.values()]
+    if len(operands) > meeting.OPERANDS or any(
+        a.ndim > meeting.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
+    ):
+        return None
+    slots = {k: 1 + place for place, k in enumerate([*tensors, *numbers])}
+    first: dict[int, int] = {}
+    for k, x in tensors.items():
+        first.setdefault(id(x), k)
+    earlier = {k: first[id(x)] for k, x in tensors.items() if first[id(x)] != k}
+    return meeting.wanted_of(operands, slots, earlier), slots, [a.dtype for a in arrays]
+
+
+def literals_of(operands: Sequence[Any], slots: dict[int, int]) -> tuple[Any, ...]:
+    """The operands that are no tensors and have no slots."""
+    return tuple([None if k in slots else x for k, x in enumerate(operands)])

@@ -1,0 +1,229 @@
+"""The native code that finds and runs a small call (Note [small calls]).
+
+It compares as `meeting` does. Besides, no operand may be on the tape where that is on; results are
+tensors; and a program that has no rows is a function of arrays, which is called.
+"""
+
+from __future__ import annotations
+
+from adjoint.engine.backends.llvm.runtime.peeking import HEAD
+from adjoint.engine.backends.llvm.small.meeting import ARRAY_AT, FIRST, NONE, WANTED
+from adjoint.engine.capture.python.guards.rows import slot_offset
+from adjoint.engine.tensor.tensor import Tensor
+
+
+def offsets() -> tuple[int, int] | None:
+    """Where tensors keep whether they need a gradient, and what they are views of."""
+    requires_grad, base = (
+        slot_offset(Tensor.__dict__[name]) for name in ("_requires_grad", "_base")
+    )
+    return None if requires_grad is None or base is None else (requires_grad, base)
+
+
+def text(requires_grad_at: int, base_at: int) -> str:
+    """The functions."""
+    return f"""
+@false = external global i8
+declare ptr @tensor_of(ptr)
+
+define i1 @is_free(ptr %x, i1 %is.root) {{
+entry:
+  %neededAt = getelementptr i8, ptr %x, i64 {requires_grad_at}
+  %needed = load ptr, ptr %neededAt
+  %free = icmp eq ptr %needed, @false
+  br i1 %free, label %look, label %no
+look:
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %none = load ptr, ptr %noneAt
+  %baseAt = getelementptr i8, ptr %x, i64 {base_at}
+  %base = load ptr, ptr %baseAt
+  %own = icmp eq ptr %base, %none
+  br i1 %own, label %yes, label %view
+view:
+  br i1 %is.root, label %no, label %root
+root:
+  %of = call ptr @PyTuple_GetItem(ptr %base, i64 0)
+  %is.none = icmp eq ptr %of, null
+  br i1 %is.none, label %clear, label %follow
+clear:
+  call void @PyErr_Clear()
+  ret i1 false
+follow:
+  %rootFree = call i1 @is_free(ptr %of, i1 true)
+  ret i1 %rootFree
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+define i1 @all_free(ptr %program, ptr %operands) {{
+entry:
+  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
+  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
+  %wanted = load ptr, ptr %wantedAt
+  %count = load i64, ptr %wanted
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %tensor]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %yes
+each:
+  %kNext = add i64 %k, 1
+  %away = mul i64 %k, {WANTED}
+  %at = add i64 %away, {FIRST}
+  %own = getelementptr i64, ptr %wanted, i64 %at
+  %slot = load i64, ptr %own
+  %is.literal = icmp eq i64 %slot, 0
+  br i1 %is.literal, label %next, label %tensor
+tensor:
+  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
+  %free = call i1 @is_free(ptr %x, i1 false)
+  br i1 %free, label %next, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+define ptr @called(ptr %program, ptr %operands, i1 %of.tensors) {{
+entry:
+  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
+  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
+  %wanted = load ptr, ptr %wantedAt
+  %count = load i64, ptr %wanted
+  %tensorsAt = getelementptr i64, ptr %wanted, i64 1
+  %tensors = load i64, ptr %tensorsAt
+  %given = call ptr @PyTuple_New(i64 %tensors)
+  %failed = icmp eq ptr %given, null
+  br i1 %failed, label %error, label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %tensor]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %run
+each:
+  %kNext = add i64 %k, 1
+  %away = mul i64 %k, {WANTED}
+  %at = add i64 %away, {FIRST}
+  %own = getelementptr i64, ptr %wanted, i64 %at
+  %slot = load i64, ptr %own
+  %is.literal = icmp eq i64 %slot, 0
+  br i1 %is.literal, label %next, label %tensor
+tensor:
+  %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
+  %offsetAt = getelementptr i64, ptr @world, i64 {ARRAY_AT}
+  %offset = load i64, ptr %offsetAt
+  %heldAt = getelementptr i8, ptr %x, i64 %offset
+  %held = load ptr, ptr %heldAt
+  %argument = select i1 %of.tensors, ptr %x, ptr %held
+  call void @Py_IncRef(ptr %argument)
+  %place = sub i64 %slot, 1
+  %set = call i32 @PyTuple_SetItem(ptr %given, i64 %place, ptr %argument)
+  br label %next
+run:
+  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
+  %out = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
+  call void @Py_DecRef(ptr %given)
+  ret ptr %out
+error:
+  ret ptr null
+}}
+define ptr @as_tensors(ptr %program, ptr %arrays) {{
+entry:
+  %single = call ptr @PyTuple_GetItem(ptr %program, i64 5)
+  %several = icmp eq ptr %single, @false
+  br i1 %several, label %all, label %one
+one:
+  %first = call ptr @PyTuple_GetItem(ptr %arrays, i64 0)
+  %tensor = call ptr @tensor_of(ptr %first)
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr %tensor
+all:
+  %count = call i64 @PyTuple_Size(ptr %arrays)
+  %results = call ptr @PyTuple_New(i64 %count)
+  %failed = icmp eq ptr %results, null
+  br i1 %failed, label %drop, label %next
+next:
+  %k = phi i64 [0, %all], [%kNext, %put]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %done
+each:
+  %array = call ptr @PyTuple_GetItem(ptr %arrays, i64 %k)
+  %t = call ptr @tensor_of(ptr %array)
+  %t.none = icmp eq ptr %t, null
+  br i1 %t.none, label %part, label %put
+put:
+  %set = call i32 @PyTuple_SetItem(ptr %results, i64 %k, ptr %t)
+  %kNext = add i64 %k, 1
+  br label %next
+done:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr %results
+part:
+  call void @Py_DecRef(ptr %results)
+  br label %drop
+drop:
+  call void @Py_DecRef(ptr %arrays)
+  ret ptr null
+}}
+define ptr @meet_call(ptr %self, ptr %args, i64 %count) {{
+entry:
+  %slots = alloca [64 x i64]
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %none = load ptr, ptr %noneAt
+  %programs = load ptr, ptr %args
+  %operandsAt = getelementptr ptr, ptr %args, i64 1
+  %operands = load ptr, ptr %operandsAt
+  %paramsAt = getelementptr ptr, ptr %args, i64 2
+  %params = load ptr, ptr %paramsAt
+  %tapedAt = getelementptr ptr, ptr %args, i64 3
+  %taped = load ptr, ptr %tapedAt
+  %untaped = icmp eq ptr %taped, @false
+  %many = call i64 @PyTuple_Size(ptr %programs)
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %parameters]
+  %kNext = add i64 %k, 1
+  %more = icmp slt i64 %k, %many
+  br i1 %more, label %each, label %nothing
+each:
+  %program = call ptr @PyTuple_GetItem(ptr %programs, i64 %k)
+  %a = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
+  br i1 %a, label %parameters, label %next
+parameters:
+  %b = call i1 @parameters_fit(ptr %program, ptr %params)
+  br i1 %b, label %tape, label %next
+tape:
+  %words = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %is.viewed = icmp eq ptr %words, @false
+  br i1 %is.viewed, label %view, label %taping
+view:
+  %views = call ptr @called(ptr %program, ptr %operands, i1 true)
+  ret ptr %views
+taping:
+  br i1 %untaped, label %run, label %look
+look:
+  %free = call i1 @all_free(ptr %program, ptr %operands)
+  br i1 %free, label %run, label %nothing
+run:
+  %is.called = icmp eq ptr %words, %none
+  br i1 %is.called, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  br label %results
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %results
+results:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
+  %error = icmp eq ptr %arrays, null
+  %absent = icmp eq ptr %arrays, %none
+  %as.is = or i1 %error, %absent
+  br i1 %as.is, label %hand, label %wrap
+hand:
+  ret ptr %arrays
+wrap:
+  %tensors = call ptr @as_tensors(ptr %program, ptr %arrays)
+  ret ptr %tensors
+nothing:
+  call void @Py_IncRef(ptr %none)
+  ret ptr %none
+}}"""

@@ -1,0 +1,196 @@
+"""Inner loops that put rows of few elements in order, and that find the best of a row.
+
+Called as NumPy calls its own, on a first element and a first place of each row: `dims` are how many
+rows there are, how long they are and flags; the steps along rows come after those between them.
+"""
+
+from __future__ import annotations
+
+ELEMENTS = {"f": "float", "d": "double", "i": "i32", "l": "i64", "q": "i64"}
+DESCENDING, DISTINCT = 1, 2  # flags: the largest first; two that are equal, or a NaN, are a failure
+LONGEST = 64  # elements of a row, which are inserted one by one
+
+
+def text() -> str:
+    """The functions."""
+    return "\n".join([*map(_order, ELEMENTS), *map(_best, ELEMENTS)])
+
+
+def _before(char: str) -> str:
+    """Whether a value stands before another; NaN is larger than any number."""
+    kind = ELEMENTS[char]
+    if char in "fd":
+        body = f"""
+  %less = fcmp olt {kind} %a, %b
+  %more = fcmp ogt {kind} %a, %b
+  %aMissing = fcmp uno {kind} %a, %a
+  %bMissing = fcmp uno {kind} %b, %b
+  %aIs = xor i1 %aMissing, true
+  %bIs = xor i1 %bMissing, true
+  %lastIs = and i1 %aIs, %bMissing
+  %firstIs = and i1 %aMissing, %bIs
+  %up = or i1 %less, %lastIs
+  %down = or i1 %more, %firstIs"""
+    else:
+        body = f"""
+  %up = icmp slt {kind} %a, %b
+  %down = icmp sgt {kind} %a, %b"""
+    return f"""
+define i1 @before_{char}({kind} %a, {kind} %b, i1 %descending) alwaysinline {{{body}
+  %out = select i1 %descending, i1 %down, i1 %up
+  ret i1 %out
+}}"""
+
+
+_HEAD = """
+entry:
+  %rows = load i64, ptr %dims
+  %lengthAt = getelementptr i64, ptr %dims, i64 1
+  %length = load i64, ptr %lengthAt
+  %flagsAt = getelementptr i64, ptr %dims, i64 2
+  %flags = load i64, ptr %flagsAt
+  %descendingBit = and i64 %flags, 1
+  %descending = icmp ne i64 %descendingBit, 0
+  %distinctBit = and i64 %flags, 2
+  %distinct = icmp ne i64 %distinctBit, 0
+  %x0 = load ptr, ptr %args
+  %o0At = getelementptr ptr, ptr %args, i64 1
+  %o0 = load ptr, ptr %o0At
+  %xStep = load i64, ptr %steps
+  %oStepAt = getelementptr i64, ptr %steps, i64 1
+  %oStep = load i64, ptr %oStepAt
+  %alongAt = getelementptr i64, ptr %steps, i64 2
+  %along = load i64, ptr %alongAt
+  %oAlongAt = getelementptr i64, ptr %steps, i64 3
+  %oAlong = load i64, ptr %oAlongAt
+  br label %row
+row:
+  %r = phi i64 [0, %entry], [%rNext, %rowEnd]
+  %xAway = mul i64 %r, %xStep
+  %x = getelementptr i8, ptr %x0, i64 %xAway
+  %oAway = mul i64 %r, %oStep
+  %o = getelementptr i8, ptr %o0, i64 %oAway
+  %rNext = add i64 %r, 1
+  %left = icmp slt i64 %r, %rows
+  br i1 %left, label %begin, label %end
+"""
+
+
+def _order(char: str) -> str:
+    """Places of a row's elements in order, equal ones as they come."""
+    kind = ELEMENTS[char]
+    equal = (
+        f"fcmp ueq {kind} %first, %second" if char in "fd" else f"icmp eq {kind} %first, %second"
+    )
+    return f"""{_before(char)}
+define void @order_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
+begin:
+  br label %element
+element:
+  %i = phi i64 [0, %begin], [%iNext, %insert]
+  %iNext = add i64 %i, 1
+  %some = icmp slt i64 %i, %length
+  br i1 %some, label %take, label %ordered
+take:
+  %vAway = mul i64 %i, %along
+  %vAt = getelementptr i8, ptr %x, i64 %vAway
+  %v = load {kind}, ptr %vAt
+  br label %shift
+shift:
+  %p = phi i64 [%i, %take], [%q, %move]
+  %isFirst = icmp eq i64 %p, 0
+  br i1 %isFirst, label %insert, label %compare
+compare:
+  %q = sub i64 %p, 1
+  %qAway = mul i64 %q, %oAlong
+  %qAt = getelementptr i8, ptr %o, i64 %qAway
+  %other = load i64, ptr %qAt
+  %wAway = mul i64 %other, %along
+  %wAt = getelementptr i8, ptr %x, i64 %wAway
+  %w = load {kind}, ptr %wAt
+  %goes = call i1 @before_{char}({kind} %v, {kind} %w, i1 %descending)
+  br i1 %goes, label %move, label %insert
+move:
+  %toAway = mul i64 %p, %oAlong
+  %to = getelementptr i8, ptr %o, i64 %toAway
+  store i64 %other, ptr %to
+  br label %shift
+insert:
+  %hereAway = mul i64 %p, %oAlong
+  %here = getelementptr i8, ptr %o, i64 %hereAway
+  store i64 %i, ptr %here
+  br label %element
+ordered:
+  br i1 %distinct, label %look, label %rowEnd
+look:
+  %k = phi i64 [0, %ordered], [%kNext, %pair]
+  %kNext = add i64 %k, 1
+  %inside = icmp slt i64 %kNext, %length
+  br i1 %inside, label %pair, label %rowEnd
+pair:
+  %aAway = mul i64 %k, %oAlong
+  %aAt = getelementptr i8, ptr %o, i64 %aAway
+  %aPlace = load i64, ptr %aAt
+  %bAway = mul i64 %kNext, %oAlong
+  %bAt = getelementptr i8, ptr %o, i64 %bAway
+  %bPlace = load i64, ptr %bAt
+  %aFrom = mul i64 %aPlace, %along
+  %firstAt = getelementptr i8, ptr %x, i64 %aFrom
+  %first = load {kind}, ptr %firstAt
+  %bFrom = mul i64 %bPlace, %along
+  %secondAt = getelementptr i8, ptr %x, i64 %bFrom
+  %second = load {kind}, ptr %secondAt
+  %tied = {equal}
+  br i1 %tied, label %fail, label %look
+fail:
+  store i64 1, ptr %own
+  ret void
+rowEnd:
+  br label %row
+end:
+  ret void
+}}"""
+
+
+def _best(char: str) -> str:
+    """The place of a row's largest element, or smallest; of equal ones the first, and a NaN."""
+    kind = ELEMENTS[char]
+    if char in "fd":
+        better = f"""
+  %up = fcmp ogt {kind} %v, %b
+  %down = fcmp olt {kind} %v, %b
+  %vMissing = fcmp uno {kind} %v, %v
+  %bIs = fcmp ord {kind} %b, %b
+  %absent = and i1 %vMissing, %bIs
+  %chosen = select i1 %descending, i1 %up, i1 %down
+  %better = or i1 %chosen, %absent"""
+    else:
+        better = f"""
+  %up = icmp sgt {kind} %v, %b
+  %down = icmp slt {kind} %v, %b
+  %better = select i1 %descending, i1 %up, i1 %down"""
+    return f"""
+define void @best_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
+begin:
+  %start = load {kind}, ptr %x
+  br label %element
+element:
+  %i = phi i64 [1, %begin], [%iNext, %take]
+  %b = phi {kind} [%start, %begin], [%bNext, %take]
+  %p = phi i64 [0, %begin], [%pNext, %take]
+  %iNext = add i64 %i, 1
+  %some = icmp slt i64 %i, %length
+  br i1 %some, label %take, label %rowEnd
+take:
+  %vAway = mul i64 %i, %along
+  %vAt = getelementptr i8, ptr %x, i64 %vAway
+  %v = load {kind}, ptr %vAt{better}
+  %bNext = select i1 %better, {kind} %v, {kind} %b
+  %pNext = select i1 %better, i64 %i, i64 %p
+  br label %element
+rowEnd:
+  store i64 %p, ptr %o
+  br label %row
+end:
+  ret void
+}}"""

@@ -1,0 +1,83 @@
+"""Public functions whose calls on few elements become programs (Note [small calls])."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+# Results are new tensors that arguments decide, by their layouts and elements alone: no views of
+# arguments, no draws, no warnings, no checks of elements that a recording would leave out.
+ELEMENTWISE = (
+    "abs absolute acos acosh add addcdiv addcmul asin asinh atan atan2 atanh bitwise_and "
+    "bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min clip copysign cos cosh div "
+    "divide eq erf erfc exp exp2 expm1 float_power floor floor_divide fmax fmin fmod frac ge "
+    "greater greater_equal gt heaviside hypot isclose isfinite isinf isnan le lerp less "
+    "less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor "
+    "logit lt masked_fill maximum minimum mul multiply nan_to_num ne neg negative not_equal pow "
+    "reciprocal relu remainder round rsqrt sigmoid sign signbit sgn sin sinc sinh sqrt square sub "
+    "subtract tan tanh true_divide trunc where xlogy"
+)
+REDUCTIONS = (
+    "all amax amin aminmax any argmax argmin count_nonzero cummax cummin cumprod cumsum kthvalue "
+    "logcumsumexp logsumexp max mean median min nanmean nansum norm prod std std_mean sum trace "
+    "var var_mean vector_norm matrix_norm"
+)
+ORDER = "argsort sort topk bucketize searchsorted"
+SHAPE = (
+    "cat clone column_stack concat concatenate diag diag_embed dstack flip fliplr flipud gather "
+    "hstack index_add index_select kron pixel_shuffle pixel_unshuffle repeat "
+    "repeat_interleave roll rot90 row_stack scatter scatter_add stack take take_along_dim tile "
+    "tril triu vstack pad one_hot"
+)
+CREATION = (
+    "arange eye full full_like linspace logspace ones ones_like zeros zeros_like new_full "
+    "new_ones new_zeros tril_indices triu_indices"
+)
+PRODUCTS = (
+    "addbmm addmm addmv addr baddbmm bmm cdist chain_matmul cross dot einsum inner linear matmul "
+    "matrix_power mm mv outer tensordot vdot"
+)
+NETWORKS = (
+    "adaptive_avg_pool1d adaptive_avg_pool2d avg_pool1d avg_pool2d avg_pool3d celu conv1d conv2d "
+    "conv3d cosine_similarity elu gelu glu hardshrink hardsigmoid hardswish hardtanh huber_loss "
+    "l1_loss layer_norm leaky_relu log_softmax logsigmoid max_pool1d max_pool2d mish mse_loss "
+    "normalize pairwise_distance prelu relu6 rms_norm selu silu smooth_l1_loss softmax softmin "
+    "softplus softshrink softsign tanhshrink unfold binary_cross_entropy_with_logits"
+)
+CONVERSION = "bool byte char double float int long short to type type_as"
+COMPLEX = "angle complex conj_physical fft fft2 fftn ifft ifft2 ifftn irfft polar rfft rfft2 rfftn"
+LINALG = (
+    "cholesky det eigh eigvalsh inv inverse lu pinv qr slogdet solve solve_triangular svd svdvals"
+)
+# Or all of them are views of the one tensor among the arguments.
+VIEWS = (
+    "T broadcast_to chunk diagonal expand flatten imag mT moveaxis movedim narrow permute ravel "
+    "real reshape select split squeeze swapaxes swapdims t tensor_split transpose unbind "
+    "unflatten unsqueeze view view_as_complex view_as_real unfold"
+)
+# Whose first argument is a list of tensors.
+JOINING = frozenset(
+    "cat column_stack concat concatenate dstack hstack row_stack stack vstack chain_matmul".split()
+)
+OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
+NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, VIEWS)).split())
+EVERY = 8  # calls that no program fits, of which one is looked at
+
+
+class SmallCalls:
+    """The programs of a public function, and how often it was called without one."""
+
+    __slots__ = ("joins", "kind", "name", "rebuild", "seen", "small")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.joins = name in JOINING
+        self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
+        self.kind: Any = None  # what several results come in
+        self.rebuild: Callable[[Any], Any] = tuple  # makes it of them
+        self.seen = 0
+
+
+def small_calls(name: str) -> SmallCalls | None:
+    """Where a function's programs are kept; None where it has none."""
+    return SmallCalls(name) if name in NAMES else None

@@ -1,0 +1,193 @@
+"""Calls of public functions on few elements as one program each.
+
+Note [small calls]
+    Between a public function and the kernels it comes to lies more Python than PyTorch's whole call
+    takes: arguments are sorted, several operations bound, their results wrapped. So what is true
+    of a small composite (Note [straight programs]) is done for calls of the functions in
+    `core.operations.small_calls` as well: one that is met again and again with arguments of one
+    kind (literals, and of each tensor dtype, shape and strides) is recorded, kept if it gives the
+    same bytes, and found by native code (Note [meeting]), as rows or as calls of kernels.
+
+    A program stands for the call only where nobody can tell: no operand is on the tape, results are
+    new tensors, no setting was asked for and nobody warned. A call that reads elements cannot be
+    recorded, so it has no program. Of calls that no program fits one in `EVERY` is looked at, so
+    that functions of ever new shapes pay little.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from numpy import ndarray
+
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS, DType
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.operations.small_calls import EVERY, VIEWS, SmallCalls
+from adjoint.engine.core.spec import Size
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager import enlisted
+from adjoint.engine.graph.eager.straight import LOADED, straight_program
+from adjoint.engine.graph.ir import frozen
+from adjoint.engine.tensor.tensor import Tensor
+
+SIGHTED = 6  # times that a kind is looked at before it gets a program
+MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
+KEPT = 4096  # kinds
+VIEWING = frozenset(VIEWS.split())
+LITERALS = frozenset({int, float, bool, str, type(None), DType})
+
+
+class SmallCallPrograms:
+    """What native code compares for each kind of call; None for kinds that run as they are."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted
+        self.sighted = 0
+
+    def forget(self) -> None:
+        """Make every program anew."""
+        self.by_kind.clear()
+
+
+PROGRAMS = SmallCallPrograms()
+DEFAULT_LISTENERS.append(PROGRAMS.forget)  # recordings depend on the default dtype
+
+
+def note(
+    calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
+) -> None:
+    """One more call without a program: give its kind one, if there were some of that kind."""
+    PROGRAMS.sighted += 1
+    kind = kind_of(calls, operands, params)
+    if kind is None:
+        return
+    entry = PROGRAMS.by_kind.get(kind, 0)
+    if entry.__class__ is int:
+        if len(PROGRAMS.by_kind) > KEPT:
+            PROGRAMS.by_kind.clear()
+        unloaded = HOOKS.guard is None and PROGRAMS.sighted * EVERY < LOADED
+        if entry < SIGHTED or unloaded:
+            PROGRAMS.by_kind[kind] = entry + 1
+            return
+        entry = PROGRAMS.by_kind[kind] = entry_of(calls, operands, params, call)
+    if entry is not None:  # perhaps again: more recent ones had pushed it out
+        enlisted.enlist(calls, entry)
+
+
+def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """What decides the program of a call; None where it cannot have one."""
+    kind: list[Any] = [calls]
+    tensors: list[int] = []
+    views = calls.name in VIEWING
+    for x in operands:
+        if isinstance(x, Tensor):
+            array = x._array
+            if array.__class__ is not ndarray or not (views or is_small(x)):
+                return None
+            tensors.append(id(x))
+            kind += (Tensor, array.dtype, array.shape, array.strides)
+        elif is_literal(x):
+            kind.append((frozen(x),))
+        else:
+            return None
+    for name, value in params.items():
+        if not is_literal(value):
+            return None
+        kind += (name, frozen(value))
+    return (*kind, *map(tensors.index, tensors))
+
+
+def is_small(x: Tensor) -> bool:
+    """Whether a tensor has few elements and needs no tape."""
+    return x._array.size <= MOST and not (CONTEXT.grad_enabled and x.requires_grad)
+
+
+def is_literal(x: Any) -> bool:
+    """Whether native code can tell an equal one from others."""
+    kind = type(x)
+    if kind in LITERALS:
+        return True
+    return (kind is tuple or kind is list or kind is Size) and all(map(is_literal, x))
+
+
+def copied(x: Any) -> Any:
+    """A literal that nobody else can change."""
+    return [copied(item) for item in x] if x.__class__ is list else x
+
+
+Entry = tuple[Any, ...] | None
+Arguments = tuple[list[Any], dict[str, Any]]  # operands and parameters that nobody else can change
+
+
+def entry_of(
+    calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
+) -> Entry:
+    """What native code compares with a call of this kind and runs; None: it runs as it is."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    given = [copied(x) for x in operands], {name: copied(x) for name, x in params.items()}
+    settings: set[str] = set()
+    try:
+        with warnings.catch_warnings(), CONTEXT.having(consulted=settings):
+            warnings.simplefilter("error")  # which then has no program
+            entry = None
+            if calls.name in VIEWING and len(tensors) == 1:
+                entry = entry_of_views(calls, tensors[0], given, call)
+            if entry is None and all(map(is_small, tensors)):
+                entry = entry_of_new(calls, tensors, given, call)
+    except Exception:  # whatever it is, calls go on as before
+        return None
+    return None if settings else entry
+
+
+def entry_of_new(
+    calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
+) -> Entry:
+    """The same of a call whose results are new tensors."""
+    program = straight_program(tensors, call)
+    if program is None or not all(program.gaps) or not agrees(calls, program.structure):
+        return None
+    arrays, single = [x._array for x in tensors], program.structure is None
+    entry: Entry = HOOKS.small_entry(program.rows, program.kernels, arrays, (*given, single))
+    return entry
+
+
+def entry_of_views(
+    calls: SmallCalls, source: Tensor, given: Arguments, call: Callable[[], Any]
+) -> Entry:
+    """The same of a call whose results are views of one tensor; None where they are not."""
+    with CONTEXT.having(grad_enabled=False, reference=True):
+        out = call()
+    single = isinstance(out, Tensor)
+    if not single and out.__class__ is not tuple:
+        return None
+    chains = []
+    before = len(source._chain)
+    for view in (out,) if single else out:
+        links = view._chain[before:]
+        if view is source or view._storage is not source._storage or not links:
+            return None
+        if view._chain[:before] != source._chain or not all(r.is_view for r, _ in links):
+            return None
+        chains.append(links)
+    if not chains or not agrees(calls, None if single else tuple):
+        return None
+    entry: Entry = HOOKS.small_entry(
+        None, HOOKS.view_call(tuple(chains), single), (), (*given, single)
+    )
+    return entry
+
+
+def agrees(calls: SmallCalls, kind: Any) -> bool:
+    """Whether results come in what several results of the function's other programs come in."""
+    if kind is None:
+        return True
+    if kind.__class__ is not type:
+        return False
+    if calls.kind is None:
+        calls.kind, calls.rebuild = kind, getattr(kind, "_make", kind)
+    return calls.kind is kind
+
+
+HOOKS.note_call = note

@@ -1,0 +1,75 @@
+"""Some three hundred calls on eight elements or so, here and in PyTorch: who takes how long.
+
+    python -m benchmarks.small_calls [--rounds 5] [--worst 40] [--json results.json] [text ...]
+
+Processor time, the least over rounds in which the frameworks take turns, on one thread; with text,
+only calls that contain one of them. Sorted by our time over PyTorch's, the worst first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from benchmarks.overhead import Call, Program, frameworks, measure
+from benchmarks.small_call_cases import CALLS, operands
+
+
+def program(text: str) -> Program:
+    """One call, evaluated where its operands are."""
+    code = compile(f"lambda: {text}", text, "eval")
+
+    def make(fw: object) -> Call:
+        call: Call = eval(code, operands(fw))
+        return call
+
+    return Program(text, make)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print a table, and write JSON if asked."""
+    parser = argparse.ArgumentParser(description="Small calls beside PyTorch's.")
+    parser.add_argument("texts", nargs="*", help="only calls that contain one of these")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--worst", type=int, default=40, help="rows that are printed")
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
+    options = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    present = frameworks()
+    rows: dict[str, dict[str, float]] = {}
+    started = time.process_time()
+    gc.disable()  # a collection in one framework's turn would be charged to it
+    for text in [call for calls in CALLS.values() for call in calls]:
+        if not options.texts or any(part in text for part in options.texts):
+            rows[text] = measure(program(text), present, options.rounds, least=True)
+            gc.collect()
+    gc.enable()
+    if "torch" in present:
+        show(rows, options.worst)
+    print(f"{len(rows)} calls, {time.process_time() - started:.0f} s")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    return 0
+
+
+def show(rows: dict[str, dict[str, float]], worst: int) -> None:
+    """The table, and how many take more than PyTorch's time."""
+    ratios = {text: row["adjoint"] / row["torch"] for text, row in rows.items()}
+    print("   ratio   adjoint     torch  microseconds a call")
+    for text in sorted(ratios, key=ratios.__getitem__, reverse=True)[:worst]:
+        row = rows[text]
+        print(f"{ratios[text]:8.2f}{row['adjoint']:10.2f}{row['torch']:10.2f}  {text}")
+    beyond = ", ".join(
+        f"{sum(ratio > limit for ratio in ratios.values())} beyond {limit}" for limit in (1, 1.7, 2)
+    )
+    print(f"median {statistics.median(ratios.values()):.2f}; {beyond}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

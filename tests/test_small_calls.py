@@ -1,0 +1,345 @@
+"""Calls on few elements as programs: the same bits, views, tape, errors and settings as ever."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.assembly import StraightLater
+from adjoint.engine.backends.llvm.small import loops
+from adjoint.engine.core.operations import public
+from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.tree import flatten
+from adjoint.engine.graph.eager import enlisted, small_calls
+from adjoint.nn import functional as F
+
+Call = Callable[..., Any]
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-38, 3e38, -1.0)
+
+# Of two matrices of one shape.
+NEW: dict[str, Call] = {
+    "zeros": lambda x, y: ad.zeros(2, 3),
+    "zeros of a list": lambda x, y: ad.zeros([2, 3], dtype=ad.int64),
+    "full": lambda x, y: ad.full((3,), 1),
+    "full of a float": lambda x, y: ad.full((3,), 1.0),
+    "arange": lambda x, y: ad.arange(5),
+    "eye": lambda x, y: ad.eye(3),
+    "zeros_like": lambda x, y: ad.zeros_like(x),
+    "exp": lambda x, y: x.exp(),
+    "floor": lambda x, y: x.floor(),
+    "round": lambda x, y: x.round(),
+    "add": lambda x, y: x + y,
+    "add of 1": lambda x, y: x + 1,
+    "add of 1.0": lambda x, y: x + 1.0,
+    "add of True": lambda x, y: x + True,
+    "times zero": lambda x, y: x * 0.0,
+    "times minus zero": lambda x, y: x * -0.0,
+    "itself": lambda x, y: x * x,
+    "compared": lambda x, y: x >= y,
+    "negated": lambda x, y: -x,
+    "product": lambda x, y: x @ y.transpose(-1, -2),
+    "dot": lambda x, y: x[0] @ y[0],
+    "where": lambda x, y: ad.where(x > y, x, y),
+    "nan_to_num": lambda x, y: ad.nan_to_num(x),
+    "sum": lambda x, y: x.sum(),
+    "sum of rows": lambda x, y: x.sum(-1, keepdim=True),
+    "sum of truths": lambda x, y: (x > 0).sum(),
+    "count": lambda x, y: x.count_nonzero(),
+    "any": lambda x, y: (x > 0).any(1),
+    "all": lambda x, y: (x > 0).all(),
+    "prod": lambda x, y: x.prod(1),
+    "trace": lambda x, y: (x @ y.transpose(-1, -2)).trace(),
+    "argmax": lambda x, y: x.argmax(),
+    "argmax of rows": lambda x, y: x.argmax(1),
+    "argmin of columns": lambda x, y: x.argmin(0, keepdim=True),
+    "max": lambda x, y: x.max(1),
+    "max alone": lambda x, y: x.max(),
+    "min": lambda x, y: x.min(0),
+    "median": lambda x, y: x.median(1),
+    "median alone": lambda x, y: x.median(),
+    "kthvalue": lambda x, y: x.kthvalue(2, 1),
+    "sort": lambda x, y: x.sort(),
+    "sort of columns": lambda x, y: x.sort(0, descending=True),
+    "stable sort": lambda x, y: x.sort(1, stable=True),
+    "argsort": lambda x, y: x.argsort(1, descending=True),
+    "topk": lambda x, y: x.topk(2),
+    "topk of columns": lambda x, y: x.topk(1, 0, largest=False),
+    "cumsum": lambda x, y: x.cumsum(0),
+    "cumsum of rows": lambda x, y: x.cumsum(-1),
+    "cumprod": lambda x, y: x.cumprod(1),
+    "logcumsumexp": lambda x, y: x.logcumsumexp(1),
+    "cummax": lambda x, y: x.cummax(1),
+    "cat": lambda x, y: ad.cat([x, y]),
+    "cat of a tuple": lambda x, y: ad.cat((x, y), 1),
+    "cat of three": lambda x, y: ad.cat([x, y, x], -1),
+    "stack": lambda x, y: ad.stack([x, y], dim=-1),
+    "flip": lambda x, y: x.flip(0),
+    "roll": lambda x, y: x.roll(1, 0),
+    "roll back": lambda x, y: x.roll(-1, 1),
+    "tril": lambda x, y: x.tril(),
+    "triu": lambda x, y: x.triu(1),
+    "as int64": lambda x, y: (x > 0).long(),
+    "as bool": lambda x, y: x.bool(),
+    "as double": lambda x, y: x.double(),
+    "repeated": lambda x, y: x.repeat(2, 1),
+    "softmax": lambda x, y: x.softmax(-1),
+    "layer norm": lambda x, y: F.layer_norm(x, (x.shape[-1],)),
+    "mse": lambda x, y: F.mse_loss(x, y),
+    "std": lambda x, y: x.std(),
+    "var of columns": lambda x, y: x.var(0, correction=0),
+    "gelu": lambda x, y: F.gelu(x),
+    "linear": lambda x, y: F.linear(x, y),
+    "einsum": lambda x, y: ad.einsum("ij,kj->ik", x, y),
+    "fft": lambda x, y: ad.fft.fft(x),
+    "qr": lambda x, y: ad.linalg.qr(x[:, :2]),
+    "padded": lambda x, y: F.pad(x, (1, 2), value=0.5),
+}  # fmt: skip
+# Of one matrix.
+VIEWS: dict[str, Call] = {
+    "reshape": lambda x: x.reshape(-1),
+    "view": lambda x: x.view(1, *x.shape),
+    "flatten": lambda x: x.flatten(),
+    "T": lambda x: x.T,
+    "transpose": lambda x: x.transpose(0, 1),
+    "permute": lambda x: x.permute(1, 0),
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "squeeze": lambda x: x.squeeze(),
+    "expand": lambda x: x.expand(2, *x.shape),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "select": lambda x: x.select(0, -1),
+    "movedim": lambda x: x.movedim(0, 1),
+    "diagonal": lambda x: x.diagonal(),
+    "chunk": lambda x: x.chunk(2, 1),
+    "split": lambda x: x.split(1),
+    "unbind": lambda x: x.unbind(0),
+}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Programs are made at the first call."""
+    programs = StraightLater.loaded()
+    programs.forget()
+    small_calls.PROGRAMS.forget()
+    monkeypatch.setattr(small_calls, "SIGHTED", 0)
+    monkeypatch.setattr(small_calls, "LOADED", 0)
+    monkeypatch.setattr(public, "EVERY", 1)
+    yield
+    programs.forget()
+    small_calls.PROGRAMS.forget()
+
+
+def has_programs(name: str) -> bool:
+    """Whether native code finds some program of a function."""
+    return any(isinstance(o, SmallCalls) and o.name == name and o.small for o in enlisted._owners)
+
+
+needs_native = pytest.mark.skipif(
+    loops.native() is None or loops.native().meet_call is None,  # type: ignore[union-attr]
+    reason="objects are laid out otherwise here: nothing is met natively",
+)
+
+
+def matrices() -> list[tuple[ad.Tensor, ad.Tensor]]:
+    """Pairs that differ in values, shapes, dtypes and layouts."""
+    rng = np.random.default_rng(5)
+    pairs = []
+    for shape in ((3, 4), (2, 5), (4, 4)):
+        one, other = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+        special = rng.choice(SPECIAL, shape).astype(np.float32)
+        whole = rng.integers(-2, 3, shape)
+        x, y = ad.from_numpy(one), ad.from_numpy(other)
+        pairs += [(x, y), (y, x), (x.double(), y.double())]
+        pairs += [(ad.from_numpy(special), y), (y, ad.from_numpy(special))]
+        pairs.append((ad.from_numpy(whole), ad.from_numpy(whole[::-1].copy())))
+        pairs.append((ad.from_numpy(one.T.copy()).T, y))
+        wide = rng.standard_normal((shape[0], 2 * shape[1])).astype(np.float32)
+        pairs.append((ad.from_numpy(wide)[:, ::2], x))
+    return pairs
+
+
+def described(out: Any) -> Any:
+    """All that can be told of results, or the error."""
+    leaves, structure = flatten(out)
+    return structure, type(out), [
+        (t.dtype, tuple(t.shape), t.stride(), t.detach().numpy().tobytes(), t.requires_grad) for t in leaves
+    ]  # fmt: skip
+
+
+def outcome(call: Call, *given: Any) -> Any:
+    try:
+        return described(call(*given))
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", NEW)
+def test_results_are_the_same_to_the_bit(name: str) -> None:
+    """Also those of other operands, which native code meets after it knows all the others."""
+    call, pairs = NEW[name], matrices()
+    with CONTEXT.having(reference=True):
+        want = [outcome(call, *pair) for pair in pairs]
+    for _ in range(3):
+        for pair, wanted in zip(pairs, want, strict=True):
+            assert outcome(call, *pair) == wanted
+
+
+@needs_native
+def test_programs_are_met() -> None:
+    x, y = matrices()[0]
+    for call in (*NEW.values(), *[lambda x, y, view=view: view(x) for view in VIEWS.values()]):
+        for _ in range(3):
+            call(x, y)
+    names = (
+        "zeros add exp matmul cat stack topk sort max cumsum tril softmax reshape T chunk qr fft"
+    )
+    assert [name for name in names.split() if not has_programs(name)] == []
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_stay_views(name: str, tracked: bool) -> None:
+    call = VIEWS[name]
+    for _ in range(3):
+        x = ad.arange(12.0).reshape(3, 4).clone().requires_grad_(tracked)
+        leaves, _ = flatten(call(x * 1 if tracked else x))
+        with CONTEXT.having(reference=True):
+            source = x * 1 if tracked else x
+            want, _ = flatten(call(source))
+        for view, wanted in zip(leaves, want, strict=True):
+            assert described(view) == described(wanted)
+            assert view.storage_offset() == wanted.storage_offset()
+            assert type(view.grad_fn) is type(wanted.grad_fn)
+            assert str(view.grad_fn).split(" at ")[0] == str(wanted.grad_fn).split(" at ")[0]
+            assert view._is_view()
+            assert tracked or view.data_ptr() == wanted.data_ptr()
+        if not tracked:
+            with ad.no_grad():
+                for view in leaves:
+                    view.fill_(7.0) if name != "expand" else view[0].fill_(7.0)
+            assert (x == 7).any()
+
+
+def test_gradients_go_through() -> None:
+    """A tensor that needs a gradient meets no program that would lose it."""
+    x = ad.randn(2, 4)
+    weight = ad.nn.Parameter(ad.randn(3, 4))
+    for _ in range(4):
+        F.linear(x, x).softmax(-1).cumsum(0)
+        out = F.linear(x, weight).softmax(-1).cumsum(0)
+        assert out.requires_grad
+        weight.grad = None
+        out.square().sum().backward()
+        assert weight.grad is not None
+        y = x.clone().requires_grad_()
+        view = y[:1]
+        assert (view.exp() + y.T[:, :1].sum()).requires_grad
+        z = x.clone()
+        part = z[0]  # a view of what becomes part of the tape later
+        z.mul_(weight[:1].sum())
+        assert part.exp().requires_grad
+        assert (part + part).requires_grad
+        with ad.no_grad():
+            assert not F.linear(x, weight).requires_grad
+
+
+def test_literals_are_told_apart_though_they_change() -> None:
+    sizes = [2, 3]
+    for _ in range(4):
+        assert ad.zeros(sizes).shape == (2, 3)
+    sizes[1] = 4
+    assert ad.zeros(sizes).shape == (2, 4)
+    x = ad.arange(4)
+    for _ in range(3):
+        assert (x + 1).dtype is ad.int64
+        assert (x + 1.0).dtype is ad.float32
+        assert (x * True).dtype is ad.int64
+        assert ad.full((2,), 1).dtype is ad.int64
+        assert ad.full((2,), 1.0).dtype is ad.float32
+        assert ad.full((2,), True).dtype is ad.bool
+        assert str((ad.zeros(1) * -0.0).item()) == "-0.0"
+        assert str((ad.zeros(1) * 0.0).item()) == "0.0"
+
+
+def test_settings_are_heeded() -> None:
+    x = ad.ones(2, 2)
+    for _ in range(4):
+        ad.zeros(2), ad.ones(2), x @ x
+    ad.set_default_dtype(ad.float64)
+    try:
+        assert ad.zeros(2).dtype is ad.float64
+    finally:
+        ad.set_default_dtype(ad.float32)
+    assert ad.zeros(2).dtype is ad.float32
+    with ad.device("meta"):
+        assert ad.zeros(2).is_meta
+    with ad.autocast("cpu", dtype=ad.bfloat16):
+        assert (x @ x).dtype is ad.bfloat16
+    with ad.inference_mode():
+        assert ad.zeros(2).is_inference()
+    assert ad.func.vmap(lambda row: row.exp() + row)(x).shape == (2, 2)
+    assert ad.zeros(2, requires_grad=True).is_leaf
+    assert ad.zeros(2, requires_grad=True).requires_grad
+    assert not ad.zeros(2).requires_grad
+
+
+def test_results_are_apart() -> None:
+    """What is written to one result is not in the next, nor in what it was made of."""
+    x = ad.arange(4.0)
+    for _ in range(4):
+        first, second = ad.zeros(3), x.exp()
+        assert first.tolist() == [0.0, 0.0, 0.0]
+        first.fill_(9.0), second.fill_(9.0)
+        assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+    x[0] = 5.0
+    assert x.neg().tolist() == [-5.0, -1.0, -2.0, -3.0]
+
+
+def test_warnings_and_errors_come_each_time() -> None:
+    x = ad.ones(2, 4)
+    for _ in range(4):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            F.softmax(x)
+        assert caught
+        with pytest.raises(RuntimeError):
+            ad.cat([x, ad.ones(3)])
+        with pytest.raises(IndexError):
+            x.sum(5)
+        F.one_hot(ad.tensor([0, 2]), 3)
+        with pytest.raises(RuntimeError):
+            F.one_hot(ad.tensor([0, 3]), 3)
+        x.gather(1, ad.tensor([[0, 3]]))
+        with pytest.raises((IndexError, RuntimeError)):
+            x.gather(1, ad.tensor([[0, 4]]))
+
+
+def test_named_results_have_their_names() -> None:
+    x = ad.tensor([[3.0, 1.0, 2.0]])
+    for _ in range(3):
+        assert x.sort().indices.tolist() == [[1, 2, 0]]
+        assert x.max(1).values.tolist() == [3.0]
+        assert x.max().item() == 3.0
+        assert type(x.topk(2)).__name__ == "topk"
+        assert x.sort(descending=True).values.tolist() == [[3.0, 2.0, 1.0]]
+
+
+def test_operations_are_seen_by_profiler_and_compiler() -> None:
+    x = ad.ones(2, 3)
+
+    def call(x: ad.Tensor) -> ad.Tensor:
+        return x.exp().cumsum(1) + x
+
+    for _ in range(4):
+        want = call(x)
+    with ad.profiler.profile() as profile:
+        call(x)
+    assert any("exp" in event.key for event in profile.key_averages())
+    np.testing.assert_allclose(ad.compile(call)(x).numpy(), want.numpy(), rtol=1e-6)
