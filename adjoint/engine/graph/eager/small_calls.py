@@ -16,8 +16,10 @@ Note [small calls]
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from numpy import ndarray
@@ -129,8 +131,7 @@ def entry_of(
     given = [copied(x) for x in operands], {name: copied(x) for name, x in params.items()}
     settings: set[str] = set()
     try:
-        with warnings.catch_warnings(), CONTEXT.having(consulted=settings):
-            warnings.simplefilter("error")  # which then has no program
+        with own_warnings() as warned, CONTEXT.having(consulted=settings):
             entry = None
             if calls.name in VIEWING and len(tensors) == 1:
                 entry = entry_of_views(calls, tensors[0], given, call)
@@ -138,7 +139,26 @@ def entry_of(
                 entry = entry_of_new(calls, tensors, given, call)
     except Exception:  # whatever it is, calls go on as before
         return None
-    return None if settings else entry
+    return None if settings or warned else entry
+
+
+@contextlib.contextmanager
+def own_warnings() -> Iterator[list[Any]]:
+    """The warnings of this thread, which are not shown; those of others are."""
+    warned: list[Any] = []
+    thread = threading.get_ident()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def note_or_show(*about: Any, **more: Any) -> None:
+            if threading.get_ident() == thread:
+                warned.append(about)
+            else:
+                show(*about, **more)
+
+        warnings.showwarning = note_or_show
+        warnings.simplefilter("always")
+        yield warned
 
 
 def entry_of_new(

@@ -16,6 +16,7 @@ from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
 from adjoint.engine.backends.llvm.small import calling, meeting, order_loops
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state import forks
 
 ARGUMENTS = 6  # pointers that an inner loop is given at most
 OUTER = 3  # dimensions that rows go through around an inner loop
@@ -375,9 +376,20 @@ class SmallCode(NamedTuple):
     meet_call: Callable[..., Any] | None  # of public functions, where tensors can be made natively
 
 
-@cache
+_lock = forks.lock(forks.LockOrder.LIBRARY)
+
+
 def native() -> SmallCode | None:
-    """The walker; None where objects may not be laid out as it expects, or threads run at once."""
+    """The walker; None where objects may not be laid out as it expects, or threads run at once.
+
+    There is one: what another thread's had written would point to code that is gone.
+    """
+    with _lock:
+        return _native()
+
+
+@cache
+def _native() -> SmallCode | None:
     address, _ = looks()
     world = meeting.world()
     if not COUNTED or address is slow_address or world is None:
