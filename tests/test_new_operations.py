@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ def cubed() -> Iterator[Record]:
     del REGISTRY[record.name], native.LOWER[record.name], native._ACCEPTS[record.name]
 
 
-@pytest.fixture(scope="module")
-def add_exponentially() -> Iterator[Record]:
+@contextmanager
+def exponentials_added() -> Iterator[Record]:
     record = reduction(
         "add_exponentially",
         lambda g, x, out, x_spec, dims, keepdim: (
@@ -46,8 +47,16 @@ def add_exponentially() -> Iterator[Record]:
     def step(a: V, b: V) -> V:
         return native.LOWER["logaddexp"](a, b)
 
-    yield record
-    del REGISTRY[record.name], operations.REDUCERS[record.name]
+    try:
+        yield record
+    finally:
+        del REGISTRY[record.name], operations.REDUCERS[record.name]
+
+
+@pytest.fixture(scope="module")
+def add_exponentially() -> Iterator[Record]:
+    with exponentials_added() as record:
+        yield record
 
 
 def compiled_without_calls(fn: Any, *args: Any) -> Any:

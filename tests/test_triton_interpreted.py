@@ -86,6 +86,27 @@ def in_order(names: tuple[str, ...]) -> None:
     ad.use_deterministic_algorithms(False)
 
 
+def reduction_from_outside() -> None:
+    """A step in registers is all that a reduction needs here; called in a process that interprets."""
+    import adjoint as ad
+    from adjoint.engine.compiler.schedule.steps import EagerCall
+
+    importlib.import_module("tests.triton_interpreter")
+    outside = importlib.import_module("tests.test_new_operations")
+    ad.manual_seed(0)
+    with outside.exponentials_added() as record:
+        for shape, dims in (((3, 20), (1,)), ((37, 5), (0,)), ((2, 3000), (0, 1))):
+            x = ad.randn(shape)
+
+            def reduced(x: Any, dims: Any = dims) -> Any:
+                return record(x * 2, dims=dims, keepdim=False) - 1
+
+            compiled = ad.compile(reduced, backend="interpreted-triton")
+            ad.testing.assert_close(compiled(x), reduced(x), rtol=1e-4, atol=1e-4)
+            executable: Any = compiled.latest.executable
+            assert not any(isinstance(step, EagerCall) for step in executable.plan.steps)
+
+
 def profile() -> None:
     """Kernels have rows with their operations and lines; called in a process that interprets."""
     import adjoint as ad
@@ -169,6 +190,10 @@ def test_rows_in_order_have_the_cpu_s_bits() -> None:
 @pytest.mark.slow
 def test_scatters_in_order_have_the_cpu_s_bits() -> None:
     run_script("t.in_order(('scattered',))")
+
+
+def test_a_reduction_from_outside() -> None:
+    run_script("t.reduction_from_outside()")
 
 
 def test_faults_are_told_where_the_host_waits() -> None:

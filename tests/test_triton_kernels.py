@@ -23,6 +23,7 @@ from adjoint.engine.compiler.schedule.steps import EagerCall, Flow, Launch
 from adjoint.engine.graph.execution import interpreted
 from adjoint.nn import functional as F
 
+from .test_new_operations import exponentials_added
 from .triton_programs import PROGRAMS, training
 
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) compiles the kernels")
@@ -96,6 +97,17 @@ def test_kernels_compile(name: str) -> None:
     made = compile_all(lambda backend: ad.compile(fn, backend=backend)(*arguments()), (90,))
     assert made.kernels
     assert min(made.kernels.values()) > 1000
+
+
+def test_a_reduction_from_outside_compiles() -> None:
+    with exponentials_added() as record:
+        made = compile_all(
+            lambda backend: ad.compile(
+                lambda x: record(x * 2, dims=(1,), keepdim=False), backend=backend
+            )(ad.randn(8, 40)),
+            (90,),
+        )
+    assert made.kernels
 
 
 def planned(fn: Callable[..., Any], *arguments: Any) -> list[Any]:

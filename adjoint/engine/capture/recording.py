@@ -14,7 +14,7 @@ from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.graph.session.watching import DescribeRecording
 from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope
-from adjoint.engine.graph.sizes.resizing import Rebuild, differ
+from adjoint.engine.graph.sizes.resizing import Rebuild, first_difference
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -135,7 +135,7 @@ def _check(call: _Recorded, graph: Graph, names: dict[tuple[int, int], str]) -> 
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         known = scope.complete(sizes)
-        return differ(_described(graph, known), _described(other, known), "the graph")
+        return first_difference(_described(graph, known), _described(other, known), "the graph")
 
     graph.sizes.check(differs, "the call")
 

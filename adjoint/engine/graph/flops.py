@@ -81,12 +81,12 @@ def flops(record: Record, shapes: Sequence[Shape], outs: Sequence[Shape]) -> int
             return 0
     if record.family == "elementwise":
         return prod(outs[0])
-    if record.name in REDUCTIONS:
+    if record.reduces or record.running or record.name in COMPOSED_REDUCTIONS:
         return prod(shapes[0]) if shapes else 0
     return 0
 
 
-REDUCTIONS = frozenset({"sum", "amax", "amin", "prod", "mean", "logsumexp", "cumsum", "cumprod"})
+COMPOSED_REDUCTIONS = frozenset({"mean", "logsumexp"})
 
 
 def shape_of(x: Any) -> Shape | None:

@@ -64,6 +64,7 @@ class TileEmitter(TileSizes):
         self.aligned = aligned  # by reference: whether its address is a multiple of 16
         self.guarded = guarded  # writes nothing after a fault
         self.code = TritonCode()
+        self.steps: dict[str, str] = {}  # functions beside the kernel: steps of reductions
         self.pointers: dict[int, str] = {}
         self.coordinates: dict[int, str] = {}
         self.lost: dict[int, set[str]] = {}
@@ -113,7 +114,8 @@ class TileEmitter(TileSizes):
                 code.put(f"xm = x < {total if self.fixed else 'nx'}")
                 self.masks["x"] = "xm"
             self.body()
-        text = "\n".join([*top, *self.head, *code.lines]) + "\n"
+        text = "".join(self.steps.values())
+        text += "\n".join([*top, *self.head, *code.lines]) + "\n"
         return text.replace("WORDS", str(max(len(self.words.at), 1)))
 
     def is_cut(self) -> bool:

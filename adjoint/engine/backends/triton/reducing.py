@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from adjoint.engine.backends.registers.operations import KIND, combine
+from adjoint.engine.backends.registers.operations import KIND, REDUCERS, combine, reduces_in
 from adjoint.engine.backends.registers.vector import V
-from adjoint.engine.backends.triton.code import TYPES, number
+from adjoint.engine.backends.triton.code import TYPES, TritonCode, number
 from adjoint.engine.compiler.loops.ir import REDUCE, Form, Op
+from adjoint.engine.core.dtype import DType, bool_
 
 if TYPE_CHECKING:
     from adjoint.engine.backends.triton.emit import Env, TileEmitter
 
-REDUCERS = {"sum": "plus", "prod": "times"}
-REDUCTIONS = {*REDUCERS, "amax", "amin", "any", "all"}  # that there are functions for
+ARITHMETIC = {"sum": "plus", "prod": "times"}
+PRELUDED = {*ARITHMETIC, "amax", "amin", "any", "all"}  # whose steps are functions of the prelude
+
+
+def reduces(name: str, compute: DType) -> bool:
+    """Whether kernels reduce so: any step in registers is written beside the kernel."""
+    return name in PRELUDED or (compute is not bool_ and reduces_in(name, compute))
 
 
 def total_kind(compute: str) -> str:
@@ -21,18 +27,32 @@ def total_kind(compute: str) -> str:
     return "i32" if compute == "bool" else KIND[compute][0]
 
 
-def reducer(name: str, compute: str, kind: str) -> str:
-    """The function that joins two parts of a reduction."""
+def reducer(name: str, compute: str, kind: str, steps: dict[str, str]) -> str:
+    """The function that joins two parts of a reduction; one the prelude lacks is put in `steps`."""
+    if name not in PRELUDED:
+        step = f"join_{name}_{kind}"
+        steps[step] = step_text(step, name, kind)
+        return step
     if compute == "bool":
         return "int_min" if name in ("all", "amin", "prod") else "int_max"
-    if name in REDUCERS:
-        return REDUCERS[name]
+    if name in ARITHMETIC:
+        return ARITHMETIC[name]
     side = "max" if name in ("amax", "any") else "min"
     return f"nan_{side}" if kind[0] == "f" else f"int_{side}"
 
 
+def step_text(step: str, name: str, kind: str) -> str:
+    """One step of a reduction as a function, from what it is in registers."""
+    code = TritonCode()
+    joined = combine(name, V(code, "a", kind, 1), V(code, "b", kind, 1))
+    lines = ["@triton.jit", f"def {step}(a, b):", *code.lines, f"    return {joined.ref}"]
+    return "\n".join(lines) + "\n\n\n"
+
+
 def identity(name: str, compute: str, kind: str) -> str:
     """What a reduction starts from."""
+    if name not in PRELUDED:
+        return number(REDUCERS[name].identity(kind), kind)
     if compute == "bool":
         return "1" if name in ("all", "amin", "prod") else "0"
     if name in ("sum", "prod"):
@@ -92,7 +112,7 @@ def reduced(emitter: TileEmitter, k: int, tile: str) -> V:
     """A reduction's result from a tile of parts."""
     op, code = emitter.form.ops[k], emitter.code
     kind = total_kind(op.compute)
-    name = reducer(op.name, op.compute, kind)
+    name = reducer(op.name, op.compute, kind, emitter.steps)
     total = code.named(f"tl.reduce({tile}, 1, {name}, keep_dims=True)", kind)
     return in_own_dtype(emitter, k, total)
 

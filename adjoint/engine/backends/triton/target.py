@@ -8,12 +8,12 @@ from typing import Any
 
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND
+from adjoint.engine.backends.triton import reducing
 from adjoint.engine.backends.triton.added_rows import add_rows
 from adjoint.engine.backends.triton.choices import choose_parts
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
-from adjoint.engine.backends.triton.reducing import REDUCTIONS
 from adjoint.engine.backends.triton.remake import Levels, remade
 from adjoint.engine.backends.triton.schedule import schedule
 from adjoint.engine.backends.triton.templates import (
@@ -127,7 +127,7 @@ class TritonTarget(Target):
         return computes(name, compute, params)
 
     def reduces(self, name: str, compute: DType) -> bool:
-        return name in REDUCTIONS
+        return reducing.reduces(name, compute)
 
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
         return distributions.supports(law, args, dtype)

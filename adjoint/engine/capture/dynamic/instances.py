@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import OutsideTensor
 from adjoint.engine.graph.sizes.extents import Sizes
-from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, differ
+from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, first_difference
 
 
 def instance(program: Program, sizes: Sizes, static: set[int]) -> Program:
@@ -44,7 +44,7 @@ def difference(a: Program, b: Program) -> str | None:
     """Where two programs are not the same but for their states' elements; None where nowhere."""
     others = _compared(b)
     for name, part in _compared(a).items():
-        reason = differ(_DescribePart()(part), _DescribePart()(others[name]), name)
+        reason = first_difference(_DescribePart()(part), _DescribePart()(others[name]), name)
         if reason is not None:
             return reason
     return None

@@ -16,7 +16,7 @@ from adjoint.engine.graph.record.sources import Host, State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.graph.session.dimension import Dimension, plain, shown
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Sizes, SizeScope, is_extent
-from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, differ, resized
+from adjoint.engine.graph.sizes.resizing import Describe, Rebuild, first_difference, resized
 from adjoint.engine.graph.sizes.unknown_sizes import UnknownSizes
 from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.ops.shape.views import apply_chain
@@ -176,7 +176,7 @@ class _Call:
         other = _Nodes(sizes, set())
         recorded = other.nodes(trace.graph.nodes[start:]), [other(x) for x in result]
         here = _described(*foretold, self.trace, there)
-        return differ(here, _described(*recorded, trace, other), "it")
+        return first_difference(here, _described(*recorded, trace, other), "it")
 
 
 def _described(nodes: list[Node], result: list[Any], trace: Trace, at: Callable[[Any], Any]) -> Any:

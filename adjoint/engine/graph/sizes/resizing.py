@@ -148,11 +148,11 @@ class _Again(Rebuild):
         return x.moved(self.sizes, self.scope)
 
 
-def differ(a: Any, b: Any, path: str) -> str | None:
+def first_difference(a: Any, b: Any, path: str) -> str | None:
     """Where two descriptions are not the same, in words; None where nowhere."""
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         for x, y in zip(a, b, strict=True):
-            difference = differ(x, y, x if isinstance(x, str) and x else path)
+            difference = first_difference(x, y, x if isinstance(x, str) and x else path)
             if difference is not None:
                 return difference
         return None

@@ -7,9 +7,15 @@ from typing import Any
 
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.templates import lines as along
-from adjoint.engine.backends.triton.templates import placing
 from adjoint.engine.backends.triton.templates.lines import pointer
-from adjoint.engine.backends.triton.templates.placing import FIXED, PUT, Positions
+from adjoint.engine.backends.triton.templates.scatter_kernels import (
+    FIXED,
+    MOST,
+    PUT,
+    Positions,
+    checked,
+    placed,
+)
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
 from adjoint.engine.compiler.memory.places import Place
@@ -36,7 +42,7 @@ def can_put(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
         and not (spec.dtype.name == "bool" and node.params["accumulate"])
         and along.are_known(*spec.shape, *inputs[1].spec.shape)
         and all(x.spec.dtype.name == "int64" for x in inputs[2:])
-        and max(prod(spec.shape), prod(inputs[1].spec.shape)) < placing.MOST
+        and max(prod(spec.shape), prod(inputs[1].spec.shape)) < MOST
     )
 
 
@@ -50,7 +56,7 @@ def positions(node: Node, indices: list[Place]) -> Positions:
         first = FIXED + 3 * d
         load = f"tl.load({pointer(first, 'tl.int64')} + which, mask=inside, other=0)"
         lines += [f"size = tl.load(w + {first + 1})"]
-        lines += placing.checked(load, "size", first + 2, wrap)
+        lines += checked(load, "size", first + 2, wrap)
         lines.append("at = at * size + j")
         size = node.outputs[0].spec.shape[outer + d]
         words += [along.address(index), size, bounds_fault(node, d)]
@@ -77,7 +83,7 @@ def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place
     where = positions(node, indices)
     return [
         *start,
-        *placing.placed(setting.target, "index_put", how, out, values, where, count, length),
+        *placed(setting.target, "index_put", how, out, values, where, count, length),
         *copies,
     ]
 

@@ -7,9 +7,15 @@ from typing import Any
 
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.templates import lines as along
-from adjoint.engine.backends.triton.templates import placing
 from adjoint.engine.backends.triton.templates.lines import pointer
-from adjoint.engine.backends.triton.templates.placing import FIXED, PUT, Positions
+from adjoint.engine.backends.triton.templates.scatter_kernels import (
+    FIXED,
+    MOST,
+    PUT,
+    Positions,
+    checked,
+    placed,
+)
 from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.lower.indexed import bounds_fault
 from adjoint.engine.compiler.memory.places import Place
@@ -39,7 +45,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
         and along.are_known(*shape, *picks)
         and index.spec.dtype.name == "int64"
         and (*shape[:dim], *shape[dim + 1 :]) == (*picks[:dim], *picks[dim + 1 :])
-        and max(prod(shape), prod(picks)) < placing.MOST
+        and max(prod(shape), prod(picks)) < MOST
     )
 
 
@@ -52,7 +58,7 @@ def positions(node: Node, index: Place, out: Place) -> Positions:
         f"inner = tl.load(w + {FIXED + 1})",
         f"deep = tl.load(w + {FIXED + 2})",
         f"size = tl.load(w + {FIXED + 3})",
-        *placing.checked("tl.load(index + i, mask=inside, other=0)", "size", FIXED + 4, wrap=False),
+        *checked("tl.load(index + i, mask=inside, other=0)", "size", FIXED + 4, wrap=False),
         "at = (i // (deep * inner) * size + j) * inner + i % inner",
     ]
     words = [along.address(index), inner, index.shape[dim], out.shape[dim], bounds_fault(node, 0)]
@@ -72,7 +78,7 @@ def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place
     where, count = positions(node, index, out), prod(index.shape)
     return [
         *start,
-        *placing.placed(setting.target, name, way_of(node), out, values, where, count, 1),
+        *placed(setting.target, name, way_of(node), out, values, where, count, 1),
         *copies,
     ]
 
