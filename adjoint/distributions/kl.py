@@ -10,7 +10,7 @@ from adjoint.engine.tensor.tensor import Tensor
 
 __all__ = ["kl_divergence", "register_kl"]
 
-_REGISTRY: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
+_KL_REGISTRY: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 _FOUND: dict[tuple[type, type], Callable[[Any, Any], Tensor] | None] = {}
 
 
@@ -24,7 +24,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
 
     def declare(fn: Any) -> Any:
-        _REGISTRY[type_p, type_q] = fn
+        _KL_REGISTRY[type_p, type_q] = fn
         _FOUND.clear()
         return fn
 
@@ -33,19 +33,19 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
 def _dispatch(p: type, q: type) -> Callable[[Any, Any], Tensor] | None:
     """The rule of the pair whose classes are nearest in the orders of inheritance."""
-    pairs = [(a, b) for a, b in _REGISTRY if issubclass(p, a) and issubclass(q, b)]
+    pairs = [(a, b) for a, b in _KL_REGISTRY if issubclass(p, a) and issubclass(q, b)]
     if not pairs:
         return None
     by_p = min(pairs, key=lambda ab: (p.__mro__.index(ab[0]), q.__mro__.index(ab[1])))
     by_q = min(pairs, key=lambda ab: (q.__mro__.index(ab[1]), p.__mro__.index(ab[0])))
-    if _REGISTRY[by_p] is not _REGISTRY[by_q]:
+    if _KL_REGISTRY[by_p] is not _KL_REGISTRY[by_q]:
         warnings.warn(
             f"Ambiguous kl_divergence({p.__name__}, {q.__name__}). Please register_kl("
             f"{by_p[0].__name__}, {by_q[1].__name__})",
             RuntimeWarning,
             stacklevel=3,
         )
-    return _REGISTRY[by_p]
+    return _KL_REGISTRY[by_p]
 
 
 def kl_divergence(p: Any, q: Any) -> Tensor:

@@ -13,7 +13,7 @@ from adjoint.engine.tensor.reading.printing import to_string
 from adjoint.engine.tensor.tensor import Tensor, TensorType, alias_noted, wrap
 
 
-class _ParameterType(TensorType):
+class _ParameterMeta(TensorType):
     """Makes isinstance true for tensors of other classes that were made parameters."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -27,7 +27,7 @@ class _ParameterType(TensorType):
         )
 
 
-class Parameter(Tensor, metaclass=_ParameterType):
+class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is registered when assigned to an attribute of a module.
 
     Args:
@@ -75,7 +75,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
         return "Parameter containing:\n" + to_string(self)
 
 
-class _BufferType(TensorType):
+class _BufferMeta(TensorType):
     """Makes isinstance true for tensors marked as buffers."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -88,7 +88,7 @@ class _BufferType(TensorType):
         )
 
 
-class Buffer(Tensor, metaclass=_BufferType):
+class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that a module keeps as a buffer when it is assigned to an attribute.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.kernels.create.fused import fused_multiply_add
 from adjoint.engine.backends.array.memory.strides import allocate
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DType
@@ -54,6 +55,10 @@ def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device:
     )
 
 
+def _plain(xp: Any, step: Any, index: Array, start: Any) -> Array:
+    return start + step * index
+
+
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     """Evenly spaced numbers, counted from the nearer end so that both are exact."""
     first: Any
@@ -69,14 +74,15 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     step = own.type((last - first) / max(steps - 1, 1))
     if dtype.is_half:
         step = own.type(step.astype(kind))
-    # Product and sum of singles are rounded once, as PyTorch's fused instruction does.
+    # Product and sum are rounded once, as PyTorch's fused instruction does: of singles in double.
     wide = np.dtype(np.float64) if own == np.float32 else own
     first, last, step = (wide.type(v) for v in (first, last, step))
     index = xp.arange(steps).astype(wide)
-    up = (first + step * index).astype(own)
+    stepped = fused_multiply_add if own == np.float64 else _plain
+    up = stepped(xp, step, index, first).astype(own)
     if steps == 1:
         return up
-    down = (last - step * (steps - 1 - index)).astype(own)
+    down = stepped(xp, -step, steps - 1 - index, last).astype(own)
     return xp.where(xp.arange(steps) < steps // 2, up, down)
 
 
