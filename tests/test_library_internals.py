@@ -15,7 +15,9 @@ import pytest
 import adjoint as ad
 from adjoint._C import _functorch as wrapped
 from adjoint._functorch import package as functorch
+from adjoint._functorch import vmap as steps
 from adjoint._utils import ExceptionWrapper
+from adjoint.engine.autodiff.transforms.batching import STEP_NAMES
 from adjoint.nn.utils._named_member_accessor import NamedMemberAccessor, swap_tensor
 from adjoint.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from adjoint.utils.data import DataLoader, TensorDataset
@@ -288,3 +290,36 @@ def test_products_are_counted() -> None:
     assert "100.00%" in counter.get_table()
     ad.ones(2, 2) @ ad.ones(2, 2)  # after its block nothing is counted
     assert counter.get_total_flops() == forward
+
+
+class Pair:
+    """Two tensors that add and remove a mapped dimension themselves, as tensordicts do."""
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self.left, self.right = left, right
+
+
+def test_vmap_goes_through_steps_that_a_library_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def process(in_dims: Any, args: Any, func: Any) -> Any:
+        return 3, [in_dims] * len(args), list(args), None
+
+    def create(dims: Any, leaves: Any, level: int, structure: Any) -> Any:
+        return [
+            Pair(*(steps._add_batch_dim(x, dim, level) for x in (leaf.left, leaf.right)))
+            for dim, leaf in zip(dims, leaves, strict=True)
+        ]
+
+    def unwrap(outputs: Any, out_dims: Any, level: int, size: int, func: Any) -> Any:
+        return steps._maybe_remove_batch_dim("f", outputs, level, size, out_dims)
+
+    for name, step in zip(STEP_NAMES, (process, create, unwrap), strict=True):
+        monkeypatch.setattr(steps, name, step, raising=False)
+    x = ad.arange(6.0).reshape(3, 2).requires_grad_()
+    out = ad.func.vmap(lambda pair: pair.left @ pair.right)(Pair(x, x.detach()))
+    assert out.tolist() == [1.0, 13.0, 41.0]
+    out.sum().backward()
+    assert ad.equal(x.grad, x)
+    with pytest.raises(NotImplementedError, match="chunk_size is for tensors"):
+        ad.func.vmap(lambda pair: pair.left, chunk_size=1)(Pair(x, x))
+    monkeypatch.undo()
+    assert ad.func.vmap(ad.sum)(ad.ones(3, 2)).tolist() == [2.0] * 3

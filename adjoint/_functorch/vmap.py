@@ -1,16 +1,19 @@
 """`vmap` and the steps it is made of, under PyTorch's address.
 
-`vmap` here does not go through these steps, so to replace one changes nothing of it.
+`vmap` goes through three of them once a library has put its own in their places.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from adjoint._C._functorch import _add_batch_dim as _add_batch_dim
 from adjoint._C._functorch import _remove_batch_dim as _remove_batch_dim
+from adjoint.engine.autodiff.transforms.batching import STEP_NAMES, STEPS
 from adjoint.engine.autodiff.transforms.batching import vmap as vmap
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.tensor.tensor import Tensor as Tensor
@@ -43,3 +46,19 @@ def _maybe_remove_batch_dim(
             f"{type(batched_output)}. Did you mean to set out_dims= to None for output?"
         )
     return _remove_batch_dim(batched_output, vmap_level, batch_size, out_dim)
+
+
+class _Steps(ModuleType):
+    """This module: `vmap` hears which of its steps a library replaced."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in STEP_NAMES:
+            STEPS[name] = value
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        STEPS.pop(name, None)
+        super().__delattr__(name)
+
+
+sys.modules[__name__].__class__ = _Steps

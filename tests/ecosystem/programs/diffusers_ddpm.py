@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as folder:
     found += [x.sum(), x.abs().sum()]
     pictures = again(batch_size=2, num_inference_steps=2, generator=torch.Generator().manual_seed(0), output_type="np").images
     found += [*pictures.shape, ((pictures >= 0) & (pictures <= 1)).all()]
-line = fill(UNet1DModel(sample_size=32, in_channels=2, out_channels=2, block_out_channels=(8, 8, 16), extra_in_channels=16)).eval()
+line = fill(UNet1DModel(sample_size=32, in_channels=2, out_channels=2, block_out_channels=(32, 32, 64), extra_in_channels=64)).eval()
 found.append(line(picture(1, 2, 32), torch.tensor([3])).sample.abs().sum())
 told = {"sample_size": 8, "block_out_channels": (8, 16), "layers_per_block": 1, "cross_attention_dim": 12, "attention_head_dim": 4, "norm_num_groups": 4,
         "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D")}  # fmt: skip

@@ -14,6 +14,10 @@ from adjoint.engine.core.tree import LEAF, TreeDef, flatten, unflatten
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.writing.mutation import payload
 
+# What a library put in place of PyTorch's steps of vmap, all or none (Note [replaced steps]).
+STEPS: dict[str, Callable[..., Any]] = {}
+STEP_NAMES = ("_process_batched_inputs", "_create_batched_inputs", "_unwrap_batched")
+
 
 def broadcast_dims(dims: Any, structure: TreeDef) -> list[Any] | None:
     """One entry per leaf from a prefix of the tree; None where it does not fit."""
@@ -120,6 +124,11 @@ def vmap(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if len(STEPS) == len(STEP_NAMES):
+            size, dims, leaves, structure = STEPS["_process_batched_inputs"](in_dims, args, func)
+            if chunk_size is None:
+                return _by_steps(func, leaves, dims, structure, kwargs, size, out_dims, randomness)
+            _refuse_chunks(leaves, dims)
         leaves, dims, structure = _in_dims(in_dims, args)
         size = _batch_size(leaves, dims)
         moved = [x.movedim(d, 0) if d else x for x, d in zip(leaves, dims, strict=True)]
@@ -156,6 +165,29 @@ def vmap(
         return unflatten(out_structure, placed)
 
     return wrapped
+
+
+# Note [replaced steps]: PyTorch's vmap is made of three functions of a module, and tensordict
+# replaces them, so that a tensordict is a leaf that adds and removes its own dimension. Ours then
+# goes through these, as PyTorch's does.
+def _by_steps(
+    func: Any, leaves: Any, dims: Any, structure: Any, kwargs: Any, size: int, out_dims: Any,
+    randomness: str,
+) -> Any:  # fmt: skip
+    """`vmap` through the steps that a library put in the place of PyTorch's."""
+    with entered(VmapLevel(next_depth(), size, randomness)) as level:
+        inputs = STEPS["_create_batched_inputs"](dims, leaves, level.depth, structure)
+        outputs = func(*inputs, **kwargs)
+        return STEPS["_unwrap_batched"](outputs, out_dims, level.depth, size, func)
+
+
+def _refuse_chunks(leaves: list[Any], dims: list[Any]) -> None:
+    for leaf, dim in zip(leaves, dims, strict=True):
+        if dim is not None and not is_tensor(leaf):
+            raise NotImplementedError(
+                f"vmap: chunk_size is for tensors and their containers, received a "
+                f"{type(leaf).__name__}. Map over all of it at once."
+            )
 
 
 def _once(
