@@ -105,7 +105,8 @@ class Graph:
         if isinstance(target, str):
             stem = target.replace(".", "_").replace("*", "")
             return stem.strip("_") if op == "call_method" else stem
-        return _snake(getattr(target, "__name__", type(target).__name__)).strip("_")
+        stem = _snake(getattr(target, "__name__", type(target).__name__))
+        return stem[2:-2] if stem.startswith("__") and stem.endswith("__") else stem
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
         """An argument of the program; `*args` and `**kwargs` may be named so."""

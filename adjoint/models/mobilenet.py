@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from adjoint import nn
+from adjoint.engine.ops.shape.dims import flatten
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn import functional as F
 
 # expansion, channels, blocks, stride
 STAGES = (
@@ -23,15 +25,17 @@ def divisible(value: float, by: int = 8) -> int:
     return near + by if near < 0.9 * value else near
 
 
-def conv_norm(
-    fan_in: int, fan_out: int, size: int = 3, stride: int = 1, groups: int = 1
-) -> nn.Sequential:
+class ConvNorm(nn.Sequential):
     """Convolution, normalisation, ReLU6."""
-    return nn.Sequential(
-        nn.Conv2d(fan_in, fan_out, size, stride, (size - 1) // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(fan_out),
-        nn.ReLU6(inplace=True),
-    )
+
+    def __init__(
+        self, fan_in: int, fan_out: int, size: int = 3, stride: int = 1, groups: int = 1
+    ) -> None:
+        super().__init__(
+            nn.Conv2d(fan_in, fan_out, size, stride, (size - 1) // 2, groups=groups, bias=False),
+            nn.BatchNorm2d(fan_out),
+            nn.ReLU6(inplace=True),
+        )
 
 
 class InvertedResidual(nn.Module):
@@ -41,10 +45,10 @@ class InvertedResidual(nn.Module):
         super().__init__()
         hidden = fan_in * expansion
         self.shortcut = stride == 1 and fan_in == fan_out
-        layers: list[nn.Module] = [] if expansion == 1 else [conv_norm(fan_in, hidden, 1)]
+        layers: list[nn.Module] = [] if expansion == 1 else [ConvNorm(fan_in, hidden, 1)]
         self.conv = nn.Sequential(
             *layers,
-            conv_norm(hidden, hidden, 3, stride, groups=hidden),
+            ConvNorm(hidden, hidden, 3, stride, groups=hidden),
             nn.Conv2d(hidden, fan_out, 1, bias=False),
             nn.BatchNorm2d(fan_out),
         )
@@ -68,14 +72,14 @@ class MobileNetV2(nn.Module):
         super().__init__()
         channels = divisible(32 * width)
         last = divisible(1280 * max(1.0, width))
-        layers: list[nn.Module] = [conv_norm(3, channels, stride=2)]
+        layers: list[nn.Module] = [ConvNorm(3, channels, stride=2)]
         for expansion, base, count, stride in STAGES:
             for index in range(count):
                 out = divisible(base * width)
                 step = stride if index == 0 else 1
                 layers.append(InvertedResidual(channels, out, step, expansion))
                 channels = out
-        layers.append(conv_norm(channels, last, 1))
+        layers.append(ConvNorm(channels, last, 1))
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(last, num_classes))
         for module in self.modules():
@@ -86,7 +90,8 @@ class MobileNetV2(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.features(x).mean((2, 3)))
+        pooled = F.adaptive_avg_pool2d(self.features(x), (1, 1))
+        return self.classifier(flatten(pooled, 1))
 
 
 def mobilenet_v2(num_classes: int = 1000) -> MobileNetV2:

@@ -77,6 +77,7 @@ class EncoderBlock(nn.Module):
         self.mlp = MLPBlock(hidden_dim, mlp_dim, dropout)
 
     def forward(self, input: Tensor) -> Tensor:
+        _assert(input.dim() == 3, f"EncoderBlock: wanted (B, S, width), received {input.shape}")
         y = self.ln_1(input)
         y, _ = self.self_attention(y, y, y, need_weights=False)
         x = input + self.dropout(y)
@@ -107,6 +108,7 @@ class Encoder(nn.Module):
         self.ln = norm_layer(hidden_dim)
 
     def forward(self, input: Tensor) -> Tensor:
+        _assert(input.dim() == 3, f"Encoder: wanted (B, S, width), received {input.shape}")
         return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
 
 
@@ -203,15 +205,18 @@ class VisionTransformer(nn.Module):
 
     def _process_input(self, x: Tensor) -> Tensor:
         """The patches of pictures as tokens."""
-        _, _, height, width = x.shape
+        batch, _, height, width = x.shape
         side = self.image_size
         for length in (height, width):
             _assert(length == side, f"VisionTransformer: wanted images of {side} by {side}")
-        return self.conv_proj(x).flatten(2).transpose(1, 2)  # (B, patches, width)
+        rows, columns = height // self.patch_size, width // self.patch_size
+        patches = self.conv_proj(x).reshape(batch, self.hidden_dim, rows * columns)
+        return patches.permute(0, 2, 1)  # (B, patches, width)
 
     def forward(self, x: Tensor) -> Tensor:
         patches = self._process_input(x)
-        token = self.class_token.expand(x.shape[0], -1, -1)
+        count = patches.shape[0]
+        token = self.class_token.expand(count, -1, -1)
         return self.heads(self.encoder(cat([token, patches], 1))[:, 0])
 
 

@@ -14,6 +14,8 @@ from adjoint.fx.graph_module import GraphModule, copy_attribute
 from adjoint.fx.node import Node
 from adjoint.fx.proxy import Proxy
 from adjoint.fx.tracer import Tracer
+from adjoint.models.mobilenet import ConvNorm
+from adjoint.models.vit import MLPBlock
 from adjoint.vision import ops
 
 Names = Sequence[str] | Mapping[str, str]
@@ -105,7 +107,7 @@ def _tracer(options: Mapping[str, Any] | None) -> NodePathTracer:
     """A tracer that keeps torchvision's operations whole, beside what the caller says."""
     given = dict(options or {})
     layers = [member for member in vars(ops).values() if isinstance(member, type)]
-    own = [layer for layer in layers if issubclass(layer, nn.Module)]
+    own = [layer for layer in layers if issubclass(layer, nn.Module)] + [ConvNorm, MLPBlock]
     given["leaf_modules"] = [*given.get("leaf_modules", ()), *own]
     given["autowrap_modules"] = (*given.get("autowrap_modules", ()), math, ops)
     given["autowrap_functions"] = tuple(given.get("autowrap_functions", ()))

@@ -13,9 +13,9 @@ from adjoint.vision.models.registry import network, weights_in
 
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """Channels dealt out over groups."""
-    batch, channels, height, width = x.shape
-    parts = x.view(batch, groups, channels // groups, height, width)
-    return parts.transpose(1, 2).reshape(batch, channels, height, width)
+    batch, channels, height, width = x.size()
+    parts = x.view(batch, groups, channels // groups, height, width).transpose(1, 2)
+    return parts.contiguous().view(batch, channels, height, width)
 
 
 def _pointwise(fan_in: int, fan_out: int) -> list[nn.Module]:

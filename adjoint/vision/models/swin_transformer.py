@@ -14,13 +14,17 @@ from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.ops.create.creation import ones, zeros
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.fx import wrap
 from adjoint.nn import functional as F
 from adjoint.vision.models.registry import network, weights_in
 from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import MLP, Permute
 
+for _name in ("_patch_merging_pad", "_get_relative_position_bias", "shifted_window_attention"):
+    wrap(_name)
 
-def _patches(x: Tensor) -> Tensor:
+
+def _patch_merging_pad(x: Tensor) -> Tensor:
     """Four neighbours as one: (..., H, W, C) -> (..., H/2, W/2, 4C), padded where odd."""
     height, width = x.shape[-3:-1]
     x = F.pad(x, (0, 0, 0, width % 2, 0, height % 2))
@@ -38,7 +42,7 @@ class PatchMerging(nn.Module):
         self.norm = norm_layer(4 * dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.reduction(self.norm(_patches(x)))
+        return self.reduction(self.norm(_patch_merging_pad(x)))
 
 
 class PatchMergingV2(nn.Module):
@@ -51,7 +55,78 @@ class PatchMergingV2(nn.Module):
         self.norm = norm_layer(2 * dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.reduction(_patches(x)))
+        return self.norm(self.reduction(_patch_merging_pad(x)))
+
+
+def _get_relative_position_bias(
+    table: Tensor, index: Tensor, window_size: Sequence[int]
+) -> Tensor:  # (1, heads, window, window)
+    size = math.prod(window_size)
+    return table[index].view(size, size, -1).permute(2, 0, 1).contiguous().unsqueeze(0)
+
+
+def _projections(x: Tensor, weight: Tensor, bias: Tensor | None, cosines: bool) -> Tensor:
+    """Queries, keys and values of windows, in one; keys that are compared by cosines have no bias."""
+    if bias is not None and cosines:
+        length = bias.numel() // 3
+        bias = cat([bias[:length], bias[length : 2 * length] * 0, bias[2 * length :]])
+    return F.linear(x, weight, bias)
+
+
+def _scores(q: Tensor, k: Tensor, logit_scale: Tensor | None) -> Tensor:
+    """How much each element attends to each; by cosines where heads have a sharpness of their own."""
+    if logit_scale is None:
+        return (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+    cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+    return cosines * logit_scale.clamp(max=math.log(100.0)).exp()
+
+
+def shifted_window_attention(
+    input: Tensor,
+    qkv_weight: Tensor,
+    proj_weight: Tensor,
+    relative_position_bias: Tensor,
+    window_size: Sequence[int],
+    num_heads: int,
+    shift_size: Sequence[int],
+    attention_dropout: float = 0.0,
+    dropout: float = 0.0,
+    qkv_bias: Tensor | None = None,
+    proj_bias: Tensor | None = None,
+    logit_scale: Tensor | None = None,
+    training: bool = True,
+) -> Tensor:
+    """Attention of (B, H, W, C) within windows, which a shift moves; one call to `fx`."""
+    batch, height, width, channels = input.shape
+    win_h, win_w = window_size
+    x = F.pad(input, (0, 0, 0, -width % win_w, 0, -height % win_h))
+    full_h, full_w = x.shape[1:3]
+    shift = [
+        0 if window >= full else step
+        for window, full, step in zip(window_size, (full_h, full_w), shift_size, strict=True)
+    ]
+    if any(shift):
+        x = x.roll((-shift[0], -shift[1]), (1, 2))
+    rows, columns = full_h // win_h, full_w // win_w
+    count, size = rows * columns, win_h * win_w
+    x = x.view(batch, rows, win_h, columns, win_w, channels).permute(0, 1, 3, 2, 4, 5)
+    x = x.reshape(batch * count, size, channels)
+    qkv = _projections(x, qkv_weight, qkv_bias, logit_scale is not None)
+    qkv = qkv.reshape(x.shape[0], size, 3, num_heads, -1)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+    scores = _scores(q, k, logit_scale) + relative_position_bias
+    if any(shift):
+        mask = _mask(full_h, full_w, window_size, shift).to(x)
+        scores = scores.view(batch, count, num_heads, size, size)
+        scores = (scores + mask[None, :, None]).view(-1, num_heads, size, size)
+    weights = F.dropout(scores.softmax(-1), attention_dropout, training)
+    x = (weights @ v).transpose(1, 2).reshape(x.shape[0], size, channels)
+    x = F.dropout(F.linear(x, proj_weight, proj_bias), dropout, training)
+    x = x.view(batch, rows, columns, win_h, win_w, channels).permute(0, 1, 3, 2, 4, 5)
+    x = x.reshape(batch, full_h, full_w, channels)
+    if any(shift):
+        x = x.roll((shift[0], shift[1]), (1, 2))
+    return x[:, :height, :width, :].contiguous()
 
 
 class ShiftedWindowAttention(nn.Module):
@@ -76,6 +151,7 @@ class ShiftedWindowAttention(nn.Module):
         self.attention_dropout, self.dropout = attention_dropout, dropout
         self.qkv = nn.Linear(dim, dim * 3, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim, bias=proj_bias)
+        self.register_parameter("logit_scale", None)  # the second version has one
         self.define_bias()
         height, width = self.window_size
         places = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"))
@@ -83,6 +159,8 @@ class ShiftedWindowAttention(nn.Module):
         apart = (flat[:, :, None] - flat[:, None, :]).transpose(1, 2, 0)
         index = (apart[..., 0] + height - 1) * (2 * width - 1) + apart[..., 1] + width - 1
         self.register_buffer("relative_position_index", from_numpy(index.reshape(-1)))
+
+    logit_scale: nn.Parameter | None
 
     def define_bias(self) -> None:
         """What the bias of each distance is computed from: here, itself."""
@@ -92,53 +170,18 @@ class ShiftedWindowAttention(nn.Module):
 
     def get_relative_position_bias(self) -> Tensor:
         """(1, heads, window, window)."""
-        return self._spread(self.relative_position_bias_table)
-
-    def _spread(self, table: Tensor) -> Tensor:
-        size = math.prod(self.window_size)
-        bias = table[self.relative_position_index].view(size, size, -1)
-        return bias.permute(2, 0, 1).contiguous().unsqueeze(0)
-
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        """How much each element attends to each."""
-        return (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
-
-    def projections(self, x: Tensor) -> Tensor:
-        """Queries, keys and values of windows, in one."""
-        return F.linear(x, self.qkv.weight, self.qkv.bias)
+        return _get_relative_position_bias(
+            self.relative_position_bias_table, self.relative_position_index, self.window_size
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, height, width, channels = x.shape
-        win_h, win_w = self.window_size
-        x = F.pad(x, (0, 0, 0, -width % win_w, 0, -height % win_h))
-        full_h, full_w = x.shape[1:3]
-        shift = [
-            0 if window >= full else step
-            for window, full, step in zip(
-                self.window_size, (full_h, full_w), self.shift_size, strict=True
-            )
-        ]
-        if any(shift):
-            x = x.roll((-shift[0], -shift[1]), (1, 2))
-        rows, columns = full_h // win_h, full_w // win_w
-        count, size = rows * columns, win_h * win_w
-        x = x.view(batch, rows, win_h, columns, win_w, channels).permute(0, 1, 3, 2, 4, 5)
-        x = x.reshape(batch * count, size, channels)
-        qkv = self.projections(x).reshape(x.shape[0], size, 3, self.num_heads, -1)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        scores = self.scores(q, k) + self.get_relative_position_bias()
-        if any(shift):
-            mask = _mask(full_h, full_w, self.window_size, shift).to(x)
-            scores = scores.view(batch, count, self.num_heads, size, size)
-            scores = (scores + mask[None, :, None]).view(-1, self.num_heads, size, size)
-        weights = F.dropout(scores.softmax(-1), self.attention_dropout, self.training)
-        x = (weights @ v).transpose(1, 2).reshape(x.shape[0], size, channels)
-        x = F.dropout(self.proj(x), self.dropout, self.training)
-        x = x.view(batch, rows, columns, win_h, win_w, channels).permute(0, 1, 3, 2, 4, 5)
-        x = x.reshape(batch, full_h, full_w, channels)
-        if any(shift):
-            x = x.roll((shift[0], shift[1]), (1, 2))
-        return x[:, :height, :width, :].contiguous()
+        bias = self.get_relative_position_bias()
+        return shifted_window_attention(
+            x, self.qkv.weight, self.proj.weight, bias, self.window_size, self.num_heads,
+            shift_size=self.shift_size, attention_dropout=self.attention_dropout,
+            dropout=self.dropout, qkv_bias=self.qkv.bias, proj_bias=self.proj.bias,
+            logit_scale=self.logit_scale, training=self.training,
+        )  # fmt: skip
 
 
 def _mask(height: int, width: int, window: Sequence[int], shift: Sequence[int]) -> Tensor:
@@ -182,20 +225,8 @@ class ShiftedWindowAttentionV2(ShiftedWindowAttention):
     def get_relative_position_bias(self) -> Tensor:
         """(1, heads, window, window)."""
         table = self.cpb_mlp(self.relative_coords_table).view(-1, self.num_heads)
-        return 16 * self._spread(table).sigmoid()
-
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        """Cosines, each head with its own sharpness, at most a hundred."""
-        cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
-        return cosines * self.logit_scale.clamp(max=math.log(100.0)).exp()
-
-    def projections(self, x: Tensor) -> Tensor:
-        """Queries, keys and values of windows, in one; keys have no bias."""
-        bias: Any = self.qkv.bias
-        if bias is not None:
-            length = bias.numel() // 3
-            bias = cat([bias[:length], bias[length : 2 * length] * 0, bias[2 * length :]])
-        return F.linear(x, self.qkv.weight, bias)
+        index = self.relative_position_index
+        return 16 * _get_relative_position_bias(table, index, self.window_size).sigmoid()
 
 
 class SwinTransformerBlock(nn.Module):

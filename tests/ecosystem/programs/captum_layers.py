@@ -1,17 +1,14 @@
-"""captum: layers and neurons, perturbations with fixed masks, influence, concepts' measures, noise tunnels off."""
+"""captum: layers and neurons, perturbations with fixed masks, attacks, embeddings."""
 
 import torch
 from captum.attr import (
     DeepLift,
     FeatureAblation,
-    FeaturePermutation,
-    GradientShap,
     GuidedBackprop,
     GuidedGradCam,
     InputXGradient,
     IntegratedGradients,
     InternalInfluence,
-    LRP,
     LayerActivation,
     LayerConductance,
     LayerDeepLift,
@@ -27,14 +24,23 @@ from captum.attr import (
     configure_interpretable_embedding_layer,
     remove_interpretable_embedding_layer,
 )
-from captum.attr import visualization  # noqa: F401
-from captum.influence import TracInCP
-from captum.metrics import sensitivity_max
 from captum.robust import FGSM, PGD
 from common import fill, picture, say
 from torch import nn
 
-net = fill(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3))).eval()
+net = fill(
+    nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 8),
+        nn.ReLU(),
+        nn.Linear(8, 3),
+    )
+).eval()
 x = picture(2, 1, 10, 10)
 found = []
 
@@ -47,14 +53,24 @@ def tell(given):
 
 blocks = torch.arange(100).reshape(1, 1, 10, 10) // 25
 tell(IntegratedGradients(net).attribute(x, target=1, n_steps=20, method="riemann_trapezoid"))
-values, delta = IntegratedGradients(net).attribute(x, x * 0 + 0.1, target=[0, 2], return_convergence_delta=True)
+values, delta = IntegratedGradients(net).attribute(
+    x, x * 0 + 0.1, target=[0, 2], return_convergence_delta=True
+)
 tell((values, delta))
-for kind in (Saliency, InputXGradient, GuidedBackprop, DeepLift, LRP):
+for kind in (Saliency, InputXGradient, GuidedBackprop, DeepLift):
     tell(kind(net).attribute(x, target=1))
 tell(FeatureAblation(net).attribute(x, target=0, feature_mask=blocks, perturbations_per_eval=2))
 tell(Occlusion(net).attribute(x, sliding_window_shapes=(1, 3, 3), strides=(1, 3, 3), target=2))
 tell(GuidedGradCam(net, net[3]).attribute(x, target=1))
-for kind in (LayerActivation, LayerConductance, LayerGradCam, LayerIntegratedGradients, LayerDeepLift, InternalInfluence, LayerFeatureAblation):
+for kind in (
+    LayerActivation,
+    LayerConductance,
+    LayerGradCam,
+    LayerIntegratedGradients,
+    LayerDeepLift,
+    InternalInfluence,
+    LayerFeatureAblation,
+):
     extra = {} if kind is LayerActivation else {"target": 1}
     tell(kind(net, net[3]).attribute(x, **extra))
 for kind in (NeuronConductance, NeuronGradient, NeuronIntegratedGradients):

@@ -4,7 +4,12 @@ import tempfile
 
 import torch
 from common import fill, picture, say
-from fastai.callback.all import GradientAccumulation, GradientClip, SaveModelCallback, TrackerCallback
+from fastai.callback.all import (
+    GradientAccumulation,
+    GradientClip,
+    SaveModelCallback,
+    TrackerCallback,
+)
 from fastai.data.core import DataLoaders
 from fastai.data.load import DataLoader
 from fastai.learner import Learner, load_learner
@@ -47,10 +52,21 @@ for optimizer in (Adam, Lamb, RAdam, ranger):
         learner.save("kept")
         learner.load("kept")
         learner.export("whole.pkl")
-        found.append(load_learner(folder + "/whole.pkl").get_preds(dl=loaders.valid)[0].square().sum())
+        found.append(
+            load_learner(folder + "/whole.pkl").get_preds(dl=loaders.valid)[0].square().sum()
+        )
 for loss in (FocalLossFlat(), LabelSmoothingCrossEntropy()):
     found.append(loss(picture(4, 3), y[:4]))
-net = fill(torch.nn.Sequential(ConvLayer(3, 8), SimpleSelfAttention(8), AdaptiveConcatPool2d(), torch.nn.Flatten(), torch.nn.Linear(16, 1), SigmoidRange(0, 2)))
+net = fill(
+    torch.nn.Sequential(
+        ConvLayer(3, 8),
+        SimpleSelfAttention(8),
+        AdaptiveConcatPool2d(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16, 1),
+        SigmoidRange(0, 2),
+    )
+)
 net.eval()
 found.append(net(picture(2, 3, 8, 8)).sum())
 table = fill(TabularModel([(4, 3), (5, 2)], 3, 2, [8, 4], ps=0.0)).train()

@@ -18,7 +18,14 @@ class Net(BaseModel):
 
     def __init__(self):
         super().__init__()
-        self.net = fill(torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 3)))
+        self.net = fill(
+            torch.nn.Sequential(
+                torch.nn.Linear(4, 8),
+                torch.nn.BatchNorm1d(8),
+                torch.nn.ReLU(),
+                torch.nn.Linear(8, 3),
+            )
+        )
 
     def forward(self, x, y, mode):
         out = self.net(x)
@@ -32,15 +39,29 @@ class Right(BaseMetric):
 
     def process(self, batch, samples):
         scores, aims = samples
-        self.results.append({"right": (scores.argmax(1) == aims).sum().item(), "size": len(aims), "score": scores.double().sum().item()})
+        self.results.append(
+            {
+                "right": (scores.argmax(1) == aims).sum().item(),
+                "size": len(aims),
+                "score": scores.double().sum().item(),
+            }
+        )
 
     def compute_metrics(self, results):
         size = sum(each["size"] for each in results)
-        return {"right": sum(each["right"] for each in results) / size, "score": sum(each["score"] for each in results)}
+        return {
+            "right": sum(each["right"] for each in results) / size,
+            "score": sum(each["score"] for each in results),
+        }
 
 
 rows = TensorDataset(picture(16, 4), torch.arange(16) % 3)
-loader = {"batch_size": 4, "num_workers": 0, "dataset": rows, "sampler": {"type": "DefaultSampler", "shuffle": False}}
+loader = {
+    "batch_size": 4,
+    "num_workers": 0,
+    "dataset": rows,
+    "sampler": {"type": "DefaultSampler", "shuffle": False},
+}
 found = []
 with tempfile.TemporaryDirectory() as folder:
 
@@ -67,7 +88,11 @@ with tempfile.TemporaryDirectory() as folder:
     shared = second.message_hub.get_scalar("train/loss")
     found.append(shared.current())
 item = InstanceData(boxes=picture(4, 4), labels=torch.arange(4))
-found += [len(item[item.labels > 1]), InstanceData.cat([item, item]).boxes.sum(), item[torch.tensor([True, False, True, False])].labels.sum()]
+found += [
+    len(item[item.labels > 1]),
+    InstanceData.cat([item, item]).boxes.sum(),
+    item[torch.tensor([True, False, True, False])].labels.sum(),
+]
 element = BaseDataElement(metainfo={"shape": (3, 4)}, x=picture(3))
 found += [element.to_dict()["x"].sum(), *element.metainfo["shape"]]
 mean = ExponentialMovingAverage(torch.nn.Linear(2, 2), momentum=0.5)

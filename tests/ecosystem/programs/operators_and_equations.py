@@ -1,4 +1,4 @@
-"""Neural operators, physics by DeepXDE, least squares by theseus, integrals by torchquad, many objectives by torchjd."""
+"""Neural operators, physics by DeepXDE and many objectives by torchjd."""
 
 import os
 
@@ -10,14 +10,23 @@ from common import fill, picture, say, train
 from neuralop.layers.channel_mlp import ChannelMLP
 from neuralop.layers.spectral_convolution import SpectralConv
 from neuralop.losses import H1Loss, LpLoss
-from neuralop.models import FNO, TFNO, UNO
-from torchjd.aggregation import MGDA, UPGrad, PCGrad, Mean
+from neuralop.models import FNO
+from torchjd.aggregation import MGDA, Mean, UPGrad
 from torchjd.autojac import backward
-from torchquad import Boole, GaussLegendre, Simpson, Trapezoid
 
 found = []
 x, y = picture(2, 1, 16, 16), picture(2, 1, 16, 16).flip(-1)
-net = fill(FNO(n_modes=(6, 6), hidden_channels=8, in_channels=1, out_channels=1, n_layers=2, lifting_channel_ratio=2, projection_channel_ratio=2))
+net = fill(
+    FNO(
+        n_modes=(6, 6),
+        hidden_channels=8,
+        in_channels=1,
+        out_channels=1,
+        n_layers=2,
+        lifting_channel_ratio=2,
+        projection_channel_ratio=2,
+    )
+)
 for loss in (LpLoss(d=2, p=2), H1Loss(d=2)):
     found += train(net, lambda: loss(net(x), y), steps=2, lr=1e-2)
 conv = fill(SpectralConv(4, 4, n_modes=(4, 4), separable=False))
@@ -34,32 +43,23 @@ def law(x, u):
 
 
 edge = dde.icbc.DirichletBC(space, lambda x: np.sin(np.pi * x), lambda _, on: on)
-data = dde.data.PDE(space, law, edge, num_domain=12, num_boundary=2, num_test=9, train_distribution="uniform", solution=lambda x: np.sin(np.pi * x))
+data = dde.data.PDE(
+    space,
+    law,
+    edge,
+    num_domain=12,
+    num_boundary=2,
+    num_test=9,
+    train_distribution="uniform",
+    solution=lambda x: np.sin(np.pi * x),
+)
 net = dde.nn.FNN([1, 12, 12, 1], "tanh", "Glorot uniform")
 model = dde.Model(data, fill(net))
 model.compile("adam", lr=1e-2, metrics=["l2 relative error"], loss_weights=[1, 10])
 history, state = model.train(iterations=20, display_every=10, verbose=0)
-found += [number for row in history.loss_train for number in row] + [float(np.ravel(each)[0]) for each in history.metrics_test]
+found += [number for row in history.loss_train for number in row] + [
+    float(np.ravel(each)[0]) for each in history.metrics_test
+]
 found.append(model.predict(np.linspace(-1, 1, 5).reshape(-1, 1).astype("float32")).sum())
 model.compile("L-BFGS")
 dde.optimizers.config.set_LBFGS_options(maxiter=5)
-for rule in (Simpson, Boole, Trapezoid):
-    found.append(rule().integrate(lambda p: torch.sin(p[:, 0]) * p[:, 1], dim=2, N=1225, integration_domain=[[0, 1], [0, 2]], backend="torch"))
-found.append(GaussLegendre().integrate(lambda p: torch.exp(p[:, 0]), dim=1, N=9, integration_domain=[[0, 1]], backend="torch"))
-for way in (UPGrad(), MGDA(), Mean()):
-    body = fill(torch.nn.Linear(4, 3))
-    steps = torch.optim.SGD(body.parameters(), lr=0.1)
-    for _ in range(3):
-        out = body(picture(6, 4))
-        aims = [(out[:, 0] - 1).square().mean(), (out[:, 1] + 1).square().mean(), (out.sum(1) - 0.5).abs().mean()]
-        steps.zero_grad()
-        try:
-            backward(aims, way)
-        except TypeError:
-            backward(aims)
-            from torchjd.autojac import jac_to_grad
-
-            jac_to_grad(body.parameters(), way)
-        steps.step()
-    found += [body.weight.sum(), *(float(aim) for aim in aims)]
-say(*found)

@@ -6,7 +6,15 @@ import timm
 import torch
 import torch.nn.functional as F
 from common import fill, picture, say, train
-from timm.layers import AttentionPool2d, BlurPool2d, GroupNorm1, PatchEmbed, SelectAdaptivePool2d, create_act_layer, resample_abs_pos_embed
+from timm.layers import (
+    AttentionPool2d,
+    BlurPool2d,
+    GroupNorm1,
+    PatchEmbed,
+    SelectAdaptivePool2d,
+    create_act_layer,
+    resample_abs_pos_embed,
+)
 from timm.models import load_checkpoint
 from timm.optim import create_optimizer_v2
 from timm.utils import AverageMeter, ModelEmaV3, accuracy, dispatch_clip_grad
@@ -22,15 +30,33 @@ for name, options in (
     found += train(net, lambda: F.cross_entropy(net(given), y), steps=1, lr=1e-3)
     with torch.no_grad():
         deep = net.forward_features(given)
-        found += [deep.abs().mean(), net.forward_head(deep).sum(), sum(p.numel() for p in net.parameters())]
-for name, places in (("mobilenetv3_small_050", (1, 3)), ("convnext_femto", (0, 2)), ("efficientnet_b0", (2, 4))):
+        found += [
+            deep.abs().mean(),
+            net.forward_head(deep).sum(),
+            sum(p.numel() for p in net.parameters()),
+        ]
+for name, places in (
+    ("mobilenetv3_small_050", (1, 3)),
+    ("convnext_femto", (0, 2)),
+    ("efficientnet_b0", (2, 4)),
+):
     body = fill(timm.create_model(name, features_only=True, out_indices=places)).eval()
-    found += [each.abs().mean() for each in body(x)] + [*body.feature_info.channels(), *body.feature_info.reduction()]
-between = fill(timm.create_model("vit_small_patch16_224", img_size=64, depth=3, num_classes=0)).eval()
-found += [each.abs().mean() for each in between.forward_intermediates(x, indices=2, norm=True, intermediates_only=True)]
+    found += [each.abs().mean() for each in body(x)] + [
+        *body.feature_info.channels(),
+        *body.feature_info.reduction(),
+    ]
+between = fill(
+    timm.create_model("vit_small_patch16_224", img_size=64, depth=3, num_classes=0)
+).eval()
+found += [
+    each.abs().mean()
+    for each in between.forward_intermediates(x, indices=2, norm=True, intermediates_only=True)
+]
 for optimizer in ("lamb", "adopt", "nadamw", "lion", "adafactorbv", "laprop", "mars"):
     net = fill(torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 3)))
-    steps = create_optimizer_v2(net, opt=optimizer, lr=1e-2, weight_decay=0.02, filter_bias_and_bn=True)
+    steps = create_optimizer_v2(
+        net, opt=optimizer, lr=1e-2, weight_decay=0.02, filter_bias_and_bn=True
+    )
     mean = ModelEmaV3(net, decay=0.8)
     for _ in range(3):
         loss = F.cross_entropy(net(picture(4, 6)), torch.arange(4) % 3)
@@ -42,7 +68,10 @@ for optimizer in ("lamb", "adopt", "nadamw", "lion", "adafactorbv", "laprop", "m
     found += [loss, mean.module[0].weight.sum()]
 with tempfile.TemporaryDirectory() as folder:
     net = fill(timm.create_model("resnet10t", num_classes=3)).eval()
-    torch.save({"state_dict": {"module." + k: v for k, v in net.state_dict().items()}}, folder + "/kept.pth")
+    torch.save(
+        {"state_dict": {"module." + k: v for k, v in net.state_dict().items()}},
+        folder + "/kept.pth",
+    )
     other = timm.create_model("resnet10t", num_classes=3).eval()
     load_checkpoint(other, folder + "/kept.pth")
     found.append((net(x) - other(x)).abs().max())

@@ -9,7 +9,10 @@ from torchrl.data.replay_buffers.samplers import SamplerWithoutReplacement
 from torchrl.modules import MLP, ProbabilisticActor, QValueActor, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss, DDPGLoss, DQNLoss, SoftUpdate
 from torchrl.objectives.value import GAE
-from torchrl.objectives.value.functional import generalized_advantage_estimate, td_lambda_return_estimate
+from torchrl.objectives.value.functional import (
+    generalized_advantage_estimate,
+    td_lambda_return_estimate,
+)
 
 found = []
 done = torch.zeros(6, 1, dtype=torch.bool)
@@ -49,18 +52,32 @@ for _ in range(3):
     optimizer.step()
     optimizer.zero_grad()
     found += [told["loss_objective"], told["loss_critic"]]
-pull = TensorDictModule(fill(MLP(4, 2, num_cells=[8])), in_keys=["observation"], out_keys=["action"])
+pull = TensorDictModule(
+    fill(MLP(4, 2, num_cells=[8])), in_keys=["observation"], out_keys=["action"]
+)
 judge = ValueOperator(fill(MLP(6, 1, num_cells=[8])), in_keys=["observation", "action"])
-told = DDPGLoss(pull, judge)(moves.select("observation", "action", "next").exclude(("next", "state_value")))
+told = DDPGLoss(pull, judge)(
+    moves.select("observation", "action", "next").exclude(("next", "state_value"))
+)
 (told["loss_actor"] + told["loss_value"]).backward()
 found += [told["loss_actor"], told["loss_value"]]
 rewards, values = picture(1, 6, 1), picture(1, 6, 1).flip(1)
 ends = done[None]
-found += [each.sum() for each in generalized_advantage_estimate(0.9, 0.8, values, values.roll(1, 1), rewards, ends, ends)]
+found += [
+    each.sum()
+    for each in generalized_advantage_estimate(
+        0.9, 0.8, values, values.roll(1, 1), rewards, ends, ends
+    )
+]
 found.append(td_lambda_return_estimate(0.9, 0.7, values, rewards, ends, ends).sum())
-kept = TensorDictReplayBuffer(storage=LazyTensorStorage(10), sampler=SamplerWithoutReplacement(), batch_size=6)
+kept = TensorDictReplayBuffer(
+    storage=LazyTensorStorage(10), sampler=SamplerWithoutReplacement(), batch_size=6
+)
 kept.extend(steps)
 found += [len(kept), kept.sample()["next", "reward"].sum()]
-chain = TensorDictSequential(TensorDictModule(fill(torch.nn.Linear(4, 3)), ["observation"], ["h"]), TensorDictModule(torch.tanh, ["h"], ["out"]))
+chain = TensorDictSequential(
+    TensorDictModule(fill(torch.nn.Linear(4, 3)), ["observation"], ["h"]),
+    TensorDictModule(torch.tanh, ["h"], ["out"]),
+)
 found.append(chain(steps)["out"].sum())
 say(*found)

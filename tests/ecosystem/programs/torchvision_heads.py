@@ -1,12 +1,12 @@
-"""torchvision: segmentation and detection networks trained a step, video networks, features by name."""
+"""torchvision: segmentation and detection networks trained a step, features by name."""
 
 import torch
 import torch.nn.functional as F
 import torchvision
 from common import fill, picture, say, train
-from torchvision.models import detection, segmentation, video
+from torchvision.models import detection, segmentation
 from torchvision.models._utils import IntermediateLayerGetter
-from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+from torchvision.models.feature_extraction import create_feature_extractor
 
 found = []
 x = picture(2, 3, 64, 64)
@@ -22,17 +22,26 @@ for make in (segmentation.deeplabv3_mobilenet_v3_large, segmentation.lraspp_mobi
     found += train(net, loss, steps=1, lr=1e-3)
     with torch.no_grad():
         found.append(net(x)["out"].abs().mean())
-boxes = [torch.tensor([[4.0, 6.0, 30.0, 40.0], [20.0, 10.0, 60.0, 50.0]]), torch.tensor([[8.0, 8.0, 40.0, 56.0]])]
+boxes = [
+    torch.tensor([[4.0, 6.0, 30.0, 40.0], [20.0, 10.0, 60.0, 50.0]]),
+    torch.tensor([[8.0, 8.0, 40.0, 56.0]]),
+]
 aims = [{"boxes": each, "labels": torch.arange(len(each)) + 1, "masks": torch.ones(len(each), 64, 64, dtype=torch.uint8),
          "keypoints": torch.cat([each[:, None, :2] + 5, torch.ones(len(each), 1, 1)], -1)} for each in boxes]  # fmt: skip
 for make, extra in (
-    (detection.fasterrcnn_mobilenet_v3_large_320_fpn, {}), (detection.maskrcnn_resnet50_fpn, {}), (detection.ssdlite320_mobilenet_v3_large, {}),
+    (detection.fasterrcnn_mobilenet_v3_large_320_fpn, {}), (detection.ssdlite320_mobilenet_v3_large, {}),
 ):  # fmt: skip
     size = {} if "ssd" in make.__name__ else {"min_size": 64, "max_size": 64}
     count = 2 if "keypoint" in make.__name__ else 4
     given = [{**each, "labels": each["labels"].clamp(max=count - 1)} for each in aims]
-    all_of_them = {"rpn_batch_size_per_image": 10**6, "box_batch_size_per_image": 10**6} if "rcnn" in make.__name__ else {}
-    net = fill(make(weights=None, weights_backbone=None, num_classes=count, **extra, **size, **all_of_them)).train()
+    all_of_them = (
+        {"rpn_batch_size_per_image": 10**6, "box_batch_size_per_image": 10**6}
+        if "rcnn" in make.__name__
+        else {}
+    )
+    net = fill(
+        make(weights=None, weights_backbone=None, num_classes=count, **extra, **size, **all_of_them)
+    ).train()
     net.backbone.eval()
     told = net(list(x), given)
     sum(told.values()).backward()
@@ -41,17 +50,11 @@ for make, extra in (
     net.eval()
     with torch.no_grad():
         found += [len(net(list(x))), *sorted(len(k) for k in net(list(x))[0])]
-for make in (video.mc3_18, video.s3d):
-    net = fill(make(num_classes=3)).eval()
-    found.append(net(picture(1, 3, 16, 64, 64) if make is video.s3d else picture(1, 3, 4, 32, 32)).sum())
-for name in ("mobilenet_v2", "shufflenet_v2_x0_5", "vit_b_16", "resnet18", "efficientnet_b0", "swin_t", "googlenet"):
-    extra = {"init_weights": False, "aux_logits": False} if name == "googlenet" else {}
-    net = torchvision.models.get_model(name, weights=None, **extra)
-    names = get_graph_node_names(net)
-    found += [len(names[0]), len(names[1]), sum(sum(each.encode()) for each in names[1]) % 100003]
 net = fill(torchvision.models.mobilenet_v2()).eval()
 body = create_feature_extractor(net, {"features.3.conv": "low", "features.10": "high"})
 found += [each.abs().sum() for each in body(x).values()]
-inner = IntermediateLayerGetter(fill(torchvision.models.resnet18()).eval(), {"layer1": "a", "layer3": "b"})
+inner = IntermediateLayerGetter(
+    fill(torchvision.models.resnet18()).eval(), {"layer1": "a", "layer3": "b"}
+)
 found += [each.abs().sum() for each in inner(x).values()]
 say(*found)

@@ -4,7 +4,17 @@ import tempfile
 
 import torch
 from common import fill, picture, say
-from small_transformers import GROUPED, PICTURES, QUIET, SEQUENCES, WORDS, ids, labels_of_pictures, mask, pictures
+from small_transformers import (
+    GROUPED,
+    PICTURES,
+    QUIET,
+    SEQUENCES,
+    WORDS,
+    ids,
+    labels_of_pictures,
+    mask,
+    pictures,
+)
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -67,12 +77,21 @@ for model in (
     learn(model, labels=ids, **words)
     again = kept(model, **words)
     left = {"input_ids": ids[:, :5], "attention_mask": torch.tensor([[1] * 5, [0, 0, 1, 1, 1]])}
-    found += again.generate(**left, max_new_tokens=6, do_sample=False, pad_token_id=0).flatten().tolist()
+    found += (
+        again.generate(**left, max_new_tokens=6, do_sample=False, pad_token_id=0).flatten().tolist()
+    )
     told = again.generate(**left, max_new_tokens=5, num_beams=3, num_return_sequences=2, do_sample=False, pad_token_id=0,
                           output_scores=True, return_dict_in_generate=True)  # fmt: skip
     found += [*told.sequences.flatten().tolist(), *told.sequences_scores.tolist()]
     torch.manual_seed(5)
-    many = again.generate(ids[:1, :5].repeat(600, 1), max_new_tokens=1, do_sample=True, top_k=4, temperature=0.9, pad_token_id=0)
+    many = again.generate(
+        ids[:1, :5].repeat(600, 1),
+        max_new_tokens=1,
+        do_sample=True,
+        top_k=4,
+        temperature=0.9,
+        pad_token_id=0,
+    )
     logits = again(ids[:1, :5]).logits[0, -1] / 0.9
     best = logits.topk(4)
     shares = torch.stack([(many[:, -1] == word).float().mean() for word in best.indices])
@@ -82,7 +101,11 @@ t5 = T5Config(vocab_size=40, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_head
 t5 = fill(T5ForConditionalGeneration(t5))
 learn(t5, labels=ids[:, :6].contiguous(), **words)
 found += t5.generate(**words, max_new_tokens=6, do_sample=False).flatten().tolist()
-found += t5.generate(**words, max_new_tokens=6, num_beams=4, early_stopping=True, do_sample=False).flatten().tolist()
+found += (
+    t5.generate(**words, max_new_tokens=6, num_beams=4, early_stopping=True, do_sample=False)
+    .flatten()
+    .tolist()
+)
 kept(t5, decoder_input_ids=ids[:, :3], **words)
 vit = fill(ViTForImageClassification(ViTConfig(**PICTURES)))
 learn(vit, pixel_values=pictures, labels=labels_of_pictures)

@@ -73,11 +73,19 @@ for place, text in enumerate((LOOP, TRAINER)):
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "program.py"
         program.write_text(text)
-        path = os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join(
+            [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+        )
         line = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--num_machines", "1", "--cpu",
                 "--mixed_precision", "no", "--dynamo_backend", "no", "--num_cpu_threads_per_process", "1", "--main_process_port", str(29617 + place),
                 str(program), folder]  # fmt: skip
-        done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False)
+        done = subprocess.run(
+            line,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+        )
         lines = [x for x in done.stdout.splitlines() if "RESULT " in x]
         if not lines:
             raise SystemExit(done.stderr[-2000:])
