@@ -66,7 +66,7 @@ def _get_relative_position_bias(
 
 
 def _projections(x: Tensor, weight: Tensor, bias: Tensor | None, cosines: bool) -> Tensor:
-    """Queries, keys and values of windows, in one; keys that are compared by cosines have no bias."""
+    """Queries, keys and values in one; keys that are compared by cosines have no bias."""
     if bias is not None and cosines:
         length = bias.numel() // 3
         bias = cat([bias[:length], bias[length : 2 * length] * 0, bias[2 * length :]])
@@ -74,7 +74,7 @@ def _projections(x: Tensor, weight: Tensor, bias: Tensor | None, cosines: bool) 
 
 
 def _scores(q: Tensor, k: Tensor, logit_scale: Tensor | None) -> Tensor:
-    """How much each element attends to each; by cosines where heads have a sharpness of their own."""
+    """How much each element attends to each; by cosines where heads have a sharpness."""
     if logit_scale is None:
         return (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
     cosines = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)

@@ -64,7 +64,7 @@ class Net(L.LightningModule):
         )
         return [optimizer], [
             {
-                "scheduler": torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.05, total_steps=60),
+                "scheduler": torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97),
                 "interval": "step",
             }
         ]

@@ -33,7 +33,6 @@ conv = fill(SpectralConv(4, 4, n_modes=(4, 4), separable=False))
 found += train(conv, lambda: conv(picture(2, 4, 8, 8)).square().mean(), steps=2)
 found.append(fill(ChannelMLP(4, 4, hidden_channels=8))(picture(2, 4, 8, 8)).sum())
 dde.config.set_default_float("float32")
-dde.config.disable_xla_jit() if hasattr(dde.config, "disable_xla_jit") else None
 space = dde.geometry.Interval(-1, 1)
 
 

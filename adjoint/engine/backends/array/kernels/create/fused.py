@@ -29,14 +29,14 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _odd_sum(xp: Any, a: Array, b: Array) -> Array:
-    """a + b, an inexact sum to the neighbour whose last bit is one: a second rounding is then right."""
+    """a + b, if inexact the neighbour whose last bit is one: rounding that again is right."""
     total, rest = _two_sum(a, b)
     even = (total.view(np.int64) & 1) == 0
     towards = xp.where(rest > 0, np.inf, -np.inf)
     return xp.where((rest != 0) & even, xp.nextafter(total, towards), total)
 
 
-def fused_multiply_add(xp: Any, factor: np.float64, index: Array, start: np.float64) -> Array:
+def fused_multiply_add(xp: Any, factor: Any, index: Array, start: Any) -> Array:
     """start + factor * index, rounded once (Boldo and Melquiond's algorithm)."""
     plain = start + factor * index
     if not abs(float(factor)) * max(len(index), 1) < LARGEST or not abs(float(start)) < LARGEST:
