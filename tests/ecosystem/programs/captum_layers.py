@@ -79,8 +79,16 @@ for kind in (NeuronConductance, NeuronGradient, NeuronIntegratedGradients):
 torch.manual_seed(0)
 shares = ShapleyValueSampling(net).attribute(x, target=0, feature_mask=blocks, n_samples=3)
 found.append((shares.flatten(1).unique(dim=1).shape[0]))
-tell(FGSM(net, nn.CrossEntropyLoss(reduction="none"), 0, 1).perturb(x.abs(), 0.1, torch.tensor([0, 1])))
-tell(PGD(net, nn.CrossEntropyLoss(reduction="none"), 0, 1).perturb(x.abs(), 0.1, 0.05, 3, torch.tensor([0, 1])))
+tell(
+    FGSM(net, nn.CrossEntropyLoss(reduction="none"), 0, 1).perturb(
+        x.abs(), 0.1, torch.tensor([0, 1])
+    )
+)
+tell(
+    PGD(net, nn.CrossEntropyLoss(reduction="none"), 0, 1).perturb(
+        x.abs(), 0.1, 0.05, 3, torch.tensor([0, 1])
+    )
+)
 words = fill(nn.Sequential(nn.Embedding(12, 6), nn.Flatten(), nn.Linear(30, 2))).eval()
 ids = torch.arange(10).reshape(2, 5)
 tell(LayerIntegratedGradients(words, words[0]).attribute(ids, baselines=ids * 0, target=1))
