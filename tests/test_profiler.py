@@ -291,13 +291,17 @@ def test_bad_arguments() -> None:
 class MarksOfTheHost:
     """CUDA's events, reached as soon as they are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: int) -> None:
+        self.devices = devices
         self.reached: list[float] = []
         self.cuda = self.runtime = self
         self.ptr = 0
 
     def getDevice(self) -> int:
         return 0
+
+    def getDeviceCount(self) -> int:
+        return self.devices
 
     def get_current_stream(self) -> MarksOfTheHost:
         return self
@@ -316,8 +320,11 @@ class MarksOfTheHost:
         pass
 
 
-def test_a_gpus_time_is_that_of_the_outermost_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    marks = MarksOfTheHost()
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_gpus_time_is_that_of_the_outermost_operations(
+    devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = MarksOfTheHost(devices)
     monkeypatch.setitem(sys.modules, "cupy", marks)
     monkeypatch.setattr(device, "FREE", defaultdict(list))
     x, layer = ad.randn(4, 8, requires_grad=True), ad.nn.LayerNorm(8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from time import perf_counter_ns
 
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.profiler.events import TimedEvent
@@ -29,14 +28,18 @@ class DeviceClock:
         self.device_now, self.stream_now = runtime.getDevice, cupy.cuda.get_current_stream
         self.create, self.record = runtime.eventCreate, runtime.eventRecord
         self.elapsed, self.wait = runtime.eventElapsedTime, runtime.deviceSynchronize
+        self.alone = runtime.getDeviceCount() == 1  # then it is the current one
         self.whole: int | None = None  # where all that is timed begins
-        self.latest: tuple[int, int, int, int] | None = None  # device, stream, mark, when
+        self.device, self.stream = 0, 0  # where the event began that is timed now
+        self.latest, self.when = 0, -CLOSE  # the last mark there, and nanoseconds
 
     def mark(self, device: int, stream: int) -> int:
         """A mark in a stream."""
-        free = FREE[device]
-        event: int = free.pop() if free else self.create()
-        DEVICE_OF[event] = device
+        try:
+            event = FREE[device].pop()
+        except IndexError:
+            event = int(self.create())
+            DEVICE_OF[event] = device
         self.record(event, stream)
         return event
 
@@ -44,21 +47,22 @@ class DeviceClock:
         """A mark now; None while a graph is captured, which would have it as a node."""
         if STREAM_CAPTURE.graph is not None:
             return None
-        device, stream = self.device_now(), self.stream_now().ptr
-        if self.latest is not None:
-            last_device, last_stream, mark, then = self.latest
-            if now - then < CLOSE and last_device == device and last_stream == stream:
-                return mark
+        stream = self.stream_now().ptr
+        device = 0 if self.alone else self.device_now()
+        if stream == self.stream and device == self.device and now - self.when < CLOSE:
+            return self.latest
+        self.device, self.stream = device, stream
         return self.mark(device, stream)
 
-    def end(self, first: int) -> int | None:
-        """The second mark; None where the device is another one now."""
-        device = self.device_now()
-        if device != DEVICE_OF[first] or STREAM_CAPTURE.graph is not None:
+    def end(self, now: int) -> int | None:
+        """The second mark, in the stream of the first; None where the device is another one now.
+
+        An operation that works in another stream meanwhile comes back to where it was asked for.
+        """
+        if STREAM_CAPTURE.graph is not None or not (self.alone or self.device_now() == self.device):
             return None
-        stream = self.stream_now().ptr
-        mark = self.mark(device, stream)
-        self.latest = device, stream, mark, perf_counter_ns()
+        mark = self.latest = self.mark(self.device, self.stream)
+        self.when = now
         return mark
 
     def start(self) -> None:
@@ -70,7 +74,9 @@ class DeviceClock:
 
         Returns microseconds of all that was timed, but for what the device was held up.
         """
-        last = None if self.whole is None else self.end(self.whole)
+        last, device = None, self.device_now()
+        if self.whole is not None and device == DEVICE_OF[self.whole]:
+            last = self.mark(device, self.stream_now().ptr)
         self.wait()
         used: set[int] = set()
 

@@ -148,11 +148,14 @@ class EventRecorder:
             try:
                 out = run(record, operands, params)
             finally:
-                if mark is not None or opened[-1:] != [at]:
+                end = perf_counter_ns()
+                if opened[-1:] != [at]:
                     self.close((log, at))
                 else:
-                    words += (None, perf_counter_ns(), None)
                     opened.pop()
+                    if mark is not None:
+                        mark, log.marked = clock.end(end), -1
+                    words += (None, end, mark)
             if not bare:
                 self.describe(log, at, record, operands, out)
             return out
@@ -218,19 +221,13 @@ class EventRecorder:
         """An event ends, and those within it that were left open."""
         log, at = event
         end, words, opened = perf_counter_ns(), log.words, log.opened
-        if log.marked != at and opened[-1:] == [at]:
-            opened.pop()
-            words += (None, end, None)
-            return
         if at not in opened:
             return
         last = -1
         while last != at:
-            last = opened.pop()
-            mark = None
+            last, mark = opened.pop(), None
             if last == log.marked:
-                mark = log.clock.end(words[last + BEGINNING - 1])
-                log.marked = -1
+                mark, log.marked = log.clock.end(end), -1
             words += (None, end, mark)
 
     def _make_events(self) -> None:

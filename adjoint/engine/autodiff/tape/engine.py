@@ -11,6 +11,7 @@ from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import accumulate_grad, add, add_owned, claim
 from adjoint.engine.autodiff.tape.node import BackwardNode, Edge, ErrorNode
+from adjoint.engine.autodiff.tape.pieces import Pieces, piece_of
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
@@ -125,11 +126,20 @@ class Backward:
         simple = self.targets is None and not CONTEXT.anomaly
         early = edges_to_early_leaves(roots) if EARLY_LEAVES and self.targets is None else {}
         capture = CONTEXT.capture
+        apart = simple and level is None and not (CONTEXT.grad_enabled or CONTEXT.levels)
         while queue:
             node = heappop(queue)[1]
             if capture is not None:
                 capture.passes(node)
             grads = buffers.pop(node)
+            if apart:
+                for nr, grad in enumerate(grads):
+                    if grad.__class__ is Pieces:
+                        grads[nr] = self.whole(grad)
+                piece = piece_of(node, grads[0]) if node.extra is None else None
+                if piece is not None:
+                    self.send(node.edges, (piece,))
+                    continue
             if LISTENERS and capture is None:
                 results = self.told(node, grads)
             elif simple and node.extra is None:
@@ -144,6 +154,30 @@ class Backward:
         while self.leaves:  # a hook may have put new ones there
             leaf, grad, _ = self.leaves.pop(next(iter(self.leaves)))
             self.arrive(leaf, grad)
+
+    def whole(self, pieces: Pieces) -> Any:
+        """The cotangent that slices have pieces of."""
+        first = pieces.parts[0]
+        if len(pieces.parts) > 1:
+            capture = CONTEXT.capture
+            if capture is None:
+                return pieces.joined()
+            capture.pulled = capture.origins.get(first.node.sequence)
+            try:
+                return pieces.joined()
+            finally:
+                capture.pulled = None
+        if LISTENERS and CONTEXT.capture is None:
+            return self.told(first.node, [first.grad])[0]
+        return first.node.apply([first.grad], None, None)[0]
+
+    def sum(self, total: Any, grad: Any) -> Any:
+        """The sum of two cotangents, of which slices may have pieces."""
+        if total.__class__ is Pieces:
+            if total.take(grad):
+                return total
+            total = self.whole(total)
+        return add(total, self.whole(grad) if grad.__class__ is Pieces else grad)
 
     def told(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
         """Run a node while somebody listens."""
@@ -176,7 +210,7 @@ class Backward:
                     continue
                 buffer = buffers[target] = [None] * target.outputs
             total = buffer[nr]
-            buffer[nr] = grad if total is None else add(total, grad)
+            buffer[nr] = grad if total is None else self.sum(total, grad)
 
     def arrive_early(self, edges: Sequence[Edge | None], left: dict[int, int]) -> None:
         """Count edges that have been gone along; a leaf with none left has its whole gradient."""
