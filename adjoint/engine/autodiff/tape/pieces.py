@@ -36,7 +36,7 @@ class Pieces:
 
     dim: int
     size: int  # of the tensor, there
-    kept: bool  # whether the slices have that dimension
+    has_dim: bool  # whether the slices have that dimension
     parts: list[Piece]
 
     def take(self, other: Any) -> bool:
@@ -44,7 +44,7 @@ class Pieces:
         if other.__class__ is not Pieces or len(other.parts) > 1:
             return False
         new, known = other.parts[0], self.parts[0].grad
-        if (self.dim, self.kept) != (other.dim, other.kept):
+        if (self.dim, self.has_dim) != (other.dim, other.has_dim):
             return False
         if known.dtype is not new.grad.dtype or known.device != new.grad.device:
             return False
@@ -60,7 +60,7 @@ class Pieces:
         """All of them in the tensor's shape, zeros where none of them is."""
         dim, rows, at = self.dim, [], 0
         for part in self.parts:
-            grad = part.grad if self.kept else part.grad.unsqueeze(dim)
+            grad = part.grad if self.has_dim else part.grad.unsqueeze(dim)
             if part.start > at:
                 rows.append(zeros_beside(grad, dim, part.start - at))
             rows.append(grad)
