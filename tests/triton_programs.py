@@ -11,6 +11,7 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.state import late_faults as late
 from adjoint.nn import functional as F
+from adjoint.nn.attention.varlen import varlen_attn
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
 
@@ -202,6 +203,24 @@ def one_column(x: Any, w: Any) -> Any:
     return (out, *ad.autograd.grad((out * out).sum(), (x, w)))
 
 
+def packed_rows(q: Any, k: Any, v: Any, starts: Any) -> Any:
+    """Sequences of several lengths one after another; in windows, heads that share keys."""
+    rows = [x.detach().movedim(1, 2).flatten(0, 1).requires_grad_() for x in (q, k, v)]
+    results: list[Any] = []
+    for window, shared in (((-1, -1), False), ((9, 0), True)):
+        keys, values = (x[:, :1] if shared else x for x in rows[1:])
+        out = varlen_attn(
+            rows[0], keys, values, starts, None, 43, 43, window_size=window, enable_gqa=shared
+        )
+        assert isinstance(out, ad.Tensor)
+        results += [out, *ad.autograd.grad((out * out).sum(), rows)]
+    return tuple(results)
+
+
+def starts_and_qkv() -> tuple[Any, ...]:
+    return *qkv(), ad.tensor([0, 7, 7, 50, 80], dtype=ad.int32)
+
+
 def running(x: Any) -> Any:
     """What runs along either dimension, both ways, NaN and infinities among it; gradients."""
     some = x.masked_fill(x > 1, float("-inf"))
@@ -368,6 +387,10 @@ PROGRAMS: dict[str, Program] = {
     ),
     "lines": (lambda x: (x - x.amax(1, keepdim=True)).exp() * x[:, 1:2], lambda: (ad.randn(3, 2500),)),
     "masked attention": (masked, qkv),
+    "packed attention": (packed_rows, starts_and_qkv),
+    "packed attention of halves": (
+        lambda q, k, v, s: packed_rows(q.half(), k.half(), v.half(), s), starts_and_qkv,
+    ),
     "masked attention of halves": (lambda q, k, v: masked(q.half(), k.half(), v.half()), qkv),
     "draws": (lambda x: (x + ad.randn_like(x), ad.rand_like(x), F.dropout(x, 0.5)), small),
     "draws of integers": (lambda x: ad.randint(0, 10, (4, 7), device=x.device) + x, small),

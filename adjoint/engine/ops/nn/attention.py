@@ -52,6 +52,7 @@ def _joint(
 
 
 # ATTENTION(query, key, value, [mask], [dropout's factors, or seed and offset of their draw])
+# or ATTENTION(query, key, value, first key of each query, one past its last)
 # -> (result, logsumexp of the rows of scores); see Note [attention].
 ATTENTION: Record = composite(
     NAME,
@@ -154,6 +155,20 @@ def attend(
         scale=scale, causal=causal, safe=mask is not None, masked=mask is not None,
         dropout=dropout_p, drawn=len(extras) == 1,
     )[0]  # fmt: skip
+
+
+def attend_ranges(
+    query: Tensor, key: Tensor, value: Tensor, low: Tensor, high: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The result and the logsumexp where query i sees keys low[i] to high[i], which has no part.
+
+    Both bounds are (queries, 1) of int32; a query that sees no key gets zeros.
+    """
+    out, lse = ATTENTION(
+        query, key, value, low, high,
+        scale=scale, causal=False, safe=True, masked=False, dropout=0.0, drawn=False, ranged=True,
+    )  # fmt: skip
+    return out, lse
 
 
 def attend_and_show(

@@ -16,6 +16,9 @@ Note [attention]
     their last, which is five eighths of the work. The weights of other keys are zeros, and zero
     times NaN or an infinity is NaN wherever attention is computed on the CPU: what parts do not
     see is added to their results as sums of its products with zero.
+
+    Sequences of any length may lie one after another, each query with the range of keys that it
+    sees: two numbers a query, where a mask would be quadratic in the length of all of them.
 """
 
 from __future__ import annotations
@@ -60,10 +63,13 @@ class How:
     masked: bool  # the first of the further operands is a mask
     dropout: float
     drawn: bool  # the last is a tensor of dropout's factors, not the place of a draw
+    ranged: bool = (
+        False  # the further operands are the first key of each query, and one past the last
+    )
 
     def split(self, extras: Sequence[Any]) -> tuple[Any, Any, tuple[Any, Any] | None]:
         """Mask, factors of dropout, and seed and offset of their draw, those there are."""
-        rest = list(extras)
+        rest = [] if self.ranged else list(extras)
         mask = rest.pop(0) if self.masked else None
         if self.drawn:
             return mask, rest[0], None
@@ -83,6 +89,8 @@ class Problem:
         self.rows: Rows = {"query": widened(query)}
         if how.causal:
             self.rows["place"] = query.new_arange(self.length).unsqueeze(-1)
+        if how.ranged:
+            self.rows["low"], self.rows["high"] = extras
         if keep is not None:
             self.rows["keep"] = widened(keep)
         self.mask_has_rows = self.mask is not None and self.mask.shape[-2] != 1
@@ -94,6 +102,10 @@ class Problem:
         scores = product(rows["query"] * self.how.scale, self.key.transpose(-2, -1))
         if self.how.causal:
             scores = scores.masked_fill(self.future(rows), -math.inf)
+        if self.how.ranged:
+            low, high = rows["low"], rows["high"]
+            here = low.new_arange(self.keys)
+            scores = scores.masked_fill((here < low) | (here >= high), -math.inf)
         mask = rows.get("mask", self.mask)
         if mask is None:
             return scores

@@ -30,11 +30,15 @@ LARGEST = 256  # of heads
 
 
 def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
-    """Operands on the device, of heads that tiles have; perhaps a mask, no dropout."""
+    """Operands on the device, of heads that tiles have; perhaps a mask or ranges, no dropout."""
     if not all(isinstance(x, Value) and not x.host for x in inputs):
         return False
     query, key, value = (x.spec for x in inputs[:3])
     masks = [x.spec for x in inputs[given:]]
+    if node.params.get("ranged"):
+        bounds, masks = masks, []
+        if any(b.dtype.name != "int32" or b.shape != (query.shape[-2], 1) for b in bounds):
+            return False
     return (
         len(masks) == int(node.params["masked"])
         and not node.params["dropout"]
@@ -88,12 +92,18 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 
 def problem(node: Node, query: Place, key: Place, value: Place, mask: list[Place]) -> AttentionForm:
     """What kernels must know of an attention."""
-    shared = shared_dims(query.shape, key.shape)
+    shared, ranged = shared_dims(query.shape, key.shape), bool(node.params.get("ranged"))
     return AttentionForm(
         query.buffer.dtype.name, query.shape[:-2], query.shape[-2], key.shape[-2],
         query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
-        mask[0].buffer.dtype.name if mask else "", shared[0] if shared else -1,
+        mask[0].buffer.dtype.name if mask and not ranged else "", shared[0] if shared else -1,
+        ranged,
     )  # fmt: skip
+
+
+def names_of(kind: AttentionForm, given: str) -> list[str]:
+    """What kernels call the operands: a letter each, then the bounds of ranges or a mask."""
+    return [*given, *(kernels.BOUNDS if kind.ranged else "m")]
 
 
 def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], list[Launch]]:
@@ -157,7 +167,7 @@ def steps(
     query, key, value, *mask = operands
     kind = problem(node, query, key, value, mask)
     (out, lse), copies = own_places(setting, results)
-    reads = dict(zip("qkvm", operands, strict=False))
+    reads = dict(zip(names_of(kind, "qkv"), operands, strict=False))
     step = launch(setting, kind, kernels.FORWARD, reads, {"o": out, "l": lse})
     return [step, *copies]
 
@@ -171,7 +181,7 @@ def backward_steps(
     wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
     places, copies = own_places(setting, results)
     outs = dict(zip(wanted, places, strict=True))
-    reads = dict(zip("qkvlgtm", operands, strict=False))
+    reads = dict(zip(names_of(kind, "qkvlgt"), operands, strict=False))
     launches: list[Launch] = []
     for which, positions in ((kernels.BY_KEYS, (1, 2)), (kernels.BY_QUERIES, (0,))):
         writes = {f"d{i}": outs[i] for i in positions if i in outs}

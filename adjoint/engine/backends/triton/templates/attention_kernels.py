@@ -21,6 +21,7 @@ Strides = tuple[int, ...]
 Lines = list[str]
 LOG2E = log2(EULER)
 FORWARD, BY_KEYS, BY_QUERIES = "forward", "by keys", "by queries"
+BOUNDS = ("from_key", "to_key")  # where what a query sees begins, and where it has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,12 @@ class AttentionForm:
     causal: bool
     mask: str = ""  # the dtype of a mask, if there is one
     shared: int = -1  # the batch dimension along which queries share keys and values
+    ranged: bool = False  # each query sees a range of keys of its own
+
+    @property
+    def gappy(self) -> bool:
+        """Whether a query may see nothing of a block, or nothing at all."""
+        return bool(self.mask) or self.ranged
 
     @property
     def wide(self) -> int:
@@ -222,10 +229,11 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
         seen = [f"(here < {kind.keys})[None, :]"] if masked and more is not None else []
         if masked and kind.causal:
             seen.append("(row[:, None] >= here[None, :])")
+        seen += in_range(kind, turned=False)
         if seen:
             lines.append(f's = tl.where({" & ".join(seen)}, s, float("-inf"))')
         lines += [f"higher = tl.maximum(top, tl.max(s, 1){unit})", "base_of = higher"]
-        if kind.mask:  # a row may have seen nothing yet
+        if kind.gappy:  # a row may have seen nothing yet
             lines[-1] = 'base_of = tl.where(higher == float("-inf"), 0.0, higher)'
         return [
             *lines,
@@ -246,8 +254,9 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
         f'    top = tl.full(({rows},), float("-inf"), tl.float32)',
         f"    total = tl.full(({rows},), 0, tl.float32)",
         f"    out = tl.full(({rows}, {kind.value_wide}), 0, tl.float32)",
+        *(f"    {line}" for line in ranges_of(kind, x, rows)),
         *blocks_of_keys(kind, rows, columns, body),
-        "    shown = tl.where(total == 0, 1.0, total)" if kind.mask else "    shown = total",
+        "    shown = tl.where(total == 0, 1.0, total)" if kind.gappy else "    shown = total",
         *put(x["o"], "(out / shown[:, None])", "row", "f", kind.value_size, tail),
         f"    lse = (top + tl.log2(total)) * {1 / LOG2E!r}",
         f"    tl.store(l + row * {x['l'].strides[-2]}, lse{row_mask(kind, rows)})",
@@ -260,10 +269,36 @@ def row_mask(kind: AttentionForm, rows: int) -> str:
     return f", mask=row < {kind.queries}" if kind.queries % rows else ""
 
 
+def ranges_of(kind: AttentionForm, x: dict[str, Operand], rows: int) -> Lines:
+    """The keys that each query of a tile sees, `low` to `high`; those beyond the end see none."""
+    if not kind.ranged:
+        return []
+    mask = row_mask(kind, rows)
+    none = (f", other={kind.keys}", ", other=0") if mask else ("", "")
+    bounds = zip(("low", "high"), BOUNDS, none, strict=True)
+    return [
+        f"{name} = tl.load({bound} + row * {x[bound].strides[-2]}{mask}{other})"
+        for name, bound, other in bounds
+    ]
+
+
+def in_range(kind: AttentionForm, turned: bool) -> Lines:
+    """Conditions that a query of a tile sees a key."""
+    if not kind.ranged:
+        return []
+    row, here = ("[None, :]", "here[:, None]") if turned else ("[:, None]", "here[None, :]")
+    return [f"({here} >= low{row})", f"({here} < high{row})"]
+
+
 def blocks_of_keys(
     kind: AttentionForm, rows: int, columns: int, body: Callable[[bool], Lines]
 ) -> Lines:
     """All keys that a tile of queries sees: first those that all of it sees."""
+    if kind.ranged:
+        return [
+            f"    first = tl.min(low, 0) // {columns} * {columns}",
+            *loop("first", f"tl.minimum({kind.keys}, tl.max(high, 0))", columns, body(True)),
+        ]
     whole = kind.keys // columns * columns
     if not kind.causal:
         lines = loop("0", str(whole), columns, body(False)) if whole else []
@@ -284,12 +319,13 @@ def weights(kind: AttentionForm, x: dict[str, Operand], masked: bool, turned: bo
     lines = [*masked_scores(kind, x.get("m"), turned), f"p = tl.exp2(s - {lse})"]
     if kind.mask:
         lines.append('p = tl.where(s == float("-inf"), 0.0, p)')
+    seen = in_range(kind, turned)
     if masked:
-        seen = [f"({row} >= {here})"] if kind.causal else []
+        seen += [f"({row} >= {here})"] if kind.causal else []
         if not turned:  # keys beyond the end; turned, they are rows that nobody stores
             seen.append(f"({here} < {kind.keys})")
-        if seen:
-            lines.append(f"p = tl.where({' & '.join(seen)}, p, 0.0)")
+    if seen:
+        lines.append(f"p = tl.where({' & '.join(seen)}, p, 0.0)")
     return lines
 
 
@@ -338,6 +374,8 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
             *loop("first", "plain", rows, body(True)),
             *loop("plain", str(kind.queries), rows, body(False)),
         ]
+    elif kind.ranged:
+        loops = loop("0", str(kind.queries), rows, where_seen(kind, x, tiling, body(False)))
     else:
         loops = loop("0", str(kind.queries), rows, body(False))
     if kind.shared >= 0:
@@ -362,6 +400,16 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
     if "d2" in x:
         lines += put(x["d2"], "dv", "here", "f", kind.value_size, more)
     return "\n".join(lines) + "\n"
+
+
+def where_seen(kind: AttentionForm, x: dict[str, Operand], tiling: Tiling, body: Lines) -> Lines:
+    """What is done for a tile of keys with those tiles of queries that see some of them."""
+    return [
+        f"row = base + tl.arange(0, {tiling.rows})",
+        *ranges_of(kind, x, tiling.rows),
+        f"if (tl.max(high, 0) > start) & (tl.min(low, 0) < start + {tiling.columns}):",
+        *(f"    {line}" for line in body),
+    ]
 
 
 def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
@@ -392,6 +440,7 @@ def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> 
         f"    grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",
         *(f"    {line}" for line in row_statistics(kind, x, rows)),
         f"    dq = tl.full(({rows}, {kind.wide}), 0, tl.float32)",
+        *(f"    {line}" for line in ranges_of(kind, x, rows)),
         *blocks_of_keys(kind, rows, columns, body),
         *put(x["d0"], f"(dq * {kind.scale!r})", "row", "e", kind.size, tail),
     ]

@@ -53,7 +53,7 @@ class Attender(Protocol):
 def is_long(node: Node, query: Shape, key: Shape, value: Shape) -> bool:
     """Whether an attention is one of those that cuDNN is asked for."""
     params, sizes = node.params, (query[-1], value[-1])
-    simple = not (params["masked"] or params["dropout"])
+    simple = not (params["masked"] or params["dropout"] or params.get("ranged"))
     same = key[:-2] == value[:-2] and batch_of(query[:-2], key[:-2]) is not None
     even = max(sizes) <= LARGEST and all(n % 8 == 0 for n in sizes)
     square = not params["causal"] or query[-2] == key[-2]
