@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import composite, primitive
-from adjoint.engine.core.operations.large import is_large
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
@@ -216,7 +216,8 @@ def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduc
         refuse_complex(name, input)
         refuse_empty(name, input.shape)
         return full(input, dims=tuple(range(input.ndim)), keepdim=False)
-    if is_large(input._array, 1) and input.ndim and CONTEXT.plain and not input.requires_grad:
+    whole = is_large(input._array, 1) or input._array.__class__ in DEVICE_LAYOUTS
+    if whole and input.ndim and CONTEXT.plain and not input.requires_grad:
         refuse_complex(name, input)
         d = wrap_dim(name, dim, input.ndim)
         return RETURN_TYPES[name](*EXTREME(input, dim=d, keepdim=bool(keepdim), largest=largest))

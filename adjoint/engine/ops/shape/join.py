@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -265,6 +266,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return input.new_zeros((0,))
     pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(pick(range(input.shape[0]), r))
-    flat = [i for row in rows for i in row]
-    return input[HOOKS.array.index_tensor(flat, input.device)].reshape(len(rows), r)
+    rows = pick(range(input.shape[0]), r)
+    flat = array("q", itertools.chain.from_iterable(rows))
+    return input[HOOKS.array.index_tensor(flat, input.device)].reshape(len(flat) // r, r)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.order import device
+from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.kernels.reduce.reduction import widen
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.state import determinism
@@ -19,10 +21,19 @@ Array = Any
 def bincount(xp: Any, x: Array, weights: Array | None = None, *, minlength: int) -> Array:
     if x.size == 0:
         return xp.zeros(minlength, dtype=np.int64 if weights is None else weights.dtype)
-    if x.dtype.kind == "i" and int(x.min()) < 0:
+    least, most = (int(n) for n in ends(xp, x))
+    if least < 0:
         raise RuntimeError("bincount: only supports 1-d non-negative integral inputs")
+    if weights is None and on_device(xp):
+        return device.count(xp, x, max(most + 1, minlength))
     out = counted(xp, x.astype(np.int64), weights, minlength)
     return out.astype(np.int64 if weights is None else weights.dtype, copy=False)
+
+
+def ends(xp: Any, x: Array) -> Any:
+    """The least and the greatest element, for which a GPU is waited once."""
+    both = xp.stack([x.min(), x.max()])
+    return both if xp is np else xp.asnumpy(both)
 
 
 def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Array:
@@ -39,9 +50,13 @@ def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Ar
 def histc(xp: Any, x: Array, low: Array, high: Array, bins: int) -> Array:
     if not bool(xp.isfinite(low) & xp.isfinite(high)):
         raise RuntimeError(f"histc: range of [{float(low)}, {float(high)}] is not finite")
-    x = x[(x >= low) & (x <= high)]
+    inside = (x >= low) & (x <= high)
+    x = x if on_device(xp) else x[inside]
     # Each step in the dtype of x, halves included: this is what decides between two bins.
     at = ((x - low) * x.dtype.type(bins) / (high - low)).astype(np.int64)
+    if on_device(xp):
+        at = xp.where(inside, xp.minimum(at, bins - 1), -1)
+        return device.count(xp, at, bins).astype(x.dtype)
     return xp.bincount(xp.minimum(at, bins - 1), minlength=bins).astype(x.dtype)
 
 

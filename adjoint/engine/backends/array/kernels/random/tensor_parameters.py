@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.order.search import bisect
 from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.array.kernels.random.distributions import below, centered, unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
@@ -264,8 +265,5 @@ def multinomial(xp: Any, weights: Array, noise: Array, *, count: int, replacemen
     edges = xp.cumsum(whole, axis=-1)
     rows = edges.reshape(-1, edges.shape[-1])
     words = noise.reshape(-1, count).view(np.uint64)
-    out = xp.empty(words.shape, np.int64)
-    for i in range(len(rows)):
-        chosen = below(xp, words[i], rows[i, -1].astype(np.uint64))
-        out[i] = xp.searchsorted(rows[i], chosen.astype(np.int64), side="right")
-    return out.reshape(shape)
+    chosen = below(xp, words, rows[:, -1:].astype(np.uint64)).astype(np.int64)
+    return bisect(xp, rows, chosen, right=True).reshape(shape)
