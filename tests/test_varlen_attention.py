@@ -123,6 +123,18 @@ def test_memory_grows_with_the_rows() -> None:
         assert ad.cuda.max_memory_allocated() - before < 1 << 30
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("causal", [False, True])
+def test_nested_tensors_on_a_gpu(causal: bool) -> None:
+    def attended(device: str) -> Any:
+        ad.manual_seed(3)
+        rows = [ad.randn(n, 2, 8).to(device) for n in (5, 1, 9)]
+        x = ad.nested.as_nested_tensor(rows, layout=ad.jagged).transpose(1, 2)
+        return ad.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal).values()
+
+    ad.testing.assert_close(attended("cuda").cpu(), attended("cpu"), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

@@ -14,6 +14,7 @@ from adjoint.engine.core.layout import jagged
 from adjoint.engine.core.operations.overrides import having
 from adjoint.engine.core.state import config
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn.attention.varlen import varlen_attn
 from adjoint.ops import aten
 
 # Functions of each element by itself; operators have the same names with underscores.
@@ -274,6 +275,11 @@ def attention(
         raise RuntimeError("nested: attention takes three nested tensors of (B, H, *, D).")
     if attn_mask is not None:
         raise NotImplementedError("nested: attention takes no mask; is_causal it does.")
+    alike = all(x._offsets is query._offsets for x in operands)
+    if query._rows.is_cuda and alike and not dropout_p:  # one kernel, whatever the lengths
+        q, k, v = (x._rows for x in operands)
+        more = {"scale": scale, "enable_gqa": enable_gqa}
+        return query._like(varlen_attn(q, k, v, query._offsets, None, 0, 0, is_causal, **more))
     rows = [
         aten.scaled_dot_product_attention(
             q[None],

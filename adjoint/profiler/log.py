@@ -9,8 +9,14 @@ from typing import Any
 from adjoint.engine.core.origins import Where
 from adjoint.profiler.events import TimedEvent
 
-BEGINNING = 4  # words of an event's beginning: kind, name, nanoseconds, mark on the GPU or None
-ENDING = 3  # and of an end: None, nanoseconds, mark
+# Words of an event's beginning: kind, name or an operation's record, nanoseconds, mark on the GPU
+# or None; and of an end: None, nanoseconds, mark.
+BEGINNING, ENDING = 4, 3
+
+
+def name_of(work: Any) -> str:
+    """What an event is called: an operation as PyTorch does."""
+    return work if work.__class__ is str else f"aten::{work.name}"
 
 
 @dataclass(slots=True)
@@ -83,7 +89,7 @@ class ThreadLog:
                 at += ENDING
                 continue
             kind, name, start, mark = words[at : at + BEGINNING]
-            event = TimedEvent(name, start / 1000, 0.0, kind, len(around), self.thread)
+            event = TimedEvent(name_of(name), start / 1000, 0.0, kind, len(around), self.thread)
             event.marks, event.thread_name = mark, self.name
             if at in self.details:
                 more = self.details[at]

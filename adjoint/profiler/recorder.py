@@ -19,7 +19,7 @@ from adjoint.engine.graph.flops import flops_of
 from adjoint.profiler.device import DeviceClock
 from adjoint.profiler.events import TimedEvent
 from adjoint.profiler.kernels import kernel_events
-from adjoint.profiler.log import BEGINNING, ENDING, ThreadLog
+from adjoint.profiler.log import BEGINNING, ENDING, ThreadLog, name_of
 from adjoint.profiler.memory import Allocations
 
 
@@ -136,26 +136,27 @@ class EventRecorder:
             if CONTEXT.capture is not None:  # it is recorded: that is the compiler's time
                 return run(record, operands, params)
             log = logs.get(get_ident()) or begin_log()
-            words, opened, name = log.words, log.opened, f"aten::{record.name}"
-            if opened and words[opened[-1] + 1] == name:  # by another door
+            words, opened = log.words, log.opened
+            if opened and words[opened[-1] + 1] is record:  # by another door
                 return run(record, operands, params)
-            at, clock, mark = len(words), log.clock, None
+            at, clock, mark, start = len(words), log.clock, None, perf_counter_ns()
             if clock is not None and log.marked < 0 and not record.is_view:
-                mark = clock.begin(perf_counter_ns())
-                log.marked = -1 if mark is None else at
+                mark = clock.begin(start)
+                if mark is not None:
+                    log.marked, start = at, perf_counter_ns()
             opened.append(at)
-            words += ("cpu_op", name, perf_counter_ns(), mark)
+            words += ("cpu_op", record, start, mark)
             try:
                 out = run(record, operands, params)
             finally:
                 end = perf_counter_ns()
-                if opened[-1:] != [at]:
-                    self.close((log, at))
-                else:
+                if opened and opened[-1] == at:
                     opened.pop()
                     if mark is not None:
                         mark, log.marked = clock.end(end), -1
                     words += (None, end, mark)
+                else:
+                    self.close((log, at))
             if not bare:
                 self.describe(log, at, record, operands, out)
             return out
@@ -169,8 +170,7 @@ class EventRecorder:
             log, start = self.log(), perf_counter_ns()
             done = compute(record, into, other)
             if done:
-                log.words += ("cpu_op", f"aten::{record.name}", start, None)
-                log.words += (None, perf_counter_ns(), None)
+                log.words += ("cpu_op", record, start, None, None, perf_counter_ns(), None)
             return done
 
         return compute_into
@@ -197,7 +197,7 @@ class EventRecorder:
         if self.allocations is None:
             return
         log, at = event
-        details, name = log.detail(at), log.words[at + 1]
+        details, name = log.detail(at), name_of(log.words[at + 1])
         place = details.places[0] if details.places else place_now()
         details.places = () if place is None else (place,)
         outs = results if isinstance(results, (tuple, list)) else (results,)
@@ -209,12 +209,13 @@ class EventRecorder:
         """An event begins."""
         log = self._logs.get(get_ident()) or self.log()
         words, clock, mark = log.words, log.clock, None
-        at = len(words)
+        at, start = len(words), perf_counter_ns()
         if clock is not None and log.marked < 0 and kind in ON_DEVICE:
-            mark = clock.begin(perf_counter_ns())
-            log.marked = -1 if mark is None else at
+            mark = clock.begin(start)
+            if mark is not None:
+                log.marked, start = at, perf_counter_ns()
         log.opened.append(at)
-        words += (kind, name, perf_counter_ns(), mark)
+        words += (kind, name, start, mark)
         return log, at
 
     def close(self, event: Handle) -> None:

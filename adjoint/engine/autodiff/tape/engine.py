@@ -184,7 +184,12 @@ class Backward:
         name = node.name()
         events = [(listener, listener.open(name, "cpu_op")) for listener in LISTENERS]
         try:
-            results = self.step(node, grads)
+            if node.extra is None and self.targets is None and not CONTEXT.anomaly:
+                results = node.apply(grads, None, self.level)
+                if not self.retain_graph:
+                    node.release()
+            else:
+                results = self.step(node, grads)
             for listener, event in events:
                 listener.made(event, results)
         finally:
