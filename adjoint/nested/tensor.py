@@ -278,8 +278,10 @@ def attention(
     alike = all(x._offsets is query._offsets for x in operands)
     if query._rows.is_cuda and alike and not dropout_p:  # one kernel, whatever the lengths
         q, k, v = (x._rows for x in operands)
-        more = {"scale": scale, "enable_gqa": enable_gqa}
-        return query._like(varlen_attn(q, k, v, query._offsets, None, 0, 0, is_causal, **more))
+        out: Any = varlen_attn(
+            q, k, v, query._offsets, None, 0, 0, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+        return query._like(out)
     rows = [
         aten.scaled_dot_product_attention(
             q[None],
