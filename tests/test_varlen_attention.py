@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.nn.attention.varlen import AuxRequest, varlen_attn
 
 WINDOWS = [(-1, -1), (-1, 0), (3, 0), (2, 2), (-1, 1)]
@@ -153,3 +154,31 @@ def test_refusals(change: dict[str, Any], error: type[Exception], words: str) ->
     given |= {"cu_seq_q": ad.tensor([0, 4]), "cu_seq_k": ad.tensor([0, 4]), "max_q": 4, "max_k": 4}
     with pytest.raises(error, match=words):
         varlen_attn(**{**given, **change})
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 1, 0, 3), (3, 2, 1, 0)])
+def test_results_lie_row_after_row_however_operands_lie(order: Any, shared: bool) -> None:
+    """What fragments of attention take for granted (`core.operations.large.ROW_BY_ROW`)."""
+
+    def laid(*shape: int) -> Any:
+        inverse = [order.index(d) for d in range(4)]
+        x = ad.randn(*(shape[d] for d in order)).permute(inverse)
+        return x.detach().requires_grad_()
+
+    q = laid(2, 4, 6, 8)
+    k, v = (laid(2, 2 if shared else 4, 5, 8) for _ in range(2))
+    mask = ad.randn(6, 5)
+    with CONTEXT.having(reference=True):
+        out = ad.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=shared)
+        plain = (
+            ad.nn.functional.scaled_dot_product_attention(
+                q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
+            )
+            if not shared
+            else out
+        )
+        gradients = ad.autograd.grad(out.sum(), (q, k, v))
+    assert out.is_contiguous()
+    assert plain.is_contiguous()
+    assert shared or all(g.is_contiguous() for g in gradients)

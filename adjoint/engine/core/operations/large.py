@@ -48,6 +48,10 @@ FILLED = frozenset({"slice", "index", "gather"})
 # Composites that are products of rows, given another shape at the end (`fragments.as_made`).
 IN_ROWS = frozenset({"linear", "addmm", "autocast_linear", "autocast_addmm"})
 
+# Composites whose results lie row after row, however their operands lie: to find that out by trying
+# would take memory that a fragment does without.
+ROW_BY_ROW = frozenset({"scaled_dot_product_attention", "scaled_dot_product_attention_backward"})
+
 _LARGE = {
     **dict.fromkeys(_REDUCED.split(), STREAMED),
     **dict.fromkeys(_WHOLE.split(), COMPUTED),

@@ -30,7 +30,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import warn_user
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, IN_ROWS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, IN_ROWS, ROW_BY_ROW
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
@@ -516,6 +516,9 @@ def known_strides(body: OperationTrace, x: Tensor | None, rank: int) -> tuple[in
     """The strides of a result; None where they are in doubt."""
     if x is None:
         return ()
+    node = body.value_of(x).node
+    if node is not None and node.record.name in ROW_BY_ROW:
+        return contiguous_strides(x.shape)
     if not in_doubt(body, x):
         return x.stride()
     if rank and x.ndim < 2:
