@@ -15,6 +15,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.triton.runtime import compile as made
 from adjoint.nn import functional as F
+from adjoint.optim import on_device
 
 pytestmark = pytest.mark.cuda
 MIB = 1 << 20
@@ -701,3 +702,25 @@ def test_a_profile_times_kernels(tmp_path: Path) -> None:
     assert '"cuda:0"' in (tmp_path / "trace.json").read_text()
     compiled.explain(html=tmp_path / "page.html", run=(x,))
     assert any("@triton.jit" in t for t in compiled.latest.executable.sources().values())
+
+
+@pytest.mark.parametrize(("name", "more"), [("AdamW", {}), ("SGD", {"momentum": 0.9})])
+def test_parameters_are_looked_at_once(
+    name: str, more: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the second step on an optimizer knows its parameters, whose memory is their own."""
+    looked = []
+    whole = on_device.update_anew
+
+    def counting(*args: Any) -> bool:
+        looked.append(None)
+        return whole(*args)
+
+    monkeypatch.setattr(on_device, "update_anew", counting)
+    net = ad.nn.Sequential(ad.nn.Linear(64, 64), ad.nn.Linear(64, 64)).to("cuda")
+    optimizer = getattr(ad.optim, name)(net.parameters(), lr=0.1, **more)
+    for _ in range(4):
+        optimizer.zero_grad()
+        net(ad.ones(8, 64, device="cuda")).square().mean().backward()
+        optimizer.step()
+    assert len(looked) <= 2

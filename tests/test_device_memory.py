@@ -12,6 +12,7 @@ import pytest
 
 from adjoint.engine.backends.array.gpu import device_memory
 from adjoint.engine.backends.array.gpu.device_memory import COUNTS, TRACKING, Pools, counts_of
+from adjoint.engine.backends.array.lists.apart import UNKNOWN, owner_of
 from adjoint.engine.core.errors import OutOfMemoryError
 
 INDEX = 7  # of a device that no other test has
@@ -216,3 +217,12 @@ def test_blocks_wait_for_other_streams(pools: Pools) -> None:
     assert not pools.waiting
     other = SimpleNamespace(data=SimpleNamespace(mem=BaseMemory()))  # another library's
     pools.used_by(other, stream)
+
+
+def test_memory_of_a_pool_is_one_arrays_and_its_views(pools: Pools) -> None:
+    first, second = (SimpleNamespace(data=pools.serve(UNIT)) for _ in range(2))
+    view = SimpleNamespace(data=MemoryPointer(first.data.mem, 8))
+    others = SimpleNamespace(data=SimpleNamespace(mem=BaseMemory()))
+    assert owner_of(first) == owner_of(view) != owner_of(second)
+    assert UNKNOWN not in (owner_of(first), owner_of(second))
+    assert owner_of(others) == UNKNOWN

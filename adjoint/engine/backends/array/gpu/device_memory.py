@@ -250,6 +250,7 @@ def _classes(memory: Any, elsewhere: dict[int, list[Any]]) -> tuple[Any, Any]:
         """A piece of a pool's memory that somebody has."""
 
         __slots__ = ("counts", "memory")
+        handed_out = True  # to one array and its views
 
         def __del__(self, tracking: Tracking = TRACKING) -> None:
             counts, address = self.counts, self.ptr

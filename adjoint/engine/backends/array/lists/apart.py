@@ -54,7 +54,7 @@ def owner_of(array: Array) -> int:
     if type(array) is not ndarray:
         memory = getattr(array.data, "mem", None)
         # What a pool hands out (Note [counted memory]) is nobody else's.
-        return id(memory) if type(memory).__name__ in ("Block", "PooledMemory") else UNKNOWN
+        return id(memory) if getattr(memory, "handed_out", False) else UNKNOWN
     owner = array if array.base is None else array.base
     return id(owner) if type(owner) is ndarray and owner.flags.owndata else UNKNOWN
 
