@@ -167,7 +167,7 @@ def test_files_and_folders_stay_small() -> None:
 
 # Names that PyTorch or its libraries give to several classes, and of ours a network in two forms.
 SHARED_NAMES = frozenset(
-    """Batcher CIFAR10 CIFAR100 CenterCrop Compose Concater ConvertImageDtype ElasticTransform Event
+    """AuxRequest Batcher CIFAR10 CIFAR100 CenterCrop Compose Concater ConvertImageDtype ElasticTransform Event
     FashionMNIST GradScaler Graph Identity ImageFolder InceptionAux InvertedResidual Lambda MLP MNIST
     Mapper Node PILToTensor Pad Partition RandomAffine RandomApply RandomChoice RandomCrop
     RandomHorizontalFlip RandomOrder RandomPerspective RandomResizedCrop RandomRotation

@@ -21,7 +21,7 @@ START = attrgetter("start")
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class SliceCotangent:
     """The cotangent of one slice, from `start` to `stop` of the dimension that it cuts."""
 
     start: int
@@ -37,7 +37,7 @@ class Pieces:
     dim: int
     size: int  # of the tensor, there
     has_dim: bool  # whether the slices have that dimension
-    parts: list[Piece]
+    parts: list[SliceCotangent]
 
     def take(self, other: Any) -> bool:
         """Add that of another slice; False where it cannot be beside these."""
@@ -99,7 +99,7 @@ def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
     dim = cut[0]
     entry = index[dim]
     if entry.__class__ is int:
-        return Pieces(dim, shape[dim], False, [Piece(entry, entry + 1, node, grad)])
+        return Pieces(dim, shape[dim], False, [SliceCotangent(entry, entry + 1, node, grad)])
     if entry.__class__ is not tuple or entry[2] != 1 or entry[0] == entry[1]:
         return None
-    return Pieces(dim, shape[dim], True, [Piece(entry[0], entry[1], node, grad)])
+    return Pieces(dim, shape[dim], True, [SliceCotangent(entry[0], entry[1], node, grad)])
