@@ -709,7 +709,7 @@ def test_parameters_are_looked_at_once(
     name: str, more: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the second step on an optimizer knows its parameters, whose memory is their own."""
-    looked = []
+    looked: list[None] = []
     whole = on_device.update_anew
 
     def counting(*args: Any) -> bool:
