@@ -198,10 +198,47 @@ def informed() -> Any:
     return lambda x: x * (double(3) + double.cache_info().hits)
 
 
+def looked_at() -> Any:
+    w = ad.ones(1, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        with ad.autograd.set_detect_anomaly(True):
+            return ad.autograd.grad((w * x).sum(), w)[0]
+
+    return f
+
+
+def stepping(change: Callable[[Any], Any]) -> Callable[[], Any]:
+    """A step that changes its optimizer."""
+
+    def make() -> Any:
+        w = nn.Parameter(ad.ones(1))
+        opt = ad.optim.Adam([w], lr=0.1)
+
+        def step(x: Any) -> Any:
+            opt.zero_grad()
+            (w * x).sum().backward()
+            change(opt)
+            opt.step()
+            return w.detach().clone()
+
+        step(ad.ones(1))  # there is a state to change
+        return step
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
-    [(counted, "a generator from outside.*Make the iterator"), (informed, "cache_info.*outside")],
+    [
+        (counted, "a generator from outside.*Make the iterator"),
+        (informed, "cache_info.*outside"),
+        (looked_at, "backward in anomaly mode: each gradient.*Turn the mode off"),
+        (stepping(lambda opt: opt.state.clear()), "Adam.step: state .* taken away.*outside"),
+        (stepping(lambda opt: opt.load_state_dict(opt.state_dict())), "Adam.load_state_dict"),
+    ],
 )
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
 def test_what_counts_on_outside_is_refused_with_its_line(make: Any, said: str) -> None:
     with pytest.raises(CaptureError, match=said) as caught:
         ad.compile(make())(ad.ones(1))
@@ -329,3 +366,67 @@ def test_recordings_that_are_used_again_go_on_being_made() -> None:
     assert [n for n in range(many + 1, 65) if worthwhile[n - 1]] == [16, 32, 64]
     assert history.is_worthwhile(used_again=True)
     assert history.is_worthwhile(used_again=False)
+
+
+def test_who_looks_at_the_tape_from_outside() -> None:
+    """A recording made before does not answer in their place."""
+
+    def f(x: Any) -> Any:
+        leaf = x.detach().requires_grad_()
+        (leaf.sqrt() * leaf).sum().backward()
+        return leaf.grad
+
+    def packed() -> Any:
+        return ad.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t)
+
+    strict, easy = ad.compile(f, backend="interpret"), ad.compile(f, fullgraph=False)
+    for run in (strict, easy):
+        assert run(ad.ones(2)).tolist() == [1.5, 1.5]
+    with packed(), pytest.raises(CaptureError, match=r"saved-tensor hooks.*test_compile_breaks.py"):
+        strict(ad.ones(2))
+    with packed(), pytest.warns(UserWarning, match="runs as Python"):
+        assert easy(ad.ones(2)).tolist() == f(ad.ones(2)).tolist() != [1.5, 1.5]
+    with ad.autograd.set_detect_anomaly(True):
+        with pytest.raises(CaptureError, match="anomaly mode"):
+            strict(ad.ones(2))
+        with pytest.raises(RuntimeError, match="nan"):
+            easy(-ad.ones(2))
+    assert "saved-tensor hooks" in easy.recordings()
+
+
+def test_a_checkpoint_around_a_compiled_function() -> None:
+    block = ad.compile(lambda x: x.exp() * x, fullgraph=False)
+    x = ad.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="runs as Python"):
+        out = ad.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+    out.sum().backward()
+    np.testing.assert_allclose(x.grad.tolist(), [2 * np.e] * 2, rtol=1e-6)
+
+
+def test_a_first_call_that_makes_something_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    layer = nn.LazyLinear(2)
+    run = ad.compile(lambda x: layer(x))
+    caplog.set_level("INFO", "adjoint.compile")
+    first, second = run(ad.ones(1, 3)), run(ad.ones(1, 3))
+    assert first.tolist() == second.tolist()
+    assert "Python does this call: materialize" in caplog.text
+    assert "1 program, " in run.recordings()
+    assert "ran as Python: materialize" in run.recordings()
+    assert "test_compile_breaks.py" in run.recordings()
+
+
+def test_what_is_made_in_every_call_is_refused() -> None:
+    w = nn.Parameter(ad.ones(1))
+    steps = []
+
+    def step(x: Any) -> Any:
+        opt = ad.optim.SGD([w], lr=0.1)
+        steps.append(opt)
+        return x
+
+    run = ad.compile(step)
+    for _ in range(3):
+        run(ad.ones(1))
+    with pytest.raises(CaptureError, match=r"SGD: it is made .*test_compile_breaks.py.*outside"):
+        run(ad.ones(1))
+    assert len(steps) == 3

@@ -78,6 +78,8 @@ REFUSED = frozenset({
     "users: holding_itself", "users: identity_of_given", "users: identity_of_given_by_operator",
     "users: equality_of_registered", "users: part_of_an_array_written",
     "users: drawn_array_written_under_a_tensor",
+    "settings: gradients_looked_at_in_anomaly_mode", "steps: state_cleared",
+    "steps: state_of_one_taken_away", "steps: count_set_back", "steps: state_loaded_inside",
     "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.capture.python.errors import PlainCall
+from adjoint.engine.capture.recordings.retracing import LATEST, LOG
 from adjoint.engine.capture.signature import signature
 from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.tree import TreeDef
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
-_PLAIN_CALLS = 3  # that are taken for a beginning: an optimizer that the first call makes
+_PLAIN_CALLS = 3  # in a row are taken for a beginning: the first call makes an optimizer
 _LIMIT = 8  # kinds of arguments that are tried before none is any more
 
 
@@ -37,14 +38,27 @@ class Breaks:
         self.name = name
         self.keys: set[Any] = set()  # signatures; None stands for arguments that have none
         self.warned = False
-        self.plain_calls = 0
+        self.plain_calls = 0  # since the latest recording
+        self.reasons: list[str] = []  # why calls ran as Python, those of late
 
-    def count(self, error: BaseException) -> None:
-        """Count calls that make what keeps state, and are Python's; warn where they go on."""
-        self.plain_calls += isinstance(error, PlainCall)
+    def count(self, error: BaseException, whole: bool) -> None:
+        """Count calls that make what outlives them, and are Python's; refuse if they go on."""
+        if not isinstance(error, PlainCall):
+            return
+        self.plain_calls += 1
+        if self.plain_calls > _PLAIN_CALLS and whole and not error.may_go_on:
+            raise error
+        self.tell("Python does this call", error)
         if self.plain_calls > _PLAIN_CALLS and not self.warned:
             self.warned = True
             warn_user(f"compile: {self.name} runs as Python again and again: {error}")
+
+    def tell(self, what: str, error: BaseException) -> None:
+        """Keep and log why calls were not recorded."""
+        LOG.info("compile: %s: %s: %s", self.name, what, error)
+        if str(error) not in self.reasons:
+            self.reasons.append(str(error))
+            del self.reasons[:-LATEST]
 
     def covers(self, leaves: Sequence[Any], structure: TreeDef) -> bool:
         """Whether arguments like these were refused before."""
@@ -55,6 +69,7 @@ class Breaks:
     def note(self, leaves: Sequence[Any], structure: TreeDef, error: BaseException) -> None:
         """Remember a call that was refused and then went well; warn the first time."""
         self.keys.add(_key(leaves, structure))
+        self.tell("Python does such calls", error)
         if not self.warned:
             self.warned = True
             warn_user(

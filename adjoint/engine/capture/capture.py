@@ -152,7 +152,7 @@ class Captured(Recordable):
             if self.whole or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
-            self.breaks.count(raised.error)
+            self.breaks.count(raised.error, self.whole)
             error: BaseException | None = None if raised.by_program else raised.error
         except RecordingFailed as refused:
             error = refused.__cause__ or refused
@@ -290,6 +290,7 @@ class Captured(Recordable):
                 recorded.take_back()
             return None  # needs the values of numbers it was to read at each call, or others' too
         recorded.used = self._made_at = next(_clock)
+        self.breaks.plain_calls = 0
         if recorded.origin.sizing is None:
             self.retraces.note(key, self.programs, recorded, leaves)
         alike = self.programs.get(key, [])

@@ -221,7 +221,7 @@ class Recordable(Inspection):
             tensors = [t for g in observation.recorder.guards.values() for t in tensors_in(g.value)]
             engine: Any = observation.recorder.engine
             engine.memory.check_written()
-            with CONTEXT.having(capture=trace):
+            with CONTEXT.having(capture=trace, saved_hooks=()):
                 program = finish(trace, observation, leaves, tensors)
         except BaseException:
             self._take_back(observation)
@@ -256,7 +256,10 @@ class Recordable(Inspection):
         try:
             # What the function enters and does not leave, because it is refused there, is left.
             overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
-            with CONTEXT.having(capture=trace, consulted=consulted), overrides:
+            context = CONTEXT.having(
+                capture=trace, consulted=consulted, saved_hooks=engine.saved_hooks_around()
+            )
+            with context, overrides:
                 observation = observe(
                     self.fn,
                     args,

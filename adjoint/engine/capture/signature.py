@@ -26,12 +26,23 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import DICTS, TreeDef
 from adjoint.engine.tensor.tensor import Tensor
 
+# Who looks at what the tape does: anomaly mode, and hooks on what it saves.
+_PLAIN = (False, False)
+
 
 def modes() -> tuple[Any, ...]:
     """The settings that operations consult: those of the thread, and precision switches."""
     context, switched = CONTEXT, switches.computed_with
     if context.plain:
-        return (context.grad_enabled, False, None, context.device, dtypes._default, switched)
+        return (
+            context.grad_enabled,
+            False,
+            None,
+            context.device,
+            dtypes._default,
+            switched,
+            _PLAIN,
+        )
     return (
         context.grad_enabled,
         context.inference,
@@ -39,6 +50,7 @@ def modes() -> tuple[Any, ...]:
         context.device,
         dtypes._default,
         switched,
+        (context.anomaly, bool(context.saved_hooks)),
     )
 
 

@@ -18,7 +18,15 @@ class Refusal(CaptureError):
 
 
 class PlainCall(CaptureError):
-    """This call is Python's: it makes an object that keeps state, as a first call may."""
+    """This call is Python's: it makes what outlives it, as a first call may.
+
+    If the calls after it do so, too, the function cannot be recorded; but each may need an answer
+    of a cache that nobody asked for before (`may_go_on`).
+    """
+
+    def __init__(self, why: str, may_go_on: bool = False) -> None:
+        super().__init__(why)
+        self.may_go_on = may_go_on
 
 
 class Raised(Exception):

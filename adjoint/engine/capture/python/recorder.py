@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import CaptureError
+from adjoint.engine.core.errors import CaptureError, is_ours
 
 from .engine import Engine
 from .errors import Refusal
@@ -130,8 +130,11 @@ class Recorder:
     # -- messages -----------------------------------------------------------------------------
 
     def line(self) -> str:
-        """The line of the observed code."""
-        return self.frames[-1].line() if self.frames else "the call"
+        """The line of the observed code: the user's, where a layer of the framework is at work."""
+        if not self.frames:
+            return "the call"
+        users = (frame for frame in reversed(self.frames) if not is_ours(frame.code))
+        return next(users, self.frames[-1]).line()
 
     def refuse(self, what: str, why: str, remedy: str) -> Refusal:
         """An error that names the line."""

@@ -13,7 +13,9 @@ from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Stat
 _KINDS = {State: "state", CallArgument: "argument", GradOf: "gradient", Host: "host number"}
 
 
-def history(name: str, programs: dict[Any, list[Program]], retraces: Retraces, traces: int) -> str:
+def history(
+    name: str, programs: dict[Any, list[Program]], retraces: Retraces, traces: int
+) -> list[str]:
     """A paragraph per program."""
     count = sum(map(len, programs.values()))
     lines = [f"{name}: {_counted(count, 'program')}, recorded {_counted(traces, 'time')}"]
@@ -30,7 +32,7 @@ def history(name: str, programs: dict[Any, list[Program]], retraces: Retraces, t
             if reason:
                 lines.append(f"   recorded because {reason}")
             lines.append(f"   {_program(program)}")
-    return "\n".join(lines)
+    return lines
 
 
 def _program(program: Program) -> str:

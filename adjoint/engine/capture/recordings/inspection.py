@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
+from adjoint.engine.capture.breaks import Breaks
 from adjoint.engine.capture.dynamic.dynamic import Families
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.recipes import OutsideTensor
@@ -24,6 +25,7 @@ PAGES: dict[str, Callable[[str | os.PathLike[str], Any], None]] = {}
 class Inspection:
     """What a compiled function can be asked about its programs."""
 
+    breaks: Breaks
     families: Families
     programs: dict[Any, list[Program]]
     retraces: Retraces
@@ -35,8 +37,10 @@ class Inspection:
     def latest(self) -> Program:
         """The program made last."""
         if self._latest is None:
+            why = f"Python did its calls: {self.breaks.reasons[-1]}" if self.breaks.reasons else ""
             raise RuntimeError(
-                f"compile: {self.families.name} has not been called yet, so nothing is recorded"
+                f"compile: nothing is recorded of {self.families.name}. "
+                + (why or "It has not been called yet.")
             )
         return self._latest
 
@@ -69,7 +73,8 @@ class Inspection:
            recorded because dimension 0 of x takes the sizes 3, 4
            2 nodes; inputs: 1 argument; run by Interpreted
         """
-        return history(self.families.name, self.programs, self.retraces, self.traces)
+        lines = history(self.families.name, self.programs, self.retraces, self.traces)
+        return "\n".join([*lines, *[f"ran as Python: {reason}" for reason in self.breaks.reasons]])
 
     def guards(self) -> str:
         """What the latest program depends on: places, what they held, and the lines that read them.

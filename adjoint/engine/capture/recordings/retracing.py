@@ -129,7 +129,7 @@ class Retraces:
         for name, *parts in zip(self.names(keys[-1]), *[k[1] for k in keys], strict=True):
             differences += _variation(name, parts)
         if len({k[2] for k in keys}) > 1:
-            differences.append("the grad, autocast or default dtype mode differs")
+            differences.append("the grad, autocast, anomaly or default dtype mode differs")
         return differences
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.autodiff.levels.function import Function
+from adjoint.engine.autodiff.tape import reverse
 from adjoint.engine.autodiff.tape.node import BackwardNode
 from adjoint.engine.capture.given import Path
 from adjoint.engine.capture.python.calling import entered
@@ -225,15 +226,19 @@ class TensorEngine(CallNumbers):
             )
         if getattr(fn, "__name__", "") in _PULLS:
             self._follow_hooks()
-            if CONTEXT.anomaly:
-                raise self._left_to_python(
-                    f"{fn.__name__}: anomaly mode looks at each gradient that is computed, at "
-                    f"{recorder.line()}, which a recording does not. Turn it off."
+            if CONTEXT.anomaly and fn.__module__ == reverse.__name__:
+                raise recorder.refuse(
+                    "backward in anomaly mode",
+                    "each gradient that is computed is looked at, which a recording does not do",
+                    "Turn the mode off, or leave such calls to Python (fullgraph=False).",
                 )
         stepped = args[0] if args else None
         hindrance = self.optimizers.hindrance(getattr(fn, "__name__", ""), stepped)
         if hindrance is not None:
-            raise self._left_to_python(f"{hindrance} ({recorder.line()}). Do that outside.")
+            raise recorder.refuse(
+                f"{type(stepped).__name__}.{fn.__name__}", hindrance,
+                "Do that outside of the compiled function.",
+            )  # fmt: skip
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
         try:
@@ -385,6 +390,18 @@ class TensorEngine(CallNumbers):
                     if not self.runs(hook) and not hasattr(hook, "followed"):
                         hooks[key] = entry_to(self.recorder, hook)
                         self.restores_always.append(partial(hooks.__setitem__, key, hook))
+
+    def saved_hooks_around(self) -> tuple[Any, ...]:
+        """What stands for hooks that are entered around the call and see what the tape saves."""
+
+        def refuse(_: Any) -> Any:
+            raise self.recorder.refuse(
+                "saved-tensor hooks around a compiled call",
+                "they see each tensor that an operation saves, which a recording does not",
+                "Enter them (checkpoint, save_on_cpu) inside the compiled function.",
+            )
+
+        return ((refuse, refuse),) if CONTEXT.saved_hooks else ()
 
     def _array_given(self, array: Any, result: Any) -> None:
         """A NumPy array: read at each call if it became a tensor, else a constant."""

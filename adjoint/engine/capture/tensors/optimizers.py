@@ -22,15 +22,15 @@ class SteppedOptimizers:
         if not has(type(optimizer), "capture_keep"):
             return None
         if name in _REBUILDS:
-            return f"{name} gives the optimizer other tables"
+            return "it gives the optimizer other tables"
         state = getattr(optimizer, "state", None)
         if not isinstance(state, dict):
             return None
         keys = self.recorder.journal.written.get(id(state), ())
         if keys is None or any(key not in state for key in keys):
-            return f"{name}: state of the optimizer was taken away before it"
+            return "state of the optimizer was taken away before it"
         if any(map(self._is_set, _counters(state))):
-            return f"{name}: a step count of the optimizer was written to before it"
+            return "a step count of the optimizer was written to before it"
         return None
 
     def has_stepped(self, optimizer: Any) -> None:

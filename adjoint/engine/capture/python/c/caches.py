@@ -51,7 +51,8 @@ def call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict
     if answer is MISSING:
         recorder.refusal = PlainCall(
             f"{fn.__qualname__}: its cache has no answer to what is asked at {recorder.line()}, "
-            "and one that is computed is no part of a recording. Call it before, or outside."
+            "and one that is computed is no part of a recording. Call it before, or outside.",
+            may_go_on=True,
         )
         raise recorder.refusal
     recorder.guard(place, answer)
