@@ -42,6 +42,7 @@ from tests.programs import memory as memory
 from tests.programs import modules as modules
 from tests.programs import numbers as numbers
 from tests.programs import objects as objects
+from tests.programs import process as process
 from tests.programs import raising as raising
 from tests.programs import reads as reads
 from tests.programs import settings as settings
@@ -80,7 +81,7 @@ REFUSED = frozenset({
     "users: drawn_array_written_under_a_tensor",
     "settings: gradients_looked_at_in_anomaly_mode", "steps: state_cleared",
     "steps: state_of_one_taken_away", "steps: count_set_back", "steps: state_loaded_inside",
-    "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
+    "process: state_of_random_looked_into", "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import decimal
 import enum
 import types
 from collections import deque
 from typing import Any
 
 from .calling import is_python
+from .decimals import depend_on_context
 from .errors import Refusal
 from .locations import Answer
 from .plain import (
     BY_IDENTITY,
     FIXED,
+    PLAIN,
     ObjectIdentity,
     can_change,
     elements,
@@ -80,6 +83,8 @@ def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
     """
     kind = type(value)
     if kind in FIXED:
+        if kind is decimal.Decimal:
+            depend_on_context(recorder)
         return value
     if recorder.engine.is_symbol(value):
         return recorder.concrete(value)
@@ -87,7 +92,7 @@ def expose(recorder: Recorder, value: Any, *, shallow: bool = False) -> Any:
         recorder.identified(value)
         return int(value)
     if kind is tuple:
-        if shallow or all(type(x) in FIXED for x in value):
+        if shallow or all(type(x) in PLAIN for x in value):
             return value
         parts = [expose(recorder, x) for x in value]
         return value if all(map(_is, parts, value)) else tuple(parts)

@@ -19,6 +19,7 @@ from adjoint.engine.core.instances import written_in_c
 from .errors import Refusal
 from .plain import FIXED, MISSING, ObjectIdentity, can_change, is_a, is_plain
 from .recorder import Recorder, cell_value, set_cell
+from .symbols import CallValue
 
 
 class Recipe(Protocol):
@@ -367,11 +368,16 @@ def _plain_object(describer: Describer, value: Any) -> Recipe:
     return _instance(describer, value, lambda: kind.__new__(kind))
 
 
+def _of_call(describer: Describer, value: Any) -> Recipe:
+    return Frozen(id(value), lambda parts: value.now(), ())
+
+
 def _view(describer: Describer, value: Any) -> Recipe:
     raise describer.refuse(value)
 
 
 _KINDS: tuple[tuple[Any, Callable[[Describer, Any], Recipe]], ...] = (
+    (CallValue, _of_call),
     (list, _list),
     (dict, _dict),
     (set, _set),

@@ -154,3 +154,22 @@ for _name in "neg pos abs invert".split():
     setattr(Symbol, f"__{_name}__", lambda self, fn=_one: computed(fn, self))
 for _one in (round, math.trunc, math.floor, math.ceil):
     setattr(Symbol, f"__{_one.__name__}__", lambda self, *args, fn=_one: computed(fn, self, *args))
+
+
+class CallValue:
+    """Something that each call has another of: kept, returned and handed back, not looked into."""
+
+    __slots__ = ("recorder", "what")
+
+    def __init__(self, recorder: Recorder, what: str) -> None:
+        self.recorder, self.what = recorder, what
+
+    def now(self) -> Any:
+        """That of the present call."""
+        raise NotImplementedError
+
+    def _refuse(self, *_: Any) -> Any:
+        raise self.recorder.refuse(self.what, "it is another one in each call", "Look outside.")
+
+    __eq__ = __ne__ = __hash__ = __len__ = __iter__ = __getitem__ = __bool__ = _refuse
+    __repr__ = __str__ = __format__ = __contains__ = _refuse

@@ -11,7 +11,6 @@ import builtins
 import heapq
 import math
 import operator
-import os
 import sys
 import types
 import warnings
@@ -199,10 +198,23 @@ def _checked(recorder: Recorder, value: Any, cls: Any, name: str) -> bool:
             return True
     check = attributes.class_lookup(recorder, type(cls), name)
     if check is abc.ABCMeta.__dict__[name]:
-        recorder.guard(Answer(abc.get_cache_token, ()), abc.get_cache_token())
+        _guard_registered(recorder, cls, type(value) if name == "__instancecheck__" else value)
     elif is_python(recorder, check) and not recorder.engine.keeps(type(cls)):
         return operators.truth(recorder, call(recorder, check, (cls, value), {}))
     return isinstance(value, cls) if name == "__instancecheck__" else issubclass(value, cls)
+
+
+_HOOKS_OF = ("_collections_abc", "typing")  # whose hooks look at classes, and at nothing else
+
+
+def _guard_registered(recorder: Recorder, cls: Any, kind: Any) -> None:
+    """Have a recording depend on what an abstract class takes for its subclasses."""
+    recorder.guard(Answer(abc.get_cache_token, ()), abc.get_cache_token())
+    hook = attributes.class_lookup(recorder, cls, "__subclasshook__")
+    code = getattr(hook, "__func__", None)
+    users = is_a(code, types.FunctionType) and code.__module__ not in _HOOKS_OF
+    if users and is_a(kind, type):
+        recorder.guard(Answer(issubclass, (kind, cls)), issubclass(kind, cls))
 
 
 def _of_abstract(check: Any) -> Handler:
@@ -212,11 +224,12 @@ def _of_abstract(check: Any) -> Handler:
     """
 
     def handler(recorder: Recorder, cls: Any, value: Any, /) -> Any:
-        recorder.guard(Answer(abc.get_cache_token, ()), abc.get_cache_token())
         if recorder.engine.stands(value):
             value = recorder.engine.present(value)
         else:
             operators.is_instance(recorder, value, object)
+        by_class = check is abc.ABCMeta.__subclasscheck__
+        _guard_registered(recorder, cls, value if by_class else type(value))
         return check(cls, value)
 
     return handler
@@ -444,6 +457,10 @@ def _refused(what: str, why: str, remedy: str) -> Handler:
     return handler
 
 
+def _called(recorder: Recorder, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return call(recorder, fn, args, kwargs)
+
+
 def _import(
     recorder: Recorder, name: str, variables: Any = None, names: Any = None,
     from_list: Any = (), level: int = 0,
@@ -529,8 +546,8 @@ TABLE: dict[Any, Handler] = {
     bisect.insort_right: _rewrites(bisect.insort_right),
     bisect.insort_left: _rewrites(bisect.insort_left),
     **{fn: _reads(fn) for fn in (bin, oct, hex, chr, ord, compile)},
-    os.putenv: lambda recorder, *args: recorder.effect(os.putenv, *args),
-    os.unsetenv: lambda recorder, *args: recorder.effect(os.unsetenv, *args),
+    operator.call: _called,
+    **{fn: _reads(fn) for fn in (str.maketrans, bytes.maketrans, bytearray.maketrans)},
     eval: _refused("eval()", "the code it runs is not observed", "Write it as a function."),
     exec: _refused("exec()", "the code it runs is not observed", "Write it as a function."),
     open: _refused("open()", "files may change between calls", "Read them outside."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _random
 import _thread
 import collections
 import copyreg
@@ -10,12 +9,10 @@ import functools
 import gc
 import itertools
 import operator
-import random
 import re
 import string
 import types
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.python.calling import call, entered, unknown
@@ -348,45 +345,6 @@ def _proxied(name: str) -> Handler:
     return handler
 
 
-# -- numbers drawn ----------------------------------------------------------------------------
-
-
-def _draw(method: Any) -> Handler:
-    def handler(recorder: Recorder, generator: Any, /, *args: Any) -> Any:
-        args = tuple(recorder.concrete(x) for x in args)
-        return recorder.draw(generator, functools.partial(method, generator, *args), _keep_random)
-
-    return handler
-
-
-def _seed(recorder: Recorder, generator: Any, seed: Any = None, /) -> None:
-    """Seeding, in its place among the draws; a number that moves is read by each call."""
-    if seed is None:
-        raise recorder.refuse(
-            "random.seed()", "without a seed it takes one from the operating system at each call",
-            "Pass a seed.",
-        )  # fmt: skip
-    moves = recorder.engine.is_symbol(seed)
-    read = recorder.engine.reader_now(seed) if moves else functools.partial(_itself, seed)
-    take = functools.partial(_seeded, generator, read)
-    recorder.draw(generator, take, _keep_random)
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _seeded(generator: Any, read: Callable[[], Any]) -> None:
-    _random.Random.seed(generator, read())
-
-
-def _keep_random(generator: Any) -> Callable[[], None]:
-    state = generator.getstate() if is_a(generator, random.Random) else None
-    if state is None:
-        raise NotImplementedError
-    return lambda: generator.setstate(state)
-
-
 TABLE: dict[Any, Table] = {
     **CONTAINERS,
     str: {"join": _join, "format": _str_format, "__mod__": _percent},
@@ -411,8 +369,6 @@ TABLE: dict[Any, Table] = {
         "__init__": _exception_init, "add_note": _exception_note, "__str__": _exception_text,
         "with_traceback": lambda recorder, error, traceback, /: error.with_traceback(traceback),
     },
-    _random.Random: {"random": _draw(_random.Random.random),
-                     "getrandbits": _draw(_random.Random.getrandbits), "seed": _seed},
     property: {
         name: _unwatched(getattr(property, name)) for name in ("getter", "setter", "deleter")
     },

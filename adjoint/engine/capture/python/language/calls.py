@@ -9,6 +9,8 @@ from typing import Any
 from adjoint.engine.capture.python.c import caches as caches
 from adjoint.engine.capture.python.c import functions, methods
 from adjoint.engine.capture.python.c import helpers as helpers
+from adjoint.engine.capture.python.c import process as process
+from adjoint.engine.capture.python.c import randomness as randomness
 from adjoint.engine.capture.python.c import telling as telling
 from adjoint.engine.capture.python.c import variables as variables
 from adjoint.engine.capture.python.calling import ENTRY, is_python, run_engines, unknown

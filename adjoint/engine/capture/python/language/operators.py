@@ -422,11 +422,27 @@ def hashable(recorder: Recorder, key: Any) -> Any:
     method = method_of(recorder, key, "__hash__")
     if is_python(recorder, method):
         call(recorder, method, (key,), {})
+        _pin_fields(recorder, key)
     elif method is weakref.ref.__hash__:  # that of what it refers to
         hashable(recorder, key())
     elif method is object.__hash__ and id(key) in recorder.given:
         recorder.engine.identified(recorder, key)
     return key
+
+
+def _pin_fields(recorder: Recorder, key: Any) -> None:
+    """Have no numbers of each call in a new key, whose `__hash__` the dict calls by itself."""
+    if not recorder.is_fresh(key):
+        return
+    for name, value in list(getattr(key, "__dict__", {}).items()):
+        if recorder.engine.is_symbol(value):
+            key.__dict__[name] = recorder.concrete(value)
+    fields = [f for base in type(key).__mro__ for f in base.__dict__.values()]
+    for field in fields:
+        if type(field) is types.MemberDescriptorType:
+            value = field.__get__(key) if hasattr(key, field.__name__) else None
+            if recorder.engine.is_symbol(value):
+                field.__set__(key, recorder.concrete(value))
 
 
 def equals_in_python(recorder: Recorder, table: Any, key: Any) -> None:
