@@ -109,10 +109,74 @@ def test_strides_as_the_function_is_told(name: str) -> None:
     assert capture(lambda x: fn(x).stride())(x) == fn(x).stride()
 
 
+# What lies row by row whatever its operands do, of x (2, 3, 3).
+ROW_MAJOR: dict[str, Callable[[Any], Any]] = {
+    "amax": lambda x: x.amax(1),
+    "amin": lambda x: x.amin((1,), keepdim=True),
+    "sum": lambda x: x.sum(1),
+    "prod": lambda x: x.prod(0),
+    "all": lambda x: (x > 0).all(1),
+    "norm": lambda x: x.norm(dim=1),
+    "infinite norm": lambda x: x.norm(float("inf"), dim=1),
+    "var": lambda x: x.var(0),
+    "tril": lambda x: x.tril(),
+    "triu": lambda x: x.triu(),
+    "gather": lambda x: x.gather(1, flipped(ad.zeros(2, 3, 3, dtype=ad.int64))),
+    "index": lambda x: x.contiguous()[flipped(ad.zeros(2, 3, dtype=ad.int64))],
+    "inv": lambda x: ad.linalg.inv(x + 9 * ad.eye(3)),
+    "cholesky": lambda x: ad.linalg.cholesky(x * 0 + ad.eye(3)),
+    "qr": lambda x: ad.linalg.qr(x)[1],
+    "cdist": lambda x: ad.cdist(x[0], x[1].contiguous()),
+    "grid_sample": lambda x: F.grid_sample(x[None], ad.zeros(1, 2, 2, 2), align_corners=False),
+}
+
+
+@pytest.mark.parametrize("name", ROW_MAJOR)
+def test_row_major_without_compile_and_with_it(name: str) -> None:
+    fn, x = ROW_MAJOR[name], flipped(ad.randn(2, 3, 3))
+    assert strides(fn(x)) == strides(fn(x).contiguous())
+    assert strides(capture(fn)(x)) == strides(fn(x))
+    assert capture(lambda x: fn(x).is_contiguous())(x)
+
+
+def test_strides_as_of_the_first_operand() -> None:
+    x, row = flipped(ad.randn(3, 4)), ad.zeros(4)
+    assert ad.select_scatter(x, row, 0, 1).stride() == (1, 3)
+    assert capture(lambda x: ad.select_scatter(x, row, 0, 1).stride())(x) == (1, 3)
+
+
 def test_strides_of_machine_code() -> None:
     x = flipped(ad.randn(2, 3))
     for fn in (F.gelu, KEEPING["flip"]):
         assert ad.compile(fn)(x).stride() == fn(x).stride()
+    x = flipped(ad.randn(2, 3, 3))
+    for fn in (ROW_MAJOR["amax"], ROW_MAJOR["gather"]):
+        assert ad.compile(fn)(x).stride() == fn(x).stride()
+
+
+# Results that the recording knows otherwise than they are: of a branch that is a choice of each
+# call, and elements that a call picks.
+CHOSEN = frozenset({"cond", "Tensor.__getitem__"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.path not in CHOSEN], ids=repr)
+def test_recordings_know_the_strides_of_every_sample(row: S, layout: str, choice: str) -> None:
+    def given() -> list[Any]:
+        tensors = [x.detach() for x in make(row, ad.float64).tensors]
+        chosen = [CHOICES[choice](k) and x.ndim > 1 and x.numel() for k, x in enumerate(tensors)]
+        laid = LAYOUTS[layout]
+        return [laid(x) if so else x for so, x in zip(chosen, tensors, strict=True)]
+
+    fn, known = make(row, ad.float64).fn, []
+    try:
+        want = strides(fn(*given()))
+        capture(lambda *xs: known.append(strides(fn(*xs))))(*given())
+    except (RuntimeError, NotImplementedError, ValueError, TypeError, IndexError) as error:
+        pytest.skip(f"not taken so: {error}")
+    assert known[0] == want
 
 
 def test_strides_at_every_size() -> None:

@@ -25,6 +25,8 @@ def result_strides(
         return wanted
     if not record.keeps_layout:
         return None
+    if record.keeps_layout == "first":
+        operands = operands[:1]
     alike, others = set(), []
     for x in operands:
         if is_tensor(x):

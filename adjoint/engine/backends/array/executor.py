@@ -127,7 +127,8 @@ def cast_operand(x: Any, target: Any) -> Any:
     if target.__class__ is tuple:
         return x.astype(target[0]).astype(target[1])
     if hasattr(x, "astype"):
-        return x.astype(target)
+        # NumPy would have what an expanded array repeats lie innermost.
+        return x.astype(target, "C") if x.ndim > 1 and 0 in x.strides else x.astype(target)
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
 
 

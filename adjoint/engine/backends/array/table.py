@@ -26,6 +26,14 @@ def lowers(record: Record) -> Callable[[Kernel], Kernel]:
     return register
 
 
+def row_major(xp: Any, out: Any) -> Any:
+    """A result as a record that keeps no layout has it, whatever the array library gave it.
+
+    NumPy lets results lie as operands do also where PyTorch, and a compiled program, does not.
+    """
+    return out if out.flags.c_contiguous else xp.ascontiguousarray(out)
+
+
 def kernel_for(record: Record, xp: Any = np) -> Kernel | None:
     """The kernel of `record` for one array library, or None."""
     kernel = _RESOLVED.get((xp, record))

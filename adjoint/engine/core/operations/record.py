@@ -28,7 +28,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from adjoint.engine.core.operations.autocast import RECORDS
 from adjoint.engine.core.operations.large import STRAIGHT, large, on_device
@@ -90,7 +90,8 @@ class Record:
     batch_mixed: Callable[..., Any] | None = None  # batching that profits from unbatched operands
     window: Callable[..., tuple[tuple[int, ...], int]] | None = None  # views: strides and offset
     is_view: bool = False  # whether it states a window
-    keeps_layout: bool = False  # the result lies in memory as operands of its shape do
+    # The result lies in memory as operands of its shape do, or as the first one; else row by row.
+    keeps_layout: bool | Literal["first"] = False
     native_check: bool = False  # the array library's own shape check is as strict as `infer`
     compose: Callable[..., Any] | None = None  # composites
     infer_specs: Callable[..., Any] | None = None  # of their results; None: compose it and see

@@ -275,8 +275,9 @@ def cond(
 
     `pred` is a boolean, a number or a tensor of one element. Outside a capture this is a Python
     branch. In a captured function it is one operation, whose branches must return the same
-    structure, shapes and dtypes and take no random numbers unless both take as many. Where `vmap`
-    batches the predicate both branches are computed and each element takes its own.
+    structure, shapes and dtypes and take no random numbers unless both take as many, and whose
+    results lie row by row in memory, whichever was taken. Where `vmap` batches the predicate both
+    branches are computed and each element takes its own.
 
     >>> import adjoint as ad
     >>> ad.cond(ad.tensor(True), lambda x: x.sin(), lambda x: x.cos(), (ad.tensor(0.0),))

@@ -27,7 +27,7 @@ def _angle_partial(x: Tensor) -> Any:
 
 
 # Linear over the reals, not holomorphic: its transpose is itself.
-CONJ = linear("conj", lambda x: x, lambda g: g.conj(), batched_params=_unchanged)
+CONJ = linear("conj", lambda x: x, lambda g: g.conj(), batched_params=_unchanged, keeps_layout=True)
 ANGLE = elementwise("angle", _angle_partial, promotion="real_float")
 COMPLEX = elementwise("complex", 1, lambda: 1j, promotion="complex", accepts="f", tensors=2)
 

@@ -153,7 +153,7 @@ def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool)
         point = _pixels(grid[:, :, len(out) - 1 - d], size, align)
         points.append(point if interpolation == BICUBIC else pad(point, size))
     sampled = INTERPOLATE[interpolation](pixels, points, pad)  # (N, K, C)
-    return sampled.permute(0, 2, 1).reshape((batch, x.shape[1], *out))
+    return sampled.permute(0, 2, 1).contiguous().reshape((batch, x.shape[1], *out))
 
 
 GRID_SAMPLER = composite("grid_sampler", _sample)

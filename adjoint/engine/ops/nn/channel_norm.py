@@ -20,6 +20,7 @@ from adjoint.engine.ops.nn.normalization import (
     check_affine,
     check_dtypes,
     given,
+    lying_as,
     narrow,
     parameter_gradient,
     per_channel,
@@ -42,7 +43,7 @@ def _channel_norm(
     mean, variance = MOMENTS(widen(x), dims=_channel_dims(x, batch))
     standard = (widen(x) - mean) * (variance + eps).rsqrt()
     out = affine_map(standard, affine, per_channel(x))
-    return out.to(x.dtype), mean, variance
+    return lying_as(x, out.to(x.dtype)), mean, variance
 
 
 def _channel_norm_input(

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeValueError
+from adjoint.engine.core.layout import format_strides, preserve_format
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.engine.ops.reduce.reduction import SUM, count
+from adjoint.engine.ops.shape.convert import CLONE
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -58,6 +60,14 @@ def affine_map(y: Tensor, affine: Any, shape: Dims) -> Tensor:
         p = widen(parameter).reshape(shape)
         y = y + p if i else y * p
     return y
+
+
+def lying_as(x: Tensor, out: Tensor) -> Tensor:
+    """A result in the memory layout of x, where statistics, which lie row by row, changed that."""
+    if x.is_contiguous():
+        return out
+    strides = format_strides("norm", tuple(x._array.shape), tuple(x.stride()), preserve_format)
+    return out if tuple(out.stride()) == strides else CLONE(out, strides=strides)
 
 
 def weighted(g: Tensor | None, affine: Any, shape: Dims) -> Tensor | None:
@@ -340,7 +350,8 @@ def _group_standard(x: Tensor, statistics: Any, groups: int, eps: float) -> Tens
 def _group_norm(x: Tensor, *affine: Any, groups: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     statistics = MOMENTS(widen(_grouped(x, groups)), dims=_of_group(x))
     standard = _group_standard(x, statistics, groups, eps)
-    return affine_map(standard, affine, per_channel(x)).to(x.dtype), *statistics
+    out = affine_map(standard, affine, per_channel(x)).to(x.dtype)
+    return lying_as(x, out), *statistics
 
 
 def _channel_sums(

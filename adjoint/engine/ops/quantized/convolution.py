@@ -69,7 +69,7 @@ def _quantized_convolution(
     sums = sums.reshape((count, *places, channels))
     out = scaled(sums, x_scale, x_zero, scale, weight_sums)
     out = out + bias[0] if bias else out
-    return out.movedim(-1, 1)
+    return out.movedim(-1, 1).contiguous()
 
 
 # x (N, C, ...) of int8 or uint8, weight (O, C / groups, ...) of int8; x_scale, x_zero ();

@@ -176,7 +176,7 @@ def _dequantize_groups(
     parts = steps.reshape((*shape[:-1], shape[-1] // group, group)).to(float32)
     if zero:
         parts = parts - zero[0].to(float32).unsqueeze(-1)
-    return (parts * scale.to(float32).unsqueeze(-1)).reshape(shape)
+    return (parts * scale.to(float32).unsqueeze(-1)).reshape(shape).contiguous()
 
 
 # weight (..., in) of int8, or (..., in / 2) bytes of two; scale and zero (..., in / group)

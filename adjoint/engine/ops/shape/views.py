@@ -362,5 +362,6 @@ VIEW_SCATTER: Record = linear(
     lambda g, chain: apply_chain(g, chain).clone(),
     batch=_scatter_batch,
     rounding="exact",
+    keeps_layout="first",
 )
 HOOKS.view_scatter = VIEW_SCATTER

@@ -10,7 +10,7 @@ import numpy as np
 from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
@@ -66,13 +66,14 @@ def _renamed(name: str, error: IndexError) -> IndexError:
 def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool = True) -> Array:
     # By flat positions it needs a third of the time.
     if len(dims) == x.ndim > 1 and x.flags.c_contiguous and indices[0].size > 64:
-        return x.reshape(-1).take(flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices)))
+        positions = flat_positions(xp, x.shape, in_bounds(xp, x.shape, indices))
+        return row_major(xp, x.reshape(-1).take(positions))
     where = full_index(xp, x, dims, indices, wrap, name="index")
     try:
         # `take` needs half the time of x[index], a quarter along a middle dimension, but it
         # copies an array that is not contiguous.
         if len(dims) == 1 and x.flags.c_contiguous:
-            return x.take(indices[0], axis=dims[0])
+            return row_major(xp, x.take(indices[0], axis=dims[0]))
         out = x[where]
     except IndexError as error:
         raise _renamed("index", error) from None
@@ -257,8 +258,8 @@ def small_grid(xp: Any, shape: tuple[int, ...]) -> list[Array]:
 def gather_(xp: Any, x: Array, picks: Array, dim: int, classes_of: str = "") -> Array:
     where = along("gather", xp, x, picks, dim, classes_of)
     if x.flags.c_contiguous and picks.size > 64:
-        return x.reshape(-1).take(flat_positions(xp, x.shape, where))
-    return x[where]
+        return row_major(xp, x.reshape(-1).take(flat_positions(xp, x.shape, where)))
+    return row_major(xp, x[where])
 
 
 @lowers(gather.SCATTER)

@@ -20,6 +20,7 @@ from adjoint.engine.backends.array.kernels.linalg.lapack import (
     refuse,
 )
 from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
+from adjoint.engine.backends.array.table import row_major
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import cholesky, det, eigen, powers, qr, solve, svd
 from adjoint.engine.tensor.tensor import DTYPE_OF
@@ -61,7 +62,7 @@ def _of_regular(
     fn = getattr(xp.linalg, kind)
     try:
         with _strict(xp):
-            return fn(*arrays), _no_info(xp, arrays[0])
+            return row_major(xp, fn(*arrays)), _no_info(xp, arrays[0])
     except np.linalg.LinAlgError:
         info = _pivots_of(_host(xp, arrays[0]))
     if check:
@@ -118,7 +119,8 @@ def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[A
         return x.copy(), _no_info(xp, x)
     try:
         with _strict(xp):
-            return xp.linalg.cholesky(x if xp is np else xp.tril(x)), _no_info(xp, x)
+            factor = xp.linalg.cholesky(x if xp is np else xp.tril(x))
+            return row_major(xp, factor), _no_info(xp, x)
     except np.linalg.LinAlgError:
         here = _host(xp, x)
     potrf = lapack("potrf", here)
@@ -126,7 +128,7 @@ def cholesky_(xp: Any, x: Array, upper: bool, name: str, check: bool) -> tuple[A
     info = info.astype(np.int32)
     if check:
         refuse(name, "cholesky", info)
-    return xp.asarray(out), xp.asarray(info)
+    return row_major(xp, xp.asarray(out)), xp.asarray(info)
 
 
 def _adjoint(xp: Any, x: Array) -> Array:
@@ -183,9 +185,9 @@ def qr_(xp: Any, x: Array, mode: str) -> tuple[Array, Array]:
     if 0 in x.shape:
         return _empty_qr(xp, x, m, n, mode)
     if mode == "r":
-        return xp.empty((0,), x.dtype), xp.linalg.qr(x, mode="r")
+        return xp.empty((0,), x.dtype), row_major(xp, xp.linalg.qr(x, mode="r"))
     q, r = xp.linalg.qr(x, mode=mode)
-    return q, r
+    return row_major(xp, q), row_major(xp, r)
 
 
 def _empty_qr(xp: Any, x: Array, m: int, n: int, mode: str) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from adjoint.engine.backends.array.kernels.order import device
 from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.ops.order import hashing, search, sort, unique
 from adjoint.engine.tensor.tensor import wrap
 
@@ -138,4 +138,5 @@ def hash_tensor(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool) -> Arra
             bits = xp.zeros([1 if i == d else k for i, k in enumerate(bits.shape)], np.int64)
             continue
         bits = part(accumulate(xp, "bitwise_xor", bits, d), d, n - 1, n)
-    return bits if keepdim else bits.reshape([n for d, n in enumerate(x.shape) if d not in dims])
+    shape = bits.shape if keepdim else [n for d, n in enumerate(x.shape) if d not in dims]
+    return row_major(xp, bits.reshape(shape))

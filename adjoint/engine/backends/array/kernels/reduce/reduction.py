@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.core.dtype import DTYPES
 from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.ops.reduce import extremes, norms, product, reduction
@@ -33,15 +33,17 @@ def widen(x: Array) -> Array:
 @lowers(reduction.SUM)
 def sum_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if x.dtype in _HALVES:
-        return xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32).astype(x.dtype)
+        total = xp.sum(x, axis=dims, keepdims=keepdim, dtype=np.float32)
+        return row_major(xp, total.astype(x.dtype))
     if x.size > LONG and xp is np and x.dtype.itemsize <= 8 and x.dtype.kind in "fc":
         longest = max((e for e in dims if e != x.ndim - 1), key=x.shape.__getitem__, default=None)
         if longest is not None and x.shape[longest] > LONG:
-            out = sum_in_blocks(x, dims, longest)
+            out = row_major(xp, sum_in_blocks(x, dims, longest))
             return out if keepdim else out.reshape(reduced_shape(x.shape, dims, False))
     # An array to fill spares the detour over a NumPy scalar; keywords would cost 0.3 us.
     total = _empty((), x.dtype) if xp is np and not keepdim and len(dims) == x.ndim else None
-    return xp.add.reduce(x, dims, x.dtype, total, keepdim)
+    out = xp.add.reduce(x, dims, x.dtype, total, keepdim)
+    return out if x.ndim < 3 else row_major(xp, out)
 
 
 @lowers(norms.P_NORM)
@@ -55,7 +57,8 @@ def p_norm(xp: Any, x: Array, ord: float, dims: Dims, keepdim: bool) -> Array:
     if ord == 1:
         return sum_(xp, size, dims, keepdim)
     if isinf(ord):
-        return (xp.max if ord > 0 else xp.min)(size, axis=dims, keepdims=keepdim) if dims else size
+        extreme = xp.max if ord > 0 else xp.min
+        return row_major(xp, extreme(size, axis=dims, keepdims=keepdim) if dims else size)
     return sum_(xp, size**ord, dims, keepdim) ** (1 / ord)
 
 
@@ -87,33 +90,38 @@ def part(x: Array, dim: int, start: int | None, stop: int | None) -> Array:
 @lowers(product.PROD)
 def prod(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     wide = accumulator(DTYPE_OF[x.dtype])
-    return xp.prod(x, axis=dims, keepdims=keepdim, dtype=wide).astype(x.dtype, copy=False)
+    out = xp.prod(x, axis=dims, keepdims=keepdim, dtype=wide)
+    return row_major(xp, out.astype(x.dtype, copy=False))
 
 
 @lowers(reduction.ALL)
 def all_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
-    out = xp.all(widen(x), axis=dims, keepdims=keepdim)
+    out = row_major(xp, xp.all(widen(x), axis=dims, keepdims=keepdim))
     return out.astype(np.uint8) if x.dtype == np.uint8 else out
 
 
 @lowers(reduction.ANY)
 def any_(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
-    out = xp.any(widen(x), axis=dims, keepdims=keepdim)
+    out = row_major(xp, xp.any(widen(x), axis=dims, keepdims=keepdim))
     return out.astype(np.uint8) if x.dtype == np.uint8 else out
 
 
 @lowers(extremes.AMAX)
 def amax(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if xp is np and x.dtype not in _HALVES:
-        return _LARGEST(x, dims, None, None, keepdim)
-    return xp.max(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
+        out = _LARGEST(x, dims, None, None, keepdim)
+        return out if x.ndim < 3 else row_major(xp, out)
+    out = xp.max(widen(x), axis=dims, keepdims=keepdim)
+    return row_major(xp, out.astype(x.dtype, copy=False))
 
 
 @lowers(extremes.AMIN)
 def amin(xp: Any, x: Array, dims: Dims, keepdim: bool) -> Array:
     if xp is np and x.dtype not in _HALVES:
-        return _LEAST(x, dims, None, None, keepdim)
-    return xp.min(widen(x), axis=dims, keepdims=keepdim).astype(x.dtype, copy=False)
+        out = _LEAST(x, dims, None, None, keepdim)
+        return out if x.ndim < 3 else row_major(xp, out)
+    out = xp.min(widen(x), axis=dims, keepdims=keepdim)
+    return row_major(xp, out.astype(x.dtype, copy=False))
 
 
 @lowers(extremes.ARGMAX)

@@ -9,7 +9,7 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.memory.strides import copy_with
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.shape import convert, join, rearrange, triangular
@@ -79,12 +79,12 @@ def repeat_indices(xp: Any, repeats: Array, total: int) -> Array:
 
 @lowers(triangular.TRIL)
 def tril(xp: Any, x: Array, diagonal: int) -> Array:
-    return xp.tril(x, diagonal).astype(x.dtype, copy=False)  # CuPy widens bfloat16
+    return row_major(xp, xp.tril(x, diagonal).astype(x.dtype, copy=False))  # CuPy widens bfloat16
 
 
 @lowers(triangular.TRIU)
 def triu(xp: Any, x: Array, diagonal: int) -> Array:
-    return xp.triu(x, diagonal).astype(x.dtype, copy=False)
+    return row_major(xp, xp.triu(x, diagonal).astype(x.dtype, copy=False))
 
 
 @lowers(triangular.TRIANGLE_INDICES)
