@@ -67,7 +67,9 @@ class DeviceMesh:
             for at in itertools.product(*others):
                 index: list[Any] = list(at)
                 index.insert(dim, slice(None))
-                group = new_group(self._ranks[tuple(index)].tolist())
+                group = new_group(
+                    self._ranks[tuple(index)].tolist(), use_local_synchronization=True
+                )
                 mine = group if is_member(group) else mine
             groups.append(mine)
         return groups
@@ -191,7 +193,7 @@ class DeviceMesh:
         )
         own = None
         for ranks in lines:
-            group = new_group(ranks.tolist())
+            group = new_group(ranks.tolist(), use_local_synchronization=True)
             own = group if is_member(group) else own
         return own
 

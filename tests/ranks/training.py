@@ -424,6 +424,37 @@ def check_what_is_left_to_each_process(rank: int, size: int) -> None:
         assert (mine.tolist() == first.tolist()) is (rank == 0 or name != "0.bias"), name
 
 
+def check_sparse_gradients(rank: int, size: int) -> None:
+    """Rows that processes have different numbers of, or none, beside dense parameters."""
+
+    def net(sparse: bool) -> Any:
+        ad.manual_seed(3)
+        return nn.Sequential(nn.Embedding(9, 4, sparse=sparse), nn.Linear(4, 2))
+
+    model: Any = DDP(net(True), find_unused_parameters=True)
+    other: Any = DDP(net(False))
+    for numbers in ([rank, 5, 5][: rank + 1], [8]):
+        x = ad.tensor(numbers)
+        for replica in (model, other):
+            with replica.no_sync():
+                replica(x).square().sum().backward()
+            replica(x).sum().backward()
+        for a, b in zip(model.parameters(), other.parameters(), strict=True):
+            same(a.grad.to_dense() if a.grad.is_sparse else a.grad, b.grad, 1e-6)
+        assert model.module[0].weight.grad.is_coalesced()
+        model.zero_grad()
+        other.zero_grad()
+    for replica in (model, other):
+        with replica.join():
+            for _ in range(rank + 1):
+                replica(ad.tensor([rank])).sum().backward()
+    same(model.module[0].weight.grad.to_dense(), other.module[0].weight.grad, 1e-6)
+    hooked = DDP(net(True))
+    hooked.register_comm_hook(None, default_hooks.allreduce_hook)
+    with pytest.raises(NotImplementedError, match="communication hook"):
+        hooked(ad.tensor([0])).sum().backward()
+
+
 def check_options_and_description(rank: int, size: int) -> None:
     with pytest.raises(TypeError, match="unknown"):
         DDP(mlp(), unknown=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from adjoint.distributed.communication.collectives import all_reduce
 from adjoint.distributed.communication.operations import begin_all_reduce, end_all_reduce
 from adjoint.distributed.communication.reduce_op import RedOpType
+from adjoint.distributed.data_parallel.rows import summed_rows
 from adjoint.distributed.groups.group import ProcessGroup
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.state.context import CONTEXT
@@ -28,6 +29,7 @@ class Bucket:
     number: int
     parameters: list[Tensor]
     names: list[str]
+    sparse: bool = False  # one parameter, whose gradient has some rows only
     ready: set[int] = field(default_factory=set)
     flat: Any = None
     answer: Future | None = None
@@ -78,11 +80,16 @@ def cut(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     return views
 
 
-def fill_buckets(named: Sequence[tuple[str, Tensor]], limit: int) -> list[Bucket]:
+def fill_buckets(
+    named: Sequence[tuple[str, Tensor]], limit: int, sparse: Container[int] = ()
+) -> list[Bucket]:
     """Parameters in buckets, the last ones first: their gradients come first."""
     buckets: list[Bucket] = []
     open_: dict[Any, tuple[Bucket, int]] = {}
     for name, parameter in reversed(named):
+        if id(parameter) in sparse:
+            buckets.append(Bucket(len(buckets), [parameter], [name], sparse=True))
+            continue
         kind = (parameter.dtype, parameter.device)
         size = parameter.shape.numel() * parameter.dtype.itemsize
         bucket, used = open_.get(kind, (None, 0))
@@ -110,10 +117,15 @@ class Reducer:
     """Collects gradients as they come and averages them over a group, bucket after bucket."""
 
     def __init__(
-        self, named: Sequence[tuple[str, Tensor]], group: ProcessGroup, limit: int, unused: bool
+        self,
+        named: Sequence[tuple[str, Tensor]],
+        group: ProcessGroup,
+        limit: int,
+        unused: bool,
+        sparse: Container[int] = (),
     ) -> None:
         self.group = group
-        self.buckets = fill_buckets(named, limit)
+        self.buckets = fill_buckets(named, limit, sparse)
         self.place = {id(p): b for b in self.buckets for p in b.parameters}
         self.find_unused = unused
         self.armed = False
@@ -152,6 +164,16 @@ class Reducer:
 
     def send(self, bucket: Bucket) -> None:
         """Begin to average a bucket."""
+        if bucket.sparse:
+            gradient = bucket.parameters[0].grad
+            if gradient is None or gradient.is_sparse:
+                bucket.flat = self.average_rows(bucket, gradient)
+                return
+            raise NotImplementedError(
+                f"DistributedDataParallel: the gradient of {bucket.names[0]!r} is dense, but its "
+                "layer was made with sparse=True: the weight is used elsewhere, too. Make the "
+                "layer with sparse=False."
+            )
         with no_grad():
             gradients = [
                 zeros_like(p) if p.grad is None else p.grad.detach() for p in bucket.parameters
@@ -159,12 +181,23 @@ class Reducer:
             for name, gradient in zip(bucket.names, gradients, strict=True):
                 if gradient.is_sparse:
                     raise NotImplementedError(
-                        f"DistributedDataParallel: the gradient of {name!r} is sparse. Make the "
-                        "layer with sparse=False."
+                        f"DistributedDataParallel: the gradient of {name!r} is sparse, and its "
+                        "module has no attribute sparse=True that says so on every process."
                     )
             bucket.flat = cat([g.reshape(-1) for g in gradients])
         last = bucket.number == len(self.buckets) - 1
         bucket.answer = (self.hook or self.average)(GradBucket(bucket, last))
+
+    def average_rows(self, bucket: Bucket, gradient: Any) -> Any:
+        """The average of a sparse gradient; it is made at once."""
+        if self.hook is not None or CONTEXT.capture is not None:
+            how = "a communication hook" if self.hook is not None else "a compiled step"
+            raise NotImplementedError(
+                f"DistributedDataParallel: the gradient of {bucket.names[0]!r} is sparse, which "
+                f"{how} cannot average. Make the layer with sparse=False."
+            )
+        total = summed_rows(gradient, bucket.parameters[0], self.group)
+        return total / (self.divide_by or self.group.size())
 
     def average(self, bucket: GradBucket) -> Future:
         """What is done with a bucket unless a hook does it."""
@@ -198,6 +231,12 @@ class Reducer:
         self.iterations, self.sent = self.iterations + 1, len(self.buckets)
         with no_grad():
             for bucket in self.buckets:
+                if bucket.sparse:
+                    parameter = bucket.parameters[0]
+                    if used is None or id(parameter) in used:
+                        parameter.grad = bucket.flat
+                    bucket.flat = None
+                    continue
                 flat = bucket.answer.wait() if bucket.answer is not None else bucket.flat
                 flat = flat[0] if isinstance(flat, (list, tuple)) else flat
                 for parameter, part in zip(
@@ -234,6 +273,9 @@ class Reducer:
         """Take part in the others' averages without gradients of one's own."""
         for bucket in self.buckets:
             first = bucket.parameters[0]
+            if bucket.sparse:
+                self.average_rows(bucket, None)
+                continue
             size = sum(p.shape.numel() for p in bucket.parameters)
             bucket.flat = zeros(size, dtype=first.dtype, device=first.device)
             last = bucket.number == len(self.buckets) - 1

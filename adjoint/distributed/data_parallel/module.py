@@ -13,6 +13,7 @@ from adjoint.distributed.communication.collectives import broadcast
 from adjoint.distributed.communication.objects import gathered
 from adjoint.distributed.data_parallel.buckets import MIB, RecordedBackward, Reducer, cut
 from adjoint.distributed.data_parallel.description import described
+from adjoint.distributed.data_parallel.rows import sparse_weights
 from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.engine import EARLY_LEAVES
 from adjoint.engine.autodiff.tape.modes import no_grad
@@ -132,7 +133,10 @@ class DistributedDataParallel(Module, Joinable):
         self.require_forward_param_sync = True
         self._divides_by_all = True
         self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MIB)
-        reducer = Reducer(named, self.process_group, self.bucket_bytes_cap, find_unused_parameters)
+        sparse = {id(weight) for weight in sparse_weights(module)}
+        reducer = Reducer(
+            named, self.process_group, self.bucket_bytes_cap, find_unused_parameters, sparse
+        )
         object.__setattr__(self, "reducer", reducer)
         self._alone = self.process_group.size() == 1
         if self._alone:

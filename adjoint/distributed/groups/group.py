@@ -205,7 +205,7 @@ def new_group(
         timeout: how long collectives of the group wait; the world's limit unless given.
         backend: the name `get_backend` says; the world's unless given.
         pg_options: accepted as PyTorch has it.
-        use_local_synchronization: accepted; only members take part in any case.
+        use_local_synchronization: whether only members call it; then nothing is compared.
         group_desc: what the group is for.
         device_id: accepted as PyTorch has it.
 
@@ -220,6 +220,8 @@ def new_group(
         )
     if not members:
         raise ValueError("new_group: expected at least one rank, received none")
+    if world.size() > 1 and not use_local_synchronization:
+        same_everywhere(world.channel, f"new_group({members})")
     _Counter.groups += 1
     name = f"group{_Counter.groups}"
     if world.rank() not in members:
@@ -231,6 +233,11 @@ def new_group(
     )
     GROUPS[name] = created
     return created
+
+
+def same_everywhere(channel: Channel, what: str) -> None:
+    """Wait for all processes; an error on every one if they have called different things."""
+    PROGRESS.wait(PROGRESS.submit(channel, what, lambda: channel.data.barrier()))
 
 
 def open_channel(world: Channel, members: Sequence[int], name: str, timeout: float) -> Channel:
@@ -251,7 +258,7 @@ def split_group(
     pg_options: Any = None,
     group_desc: str | None = None,
 ) -> Any:
-    """The part of a group that this process is in; all processes of the world call it.
+    """The part of a group that this process is in; all processes of the group call it.
 
     Args:
         parent_pg: the group to split; the world unless given.
@@ -272,9 +279,13 @@ def split_group(
             f"split_group: expected different ranks from 0 to {len(world) - 1}, received "
             f"{[list(part) for part in split_ranks]}"
         )
+    if len(world) > 1:
+        parts = [list(part) for part in split_ranks]
+        same_everywhere(resolve(parent_pg).channel, f"split_group({parts})")
     own = None
     for part in split_ranks:
-        created = new_group([world[rank] for rank in part], timeout, group_desc=group_desc)
+        members = [world[rank] for rank in part]
+        created = new_group(members, timeout, None, None, True, group_desc)
         if created is not GroupMember.NON_GROUP_MEMBER:
             own = created
     return own
