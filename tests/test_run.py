@@ -167,6 +167,29 @@ MISSING = [
 ]
 
 
+def test_the_engine_is_no_part_of_torch(tmp_path: Path, command: Command) -> None:
+    program = """
+import importlib, sys
+import torch, torch.nn
+from adjoint.engine.graph.ir import Value
+print(hasattr(torch, "engine"), "engine" in dir(torch), Value.__name__)
+for name in ("torch.engine", "torch.engine.graph.ir"):
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        print(error)
+print([name for name in sys.modules if name.startswith("torch.engine")])
+"""
+    status, out, said = command.run(Path(write(tmp_path, program)))
+    assert status == 0, said
+    assert out.splitlines() == [
+        "False False Value",
+        "No module named 'torch.engine'",
+        "No module named 'torch.engine'",
+        "[]",
+    ]
+
+
 @pytest.mark.parametrize(("line", "name"), MISSING, ids=[line for line, _ in MISSING])
 def test_missing_features_are_named_with_their_line(
     line: str, name: str, command: Command, tmp_path: Path

@@ -39,6 +39,8 @@ PACKAGES = {
     "functorch": "adjoint._functorch.package",
 }
 
+ENGINE = "adjoint.engine"  # the one folder that no path of PyTorch's leads to
+
 
 def adjoint_name(name: str) -> str:
     """`torch.nn` -> `adjoint.nn`, `torchvision.io` -> `adjoint.vision.io`."""
@@ -105,7 +107,11 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname.split(".", maxsplit=1)[0] not in PACKAGES:
             return None
-        module = find_module(adjoint_name(fullname))
+        name = adjoint_name(fullname)
+        if name == ENGINE or name.startswith(f"{ENGINE}."):
+            # With None the next finder would load a second engine from the package's folder.
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        module = find_module(name)
         return None if module is None else self._spec(fullname, module)
 
     def _spec(self, name: str, module: ModuleType) -> importlib.machinery.ModuleSpec:
@@ -183,7 +189,8 @@ def find_submodules(package: ModuleType) -> None:
                 f"module {title!r} has no attribute {name!r}", name=name, obj=package
             )
         except AttributeError:
-            module = None if name.startswith("__") else find_module(f"{path}.{name}")
+            hidden = name.startswith("__") or f"{path}.{name}" == ENGINE
+            module = None if hidden else find_module(f"{path}.{name}")
             if module is None:
                 fill_in(package, name)
                 if name not in package.__dict__:
@@ -240,6 +247,7 @@ def install() -> None:
     objects.Defaults.pickles = True
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
     facade.__name__ = "torch"
+    facade.__dict__.pop("engine", None)  # `from adjoint.engine.x import y` finds it all the same
     facade.torch = importlib.import_module("torch")
     _reach_children()
 
