@@ -73,22 +73,22 @@ def check_losses(family: str, processes: list[Process]) -> float:
         for mine, theirs in zip(process.first["losses"], reference, strict=True):
             worst = max(worst, abs(mine - theirs) / max(abs(theirs), 1e-6))
     if not worst <= TOLERANCE:
-        told = "\n".join(f"  {p.framework}: {p.first['losses']}" for p in processes)
-        raise SystemExit(f"{family}: losses differ by {worst:.1e} of their size\n{told}")
+        lines = "\n".join(f"  {p.framework}: {p.first['losses']}" for p in processes)
+        raise SystemExit(f"{family}: losses differ by {worst:.1e} of their size\n{lines}")
     return worst
 
 
 def first_calls(family: str, repeats: int, threads: int) -> Row:
     """Seconds of the first compiled call: with an empty cache, and with a full one."""
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             for kind in ("cold", "kept"):
                 process = Process("compiled", family, cache, threads)
                 process.close()
                 for measure in ("first_s", "first_cpu_s", "compiler_s"):
-                    found.setdefault(f"{kind}_{measure}", []).append(process.first[measure])
-    return {name: min(seen) for name, seen in found.items()}
+                    seconds.setdefault(f"{kind}_{measure}", []).append(process.first[measure])
+    return {name: min(seen) for name, seen in seconds.items()}
 
 
 def measure(family: str, frameworks: list[str], options: argparse.Namespace, cache: str) -> Row:

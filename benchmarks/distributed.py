@@ -104,17 +104,17 @@ def cost_model() -> None:
         f"{1e6 * cluster.latency:.0f} us"
     )
     count = sum(p.numel() for p in network().parameters())
-    held = 4.0 * rows * (512 + 4 * 1024 + 2 * 512)  # inputs of layers, and their results
-    work = Workload(count, rows, held, layers=3, state=0)
+    activations = 4.0 * rows * (512 + 4 * 1024 + 2 * 512)  # inputs of layers, and their results
+    work = Workload(count, rows, activations, layers=3, state=0)
     estimated = {e.layout: e for e in estimates(work, cluster)}
     (alone,) = [e.step for e in estimates(work, replace(cluster, devices=1)) if e.layout in steps][
         :1
     ]
     say(f"a step alone: {alone / seconds[at]:.2f} of the measured time estimated")
-    for name, found in zip(steps, seconds[at + 1 :], strict=False):
-        say(f"a step {name}: {estimated[name].step / found:.2f} of the measured time estimated")
-    for kib, found in zip(messages, seconds[at + 1 + len(steps) :], strict=True):
-        ratio = all_reduce_seconds(size, kib * 1024.0, cluster) / found
+    for name, took in zip(steps, seconds[at + 1 :], strict=False):
+        say(f"a step {name}: {estimated[name].step / took:.2f} of the measured time estimated")
+    for kib, took in zip(messages, seconds[at + 1 + len(steps) :], strict=True):
+        ratio = all_reduce_seconds(size, kib * 1024.0, cluster) / took
         say(f"all_reduce of {kib} KiB: {ratio:.2f} of the measured time estimated")
 
 
@@ -130,13 +130,13 @@ def memory() -> None:
     optimizer = ad.optim.AdamW(model.parameters())
     model(ad.randn(8, 512)).square().mean().backward()
     optimizer.step()
-    kept = 0
+    own_bytes = 0
     for p in model.parameters():
         state = [v for v in optimizer.state[p].values() if v.ndim]
-        kept += sum(t.to_local().numel() * 4 for t in (p, p.grad, *state))
+        own_bytes += sum(t.to_local().numel() * 4 for t in (p, p.grad, *state))
     formula = 4 * whole / dist.get_world_size()
     say(
-        f"fully_shard with AdamW: {kept / formula:.4f} of 4 P / n bytes (at most "
+        f"fully_shard with AdamW: {own_bytes / formula:.4f} of 4 P / n bytes (at most "
         f"{1 + 4 * rows / formula:.4f}: one row of each parameter more)"
     )
 

@@ -55,14 +55,14 @@ def least(calls: list[Callable[[], Any]], rounds: int) -> list[float]:
 
 def compiled(fn: Callable[..., Any], *args: Any, inside: bool) -> Callable[[], Any]:
     """A function compiled with epilogues inside wherever they fit, or nowhere."""
-    kept = epilogues.LARGE, epilogues.is_costly
+    settings = epilogues.LARGE, epilogues.is_costly
     epilogues.LARGE = 0 if inside else 1 << 62  # type: ignore[misc]
     epilogues.is_costly = lambda name: False  # type: ignore[assignment]
     try:
         made = ad.compile(lambda *xs: fn(*xs))
         made(*args)
     finally:
-        epilogues.LARGE, epilogues.is_costly = kept  # type: ignore[misc, assignment]
+        epilogues.LARGE, epilogues.is_costly = settings  # type: ignore[misc, assignment]
     return lambda: made(*args)
 
 

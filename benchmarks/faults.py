@@ -56,14 +56,14 @@ def losses(out: str) -> dict[tuple[int, int], str]:
 def left_processes(folder: Path) -> list[int]:
     """Processes of a run that are still there."""
     wanted = f"{MARK}={folder}".encode()
-    found = []
+    processes = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
+                processes.append(int(entry.name))
         except OSError:  # gone, or another user's
             continue
-    return found
+    return processes
 
 
 def shared_memory() -> set[str]:
@@ -108,14 +108,14 @@ def one_kill(folder: Path, ranks: int, wanted: dict[tuple[int, int], str], most:
         faults.append(f"shared memory left: {sorted(more)}")
     if rest := sorted(str(p.relative_to(folder)) for p in (folder / "tmp").rglob("*")):
         faults.append(f"temporary files left: {rest}")
-    got = losses(out[: out.rfind("\n") + 1])
+    seen_losses = losses(out[: out.rfind("\n") + 1])
     if not done:
         again = start(ranks, folder)
         out, errors = again.communicate(timeout=300)
         if again.returncode:
             faults.append(f"could not resume: {errors}")
-        got |= losses(out)
-    if got != wanted:
+        seen_losses |= losses(out)
+    if seen_losses != wanted:
         faults.append("losses differ from the undisturbed training's")
     return Outcome(victim, moment, after, done, tuple(faults))
 
@@ -139,12 +139,12 @@ def main(arguments: list[str] | None = None) -> int:
         wanted, most = losses(out), time.monotonic() - training
         print(f"undisturbed: {time.monotonic() - began:.1f} s, {most:.1f} s of them training")
         for number in range(given.kills):
-            found = one_kill(Path(name) / f"kill{number}", given.ranks, wanted, most)
-            bad += bool(found.faults)
-            end = "had ended" if found.done else f"all gone after {found.after:.1f} s"
+            outcome = one_kill(Path(name) / f"kill{number}", given.ranks, wanted, most)
+            bad += bool(outcome.faults)
+            end = "had ended" if outcome.done else f"all gone after {outcome.after:.1f} s"
             print(
-                f"kill {number + 1}: rank {found.victim} at {found.moment:.2f} s, {end}"
-                f"{''.join(f'; FAULT {each}' for each in found.faults)}", flush=True,
+                f"kill {number + 1}: rank {outcome.victim} at {outcome.moment:.2f} s, {end}"
+                f"{''.join(f'; FAULT {each}' for each in outcome.faults)}", flush=True,
             )  # fmt: skip
     print(f"{given.kills - bad} of {given.kills} kills without a fault")
     return 1 if bad else 0

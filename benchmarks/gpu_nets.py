@@ -37,14 +37,14 @@ def unet(ad: Any, nn: Any, widths: tuple[int, ...] = (64, 128, 256)) -> Any:
 
         def forward(self, x: Any) -> Any:
             x = self.first(x)
-            kept = []
+            skips = []
             for block, shrink in zip(self.down, self.shrink, strict=True):
                 x = block(x)
-                kept.append(x)
+                skips.append(x)
                 x = shrink(x)
             x = self.middle(x)
             for grow, block in zip(self.grow, self.up, strict=True):
-                x = block(ad.cat([grow(x), kept.pop()], 1))
+                x = block(ad.cat([grow(x), skips.pop()], 1))
             return self.last(x)
 
     return UNet()

@@ -53,10 +53,10 @@ def main() -> None:
     events = importlib.import_module("cupy").cuda
     step, x, y, _ = training(chosen.row, "adjoint", ad, F)
     compiled = ad.compile(step)
-    made = max(programs_of(lambda: compiled(x, y)), key=lambda p: len(p.image.words))
+    largest = max(programs_of(lambda: compiled(x, y)), key=lambda p: len(p.image.words))
     totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     begin, end = events.Event(), events.Event()
-    for label, run, words in launches_of(made):
+    for label, run, words in launches_of(largest):
         run(words)
         begin.record()
         for _ in range(3):

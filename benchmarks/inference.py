@@ -210,16 +210,16 @@ def asked(runtime: str, name: str, threads: int) -> Iterator[tuple[Any, Callable
 def measure(name: str, runtimes: list[str], options: argparse.Namespace) -> Row:
     """The least seconds of each runtime."""
     with ExitStack() as stack:
-        held = {r: stack.enter_context(asked(r, name, options.threads)) for r in runtimes}
-        reference = held[runtimes[0]][0]
-        for runtime, (answer, _) in held.items():
+        processes = {r: stack.enter_context(asked(r, name, options.threads)) for r in runtimes}
+        reference = processes[runtimes[0]][0]
+        for runtime, (answer, _) in processes.items():
             away = np.abs(answer - reference).max() / max(np.abs(reference).max(), 1e-30)
             if not away <= TOLERANCE:
                 raise SystemExit(f"{name}: {runtime} differs from {runtimes[0]} by {away:.1e}")
         times = dict.fromkeys(runtimes, math.inf)
         for number in range(options.rounds):
             for runtime in runtimes[:: 1 if number % 2 else -1]:
-                times[runtime] = min(times[runtime], held[runtime][1](options.seconds))
+                times[runtime] = min(times[runtime], processes[runtime][1](options.seconds))
     return {"what": MODELS[name].what, "seconds": times}
 
 

@@ -27,13 +27,13 @@ REPEATS = 60
 
 def least(runs: Sequence[Callable[[], Any]]) -> list[float]:
     """The shortest time of each, in turn."""
-    found = [float("inf")] * len(runs)
+    best = [float("inf")] * len(runs)
     for _ in range(REPEATS):
         for k, run in enumerate(runs):
             start = time.perf_counter()
             run()
-            found[k] = min(found[k], time.perf_counter() - start)
-    return found
+            best[k] = min(best[k], time.perf_counter() - start)
+    return best
 
 
 def products() -> None:

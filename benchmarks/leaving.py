@@ -64,20 +64,20 @@ def c_function(program: Exported, folder: Path, inputs: Sequence[Any]) -> Callab
     given = iter(inputs)
     arguments: list[Any] = []
     outputs = []
-    for each in about.buffers:
-        is_output = each.role == "output"
-        count = each.counts[0]
-        array = np.zeros(count, each.dtype.name) if is_output else next(given)
+    for buffer in about.buffers:
+        is_output = buffer.role == "output"
+        count = buffer.counts[0]
+        array = np.zeros(count, buffer.dtype.name) if is_output else next(given)
         outputs += [array] if is_output else []
         arguments += [ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(count)]
-    held: list[Any] = [inputs]
+    alive: list[Any] = [inputs]
     if about.takes_state:
         file = np.memmap(folder / f"{about.name}.safetensors", np.uint8, "r")
         state_in = getattr(library, f"{about.name}_state_in")
         state_in.restype = ctypes.c_void_p
         state = state_in(ctypes.c_void_p(file.ctypes.data), ctypes.c_size_t(file.size))
         arguments += [ctypes.c_void_p(state), ctypes.c_size_t(about.state_bytes)]
-        held.append(file)
+        alive.append(file)
     arena = aligned(max(about.arena_bytes))
     arguments += [ctypes.c_void_p(arena.ctypes.data), ctypes.c_size_t(arena.size)]
     function = getattr(library, f"{about.name}_run")
@@ -85,7 +85,7 @@ def c_function(program: Exported, folder: Path, inputs: Sequence[Any]) -> Callab
     def call() -> list[Any]:
         code = function(*arguments)
         if code:
-            raise RuntimeError(f"{about.name}_run gives {code} with {len(held)} arrays kept")
+            raise RuntimeError(f"{about.name}_run gives {code} with {len(alive)} arrays kept")
         return outputs
 
     return call
@@ -108,12 +108,12 @@ def digits(folder: Path) -> None:
     net = network().eval()
     example.rows(test, folder / "test.bin")
     example.build(folder, net)
-    made = example.build_static(folder)
+    executable = example.build_static(folder)
     weights = sum(4 * tensor.numel() for tensor in net.state_dict().values())
-    started = example.start_to_answer(made, folder)
+    started = example.start_to_answer(executable, folder)
     library = "musl by ziglang" if has_zig() else "the system's C library"
     print(
-        f"digits: {(made.stat().st_size - weights) / 1e3:.0f} kB with {library}, besides "
+        f"digits: {(executable.stat().st_size - weights) / 1e3:.0f} kB with {library}, besides "
         f"{weights / 1e3:.0f} kB of weights; {started:.2f} ms from start to answer"
     )
     x = ad.randn(1, 1, 8, 8)
@@ -167,8 +167,8 @@ def wasm(folder: Path) -> None:
             raise RuntimeError("page_run failed")
 
     in_wasm()
-    found = np.frombuffer(memory.read(store, out, out + 40 * IMAGES), np.float32)
-    np.testing.assert_allclose(found, in_c()[0], rtol=1e-3, atol=1e-4)
+    outputs = np.frombuffer(memory.read(store, out, out + 40 * IMAGES), np.float32)
+    np.testing.assert_allclose(outputs, in_c()[0], rtol=1e-3, atol=1e-4)
     slow, fast = least([in_wasm, in_c], 300)
     print(
         f"wasm: {size / 1e3:.0f} kB besides weights; {IMAGES} images {slow:.2f} ms in wasmtime, "
@@ -208,13 +208,15 @@ def language(folder: Path) -> None:
     for _ in range(300):
         step(tokens[ad.randint(0, split - length - 1, (16, 1)) + places])
     model.eval()
-    held = tokens[split + ad.arange(0, len(text) - split - length - 1, length)[:, None] + places]
+    held_out = tokens[
+        split + ad.arange(0, len(text) - split - length - 1, length)[:, None] + places
+    ]
 
     def perplexity(module: Any) -> float:
         with ad.no_grad():
-            scores = ad.cat([module(rows[:, :-1]) for rows in held.split(64)])
+            scores = ad.cat([module(rows[:, :-1]) for rows in held_out.split(64)])
         return math.exp(
-            nn.functional.cross_entropy(scores.flatten(0, 1), held[:, 1:].flatten()).item()
+            nn.functional.cross_entropy(scores.flatten(0, 1), held_out[:, 1:].flatten()).item()
         )
 
     plain = perplexity(model)

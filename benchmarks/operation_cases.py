@@ -79,11 +79,11 @@ def _gemms() -> list[Case]:
 
 
 def _convolutions() -> list[Case]:
-    found = []
+    cases = []
     for batch, c, size, out, kernel in ((32, 32, 28, 64, 3), (8, 64, 56, 64, 1), (1, 64, 56, 64, 3),
                                         (7, 13, 31, 17, 5)):  # fmt: skip
         x, w = (batch, c, size, size), (out, c, kernel, kernel)
-        found.append(
+        cases.append(
             Case(
                 f"convolution {batch}x{c}x{size}x{size} to {out}, {kernel}x{kernel}", "conv",
                 "float32", (x, w), convolution,
@@ -91,21 +91,21 @@ def _convolutions() -> list[Case]:
                 bytes=4.0 * (prod(x) + prod(w) + batch * out * size * size),
             )
         )  # fmt: skip
-    return found
+    return cases
 
 
 def _attentions() -> list[Case]:
-    found = []
+    cases = []
     for batch, heads, length, width in ((8, 4, 256, 32), (2, 8, 1024, 64), (1, 3, 127, 48)):
         shape = (batch, heads, length, width)
-        found.append(
+        cases.append(
             Case(
                 f"causal attention {batch}x{heads}x{length}x{width}", "attention", "float32",
                 (shape,) * 3, attention,
                 flops=2.0 * batch * heads * length * length * width, bytes=16.0 * prod(shape),
             )
         )  # fmt: skip
-    return found
+    return cases
 
 
 PASSES: dict[str, tuple[str, Callable[[Any, Any], Any], float]] = {  # and how often x is passed
@@ -132,7 +132,7 @@ GRADIENTS = ("softmax", "layer_norm", "gelu")
 
 
 def _passes() -> list[Case]:
-    found = [
+    cases = [
         Case(
             f"{name} {shape[0]}x{shape[1]} {dtype}", group, dtype, (shape,), of(call),
             bytes=passes * SIZES[dtype] * prod(shape), random=group == "random",
@@ -143,13 +143,13 @@ def _passes() -> list[Case]:
     ]  # fmt: skip
     for name in GRADIENTS:
         group, call, passes = PASSES[name]
-        found.append(
+        cases.append(
             Case(
                 f"{name} 2048x1024 float32, forward and backward", group, "float32",
                 ((2048, 1024),), with_gradient(call), bytes=3 * passes * 4.0 * 2048 * 1024,
             )
         )  # fmt: skip
-    return found
+    return cases
 
 
 CASES = {c.name: c for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes())}

@@ -143,8 +143,8 @@ def measure(case: Case, asks: dict[str, Any], rounds: int, seconds: float) -> Ro
     times: dict[str, float] = dict.fromkeys(asks, math.inf)
     for number in range(rounds):
         for name in [*asks][:: 1 if number % 2 else -1]:
-            found = asks[name]("round", case.name, seconds)["seconds"]
-            times[name] = min(times[name], found)
+            took = asks[name]("round", case.name, seconds)["seconds"]
+            times[name] = min(times[name], took)
     errors = {name: ask("error", case.name)["error"] for name, ask in asks.items()}
     least = EPSILON[case.dtype] * ERRORS
     if errors["adjoint"] > ERRORS * errors.get("torch", 0.0) + least:
@@ -241,8 +241,8 @@ def run(options: argparse.Namespace) -> Row:
         asks = {f: stack.enter_context(worker(f, options.threads)) for f in frameworks}
         for case in chosen:
             rows[case.name] = row = measure(case, asks, options.rounds, options.seconds)
-            told = ", ".join(f"{f} {1e6 * s:.4g} us" for f, s in row["seconds"].items())
-            print(f"{case.name:44s} {told}", flush=True)
+            times = ", ".join(f"{f} {1e6 * s:.4g} us" for f, s in row["seconds"].items())
+            print(f"{case.name:44s} {times}", flush=True)
     peaks = add_shares(rows)
     machine = f"{platform.machine()}, {os.cpu_count()} processors"
     return {"machine": machine, "threads": options.threads, "peaks": peaks, "rows": rows}
@@ -268,15 +268,15 @@ def main(argv: list[str] | None = None) -> int:
     unknown = [name for name in options.names if name not in groups]
     if unknown:
         parser.error(f"no group {', '.join(unknown)}; there are {', '.join(groups)}")
-    found = json.loads(options.source.read_text()) if options.source else run(options)
-    print(f"\n{table(found)}")
+    results = json.loads(options.source.read_text()) if options.source else run(options)
+    print(f"\n{table(results)}")
     if options.json:
-        options.json.write_text(json.dumps(found, indent=2) + "\n")
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
     if options.plot:
-        bars = {name: row.get("ratio", math.nan) for name, row in found["rows"].items()}
+        bars = {name: row.get("ratio", math.nan) for name, row in results["rows"].items()}
         save_bars(options.plot, bars, "time of PyTorch / Adjoint, eager")
     if options.readme:
-        put_into(options.readme, summary(found))
+        put_into(options.readme, summary(results))
     return 0
 
 

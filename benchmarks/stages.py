@@ -114,8 +114,8 @@ def measure(family: str) -> dict[str, float]:
 def in_new_process(family: str) -> dict[str, float]:
     """The same in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.stages", family, "--here"]
-    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    stages: dict[str, float] = json.loads(found.stdout)
+    finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    stages: dict[str, float] = json.loads(finished.stdout)
     return stages
 
 

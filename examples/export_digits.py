@@ -66,19 +66,19 @@ def build(folder: Path, net: nn.Module) -> None:
         folder
     )
     for program, code in (("classify", "digits"), ("fine_tune", "step")):
-        source, made = SOURCES / f"{program}.c", folder / program
+        source, executable = SOURCES / f"{program}.c", folder / program
         inputs = [str(source), str(folder / f"{code}.o"), "-I", str(folder)]
-        link([*inputs, "-O2", "-o", str(made)], native())
+        link([*inputs, "-O2", "-o", str(executable)], native())
 
 
 def build_static(folder: Path) -> Path:
     """The classifier with its C library inside: musl by ziglang where it is, else the system's."""
-    made = folder / "classify_static"
+    executable = folder / "classify_static"
     inputs = [str(SOURCES / "classify.c"), str(folder / "digits.o"), "-I", str(folder)]
     musl = [sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-musl"]
-    options = ["-O2", "-static", "-s", "-Wl,--gc-sections", "-o", str(made)]
+    options = ["-O2", "-static", "-s", "-Wl,--gc-sections", "-o", str(executable)]
     link([*inputs, *options], native(), musl if has_zig() else None)
-    return made
+    return executable
 
 
 def start_to_answer(program: Path, folder: Path) -> float:
@@ -124,11 +124,11 @@ def main(arguments: list[str]) -> None:
     size = (folder / "classify").stat().st_size
     print(f"the classifier is {size} bytes, weights included")
     if "--static" in arguments:
-        made = build_static(folder)
-        weights = sum(4 * each.numel() for each in net.state_dict().values())
+        executable = build_static(folder)
+        weights = sum(4 * tensor.numel() for tensor in net.state_dict().values())
         print(
-            f"linked statically: {made.stat().st_size - weights} bytes besides {weights} of "
-            f"weights, {start_to_answer(made, folder):.1f} ms from start to answer"
+            f"linked statically: {executable.stat().st_size - weights} bytes besides {weights} of "
+            f"weights, {start_to_answer(executable, folder):.1f} ms from start to answer"
         )
 
 

@@ -39,8 +39,8 @@ def main() -> None:
         )
     assert grad(total)(weight).norm().item() < 1e-4
 
-    each = vmap(grad(loss), (None, 0, 0))(weight, x, y)  # (count, 3): one gradient per sample
-    norms = each.norm(dim=1)
+    per_sample = vmap(grad(loss), (None, 0, 0))(weight, x, y)  # (count, 3): one gradient per sample
+    norms = per_sample.norm(dim=1)
     print("weights", [round(w, 3) for w in weight.tolist()])
     print(
         f"per-sample gradient norms: mean {norms.mean().item():.3f}, max {norms.max().item():.3f}"

@@ -40,10 +40,10 @@ def checked(browser: str, folder: Path) -> dict[str, Any]:
             [browser, *FLAGS, address], capture_output=True, text=True, timeout=120, check=False
         )
         server.shutdown()
-    found = re.search(r'data-checked="([^"]*)"', done.stdout)
-    if found is None:
+    mark = re.search(r'data-checked="([^"]*)"', done.stdout)
+    if mark is None:
         raise SystemExit(f"the page did not finish:\n{done.stderr[-2000:]}")
-    answer: dict[str, Any] = json.loads(html.unescape(found[1]))
+    answer: dict[str, Any] = json.loads(html.unescape(mark[1]))
     return answer
 
 
@@ -56,9 +56,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         built = [sys.executable, str(ROOT / "examples" / "export_page.py"), folder]
         subprocess.run(built, check=True)
-        found = checked(browser, Path(folder))
-    print(found)
-    return 0 if found["digit"] == 1 and found["last"] < found["first"] / 2 else 1
+        answers = checked(browser, Path(folder))
+    print(answers)
+    return 0 if answers["digit"] == 1 and answers["last"] < answers["first"] / 2 else 1
 
 
 if __name__ == "__main__":

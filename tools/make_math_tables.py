@@ -210,9 +210,9 @@ def scaled_erfcx(u: Any) -> Any:
 def parts(value: Any, bits: list[int]) -> list[Any]:
     """A number as a sum of numbers of so many bits each."""
     out = []
-    for each in bits:
+    for width in bits:
         m, e = mp.frexp(value)
-        out.append(mp.ldexp(mp.nint(mp.ldexp(m, each)), int(e) - each))
+        out.append(mp.ldexp(mp.nint(mp.ldexp(m, width)), int(e) - width))
         value -= out[-1]
     return out
 
@@ -254,25 +254,25 @@ def block(name: str, note: str, lines: list[str]) -> str:
 
 def blocks(wanted: list[str]) -> dict[str, str]:
     """The text of every table; those not wanted are taken from the file as it is."""
-    made = {}
+    new_tables = {}
     for name, (value, bits) in CONSTANTS.items():
-        made[name] = block(name, "", [hex_line(x) for x in parts(value, bits)])
+        new_tables[name] = block(name, "", [hex_line(x) for x in parts(value, bits)])
     with mp.workdps(400):
         digits = [int(mp.floor(2 / mp.pi * 2 ** (24 * (j + 1)))) % 2**24 for j in range(52)]
     rows = [f"    {', '.join(map(str, digits[i : i + 8]))}," for i in range(0, 52, 8)]
-    made["TWO_OVER_PI"] = block("TWO_OVER_PI", "2/pi in pieces of 24 bits", rows)
-    kept = {}
+    new_tables["TWO_OVER_PI"] = block("TWO_OVER_PI", "2/pi in pieces of 24 bits", rows)
+    old_tables = {}
     if wanted and TARGET.exists():
         for text in re.findall(r"# [^\n]*\n[A-Z0-9_]+ = \(.*?\n\)", TARGET.read_text(), re.S):
-            kept[text.split("\n")[1].split(" ")[0]] = text
+            old_tables[text.split("\n")[1].split(" ")[0]] = text
     for table in tables():
-        if wanted and table.name in kept and not any(each in table.name for each in wanted):
-            made[table.name] = kept[table.name]
+        if wanted and table.name in old_tables and not any(part in table.name for part in wanted):
+            new_tables[table.name] = old_tables[table.name]
             continue
         c, error = table.solve()
         note = f"{table.note}; error 2**{float(mp.log(error, 2)):.1f}"
-        made[table.name] = block(table.name, note, [hex_line(x) for x in c])
-    return made
+        new_tables[table.name] = block(table.name, note, [hex_line(x) for x in c])
+    return new_tables
 
 
 def write(wanted: list[str]) -> None:

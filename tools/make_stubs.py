@@ -188,9 +188,9 @@ def facade_stub() -> str:
     """The stub of the package itself: explicit imports, dtypes, and derived functions."""
     source = (ROOT / "__init__.py").read_text()
     same_name = re.compile(r"from (adjoint\.|math)\S* import (\w+) as \2$")
-    kept = [line for line in source.splitlines() if same_name.match(line)]
-    kept.append("from adjoint.engine.tensor.methods import Pair")
-    lines = [HEADER + IMPORTS + "\n".join(kept)]
+    aliases = [line for line in source.splitlines() if same_name.match(line)]
+    aliases.append("from adjoint.engine.tensor.methods import Pair")
+    lines = [HEADER + IMPORTS + "\n".join(aliases)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
     lines += [f"{name}: ModuleType" for name in sorted(assembly.FACADES)]
     lines += [f"from {path} import {name} as {name}" for name, path in elsewhere().items()]

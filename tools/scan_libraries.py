@@ -42,20 +42,20 @@ class Uses:
 
     def take_import(self, node: ast.Import) -> None:
         """`import torch.nn as nn`."""
-        for each in node.names:
-            if each.name.split(".")[0] in torch_alias.PACKAGES:
-                self.found.add(each.name)
-                bound = each.asname or each.name.split(".")[0]
-                self.aliases[bound] = each.name if each.asname else bound
+        for alias in node.names:
+            if alias.name.split(".")[0] in torch_alias.PACKAGES:
+                self.found.add(alias.name)
+                bound = alias.asname or alias.name.split(".")[0]
+                self.aliases[bound] = alias.name if alias.asname else bound
 
     def take_from(self, node: ast.ImportFrom) -> None:
         """`from torch.nn import functional as F`."""
         if node.level or (node.module or "").split(".")[0] not in torch_alias.PACKAGES:
             return
-        for each in node.names:
-            path = f"{node.module}.{each.name}" if each.name != "*" else str(node.module)
+        for alias in node.names:
+            path = f"{node.module}.{alias.name}" if alias.name != "*" else str(node.module)
             self.found.add(path)
-            self.aliases[each.asname or each.name] = path
+            self.aliases[alias.asname or alias.name] = path
 
     def take_attribute(self, node: ast.Attribute) -> None:
         """`F.relu`."""

@@ -22,6 +22,6 @@ for _ in range(20):
     ad.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 if dist.get_rank() == 0:
-    kept = sum(p.numel() for p in model.parameters())
-    print(f"loss {loss.item():.4f}; {kept} of {whole} parameters are kept here")
+    own_elements = sum(p.numel() for p in model.parameters())
+    print(f"loss {loss.item():.4f}; {own_elements} of {whole} parameters are kept here")
 dist.destroy_process_group()
