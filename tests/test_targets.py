@@ -114,7 +114,7 @@ class Keeping(small_target.SmallTarget):
     """A target that wants softmax whole, along the last dimension."""
 
     name = "keeping"
-    kept = frozenset({"softmax"})
+    kept_whole = frozenset({"softmax"})
     templates = {
         **small_target.SmallTarget.templates,
         "softmax": Template(
