@@ -89,17 +89,29 @@ def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
         return None
     shape = node.specs[0].shape  # type: ignore[attr-defined]
     index = node.params["index"]  # type: ignore[attr-defined]
-    if len(index) != len(shape) or not all(n.__class__ is int for n in shape):
-        return None  # sizes that a recording leaves open are not to be compared
-    cut = [
-        dim for dim, (entry, n) in enumerate(zip(index, shape, strict=True)) if entry != (0, n, 1)
-    ]
+    if len(index) != len(shape):
+        return None
+    cut = [dim for dim, n in enumerate(shape) if not _is_whole(index[dim], n)]
     if len(cut) != 1:
         return None
     dim = cut[0]
     entry = index[dim]
+    if shape[dim].__class__ is not int:
+        return None
     if entry.__class__ is int:
         return Pieces(dim, shape[dim], False, [SliceCotangent(entry, entry + 1, node, grad)])
-    if entry.__class__ is not tuple or entry[2] != 1 or entry[0] == entry[1]:
+    if entry.__class__ is not tuple or any(n.__class__ is not int for n in entry):
+        return None
+    if entry[2] != 1 or entry[0] == entry[1]:
         return None
     return Pieces(dim, shape[dim], True, [SliceCotangent(entry[0], entry[1], node, grad)])
+
+
+def _is_whole(entry: Any, n: Any) -> bool:
+    """Whether a slice takes all of a dimension.
+
+    Sizes that a recording leaves open are not compared, which would be a guard.
+    """
+    if n.__class__ is int:
+        return bool(entry == (0, n, 1))
+    return entry.__class__ is tuple and entry[0] == 0 and entry[1] is n and entry[2] == 1
