@@ -19,6 +19,7 @@ from adjoint.cli import main
 from adjoint.export import ExportError, aot
 from adjoint.export.output.machines import DESTINATIONS
 from adjoint.nn import functional as F
+from adjoint.nn.utils import prune
 from adjoint.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from tests.random_programs import Program, function, lay, programs
 
@@ -357,6 +358,40 @@ def test_quantised_models() -> None:
     for machine, number in ELF.items():
         data = aot(net, x, machine=machine).object_file
         assert struct.unpack_from("<H", data, 18)[0] == number
+
+
+def between(x: ad.Tensor) -> ad.Tensor:
+    row, column = ad.tril_indices(4, 4)
+    return (x * ad.linspace(0, 1, 4) + ad.logspace(0, 1, 4))[:, row, column]
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: ("n", 1, 3)}}])
+def test_what_needs_no_operand_is_held(dynamic: Any) -> None:
+    """Sequences and indices without kernels of their own are constants of the program."""
+    x = ad.randn(2, 4, 4)
+    close(aot(between, x, dynamic=dynamic)(x), between(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+def test_weights_that_hooks_compute() -> None:
+    """They are computed once for an evaluation, and the module is left as it was."""
+    last = nn.Linear(5, 3)
+    prune.l1_unstructured(last, "weight", 0.5)
+    net = nn.Sequential(
+        nn.utils.weight_norm(nn.Conv1d(2, 4, 3)),
+        nn.Flatten(),
+        nn.utils.spectral_norm(nn.Linear(12, 5)),
+        last,
+    )
+    x = ad.randn(2, 2, 5)
+    net(x)
+    before = [(sorted(m._forward_pre_hooks), m.__dict__.get("weight")) for m in net.modules()]
+    program = aot(net, x)
+    after = [(sorted(m._forward_pre_hooks), m.__dict__.get("weight")) for m in net.modules()]
+    for (hooks, weight), (hooks_after, weight_after) in zip(before, after, strict=True):
+        assert hooks == hooks_after
+        assert weight is weight_after
+    close(program(x), net.eval()(x))
 
 
 def test_machines_are_known() -> None:

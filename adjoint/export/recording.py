@@ -27,9 +27,15 @@ from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Stat
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
+from adjoint.export.settled import with_settled
 from adjoint.nn.modules.module import Module
+from adjoint.nn.utils.prune import BasePruningMethod
+from adjoint.nn.utils.spectral_norm import SpectralNorm
+from adjoint.nn.utils.weight_norm import WeightNorm
 
 Shape = tuple[int, ...]
+# Hooks that set a weight before each call, from parameters under other names.
+COMPUTING = (WeightNorm, SpectralNorm, BasePruningMethod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +129,39 @@ def evaluating(fn: Any, *, training: bool) -> Iterator[None]:
         return
     modes = {m: m.training for m in fn.modules()}
     try:
-        if not training:
-            fn.eval()
-        with CONTEXT.having(grad_enabled=False):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(CONTEXT.having(grad_enabled=False))
+            if not training:
+                fn.eval()
+                for module in fn.modules():
+                    stack.enter_context(_weights_computed(module))
             yield
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextlib.contextmanager
+def _weights_computed(module: Module) -> Iterator[None]:
+    """What hooks make of other parameters at each call, made once: an evaluation changes neither.
+
+    Hooks and attributes are afterwards what they were.
+    """
+    hooks = list(module._forward_pre_hooks.items())
+    computing = [(key, hook) for key, hook in hooks if isinstance(hook, COMPUTING)]
+    before = dict(module.__dict__)
+    try:
+        for key, hook in computing:
+            hook(module, ())
+            del module._forward_pre_hooks[key]
+        yield
+    finally:
+        if computing:
+            module._forward_pre_hooks.clear()
+            module._forward_pre_hooks.update(hooks)
+            for name, value in before.items():
+                if module.__dict__.get(name) is not value:
+                    module.__dict__[name] = value
 
 
 class SizesRecorder:
@@ -193,6 +225,7 @@ def _fresh(result: Any) -> Any:
 def recording_of(program: Program, task: Task) -> CallForExport:
     """What a program is to whoever calls it from C; refuses what only Python can do."""
     _refuse_python(program)
+    task = with_settled(task)
     writes, conditions = program.effects.writes, program.conditions
     recipes = [program.results.recipes[k] for k in program.results.leaves]
     if not all(isinstance(r, Made) and not r.chain for r in recipes) or not (recipes or writes):

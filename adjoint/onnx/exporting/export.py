@@ -328,8 +328,8 @@ def _refuse_complex_ends(recording: CallForOnnx) -> None:
     names = [repr(name) for name, value in ends if value.spec.dtype.is_complex]
     if names:
         raise OnnxError(
-            f"onnx.export: {', '.join(names)} would be complex, which runtimes of ONNX do not "
-            "take. Give and return pairs: view_as_real(x), view_as_complex(x)."
+            f"onnx.export: {', '.join(names)} would be complex, which has no form in ONNX that "
+            "runtimes take. Give and return pairs: view_as_real(x), view_as_complex(x)."
         )
 
 
