@@ -201,6 +201,44 @@ def test_files_that_are_no_models() -> None:
             load(bytes(data))
 
 
+def test_models_that_never_end_are_refused() -> None:
+    """Functions that stand for too much, a Loop of absurdly many rounds, names given twice."""
+    calls = [
+        helper.make_function(
+            "f", f"F{k}", ["x"], ["y"],
+            [helper.make_node(f"F{k + 1}", [a], [b], domain="f") for a, b in ("xt", "ty")],
+            [helper.make_opsetid("f", 1)],
+        )
+        for k in range(40)
+    ]  # fmt: skip
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    own = [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
+    calls.append(helper.make_function("f", "F40", ["x"], ["y"], [relu], own))
+    itself = helper.make_function(
+        "f", "G", ["x"], ["y"], [helper.make_node("G", ["x"], ["y"], domain="f")], own
+    )
+    for name, words in (("F0", "stand for"), ("G", "call itself")):
+        model = model_of([helper.make_node(name, ["x"], ["y"], domain="f")], {"x": [2]}, ["y"])
+        model.functions.extend([*calls, itself])
+        model.opset_import.append(helper.make_opsetid("f", 1))
+        with pytest.raises(OnnxError, match=words):
+            load(model)
+
+    ends = [("i", TensorProto.INT64, []), ("c", TensorProto.BOOL, []), ("v", 1, [2])]
+    infos = [helper.make_tensor_value_info(*end) for end in ends]
+    outputs = [helper.make_tensor_value_info("go", TensorProto.BOOL, []), infos[2]]
+    body = helper.make_graph([helper.make_node("Identity", ["c"], ["go"])], "b", infos, outputs)
+    turn = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    weights = {"n": np.array(1 << 62)}
+    with pytest.raises(OnnxError, match="rounds"):
+        load(model_of([turn], {"x": [2]}, ["y"], weights))(ad.ones(2))
+
+    model = model_of([relu], {"x": [2]}, ["y"])
+    model.graph.input.append(model.graph.input[0])
+    with pytest.raises(OnnxError, match="same name"):
+        load(model)
+
+
 def test_absurd_sizes_are_refused() -> None:
     huge = TensorProto(name="w", data_type=1, dims=[1 << 40], raw_data=b"1234")
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"])

@@ -19,7 +19,14 @@ from adjoint.nn.parameter import Parameter
 from adjoint.onnx import operators as operators  # fills the table
 from adjoint.onnx.evaluation import Environment, Scope, run_nodes
 from adjoint.onnx.operators.shapes import bounded
-from adjoint.onnx.reading import OnnxError, Reading, array, opsets, read_model
+from adjoint.onnx.reading import (
+    OnnxError,
+    Reading,
+    array,
+    check_functions,
+    opsets,
+    read_model,
+)
 from adjoint.onnx.types import Value, value_of
 
 
@@ -56,6 +63,8 @@ class OnnxModule(Module):
         self.output_names = tuple(o.name for o in graph.output)
 
     def _add(self, name: str, value: Value, fixed: bool = False) -> None:
+        if name in self._constants or name in self._weights:
+            raise OnnxError(f"onnx.load: two initializers have the same name, {name!r}.")
         if not isinstance(value, Tensor) or not value.is_floating_point() or value.ndim == 0:
             self._constants[name] = value
             return
@@ -122,6 +131,7 @@ def plan(source: bytes, folder: str | None) -> tuple[list[Any], Scope]:
     model = need("onnx", "adjoint.onnx").ModelProto.FromString(source)  # its texts were checked
     functions = {(("" if f.domain == "ai.onnx" else f.domain), f.name): f for f in model.functions}
     where = None if folder is None else Path(folder)
+    check_functions(model.graph, functions)
     return ordered(model.graph), Scope(opsets(model.opset_import), functions, where)
 
 
@@ -130,7 +140,10 @@ def ordered(graph: Any) -> list[Any]:
     outputs = {name for node in graph.node for name in node.output if name}
     if sum(1 for node in graph.node for name in node.output if name) != len(outputs):
         raise OnnxError("onnx.load: a value is made by two nodes.")
-    given = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    given = {i.name for i in graph.input}
+    if len(given) != len(graph.input):
+        raise OnnxError("onnx.load: two inputs have the same name.")
+    given |= {t.name for t in graph.initializer}
     given |= {s.values.name for s in graph.sparse_initializer}
     nodes, users = list(graph.node), defaultdict(list)
     missing: list[int] = []  # of each node, how many of its inputs are not made yet

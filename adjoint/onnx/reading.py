@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ NEWEST: Final = {
     "ai.onnx.preview.training": 1,
     "ai.onnx.preview": 1,
 }
+MOST_NODES: Final = 1 << 24  # that a model's functions may stand for
+NEWEST_FORMAT: Final = 13  # of files; or what the installed onnx knows
 LIMIT: Final = 64  # depth of graphs in graphs, and of functions that call functions
 
 
@@ -69,6 +71,12 @@ def read_model(source: Any) -> tuple[Any, Path | None]:
         raise OnnxError(f"onnx.load: {name} is truncated or not an ONNX model: {error}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise OnnxError(f"onnx.load: {name} is not an ONNX model: it has no graph or no opset.")
+    newest = max(NEWEST_FORMAT, int(onnx.IR_VERSION))
+    if model.ir_version > newest:
+        raise OnnxError(
+            f"onnx.load: {name} is of version {model.ir_version} of the format; {newest} is the "
+            "newest that is known."
+        )
     if not all(isinstance(text, str) for text in _texts(model)):
         raise OnnxError(f"onnx.load: {name} is damaged: a name in it is not UTF-8.")
     return model, None if path is None else path.resolve().parent
@@ -105,6 +113,43 @@ def opsets(imports: Any) -> dict[str, int]:
             )
         versions[domain] = entry.version
     return versions
+
+
+def check_functions(graph: Any, functions: Mapping[tuple[str, str], Any]) -> None:
+    """Refuse functions that call themselves, or that stand for more nodes than anyone runs."""
+    counts: dict[tuple[str, str], int] = {}
+    entered: set[tuple[str, str]] = set()
+
+    def nodes_of(nodes: Any, depth: int) -> int:
+        if depth > LIMIT:
+            raise OnnxError(
+                f"onnx: graphs and functions nest more than {LIMIT} deep; does one call itself?"
+            )
+        count = 0
+        for node in nodes:
+            graphs = [g for a in node.attribute for g in (a.g, *a.graphs)]
+            count += 1 + sum(nodes_of(inner.node, depth + 1) for inner in graphs)
+            key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+            count += called(key, depth) if key in functions else 0
+        return count
+
+    def called(key: tuple[str, str], depth: int) -> int:
+        if key in entered:
+            raise OnnxError(
+                f"onnx.load: function {key[1]!r} of domain {key[0]!r} would call itself."
+            )
+        if key not in counts:
+            entered.add(key)
+            counts[key] = nodes_of(functions[key].node, depth + 1)
+            entered.remove(key)
+        return counts[key]
+
+    count = nodes_of(graph.node, 0)
+    if count > MOST_NODES:
+        raise OnnxError(
+            f"onnx.load: the model's functions stand for {count} nodes; at most {MOST_NODES} are "
+            "taken."
+        )
 
 
 def array(tensor: Any, reading: Reading) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.onnx.reading import OnnxError
+from adjoint.onnx.reading import LARGEST, OnnxError
 from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, element, number, value_of
 
@@ -46,12 +46,17 @@ def loop(
         return _unknown_loop(run, limit, condition, initial, len(body.output))
     carried, going = list(initial), condition is None or bool(number(condition))
     rows: list[list[Tensor]] = [[] for _ in range(len(body.output) - 1 - len(initial))]
-    step = 0
+    step, stacked_elements = 0, 0
+    if limit is not None and limit > LARGEST and _goes_by_count(body):
+        raise OnnxError(f"onnx: a Loop of {limit} rounds is refused; at most {LARGEST} are run.")
     while going and (limit is None or step < limit):
         after, *results = run(ad.tensor(step), ad.tensor(True), *carried)
         carried = results[: len(initial)]
         for column, value in zip(rows, results[len(initial) :], strict=True):
             column.append(value)
+            stacked_elements += value.numel() if isinstance(value, Tensor) else np.size(value)
+        if stacked_elements > LARGEST:
+            raise OnnxError(f"onnx: a Loop stacks more than {LARGEST} elements, which is refused.")
         step += 1
         if not _is_known(after):
             if condition is None:
@@ -73,6 +78,16 @@ def loop(
         for column, formal in zip(rows, formals, strict=True)
     ]
     return (*carried, *stacked)
+
+
+def _goes_by_count(body: Any) -> bool:
+    """Whether nothing in a Loop changes its condition."""
+    sources = {node.output[0]: node for node in body.node if node.op_type == "Identity"}
+    name = body.output[0].name
+    while name in sources:
+        name = sources.pop(name).input[0]
+    computed = {output for node in body.node for output in node.output}
+    return name not in computed
 
 
 def _no_rows(formal: Any) -> Value:
