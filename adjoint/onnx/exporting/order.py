@@ -86,15 +86,15 @@ def nonzero(w: NodeWriter, node: Node) -> str:
 @emits("unique")
 def unique(w: NodeWriter, node: Node) -> list[str]:
     x, dim = node.inputs[0], node.params["dim"]
-    kept = x.spec.dtype if x.spec.dtype in (ad.float32, ad.float64, ad.int64) else None
-    kind = kept or (ad.float32 if x.spec.dtype.is_floating_point else ad.int64)
+    own_kind = x.spec.dtype if x.spec.dtype in (ad.float32, ad.float64, ad.int64) else None
+    kind = own_kind or (ad.float32 if x.spec.dtype.is_floating_point else ad.int64)
     name = w.operand(x, kind)
     if not x.spec.shape:
         name = w.emit("Reshape", name, w.ints([1]))
     values, _, inverse, counts = w.emit("Unique", name, outputs=4, axis=dim, sorted=1)
     if dim is None:
         inverse = w.emit("Reshape", inverse, w.shape(x.spec.shape), allowzero=1)
-    return [w.cast_name(values, x.spec.dtype) if kept is None else values, inverse, counts]
+    return [w.cast_name(values, x.spec.dtype) if own_kind is None else values, inverse, counts]
 
 
 @emits("torchvision::nms")

@@ -62,8 +62,8 @@ def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of boxes kept, best first: none overlaps a better one by more than the threshold."""
     if by_records():
-        kept: Tensor = nms_record()(boxes, scores, iou_threshold=float(iou_threshold))
-        return kept
+        chosen_boxes: Tensor = nms_record()(boxes, scores, iou_threshold=float(iou_threshold))
+        return chosen_boxes
     overlaps = np.asarray(box_iou(boxes, boxes).detach().cpu().numpy())
     order = np.argsort(-np.asarray(scores.detach().cpu().numpy()), kind="stable")
     chosen: list[int] = []

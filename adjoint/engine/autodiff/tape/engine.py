@@ -141,7 +141,7 @@ class Backward:
                     self.send(node.edges, (piece,))
                     continue
             if LISTENERS and capture is None:
-                results = self.told(node, grads)
+                results = self.run_heard(node, grads)
             elif simple and node.extra is None:
                 results = node.apply(grads, None, level)
                 if not retain:
@@ -168,7 +168,7 @@ class Backward:
             finally:
                 capture.pulled = None
         if LISTENERS and CONTEXT.capture is None:
-            return self.told(first.node, [first.grad])[0]
+            return self.run_heard(first.node, [first.grad])[0]
         return first.node.apply([first.grad], None, None)[0]
 
     def sum(self, total: Any, grad: Any) -> Any:
@@ -179,7 +179,7 @@ class Backward:
             total = self.whole(total)
         return add(total, self.whole(grad) if grad.__class__ is Pieces else grad)
 
-    def told(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
+    def run_heard(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
         """Run a node while somebody listens."""
         name = node.name()
         events = [(listener, listener.open(name, "cpu_op")) for listener in LISTENERS]

@@ -146,7 +146,7 @@ class PrivateFolder:
 
     def entries(self) -> Iterator[CachedFile]:
         """The files of all parts; none where there is no folder yet, or none to be trusted."""
-        with contextlib.suppress(OSError), self._opened(".", self._held(False).fd) as here:
+        with contextlib.suppress(OSError), self._opened(".", self._open_handle(False).fd) as here:
             for part in sorted(os.listdir(here)):
                 with contextlib.suppress(OSError), self._part(part) as folder:
                     for name in os.listdir(folder):
@@ -159,12 +159,12 @@ class PrivateFolder:
 
     def prepare(self) -> None:
         """Make the folder where it is missing; raises Refused where it cannot be trusted."""
-        self._held(make=True)
+        self._open_handle(make=True)
 
     @contextlib.contextmanager
     def _part(self, part: str, *, make: bool = False) -> Iterator[int]:
         """The descriptor of a part."""
-        parent = self._held(make)
+        parent = self._open_handle(make)
         if make:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(part, 0o700, dir_fd=parent.fd)
@@ -180,7 +180,7 @@ class PrivateFolder:
         finally:
             os.close(fd)
 
-    def _held(self, make: bool) -> _Handle:
+    def _open_handle(self, make: bool) -> _Handle:
         """The open folder, walked to anew where it was removed or its descriptor closed."""
         handle = self._handle  # a local name: another thread may replace it
         about = None if handle is None else handle.current()

@@ -59,12 +59,12 @@ class Rebuild:
     def __call__(self, x: Any) -> Any:
         if id(x) in self.static:
             return x
-        rebuilt = self._made(x)
+        rebuilt = self._rebuilt(x)
         if rebuilt is x:
             self.static.add(id(x))
         return rebuilt
 
-    def _made(self, x: Any) -> Any:
+    def _rebuilt(self, x: Any) -> Any:
         if isinstance(x, (Extent, ExtentFloat)):
             return self.number(x)
         if isinstance(x, (tuple, list)):

@@ -74,7 +74,7 @@ class UnknownSizes:
         bases = [
             (1 << power) // _ROUND * _ROUND for power in (bits, bits - 6, bits - 12, 15, 14, 13)
         ]
-        yield self._each([n for base in bases for n in (base + 1, base)])
+        yield self._one_by_one([n for base in bases for n in (base + 1, base)])
         for base in bases:
             yield {s: base + 1 + i for i, s in enumerate(self.sample)}
             yield {s: base // _ROUND * n for s, n in self.sample.items()}
@@ -82,12 +82,12 @@ class UnknownSizes:
 
     def _smaller(self) -> Iterator[dict[str, int]]:
         yield {s: 2 + i for i, s in enumerate(self.sample)}
-        yield self._each(_SMALL)
+        yield self._one_by_one(_SMALL)
         for n in _SMALL:
             yield dict.fromkeys(self.sample, n)
             yield {s: n * (i + 1) for i, s in enumerate(self.sample)}
 
-    def _each(self, offered: Collection[int]) -> dict[str, int]:
+    def _one_by_one(self, offered: Collection[int]) -> dict[str, int]:
         """For each symbol the first size that is allowed while the others are as sampled."""
         return {
             s: next((n for n in offered if self.scope.allow(self.sample | {s: n})), present)

@@ -236,7 +236,9 @@ class CheckedCall:
                 expected = want[value]._array
                 wrong = differing(actual, expected, [other[value]._array for other in others])
                 if wrong.any():
-                    raise ValidationError(self.told(work, launch, value, actual, expected, wrong))
+                    raise ValidationError(
+                        self.difference_text(work, launch, value, actual, expected, wrong)
+                    )
 
     def number_of(self, launch: Launch) -> Callable[[Value], Any]:
         """What the host gives for a value that is its number."""
@@ -255,7 +257,7 @@ class CheckedCall:
 
         return find
 
-    def told(
+    def difference_text(
         self, work: PlannedWork, launch: Launch, value: Value, actual: Any, want: Any, wrong: Any
     ) -> str:  # fmt: skip
         """The error: which kernel, of which lines, and the first element that differs."""

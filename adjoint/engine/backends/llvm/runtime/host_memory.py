@@ -181,9 +181,9 @@ class HostMemory:
     def limit(self, most: int) -> None:
         """Refuse what would take more than `most` bytes in all; 0: nothing."""
         self.words[LIMIT] = most
-        holders.LIMIT_TOLD = self.told if most else None
+        holders.LIMIT_TOLD = self.limit_text if most else None
 
-    def told(self) -> str:
+    def limit_text(self) -> str:
         """The limit, for an error."""
         most, now = holders.size(self[LIMIT]), holders.size(self[CURRENT])
         return f"The limit for arrays of the CPU is {most}, of which {now} are taken. "

@@ -43,7 +43,7 @@ def call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict
         raise recorder.refuse(
             f"{fn.__qualname__} (cached)", "its cache cannot be looked at", "Call it outside."
         )
-    place = Answer(kept, (fn, args, tuple(kwargs.items())))
+    place = Answer(cached_answer, (fn, args, tuple(kwargs.items())))
     if recorder.engine.only_records():
         with CONTEXT.having(capture=None):  # what its cache keeps outlives the recording
             return recorder.guard(place, fn(*args, **kwargs))
@@ -60,7 +60,7 @@ def call_cached(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict
     return answer
 
 
-def kept(fn: Any, args: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
+def cached_answer(fn: Any, args: tuple[Any, ...], named: tuple[tuple[str, Any], ...]) -> Any:
     """The answer that a cache keeps; MISSING where it has none. Nothing is counted."""
     seen = gc.get_referents(fn)
     options = fn.cache_parameters()

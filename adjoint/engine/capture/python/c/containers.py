@@ -271,7 +271,7 @@ def _with_iterables(name: str) -> Handler:
         kind = set if is_a(owner, set) else frozenset
         if any(has_python_methods(recorder, type(x), "__eq__") for x in chain(owner, *given)):
             raise unknown(recorder, getattr(kind, name))
-        return operators.made(recorder, getattr(kind, name)(owner, *given))
+        return operators.new_result(recorder, getattr(kind, name)(owner, *given))
 
     return handler
 

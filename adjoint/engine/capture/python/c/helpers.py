@@ -65,7 +65,7 @@ def _plainly(fn: Any) -> Handler:
             data = expose(recorder, given)
         except NeedsPython:
             raise _refusal(recorder, fn) from None
-        return operators.made(recorder, fn(data, **options))
+        return operators.new_result(recorder, fn(data, **options))
 
     return handler
 
@@ -113,7 +113,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def _loaded(recorder: Recorder, data: Any, /) -> Any:
     """`pickle.loads` of plain values and containers of them."""
-    return operators.made(recorder, _PlainUnpickler(recorder, expose(recorder, data)).load())
+    return operators.new_result(recorder, _PlainUnpickler(recorder, expose(recorder, data)).load())
 
 
 def _getattr_static(recorder: Recorder, obj: Any, name: str, *default: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 from adjoint.engine.capture.python.calling import call, entered, unknown
 from adjoint.engine.capture.python.exposing import NeedsPython, expose, is_iterator
 from adjoint.engine.capture.python.language import attributes, classes, items, iteration, operators
-from adjoint.engine.capture.python.language.operators import made, pure
+from adjoint.engine.capture.python.language.operators import new_result, pure
 from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import FIXED, MISSING, can_change, is_a, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
@@ -52,7 +52,7 @@ def call_method(
     if fresh and not can_change(type(bound)):
         return _reading(recorder, method, bound, args, kwargs, name)
     if is_a(bound, _LOCKS) or (is_a(bound, (property, BaseException)) and fresh):
-        return made(recorder, method(bound, *args, **kwargs))
+        return new_result(recorder, method(bound, *args, **kwargs))
     if name in READS and recorder.engine.elements(bound) is not None:
         return _reading(recorder, method, bound, args, kwargs, name)
     raise unknown(recorder, method)
@@ -88,7 +88,7 @@ def _reading(
         raise unknown(recorder, method) from None
     if name == "__iter__":
         return recorder.new(method(bound, *given))
-    return made(recorder, method(bound, *given, **named))
+    return new_result(recorder, method(bound, *given, **named))
 
 
 def _positional(method: Any, name: str, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:

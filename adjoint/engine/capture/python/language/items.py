@@ -18,8 +18,8 @@ from adjoint.engine.capture.python.language.operators import (
     compare,
     equals_in_python,
     hashable,
-    made,
     method_of,
+    new_result,
     truth,
 )
 from adjoint.engine.capture.python.locations import Answer, ClassAttribute, Item, Length
@@ -70,7 +70,7 @@ def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
         recorder.guard(ClassAttribute(view[1], key), view[0].get(key, MISSING))
         return owner[key]
     if recorder.is_fresh(owner):
-        return made(recorder, owner[key])
+        return new_result(recorder, owner[key])
     value = owner[key]
     changed = recorder.engine.is_changed(owner)
     alone = None if changed else element_of(owner, key)
@@ -80,7 +80,7 @@ def other_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     if not changed and recorder.engine.same_answer(value, owner[key]):
         return recorder.guard(Answer(operator.getitem, (owner, key)), value)
     expose(recorder, owner)
-    return made(recorder, value)
+    return new_result(recorder, value)
 
 
 def element_of(owner: Any, key: Any) -> Any:

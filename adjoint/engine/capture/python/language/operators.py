@@ -128,10 +128,10 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         if not is_a(a, (list, tuple, str, bytes, dict, set)):
             return _OPERATORS[name](a, b)  # neither class has the method: raises
         raise refuse_operator(recorder, _SIGNS[name], a, b) from None
-    return made(recorder, _OPERATORS[name](a, b))
+    return new_result(recorder, _OPERATORS[name](a, b))
 
 
-def made(recorder: Recorder, value: Any) -> Any:
+def new_result(recorder: Recorder, value: Any) -> Any:
     """A result of C: new, if nobody else has it."""
     if type(value) in PLAIN or recorder.engine.owns(value) or recorder.engine.shares(value):
         return value
@@ -238,7 +238,7 @@ def unary(recorder: Recorder, name: str, a: Any) -> Any:
         return call(recorder, method, (a,), {})
     if recorder.engine.owns(a):
         return recorder.engine.call(_OPERATORS[name], (a,), {})
-    return made(recorder, _OPERATORS[name](expose(recorder, a)))
+    return new_result(recorder, _OPERATORS[name](expose(recorder, a)))
 
 
 # -- comparison -------------------------------------------------------------------------------
@@ -512,4 +512,4 @@ def pure(recorder: Recorder, fn: Any, args: tuple[Any, ...], kwargs: dict[str, A
         named = {key: expose(recorder, x) for key, x in kwargs.items()}
     except NeedsPython:
         raise unknown(recorder, fn) from None
-    return made(recorder, fn(*given, **named))
+    return new_result(recorder, fn(*given, **named))
