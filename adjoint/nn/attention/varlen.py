@@ -8,6 +8,7 @@ from typing import NamedTuple
 from adjoint.engine.core.dtype import int32, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.ops.nn.attention import attend_ranges
+from adjoint.engine.ops.nn.key_ranges import KEY_RANGES
 from adjoint.engine.tensor.tensor import Tensor
 
 Window = tuple[int, int]
@@ -70,7 +71,8 @@ def varlen_attn(
     cu_seq_k = cu_seq_q if cu_seq_k is None else cu_seq_k
     _check(query, key, value, cu_seq_q, cu_seq_k, enable_gqa)
     left, right = (window_size[0], 0) if is_causal else window_size
-    low, high = _ranges(query.shape[0], cu_seq_q, cu_seq_k, seqused_k, (left, right))
+    used = () if seqused_k is None else (seqused_k,)
+    low, high = KEY_RANGES(cu_seq_q, cu_seq_k, *used, rows=query.shape[0], left=left, right=right)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     heads, shared = query.shape[1], key.shape[1]
     q, k, v = (x.transpose(0, 1) for x in (query, key, value))
@@ -82,28 +84,6 @@ def varlen_attn(
         out, lse = out.flatten(0, 1), lse.flatten(0, 1)
     out = out.transpose(0, 1)
     return (out, lse.squeeze(-1)) if return_aux is not None and return_aux.lse else out
-
-
-def _ranges(
-    rows: int, starts: Tensor, key_starts: Tensor, used: Tensor | None, window: Window
-) -> tuple[Tensor, Tensor]:
-    """The first key that each query sees, and one past the last: (rows, 1) of int32."""
-    starts, key_starts = starts.to(int64), key_starts.to(int64)
-    place = starts.new_arange(rows)
-    # How many sequences have begun; one that is empty has ended where it began.
-    sequence = (place.unsqueeze(-1) >= starts[1:]).sum(-1).clamp(max=starts.shape[0] - 2)
-    first, last = key_starts[sequence], key_starts[sequence + 1]
-    if used is not None:
-        last = first + used.to(int64)[sequence]
-    own = place - starts[sequence + 1] + last  # the key at a query's place, counted from the ends
-    low, high = first, last
-    if window[0] >= 0:
-        low = low.maximum(own - window[0])
-    if window[1] >= 0:
-        high = high.minimum(own + window[1] + 1)
-    inside = place < starts[-1]
-    low, high = low.where(inside, 0), high.where(inside, 0)
-    return low.to(int32).unsqueeze(-1), high.maximum(low).to(int32).unsqueeze(-1)
 
 
 def _check(

@@ -37,7 +37,7 @@ _ON_DEVICE = frozenset(
     "addmm autocast_addmm autocast_linear cast clone cat stack max_pool_backward "
     "index index_put gather scatter scatter_reduce slice view_scatter "
     "cumsum cumprod logcumsumexp linear_scan cumextreme integer_matmul "
-    "flip roll tril triu argmax argmin any all "
+    "flip roll tril triu argmax argmin any all key_ranges "
     "lstm_layer gru_layer plain_layer resample_all".split()
 )
 # What libraries do better there than kernels of a fragment.
