@@ -289,6 +289,7 @@ WITHIN = {
     "lstm_gates_backward",
     "max_pool_backward",
     "gru_gates_backward",
+    "key_ranges",  # of whole numbers
     "gru_layer",  # layers are compared with their steps, to second order
     "lstm_layer",
     "plain_layer",

@@ -25,6 +25,7 @@ ELSEWHERE = frozenset(
     "summed gathered divided gather_parts exchange pipe_split "
     "addmm autocast_addmm autocast_linear lstm_layer gru_layer plain_layer "  # of eager mode on a GPU
     "sort largest extreme "  # where nobody looks on or differentiates: tests/test_native_sorting.py
+    "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py
 )
 
