@@ -7,6 +7,7 @@ import functools
 import gc
 import logging
 import pickle
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from adjoint._functorch import vmap as steps
 from adjoint._utils import ExceptionWrapper
 from adjoint.engine.autodiff.transforms.batching import STEP_NAMES
 from adjoint.nn.utils._named_member_accessor import NamedMemberAccessor, swap_tensor
+from adjoint.utils import _pytree as pytree
 from adjoint.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from adjoint.utils.data import DataLoader, TensorDataset
 from adjoint.utils.data import _utils as data_utils
@@ -323,3 +325,32 @@ def test_vmap_goes_through_steps_that_a_library_replaced(monkeypatch: pytest.Mon
         ad.func.vmap(lambda pair: pair.left, chunk_size=1)(Pair(x, x))
     monkeypatch.undo()
     assert ad.func.vmap(ad.sum)(ad.ones(3, 2)).tolist() == [2.0] * 3
+
+
+Point = namedtuple("Point", "x y")
+
+
+@pytest.mark.parametrize(
+    ("tree", "context"),
+    [
+        ([1, 2], None),
+        ((1, 2), None),
+        ({"b": 1, "a": 2}, ["b", "a"]),
+        (OrderedDict(b=1), ["b"]),
+        (defaultdict(int, {1: 2}), [int, [1]]),
+        (deque([1, 2], 3), 3),
+        (Point(1, 2), Point),
+    ],
+)
+def test_containers_are_taken_apart_by_hand_with_pytorchs_contexts(tree: Any, context: Any) -> None:
+    kind = pytree._get_node_type(tree)
+    node = pytree.SUPPORTED_NODES[kind]
+    children, rest = node.flatten_fn(tree)
+    assert rest == context
+    assert node.unflatten_fn(children, rest) == tree
+    spec = pytree.TreeSpec(kind, rest, [pytree.LeafSpec() for _ in children])
+    again = pytree.tree_unflatten(children, spec)
+    assert again == tree
+    assert type(again) is type(tree)
+    assert isinstance(spec, pytree.TreeSpec)
+    assert spec == pytree.tree_structure(tree)

@@ -9,15 +9,73 @@ import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from types import UnionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adjoint.engine.core.tree import LEAF, REGISTERED, flatten, matched, split_fields, unflatten
-from adjoint.engine.core.tree import TreeDef as TreeSpec
+from adjoint.engine.core.identity.number_key import number_key
+from adjoint.engine.core.tree import (
+    BY_CLASS,
+    LEAF,
+    REGISTERED,
+    TreeDef,
+    flatten,
+    matched,
+    split_fields,
+    unflatten,
+)
 from adjoint.engine.core.value import TensorBase
 
 __all__ = ["TreeSpec", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]
 
 IsLeaf = Callable[[Any], bool] | None
+
+if TYPE_CHECKING:
+    TreeSpec = TreeDef
+else:
+
+    class _SpecOfContext(type):
+        """Makes a structure of what PyTorch says of one; structures are its instances."""
+
+        def __call__(cls, type: Any, context: Any, children_specs: Any) -> TreeDef:
+            return _spec_of(type, context, children_specs)
+
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, TreeDef)
+
+    class TreeSpec(metaclass=_SpecOfContext):
+        """The structure of a tree: a container's class, what else makes it, its children's.
+
+        >>> spec = TreeSpec(dict, ["a", "b"], [LeafSpec(), LeafSpec()])
+        >>> tree_unflatten([1, 2], spec), isinstance(tree_structure([3]), TreeSpec)
+        ({'a': 1, 'b': 2}, True)
+        """
+
+
+def _spec_of(kind: Any, context: Any, children: Iterable[TreeDef]) -> TreeDef:
+    """A structure of a container's class, its context as PyTorch has it, and its children's."""
+    keys: tuple[Any, ...] = ()
+    match kind:
+        case None:
+            return LEAF
+        case _ if kind in (dict, OrderedDict):
+            keys, extra = tuple(context), None
+        case _ if kind is defaultdict:
+            extra, keys = context[0], tuple(context[1])
+        case _ if kind is namedtuple:
+            kind, extra = context, BY_CLASS
+        case _:
+            extra = context
+    texts = all(type(key) is str for key in keys)
+    exact = () if texts else tuple([number_key(key) for key in keys])
+    return TreeDef(kind, keys, tuple(children), extra, exact)
+
+
+def _context_of(spec: TreeDef) -> Any:
+    """What PyTorch says of a container beside its class and its children."""
+    if spec.kind in (dict, OrderedDict):
+        return list(spec.keys)
+    if spec.kind is defaultdict:
+        return [spec.extra, list(spec.keys)]
+    return spec.kind if spec.extra is BY_CLASS else spec.extra
 
 
 def _stops(is_leaf: IsLeaf) -> Callable[[Any], bool]:
@@ -92,7 +150,12 @@ class _Supported(MutableMapping[Any, NodeDef]):
             return NodeDef(cls, *REGISTERED[cls], WITH_KEYS.get(cls))
         if cls not in BUILTIN:
             raise KeyError(cls)
-        return NodeDef(cls, _parts, lambda parts, spec: unflatten(spec, parts), _keyed_parts)
+
+        def together(children: Iterable[Any], context: Any) -> Any:
+            parts = list(children)
+            return unflatten(_spec_of(cls, context, [LEAF] * len(parts)), parts)
+
+        return NodeDef(cls, _parts, together, _keyed_parts)
 
     def __setitem__(self, cls: Any, node: NodeDef) -> None:
         REGISTERED[cls] = (node.flatten_fn, node.unflatten_fn)
@@ -111,9 +174,10 @@ class _Supported(MutableMapping[Any, NodeDef]):
 SUPPORTED_NODES = _Supported()
 
 
-def _parts(tree: Any) -> tuple[list[Any], TreeSpec]:
-    """The children of a container, and its structure."""
-    return flatten(tree, lambda x: x is not tree, split_fields)
+def _parts(tree: Any) -> tuple[list[Any], Any]:
+    """The children of a container, and what else makes it."""
+    children, spec = flatten(tree, lambda x: x is not tree, split_fields)
+    return children, _context_of(spec)
 
 
 def LeafSpec() -> TreeSpec:
@@ -338,15 +402,15 @@ class GetAttrKey(NamedTuple):
     name: str
 
 
-def _keyed_parts(tree: Any) -> tuple[list[tuple[Any, Any]], TreeSpec]:
-    """The children of one of Python's containers with their keys, and its structure."""
-    children, spec = _parts(tree)
+def _keyed_parts(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The children of one of Python's containers with their keys, and what else makes it."""
+    children, context = _parts(tree)
     keys: Iterable[Any] = map(SequenceKey, range(len(children)))
     if isinstance(tree, dict):
         keys = map(MappingKey, tree)
     elif is_namedtuple_instance(tree):
         keys = map(GetAttrKey, tree._fields)
-    return list(zip(keys, children, strict=True)), spec
+    return list(zip(keys, children, strict=True)), context
 
 
 def tree_flatten_with_path(

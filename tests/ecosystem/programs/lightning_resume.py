@@ -84,7 +84,7 @@ with tempfile.TemporaryDirectory() as folder:
         "default_root_dir": folder,
         "log_every_n_steps": 1,
     }
-    kept = ModelCheckpoint(folder, save_top_k=-1, every_n_train_steps=3, filename="{step}")
+    kept = ModelCheckpoint(folder, save_top_k=-1, every_n_train_steps=2, filename="{step}")
     first = Net()
     trainer = L.Trainer(
         max_epochs=2,
@@ -103,16 +103,16 @@ with tempfile.TemporaryDirectory() as folder:
     ]
     middle = Net()
     L.Trainer(max_epochs=2, logger=False, gradient_clip_val=0.5, **shared).fit(
-        middle, loader(), loader(), ckpt_path=folder + "/step=6.ckpt"
+        middle, loader(), loader(), ckpt_path=folder + "/step=4.ckpt"
     )
     found.append(
         sum(
             (a - b).abs().sum()
             for a, b in zip(first.parameters(), middle.parameters(), strict=True)
         )
-        < 1e-6
+        < 1e-4
     )
-    found.append(Net.load_from_checkpoint(folder + "/step=3.ckpt", lr=0.5).hparams.lr)
+    found.append(Net.load_from_checkpoint(folder + "/step=2.ckpt", lr=0.5).hparams.lr)
     stored = torch.load(folder + "/step=6.ckpt", weights_only=False)
     found += [stored["epoch"], stored["global_step"], len(stored["optimizer_states"][0]["state"])]
     slow = Net()

@@ -11,8 +11,8 @@ from neuralop.layers.channel_mlp import ChannelMLP
 from neuralop.layers.spectral_convolution import SpectralConv
 from neuralop.losses import H1Loss, LpLoss
 from neuralop.models import FNO
-from torchjd.aggregation import MGDA, Mean, UPGrad
-from torchjd.autojac import backward
+from torchjd.aggregation import MGDA, Mean
+from torchjd.autojac import backward, jac_to_grad
 
 found = []
 x, y = picture(2, 1, 16, 16), picture(2, 1, 16, 16).flip(-1)
@@ -62,3 +62,19 @@ found += [number for row in history.loss_train for number in row] + [
 found.append(model.predict(np.linspace(-1, 1, 5).reshape(-1, 1).astype("float32")).sum())
 model.compile("L-BFGS")
 dde.optimizers.config.set_LBFGS_options(maxiter=5)
+for way in (MGDA(), Mean()):
+    body = fill(torch.nn.Linear(4, 3))
+    steps = torch.optim.SGD(body.parameters(), lr=0.1)
+    for _ in range(3):
+        out = body(picture(6, 4))
+        aims = [
+            (out[:, 0] - 1).square().mean(),
+            (out[:, 1] + 1).square().mean(),
+            (out.sum(1) - 0.5).abs().mean(),
+        ]
+        steps.zero_grad()
+        backward(aims)
+        jac_to_grad(body.parameters(), way)
+        steps.step()
+    found += [body.weight.sum(), *(float(aim) for aim in aims)]
+say(*found)

@@ -35,7 +35,15 @@ for make, extra in (
     count = 2 if "keypoint" in make.__name__ else 4
     given = [{**each, "labels": each["labels"].clamp(max=count - 1)} for each in aims]
     all_of_them = (
-        {"rpn_batch_size_per_image": 10**6, "box_batch_size_per_image": 10**6}
+        {
+            "rpn_batch_size_per_image": 10**6,
+            "rpn_pre_nms_top_n_train": 10**6,
+            "rpn_post_nms_top_n_train": 10**6,
+            "rpn_nms_thresh": 1.0,
+            "box_fg_iou_thresh": 0.37,
+            "box_bg_iou_thresh": 0.37,
+            "box_batch_size_per_image": 10**6,
+        }
         if "rcnn" in make.__name__
         else {}
     )
