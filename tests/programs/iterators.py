@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 import types
+import weakref
 from typing import Any
 
 import numpy as np
 
 import adjoint as ad
 
-from .playing import Wrap, ones, program, times, tried
+from .playing import Wrap, changed, ones, program, times, tried
 
 COUNT = 0
 CALLS: list[int] = []
@@ -284,3 +285,78 @@ def seeding_inside(wrap: Wrap) -> Any:
         return x + ad.rand(2)
 
     return times(wrap(f)), ad.rand(1)
+
+
+class Weight:
+    """A number whose truth, sum and equality are Python's."""
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def __bool__(self) -> bool:
+        return self.number > 2
+
+    def __add__(self, other: Any) -> Any:
+        return Weight(self.number * other.number)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weight) and self.number == other.number
+
+    def __hash__(self) -> int:
+        return 1
+
+
+ASKING: dict[str, Any] = {
+    "filtered": lambda weights: len(list(filter(None, weights))),
+    "filtered_by_answer": lambda weights: len(list(filter(lambda w: w, weights))),
+    "filtered_out": lambda weights: len(list(itertools.filterfalse(None, weights))),
+    "taken_while": lambda weights: len(list(itertools.takewhile(lambda w: w, weights))),
+    "dropped_while": lambda weights: len(list(itertools.dropwhile(lambda w: w, weights))),
+    "compressed": lambda weights: len(list(itertools.compress("abc", weights))),
+    "accumulated": lambda weights: list(itertools.accumulate(weights))[-1].number,
+    "accumulated_from": lambda weights: (
+        list(itertools.accumulate(weights, lambda a, b: a + b, initial=Weight(2.0)))[-1].number
+    ),
+    "grouped": lambda weights: len(list(itertools.groupby(weights))),
+}
+
+
+def _asked(name: str) -> Any:
+    def asked(wrap: Wrap) -> Any:
+        weights = [Weight(3.0), Weight(3.0), Weight(1.0)]
+        return changed(
+            wrap,
+            lambda x: x * ASKING[name](weights),
+            lambda: setattr(weights[2], "number", 5.0),
+            lambda: setattr(weights[0], "number", 0.5),
+        )
+
+    asked.__name__ = name
+    asked.__module__ = __name__
+    return asked
+
+
+for _name in ASKING:
+    program(_asked(_name))
+
+
+@program
+def numbers_that_are_one_object(wrap: Wrap) -> Any:
+    at = types.SimpleNamespace(a=5, b=5)
+
+    def f(x: Any) -> Any:
+        return x * (2.0 if at.a is at.b else 3.0)
+
+    changes = [("b", 6), ("a", 6), ("a", 7), ("b", 7)]
+    return changed(wrap, f, *[lambda c=c: setattr(at, *c) for c in changes])
+
+
+@program
+def callback_at_the_end_of_an_object(wrap: Wrap) -> Any:
+    log: list[int] = []
+
+    def f(x: Any) -> Any:
+        weakref.finalize(Weight(1.0), log.append, 1)
+        return x * len(log)
+
+    return times(wrap(f), n=3), log

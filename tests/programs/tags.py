@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import adjoint as ad
@@ -147,3 +148,50 @@ def mode_entered_inside(wrap: Wrap) -> Any:
 
     r = wrap(f)
     return [tried(r, ones(2)) for _ in range(3)], Seeing.seen
+
+
+@program
+def tag_given_to_each_argument(wrap: Wrap) -> Any:
+    rate = SimpleNamespace(value=1.0)
+
+    def f(x):
+        rate.value += 1
+        x.rate, x.total = rate.value, x.sum()
+        return x * x.rate, x
+
+    run, out = wrap(f), []
+    for n in (1, 2, 3, 4):
+        x = ones(2) * n
+        y, z = run(x)
+        out += [y, z is x, x.rate, x.total]
+    return out
+
+
+@program
+def tags_between_arguments(wrap: Wrap) -> Any:
+    def f(x, y):
+        x.mask, y.of = y > 0, x
+        x.passing = 1
+        del x.passing
+        return x + y
+
+    run, out = wrap(f), []
+    for n in (1, -1, 2):
+        x, y = ones(2), ones(2) * n
+        out += [run(x, y), x.mask, y.of is x, hasattr(x, "passing")]
+    return out
+
+
+@program
+def tag_taken_off_unread(wrap: Wrap) -> Any:
+    def f(x):
+        del x.tag
+        return x * 2
+
+    run, out = wrap(f), []
+    for has_tag in (True, True, False, True):
+        x = ones(2)
+        if has_tag:
+            x.tag = 1
+        out += [type(tried(run, x)), hasattr(x, "tag")]
+    return out

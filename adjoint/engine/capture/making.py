@@ -25,6 +25,7 @@ from adjoint.engine.capture.python.plain import NUMBERS
 from adjoint.engine.capture.recordings.inspection import Inspection
 from adjoint.engine.capture.recordings.retracing import name_of
 from adjoint.engine.capture.signature import share_counts, signature
+from adjoint.engine.capture.tensors.callbacks import saved_hooks_around
 from adjoint.engine.capture.tensors.following import TensorEngine
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.overrides import THREAD, having
@@ -257,7 +258,7 @@ class Recordable(Inspection):
             # What the function enters and does not leave, because it is refused there, is left.
             overrides = having(subclasses=THREAD.subclasses, functions=THREAD.functions)
             context = CONTEXT.having(
-                capture=trace, consulted=consulted, saved_hooks=engine.saved_hooks_around()
+                capture=trace, consulted=consulted, saved_hooks=saved_hooks_around(engine)
             )
             with context, overrides:
                 observation = observe(

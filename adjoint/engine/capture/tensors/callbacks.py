@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.plain import has
+from adjoint.engine.core.state.context import CONTEXT
 
 _ENGINE = __name__.partition(".")[0]
 _FOLLOWED = tuple(
@@ -77,3 +78,16 @@ def wraps_users(fn: Any) -> bool:
     return isinstance(inner, types.FunctionType) and not is_native(
         inner.__globals__.get("__name__") or ""
     )
+
+
+def saved_hooks_around(engine: Any) -> tuple[Any, ...]:
+    """What stands for hooks that are entered around the call and see what the tape saves."""
+
+    def refuse(_: Any) -> Any:
+        raise engine.recorder.refuse(
+            "saved-tensor hooks around a compiled call",
+            "they see each tensor that an operation saves, which a recording does not",
+            "Enter them (checkpoint, save_on_cpu) inside the compiled function.",
+        )
+
+    return ((refuse, refuse),) if CONTEXT.saved_hooks else ()

@@ -62,6 +62,7 @@ from adjoint.engine.capture.tensors.late_values import (
 from adjoint.engine.capture.tensors.looks import LOOKS, Has
 from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
+from adjoint.engine.capture.tensors.tags import tag_argument
 from adjoint.engine.core.errors import CaptureError, is_ours
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.origins import (
@@ -391,18 +392,6 @@ class TensorEngine(CallNumbers):
                         hooks[key] = entry_to(self.recorder, hook)
                         self.restores_always.append(partial(hooks.__setitem__, key, hook))
 
-    def saved_hooks_around(self) -> tuple[Any, ...]:
-        """What stands for hooks that are entered around the call and see what the tape saves."""
-
-        def refuse(_: Any) -> Any:
-            raise self.recorder.refuse(
-                "saved-tensor hooks around a compiled call",
-                "they see each tensor that an operation saves, which a recording does not",
-                "Enter them (checkpoint, save_on_cpu) inside the compiled function.",
-            )
-
-        return ((refuse, refuse),) if CONTEXT.saved_hooks else ()
-
     def _array_given(self, array: Any, result: Any) -> None:
         """A NumPy array: read at each call if it became a tensor, else a constant."""
         backed = is_tensor(result) and isinstance(result._array, np.ndarray)
@@ -505,6 +494,8 @@ class TensorEngine(CallNumbers):
         """Set an attribute of one of the framework's objects, if it is no ordinary one."""
         users = name in getattr(obj, "__dict__", {}) or not has(type(obj), name)
         if is_tensor(obj) and users:
+            if self.is_given(obj):
+                return tag_argument(self.recorder, self.trace, obj, name, value)
             if not self.trace.was_there(obj):
                 self.tagged[id(obj)] = obj
             return False

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.capture.python.calling import call, entered, is_python
-from adjoint.engine.capture.python.exposing import NeedsPython, expose
+from adjoint.engine.capture.python.exposing import NeedsPython, expose, has_python_methods
 from adjoint.engine.capture.python.language import attributes, items, iteration, operators
 from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, has, is_a
 from adjoint.engine.capture.python.recorder import Recorder, cell_value
@@ -165,10 +165,68 @@ def _iterating(cls: Any) -> Handler:
                 return entered(recorder, value)
             return _lazily(recorder, value)
 
+        if cls in _ASKING:
+            args = _ASKING[cls](recorder, *args, **kwargs)
+            kwargs = {}
         named = {key: ready(x) for key, x in kwargs.items()}
         return recorder.new(cls(*map(ready, args), **named))
 
     return handler
+
+
+# -- iterators that ask their elements something: C would not be observed ----------------------
+
+
+def _choosing(recorder: Recorder, predicate: Any, iterable: Any) -> tuple[Any, ...]:
+    """What `filter` and its like are given: a function that says True or False."""
+
+    def chosen(value: Any) -> bool:
+        answer = value if predicate in (None, bool) else call(recorder, predicate, (value,), {})
+        return operators.truth(recorder, answer)
+
+    return chosen, iterable
+
+
+def _compressed(recorder: Recorder, data: Any, selectors: Any) -> tuple[Any, ...]:
+    chosen = (operators.truth(recorder, x) for x in iteration.native(recorder, selectors))
+    return data, recorder.new(chosen)
+
+
+def _accumulated(
+    recorder: Recorder, iterable: Any, func: Any = None, *, initial: Any = None
+) -> tuple[Any, ...]:
+    def together(total: Any, value: Any) -> Any:
+        if func is None:
+            return operators.binary(recorder, "add", total, value)
+        return call(recorder, func, (total, value), {})
+
+    values = iteration.native(recorder, iterable)
+    start = () if initial is None else (initial,)
+    return recorder.new(itertools.chain(start, values)), together
+
+
+def _grouped(recorder: Recorder, iterable: Any, key: Any = None) -> tuple[Any, ...]:
+    def mark(value: Any) -> Any:
+        answer = value if key is None else call(recorder, key, (value,), {})
+        if has_python_methods(recorder, type(answer), "__eq__"):
+            raise recorder.refuse(
+                "itertools.groupby", "C would compare keys by Python code that is not observed",
+                "Group by plain values.",
+            )  # fmt: skip
+        return recorder.concrete(answer) if recorder.engine.is_symbol(answer) else answer
+
+    return iterable, mark
+
+
+_ASKING: dict[Any, Callable[..., tuple[Any, ...]]] = {
+    filter: _choosing,
+    itertools.filterfalse: _choosing,
+    itertools.takewhile: _choosing,
+    itertools.dropwhile: _choosing,
+    itertools.compress: _compressed,
+    itertools.accumulate: _accumulated,
+    itertools.groupby: _grouped,
+}
 
 
 def _lazily(recorder: Recorder, value: Any) -> Any:
@@ -228,6 +286,19 @@ def _object(recorder: Recorder, *args: Any) -> Any:
 def _wrapping(cls: Any) -> Handler:
     """Classes that only keep what they are given."""
     return lambda recorder, *args, **kwargs: recorder.new(cls(*args, **kwargs))
+
+
+def _weak_reference(recorder: Recorder, referent: Any, callback: Any = None, /) -> Any:
+    by_library = is_a(callback, types.FunctionType) and callback.__module__ in _WEAK_TABLES
+    if callback is not None and recorder.is_fresh(referent) and not by_library:
+        raise recorder.refuse(
+            f"a callback for the end of a {type(referent).__name__}",
+            "a call could not tell when to run it", "Make the object outside.",
+        )  # fmt: skip
+    return recorder.new(weakref.ref(referent, callback))
+
+
+_WEAK_TABLES = ("weakref", "_weakrefset")  # whose callbacks take entries out
 
 
 def _slice(recorder: Recorder, *args: Any) -> Any:
@@ -300,7 +371,7 @@ TABLE: dict[Any, Handler] = {
     operator.attrgetter: _wrapping(operator.attrgetter),
     operator.itemgetter: _wrapping(operator.itemgetter),
     operator.methodcaller: _wrapping(operator.methodcaller),
-    weakref.ref: _wrapping(weakref.ref),
+    weakref.ref: _weak_reference,
     collections.OrderedDict: _mapping(collections.OrderedDict),
     collections.defaultdict: _defaultdict,
     collections.deque: _deque,

@@ -19,7 +19,7 @@ from adjoint.engine.capture.python.language.attributes import (
     referent,
 )
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.plain import MISSING, PLAIN, can_change, has, is_a
+from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, can_change, has, is_a
 from adjoint.engine.capture.python.recorder import Recorder
 
 TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
@@ -253,6 +253,12 @@ def identical(recorder: Recorder, left: Any, right: Any) -> bool:
     recorder.engine.compared(left, right)
     if left is right:
         return True
+    is_symbol = recorder.engine.is_symbol
+    if is_symbol(left) or is_symbol(right):
+        if not all(is_symbol(x) or type(x) in NUMBERS for x in (left, right)):
+            return False
+        left, right = recorder.concrete(left), recorder.concrete(right)
+        return left is right  # Python has one object for each small number
     if type(left) is type(right) and not (recorder.is_fresh(left) or recorder.is_fresh(right)):
         for one in (left, right):
             if id(one) in recorder.given:
