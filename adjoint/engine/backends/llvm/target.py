@@ -21,10 +21,11 @@ from adjoint.engine.backends.registers.operations import KIND, reduces_in, suppo
 from adjoint.engine.compiler import flow
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.loops.schedule import schedule
-from adjoint.engine.compiler.lower import joins
+from adjoint.engine.compiler.lower import joins, pairs
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.graph.ir import DataflowGraph
 
 
 @final
@@ -42,10 +43,14 @@ class LlvmTarget(Target):
     )  # fmt: skip
     kept_whole = frozenset(groups.TEMPLATES)
     templates = {
-        **joins.TEMPLATES, **flow.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
+        **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
+        **convolution.TEMPLATES, **folds.TEMPLATES,
         **factors.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES,
         **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
     }  # fmt: skip
+
+    def prepare(self, graph: DataflowGraph) -> DataflowGraph:
+        return pairs.paired(graph, self.dtypes)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return supports(name, compute, dict(params))

@@ -35,7 +35,7 @@ def kernel_step(kernel: Kernel) -> Launch:
 
 def touch(kernel: Kernel, ref: AffineReference) -> Touch:
     """The elements a reference can reach."""
-    if ref.picks:
+    if ref.picks or ref.dtype.itemsize != ref.buffer.dtype.itemsize:  # it counts other elements
         return whole(ref.buffer)
     sizes = (*kernel.outer, *kernel.inner)
     steps = [(n - 1) * ref.strides[d] for d, n in enumerate(sizes)]

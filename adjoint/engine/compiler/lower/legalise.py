@@ -14,6 +14,7 @@ from adjoint.engine.compiler.fuse.fuse import CALL, FREE, PICKED, POINT, REDUCE,
 from adjoint.engine.compiler.loops.nest import as_operand, reduced_dtype
 from adjoint.engine.compiler.lower.half_precision import is_half, wide_specs
 from adjoint.engine.compiler.lower.indexed import ASKED
+from adjoint.engine.compiler.lower.pairs import reads_parts
 from adjoint.engine.compiler.lower.substitutes import (
     another_scatter,
     identity_matrix,
@@ -40,7 +41,7 @@ class Legal:
     """A graph every node of which has a kind, and where its values would lie."""
 
     def __init__(self, graph: DataflowGraph, places: dict[Value, Place], setting: Setting) -> None:
-        self.setting = setting
+        self.setting, self.source = setting, graph
         self.builder = GraphBuilder(graph)
         self.kinds: dict[Node, str] = {}
         self.layout: dict[Value, Place] = dict(places)
@@ -145,7 +146,12 @@ class Legal:
     def view(self, node: Node, inputs: tuple[Any, ...]) -> None:
         source = inputs[0]
         known = node.outputs[0].spec.dtype.name in self.setting.target.dtypes
-        if node.record.name not in STRIDED or not known:
+        template = self.setting.template_for(node, inputs)
+        in_parts = known and reads_parts(self.source, node)
+        if template is not None:
+            self.keep(node, inputs, TEMPLATE)
+            return
+        if not known or not (in_parts or node.record.name in STRIDED):
             self.keep(node, inputs, CALL)
             return
         place = show(self.layout[source], node)

@@ -99,6 +99,8 @@ def show(place: Place, node: Node) -> Place | None:
 
 def look(place: Place, record: Record, params: dict[str, Any]) -> Place | None:
     """What a view shows of a place; None where no strides will do."""
+    if record.name == "view_as_real":
+        return as_reals(place)
     if record.name not in STRIDED:
         return None
     if record.name == "reshape":
@@ -111,6 +113,12 @@ def look(place: Place, record: Record, params: dict[str, Any]) -> Place | None:
     window: Any = record.window
     strides, offset = window(place, **params)
     return Place(place.buffer, shape, tuple(strides), offset)
+
+
+def as_reals(place: Place) -> Place:
+    """The memory of complex numbers as pairs; strides and offset count reals (Note [pairs])."""
+    strides = (*[2 * s for s in place.strides], 1)
+    return Place(place.buffer, (*place.shape, 2), strides, 2 * place.offset)
 
 
 def lies(place: Place, strides: Shape) -> bool:

@@ -166,11 +166,11 @@ class CheckedCall:
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def array(self, place: Place, substitutions: tuple[Substitution, ...]) -> Any:
-        """A copy of what a place holds."""
+    def array(self, value: Value, place: Place, substitutions: tuple[Substitution, ...]) -> Any:
+        """A copy of what a value's place holds."""
         place = settled(place, substitutions)
         shape = tuple(map(self.at_sizes, place.shape))
-        dtype = NUMPY_OF[place.buffer.dtype]
+        dtype = NUMPY_OF[value.spec.dtype]
         if 0 in shape:
             return np.empty(shape, dtype)
         strides = [self.at_sizes(s) * dtype.itemsize for s in place.strides]
@@ -201,7 +201,7 @@ class CheckedCall:
                 doing = self.doing[key] = Doing(self.launches[key] or 1)
             for value, place in work.loads().items():
                 if place.buffer in read and value not in doing.given:
-                    doing.given[value] = self.array(place, launch.substitutions)
+                    doing.given[value] = self.array(value, place, launch.substitutions)
 
     def after(self, launch: Launch) -> None:
         """Copy what a launch has written, and check the works that are complete."""
@@ -211,13 +211,13 @@ class CheckedCall:
             doing = self.doing[key]
             for value, place in work.stores:
                 if place.buffer in written:
-                    doing.results[value] = self.array(place, launch.substitutions)
+                    doing.results[value] = self.array(value, place, launch.substitutions)
             doing.left -= 1
             if not doing.left:
                 del self.doing[key]
                 for value, place in work.loads().items():
                     if value not in doing.given:  # made where it belongs: nothing had to be read
-                        doing.given[value] = self.array(place, launch.substitutions)
+                        doing.given[value] = self.array(value, place, launch.substitutions)
                 self.check(work, doing, launch)
 
     def check(self, work: PlannedWork, doing: Doing, launch: Launch) -> None:
