@@ -130,6 +130,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(small_calls, "SIGHTED", 0)
     monkeypatch.setattr(small_calls, "LOADED", 0)
     monkeypatch.setattr(public, "EVERY", 1)
+    monkeypatch.setattr(public.OVERRIDES, "active", False)  # other tests have classes that override
     yield
     programs.forget()
     small_calls.PROGRAMS.forget()

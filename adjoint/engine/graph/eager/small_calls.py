@@ -144,17 +144,20 @@ def entry_of(
 
 @contextlib.contextmanager
 def own_warnings() -> Iterator[list[Any]]:
-    """The warnings of this thread, which are not shown; those of others are."""
+    """The warnings of this thread, which are not shown; those of others are.
+
+    So are those about resources: what the collector finds just now is nobody's here.
+    """
     warned: list[Any] = []
     thread = threading.get_ident()
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def note_or_show(*about: Any, **more: Any) -> None:
-            if threading.get_ident() == thread:
-                warned.append(about)
+        def note_or_show(message: Any, category: type[Warning], *about: Any, **more: Any) -> None:
+            if threading.get_ident() == thread and not issubclass(category, ResourceWarning):
+                warned.append(message)
             else:
-                show(*about, **more)
+                show(message, category, *about, **more)
 
         warnings.showwarning = note_or_show
         warnings.simplefilter("always")
