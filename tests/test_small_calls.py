@@ -131,7 +131,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(small_calls, "LOADED", 0)
     monkeypatch.setattr(public, "EVERY", 1)
     monkeypatch.setattr(public.OVERRIDES, "active", False)  # other tests have classes that override
-    yield
+    with CONTEXT.having(device=None):
+        yield
     programs.forget()
     small_calls.PROGRAMS.forget()
 
@@ -281,6 +282,8 @@ def test_settings_are_heeded() -> None:
     assert ad.zeros(2).dtype is ad.float32
     with ad.device("meta"):
         assert ad.zeros(2).is_meta
+    with ad.device("cpu"):
+        assert not ad.zeros(2).is_meta
     with ad.autocast("cpu", dtype=ad.bfloat16):
         assert (x @ x).dtype is ad.bfloat16
     with ad.inference_mode():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from adjoint.engine.core.annotations import complete
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import as_dtype
 from adjoint.engine.core.operations.autocast import FUNCTIONS
 from adjoint.engine.core.operations.older import SCALED, modern
@@ -170,7 +171,7 @@ def _adapted(
                 taken = dispatch(variant, args, kwargs)
                 if taken is not PASS:
                     return taken
-        elif small is not None and CONTEXT.plain and CONTEXT.device is None and not LISTENERS:
+        elif small is not None and CONTEXT.plain and not LISTENERS and CONTEXT.device in ON_CPU:
             result = call_small(small, variant, args, kwargs)
             if result is not None:
                 return result
@@ -205,9 +206,12 @@ def _adapted(
     return variant
 
 
+ON_CPU = (None, CPU)  # where new tensors are that programs know
+
+
 def may_be_small() -> bool:
     """Whether nothing is going on that a program of a small call does not know."""
-    return CONTEXT.plain and CONTEXT.device is None and not LISTENERS and not OVERRIDES.active
+    return CONTEXT.plain and not LISTENERS and not OVERRIDES.active and CONTEXT.device in ON_CPU
 
 
 def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
