@@ -82,6 +82,8 @@ class Target(ABC):
     absorbs: ClassVar[bool] = False
     # Whether kernels write results and state whose dimensions lie in any order as fast as others.
     permutes: ClassVar[bool] = False
+    # Whether loops read the parts of complex inputs where they lie (Note [pairs]).
+    reads_parts: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
     # Bytes kept longer so that kernels are launched together.
     waiting_bytes: ClassVar[int] = 1 << 17

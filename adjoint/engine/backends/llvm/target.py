@@ -42,6 +42,7 @@ class LlvmTarget(Target):
         }
     )  # fmt: skip
     kept_whole = frozenset(groups.TEMPLATES)
+    reads_parts = True
     templates = {
         **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
         **convolution.TEMPLATES, **folds.TEMPLATES,

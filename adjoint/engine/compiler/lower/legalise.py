@@ -147,7 +147,7 @@ class Legal:
         source = inputs[0]
         known = node.outputs[0].spec.dtype.name in self.setting.target.dtypes
         template = self.setting.template_for(node, inputs)
-        in_parts = known and reads_parts(self.source, node)
+        in_parts = known and self.setting.target.reads_parts and reads_parts(self.source, node)
         if template is not None:
             self.keep(node, inputs, TEMPLATE)
             return
