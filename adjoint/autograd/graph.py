@@ -11,7 +11,7 @@ from adjoint.engine.autodiff.tape.graph_tools import (
     register_multi_grad_hook as register_multi_grad_hook,
 )
 from adjoint.engine.autodiff.tape.graph_tools import save_on_cpu as save_on_cpu
-from adjoint.engine.autodiff.tape.node import BackwardNode as Node
+from adjoint.engine.autodiff.tape.node import BackwardNode as Node  # noqa: F401
 from adjoint.engine.autodiff.tape.reverse import GradientEdge as GradientEdge
 from adjoint.engine.autodiff.tape.reverse import get_gradient_edge as get_gradient_edge
 from adjoint.engine.autodiff.tape.saved import saved_tensors_hooks as saved_tensors_hooks
