@@ -541,3 +541,29 @@ def test_a_column_is_left_out_where_asked(capsys: pytest.CaptureFixture[str]) ->
     for without, words in (("costumer", "'customer'"), ("plan", "--target")):
         assert main([*command, "--without", without]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_parts_of_the_data_are_no_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    for part in ("train", "val"):
+        for name, brightness in (("cat", 40), ("dog", 200)):
+            folder = Path("pets") / part / name
+            folder.mkdir(parents=True)
+            for k in range(6):
+                np.save(folder / f"{k}.npy", np.full((8, 8, 3), brightness + k, np.uint8))
+    assert main(["train", "images", "pets"]) == 2
+    said = capsys.readouterr().err
+    assert "train, val are taken for parts of the data" in said
+    assert "pets/train" in said
+    (Path("pets") / "train" / "dog" / "far.HEIC").write_bytes(b"")
+    assert main(["train", "images", "pets/train", "--epochs", "1", "--size", "8"]) == 0
+    assert "left out, since .HEIC is not read: pets/train/dog/far.HEIC\n" in capsys.readouterr().out
+    assert main(["train", "gpt", "pets"]) == 2
+    assert "pets is a folder; give one file" in capsys.readouterr().err
+
+
+def test_percent_and_moments_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    percent = _table.column("t.csv", "share", ["12 %", "7%", "3,5 %"], ",")
+    assert [percent.number(cell, ",") for cell in ("12 %", "3,5 %", "0,5")] == [12.0, 3.5, None]
+    moments = ["05.01.2024 12:00", "2024-01-05 12:00", "05.01.2024 12:00:00"]
+    assert len({_table.day(moment) for moment in moments}) == 1
+    assert _table.day(moments[0]) == (_table.day("05.01.2024") or 0) + 0.5

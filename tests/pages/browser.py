@@ -90,3 +90,5 @@ def screenshot(browser: str, page: Path, picture: Path) -> None:
              f"--screenshot={picture}", "--virtual-time-budget=3000", page.resolve().as_uri()],
             check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE,
         )  # fmt: skip
+    if not picture.is_file():  # the browser says nothing of a place that it cannot write to
+        raise FileNotFoundError(f"the browser has written no {picture}")

@@ -129,6 +129,8 @@ def main() -> int:
     if browser is None:
         print(MISSING)
         return 1
+    if chosen.pictures:
+        Path(chosen.pictures).mkdir(parents=True, exist_ok=True)
     failed = 0
     for name in chosen.names or PAGES:
         with tempfile.TemporaryDirectory() as folder:

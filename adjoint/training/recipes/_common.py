@@ -22,6 +22,13 @@ from adjoint.training.trainer import Trainer
 MODEL = "model.pt"  # what `adjoint predict` reads
 
 
+def no_file(path: str) -> OSError:
+    """What is raised where a file was to be."""
+    if Path(path).is_dir():
+        return IsADirectoryError(f"{path} is a folder; give one file")
+    return FileNotFoundError(f"there is no file {path!r}")
+
+
 def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float) -> Parser:
     """The options that every recipe has."""
     parser = Parser(prog=f"adjoint train {name}", description=about)

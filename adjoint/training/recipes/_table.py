@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +31,8 @@ GROUPED = {".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"), ",": GROUPS["
 class Column:
     """What a column holds: `number`, `date`, or `choice`, one of the texts in `kinds`.
 
-    Numbers are `grouped` if thousands are set apart, as in 1.250,50. With `gaps`, cells may be
+    Numbers are `grouped` if thousands are set apart, as in 1.250,50, and `percent` if each has that
+    sign, as 12 %, which is read as 12. With `gaps`, cells may be
     absent: a further number of the row says whether one is.
     """
 
@@ -40,6 +41,7 @@ class Column:
     kinds: tuple[str, ...] = ()
     grouped: bool = False
     gaps: bool = False
+    percent: bool = False
 
     @property
     def width(self) -> int:
@@ -50,7 +52,13 @@ class Column:
         """A cell as a number, a kind by its place; None for a cell that does not belong here."""
         if self.holds == "choice":
             return float(self.kinds.index(cell)) if cell in self.kinds else None
-        return day(cell) if self.holds == "date" else number(cell, decimal, self.grouped)
+        if self.holds == "date":
+            return day(cell)
+        if self.percent:  # 0.5 beside 12 % may be either
+            cell, sign, rest = cell.strip().partition("%")
+            if not sign or rest:
+                return None
+        return number(cell, decimal, self.grouped)
 
     def absent(self, cell: str) -> bool:
         """Whether a cell says that there is nothing; a kind of text may be called `None`."""
@@ -73,9 +81,16 @@ def number(cell: str, decimal: str = ".", grouped: bool = False) -> float | None
     return value if math.isfinite(value) else None
 
 
+def _german(time: str) -> Callable[[str], datetime]:
+    return lambda text: datetime.strptime(text, f"%d.%m.%Y{time}")
+
+
+DAYS = (datetime.fromisoformat, *map(_german, ("", " %H:%M", " %H:%M:%S")))
+
+
 def day(cell: str) -> float | None:
-    """The day that a cell names, as 2024-12-31 (with or without a time) or 31.12.2024."""
-    for read in (datetime.fromisoformat, lambda text: datetime.strptime(text, "%d.%m.%Y")):
+    """The day that a cell names, 2024-12-31 or 31.12.2024, with or without a time."""
+    for read in DAYS:
         try:
             moment = read(cell.strip())
         except ValueError:
@@ -89,7 +104,7 @@ def day(cell: str) -> float | None:
 def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
     """Names and rows of a table, whichever of the usual separators it has."""
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path!r}")
+        raise _common.no_file(path)
     try:
         with open(path, newline="", encoding=encoding) as file:
             first = next((line for line in file if line.strip()), "")
@@ -114,6 +129,7 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str) -> Column:
         raise ValueError(f"{path}: the column {name!r} is empty. Take it out.")
     for candidate in (
         Column(name, "number", grouped=_grouped(there, decimal)),
+        Column(name, "number", percent=True),
         Column(name, "date"),
     ):
         if sum(candidate.number(cell, decimal) is not None for cell in there) > len(there) / 2:

@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments)
     if chosen.file is not None and not Path(chosen.file).is_file():
-        raise FileNotFoundError(f"there is no file {chosen.file!r}")
+        raise _common.no_file(chosen.file)
     text = read(chosen.file, chosen.encoding) if chosen.file else shakespeare()
     check_length(text, chosen)
     data = CharacterDataset(text, chosen.length)

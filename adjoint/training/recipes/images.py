@@ -19,6 +19,8 @@ from adjoint.training.pictures import images_picture
 from adjoint.training.recipes import _common
 
 SHOWN = 18
+PARTS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
+OTHERS = (".heic", ".heif", ".gif", ".avif", ".svg", ".raw", ".cr2", ".nef", ".jp2", ".psd")
 NAMED = 4  # further broken files that an error names
 
 
@@ -42,6 +44,32 @@ def network(classes: int) -> nn.Module:
 def is_picture(path: str) -> bool:
     """Whether a file is one of the user's: by its extension, and not hidden."""
     return path.lower().endswith(EXTENSIONS) and not Path(path).name.startswith(".")
+
+
+def refuse_parts(folder: Path, classes: Sequence[str]) -> None:
+    """Refuse folders called `train` and `test`: they are parts of the data, not its classes."""
+    if not all(name.lower() in PARTS for name in classes):
+        return
+    inside = [path.name for path in (folder / classes[0]).iterdir() if path.is_dir()]
+    if len(inside) > 1:
+        raise ValueError(
+            f"{folder}: {', '.join(classes)} are taken for parts of the data, since they hold "
+            f"folders ({', '.join(sorted(inside)[:NAMED])}). Give one, {folder / classes[0]}: "
+            "a fifth of it is kept for the test."
+        )
+
+
+def tell_of_others(data: ImageFolder) -> None:
+    """Say which pictures are in a format that is not read."""
+    others = [
+        path
+        for name in data.classes
+        for path in sorted((Path(data.root) / name).rglob("*"))
+        if path.suffix.lower() in OTHERS
+    ]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        print(f"left out, since {others[0].suffix} is not read: {others[0]}{more}")
 
 
 class ReadOnce(Dataset[Any]):
@@ -86,6 +114,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         raise ValueError(
             f"{chosen.images}: the only class is {data.classes[0]!r}. Make a folder for each class."
         )
+    refuse_parts(Path(chosen.images), data.classes)
+    tell_of_others(data)
     items = ReadOnce(data, skip_broken=chosen.skip_broken)
     print(f"{len(items)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
     train, test = _common.divided(items)
