@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import adjoint as ad
+from adjoint.cuda import nvtx
 
 # What stands where CuPy is looked for, and what asking for a GPU then says.
 NO_DRIVER = "class Error(Exception): pass\ndef count(): raise Error('insufficient driver')"
@@ -97,3 +99,28 @@ def test_what_cannot_be_refuses_when_used() -> None:
         ad.cuda.tunable.enable()
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = ad.cuda.nothing_of_the_kind
+
+
+def test_ranges_of_nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a library that writes down what it is told."""
+    told: list[str] = []
+    library = types.SimpleNamespace(
+        RangePush=lambda text: told.append("<" + text),
+        Mark=lambda text: told.append("!" + text),
+        RangePop=lambda: told.append(">"),
+    )
+    monkeypatch.setattr(nvtx, "_nvtx", lambda: library)
+    with nvtx.range("epoch {}", 3):
+        assert nvtx.range_push("step") == 1
+        nvtx.mark("here")
+        assert nvtx.range_pop() == 1
+    assert told == ["<epoch 3", "<step", "!here", ">", ">"]
+    told.clear()
+    x = ad.ones(3)
+    with ad.autograd.profiler.emit_nvtx():
+        x.exp()
+    assert told[0] == "!emit_nvtx"
+    assert any("exp" in line for line in told)
+    assert sum(line[0] == "<" for line in told) == told.count(">") > 0
+    with pytest.raises(NotImplementedError, match="range_start"):
+        nvtx.range_start("other")

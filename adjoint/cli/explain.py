@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from adjoint.cli import torch_alias
 from adjoint.cli.run import check_readable, execute, print_error
 from adjoint.engine.capture.capture import Captured, keeping_all
 from adjoint.engine.core.state.timeline import timed_runs
@@ -14,12 +15,14 @@ from adjoint.engine.core.state.timeline import timed_runs
 def explain_script(script: str, args: Sequence[str], output: str | None) -> int:
     """Run a script with its kernels timed; a page for each function that it compiled.
 
-    A script that fails is told about up to there.
+    `import torch` is answered by Adjoint, as by `adjoint run`. A script that
+    fails is told about up to there.
     """
     check_readable(script)
     target = Path(output or f"{Path(script).stem}.html")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"--output: there is no folder {str(target.parent)!r}")
+    torch_alias.install()
     status = 0
     with keeping_all() as compiled, timed_runs():
         try:
