@@ -1,5 +1,6 @@
 """Reverse-mode differentiation: backward, grad, and what surrounds them."""
 
+import importlib
 import warnings
 from typing import Any
 
@@ -49,3 +50,10 @@ class Variable(metaclass=_VariableType):
         >>> isinstance(Variable(ad.ones(1)), ad.Tensor), isinstance(ad.ones(1), Variable)
         (True, True)
     """
+
+
+def __getattr__(name: str) -> Any:
+    """`autograd.profiler`, which loads the profiler on its first use."""
+    if name != "profiler":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("adjoint.autograd.profiler")
