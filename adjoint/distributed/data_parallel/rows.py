@@ -11,7 +11,6 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.ops.create.creation import full, zeros
 from adjoint.engine.ops.shape.join import cat
-from adjoint.engine.sparse.creation import sparse_coo_tensor
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.module import Module
 
@@ -29,6 +28,8 @@ def summed_rows(gradient: Any, weight: Tensor, group: ProcessGroup) -> Any:
 
     Processes have different numbers of rows: all send as many as the one that has most.
     """
+    from adjoint.engine.sparse.creation import sparse_coo_tensor  # few programs are sparse
+
     with no_grad():
         rows, values = own_rows(gradient, weight)
         counts = gathered(full((1,), rows.numel(), dtype=int64, device=rows.device), group).tolist()

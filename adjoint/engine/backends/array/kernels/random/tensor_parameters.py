@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.order.search import bisect
 from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.array.kernels.random.distributions import below, centered, unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
@@ -266,4 +265,6 @@ def multinomial(xp: Any, weights: Array, noise: Array, *, count: int, replacemen
     rows = edges.reshape(-1, edges.shape[-1])
     words = noise.reshape(-1, count).view(np.uint64)
     chosen = below(xp, words, rows[:, -1:].astype(np.uint64)).astype(np.int64)
+    from adjoint.engine.backends.array.kernels.order.search import bisect  # loads on first use
+
     return bisect(xp, rows, chosen, right=True).reshape(shape)
