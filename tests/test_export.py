@@ -394,6 +394,29 @@ def test_weights_that_hooks_compute() -> None:
     close(program(x), net.eval()(x))
 
 
+FLAGS: dict[str, Any] = {"inside": False, "seen": None}
+
+
+def test_flags_that_are_put_back() -> None:
+    """Python's state that a call leaves as it was is no state; what it changes is refused."""
+
+    def flagged(x: ad.Tensor) -> list[ad.Tensor]:
+        FLAGS["inside"], FLAGS["seen"] = True, []
+        y = x * 2 if FLAGS["inside"] else x
+        FLAGS["inside"], FLAGS["seen"] = False, None
+        return [y, y + 1]
+
+    def left(x: ad.Tensor) -> ad.Tensor:
+        FLAGS["inside"] = True
+        return x * 2
+
+    x = ad.randn(3)
+    for found, wanted in zip(aot(flagged, x)(x), flagged(x), strict=True):
+        close(found, wanted)
+    with pytest.raises(ExportError, match="Python's own state"):
+        aot(left, x)
+
+
 def test_machines_are_known() -> None:
     assert set(ELF) | {"wasm32", "portable"} == set(DESTINATIONS)
 

@@ -164,6 +164,26 @@ def test_complex_numbers_on_the_way(name: str, opset: int) -> None:
     export(COMPLEX[name], (ad.randn(2, 64),), dynamic=ROWS, opset_version=opset)
 
 
+class Positions(nn.Module):
+    """Keeps a table that it computes at its first call, as LeViT does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(ad.randn(2, 6))
+        self.tables: dict[str, ad.Tensor] = {}
+
+    def forward(self, x: ad.Tensor) -> ad.Tensor:
+        if "cpu" not in self.tables:
+            self.tables["cpu"] = self.bias[:, ad.tensor([5, 0, 3])]
+        return x[:, None] + self.tables["cpu"]
+
+
+def test_tables_that_a_model_keeps() -> None:
+    model = Positions().eval()
+    export(model, (ad.randn(2, 3),), dynamic=ROWS)
+    assert model(ad.zeros(1, 3)).isfinite().all()
+
+
 def test_complex_numbers_at_the_ends_are_refused() -> None:
     with pytest.raises(OnnxError, match="view_as_real"):
         export(ad.fft.rfft, (ad.randn(2, 8),))

@@ -28,6 +28,7 @@ from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
 from adjoint.export.settled import with_settled
+from adjoint.export.unchanged import leaves_all, result_leaves
 from adjoint.nn.modules.module import Module
 from adjoint.nn.utils.prune import BasePruningMethod
 from adjoint.nn.utils.spectral_norm import SpectralNorm
@@ -227,8 +228,13 @@ def recording_of(program: Program, task: Task) -> CallForExport:
     _refuse_python(program)
     task = with_settled(task)
     writes, conditions = program.effects.writes, program.conditions
-    recipes = [program.results.recipes[k] for k in program.results.leaves]
-    if not all(isinstance(r, Made) and not r.chain for r in recipes) or not (recipes or writes):
+    leaves = result_leaves(program)
+    recipes = [program.results.recipes[k] for k in leaves or ()]
+    if (
+        leaves is None
+        or not all(isinstance(r, Made) and not r.chain for r in recipes)
+        or not (recipes or writes)
+    ):
         raise ExportError(
             "export.aot: the function returns something other than tensors that it computes. "
             "Return tensors."
@@ -280,7 +286,7 @@ def recording_of(program: Program, task: Task) -> CallForExport:
 def _refuse_python(program: Program) -> None:
     """Refuse what a program would do again in Python at each call."""
     effects = program.effects
-    if effects.python is not None:
+    if effects.python is not None and not leaves_all(effects.python):
         raise ExportError(
             "export.aot: the function changes Python's own state (an attribute, a list, a state "
             "that an optimizer makes on its first step), which C has not. Call it once before it "

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
+import adjoint as ad
 from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.engine.graph.sizes.extents import Extent
@@ -169,6 +170,7 @@ def holding(
     Where one recorded at the example's sizes does not, sizes that nothing divides are: what a
     model does when a size is a multiple of something is often less than it does at others.
     """
+    _called_once(model, given)
     refusal = None
     for hints in (NEARBY, (prime,)) if dims else (NEARBY,):
         try:
@@ -187,6 +189,16 @@ def holding(
                 raise
     assert refusal is not None
     raise refusal
+
+
+def _called_once(model: Any, given: ExampleArguments) -> None:
+    """Call the model: what it keeps for later calls, as tables of positions, is then there.
+
+    A recording that made it would leave tensors without elements in the model.
+    """
+    args, kwargs = given.rebuilt(given.examples)
+    with ad.no_grad(), ad.random.fork_rng():
+        model(*args, **kwargs)
 
 
 def _further(step: int) -> Hint:
