@@ -78,12 +78,16 @@ def a_loop(x: ad.Tensor) -> ad.Tensor:
         a_loop,
         lambda x: x * float(ad.nonzero(x > 0).shape[0]),
         lambda x: x[x[:, 0] > 0].squeeze(),
-        lambda x: x[x > 0] + ad.ones(7),
     ],
 )
 def test_models_that_go_by_the_number_are_refused(decides: Any) -> None:
     with pytest.raises(OnnxError, match="how many elements"):
         export(decides, (ad.randn(4, 5),), dynamic=ROWS)
+
+
+def test_models_that_hold_for_one_number_are_refused() -> None:
+    with pytest.raises(OnnxError, match="how many elements"):
+        export(lambda x: x[x > 0] + ad.ones(7), (ad.ones(7, 1),))
 
 
 def some_boxes(count: int) -> ad.Tensor:

@@ -24,6 +24,7 @@ ELSEWHERE = frozenset(
     "custom_function custom_op all_reduce begin_all_reduce end_all_reduce broadcast_from reduce_to all_gather reduce_scatter all_to_all copied "
     "summed gathered divided gather_parts exchange pipe_split "
     "addmm autocast_addmm autocast_linear lstm_layer gru_layer plain_layer "  # of eager mode on a GPU
+    "torchvision::nms torchvision::roi_align "  # of exports to ONNX: tests/test_onnx_values.py
     "sort largest extreme "  # where nobody looks on or differentiates: tests/test_native_sorting.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py

@@ -77,6 +77,8 @@ def roi_align(
 ) -> Tensor:
     """Regions pooled at places between elements."""
     half = coordinate_transformation_mode == "half_pixel"
+    if not rois.shape[0]:
+        return x.new_zeros((0, x.shape[1], output_height, output_width))
     images = batch_indices.long().tolist()
     pooled = [
         _region(
