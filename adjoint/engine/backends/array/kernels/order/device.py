@@ -47,7 +47,7 @@ def bisect(xp: Any, sequence: Array, values: Array, right: bool, *, nan_last: bo
     common = np.result_type(sequence.dtype, values.dtype)
     rows, wanted = (xp.ascontiguousarray(x.astype(common, copy=False)) for x in (sequence, values))
     columns = wanted.shape[-1] if rows.ndim > 1 else 0
-    places = xp.empty(wanted.shape, np.int64)
+    places = xp.empty(values.shape, np.int64)  # contiguous copies of numbers have a dimension
     if wanted.size:
         _bisecting(xp)(rows, wanted, rows.shape[-1], columns, right, nan_last, places)
     return places
