@@ -47,10 +47,10 @@ def bisect(xp: Any, sequence: Array, values: Array, right: bool, *, nan_last: bo
     common = np.result_type(sequence.dtype, values.dtype)
     rows, wanted = (xp.ascontiguousarray(x.astype(common, copy=False)) for x in (sequence, values))
     columns = wanted.shape[-1] if rows.ndim > 1 else 0
-    places = xp.empty(values.shape, np.int64)  # contiguous copies of numbers have a dimension
+    places = xp.empty(wanted.shape, np.int64)
     if wanted.size:
         _bisecting(xp)(rows, wanted, rows.shape[-1], columns, right, nan_last, places)
-    return places
+    return places.reshape(values.shape)  # the contiguous copy of a number has a dimension
 
 
 COUNT = r"""
