@@ -199,9 +199,7 @@ def test_programs_are_met() -> None:
     for call in (*NEW.values(), *[lambda x, y, view=view: view(x) for view in VIEWS.values()]):
         for _ in range(3):
             call(x, y)
-    names = (
-        "zeros add exp matmul cat stack topk sort max cumsum tril softmax reshape T chunk fft"
-    )
+    names = "zeros add exp matmul cat stack topk sort max cumsum tril softmax reshape T chunk fft"
     assert [name for name in names.split() if not has_programs(name)] == []
 
 
