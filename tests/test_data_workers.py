@@ -273,15 +273,19 @@ def test_resumed_epoch_continues_exactly(workers: int, batches: int) -> None:
     for _ in range(batches):
         next(iterator)
     ad.rand(3)
-    state, rng = whole.state_dict(), ad.get_rng_state()
+    state, rng = whole.position(), ad.get_rng_state()
     rest = [labels.tolist() for _, labels in iterator]
     after = [labels.tolist() for _, labels in whole]
     ad.manual_seed(77)
     again = loader(Images(), 4, shuffle=True, num_workers=workers)
-    again.load_state_dict(state)
+    again.continue_from(state)
     ad.set_rng_state(rng)
     assert [labels.tolist() for _, labels in again] == rest
     assert [labels.tolist() for _, labels in again] == after
+
+
+def test_libraries_do_not_take_it_for_torchdatas() -> None:
+    assert not {"state_dict", "load_state_dict"} & set(dir(ad.data.DataLoader))
 
 
 def test_resumed_epoch_of_noisy_data_and_streams() -> None:
@@ -289,17 +293,17 @@ def test_resumed_epoch_of_noisy_data_and_streams() -> None:
     whole = loader(Noisy(), 4, num_workers=2)
     iterator = iter(whole)
     next(iterator)
-    state = whole.state_dict()
+    state = whole.position()
     rest = [[p.tolist() for p in batch] for batch in iterator]
     again = loader(Noisy(), 4, num_workers=1)
-    again.load_state_dict(state)
+    again.continue_from(state)
     assert [[p.tolist() for p in batch] for batch in again] == rest
     stream = loader(Stream(), 2, num_workers=2)
     batches = iter(stream)
     next(batches)
     next(batches)
-    position = stream.state_dict()
+    position = stream.position()
     left = [b.tolist() for b in batches]
     later = loader(Stream(), 2, num_workers=2)
-    later.load_state_dict(position)
+    later.continue_from(position)
     assert [b.tolist() for b in later] == left

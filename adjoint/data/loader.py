@@ -25,8 +25,8 @@ class DataLoader(Generic[T_co]):
 
     The order depends on the seed alone, not on the number of workers. Workers send batches through
     anonymous shared memory, without copies; they end with the loop, however it is left, and one
-    that raises or dies raises here, with its traceback. `state_dict` says where an epoch stands,
-    so that a checkpoint can resume inside it.
+    that raises or dies raises here, with its traceback. `position` says where an epoch stands, so
+    that a checkpoint can resume inside it.
 
     Args:
         dataset: items by index (`__getitem__`, `__len__`), or an IterableDataset.
@@ -214,15 +214,18 @@ class DataLoader(Generic[T_co]):
 
     # -- position -----------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def position(self) -> dict[str, Any]:
         """Where the epoch stands, as plain numbers for a checkpoint.
+
+        It is not called `state_dict`: libraries take a loader that has one for torchdata's, and
+        save and restore it by that one's rules.
 
         Example:
             >>> loader = DataLoader(range(6), batch_size=2, shuffle=True)
             >>> batches = iter(loader)
             >>> _ = next(batches)
             >>> again = DataLoader(range(6), batch_size=2, shuffle=True)
-            >>> again.load_state_dict(loader.state_dict())
+            >>> again.continue_from(loader.position())
             >>> [b.tolist() for b in again] == [b.tolist() for b in batches]
             True
         """
@@ -242,17 +245,17 @@ class DataLoader(Generic[T_co]):
             state["samplers"] = place.sampler_states(self)
         return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue, at the next iteration, where `state_dict` was taken."""
-        missing = {"in_epoch", "generators", "samplers"} - set(state)
+    def continue_from(self, position: dict[str, Any]) -> None:
+        """Continue, at the next iteration, where `position` was taken."""
+        missing = {"in_epoch", "generators", "samplers"} - set(position)
         if missing:
             raise ValueError(
-                f"DataLoader.load_state_dict: the state lacks {sorted(missing)}. Pass what "
-                "state_dict() gave."
+                f"DataLoader.continue_from: the position lacks {sorted(missing)}. Pass what "
+                "position() gave."
             )
-        place.write(place.generators_of(self), state["generators"])
-        place.restore_samplers(self, state["samplers"])
-        self._resume = dict(state) if state["in_epoch"] else None
+        place.write(place.generators_of(self), position["generators"])
+        place.restore_samplers(self, position["samplers"])
+        self._resume = dict(position) if position["in_epoch"] else None
         self._position = None
 
 

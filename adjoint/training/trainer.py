@@ -156,12 +156,11 @@ class Trainer:
         if resume is not None:
             self.load(resume)
         if self._resume_loader is not None:
-            if not hasattr(train, "load_state_dict"):
+            if not parts.continue_from(train, self._resume_loader):
                 raise TypeError(
                     "Trainer.fit: the checkpoint stands inside an epoch, and the training data "
                     f"({type(train).__name__}) cannot continue there. Use a DataLoader."
                 )
-            train.load_state_dict(self._resume_loader)
             self._resume_loader = None
         elif resume is None and self.epoch >= epochs:
             warnings.warn(
@@ -257,7 +256,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             **{k: None if v is None else v.state_dict() for k, v in optional.items()},
             "random": rng_state(),
-            "loader": train.state_dict() if inside and hasattr(train, "state_dict") else None,
+            "loader": parts.position_of(train) if inside else None,
             "metrics": [parts.metric_state(m) for m in self.metrics] if inside else [],
             "epoch": self.epoch,
             "step": self.step,
