@@ -12,7 +12,7 @@ import contextlib
 import os
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,25 @@ from adjoint.io.files import load, save
 
 FORMAT = 1
 WORDS = 624  # of the Mersenne twister
+# Methods by which parts of a training say what state they are in, and return to one.
+_METHODS = (("state_dict", "load_state_dict"), ("position", "continue_from"))
+
+
+def state_methods(part: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """What gives a part's state and what puts it back; None where it has none.
+
+    Example:
+        >>> import adjoint as ad
+        >>> loader = ad.data.DataLoader(range(6), batch_size=2)
+        >>> position, continue_from = state_methods(loader)
+        >>> position()["in_epoch"]
+        False
+    """
+    for names in _METHODS:
+        give, put_back = (getattr(part, name, None) for name in names)
+        if callable(give) and callable(put_back):
+            return give, put_back
+    return None
 
 
 def rng_state() -> dict[str, Any]:
@@ -95,7 +114,7 @@ def save_checkpoint(path: str | os.PathLike[str], **parts: Any) -> None:
 
     Args:
         path: the file, replaced atomically.
-        parts: objects with `state_dict()` (model, optimizer, scheduler, scaler, loader, ...), or
+        parts: objects with `state_dict()` (model, optimizer, scheduler, scaler, ...), loaders, or
             plain values (epoch, step, ...). None is left out.
 
     Example:
@@ -111,10 +130,11 @@ def save_checkpoint(path: str | os.PathLike[str], **parts: Any) -> None:
     for name, part in parts.items():
         if part is None:
             continue
-        if callable(getattr(part, "state_dict", None)):
-            states[name] = part.state_dict()
-        else:
+        methods = state_methods(part)
+        if methods is None:
             values[name] = part
+        else:
+            states[name] = methods[0]()
     save({"format": FORMAT, "states": states, "values": values, "rng": rng_state()}, path)
 
 
@@ -153,8 +173,14 @@ def load_checkpoint(
             f"{', '.join(sorted(str(name)[:80] for name in content['states']))}"
         )
     for name, part in given.items():
+        methods = state_methods(part)
+        if methods is None:
+            raise TypeError(
+                f"load_checkpoint: {name} is a {type(part).__name__}, which has no state to load. "
+                f"Pass the object whose state was saved under that name."
+            )
         try:
-            part.load_state_dict(content["states"][name])
+            methods[1](content["states"][name])
         except (AttributeError, TypeError, LookupError, ValueError) as error:
             raise FileError(
                 f"load_checkpoint: {os.fspath(path)}: damaged, or of another {name}: "

@@ -18,27 +18,6 @@ def set_metric_state(metric: Any, state: Mapping[str, Any]) -> None:
     vars(metric).update(deepcopy(dict(state)))
 
 
-# Loaders say where an epoch stands by one, and continue there by the other: ours, torchdata's.
-_POSITIONS = (("position", "continue_from"), ("state_dict", "load_state_dict"))
-
-
-def position_of(loader: Any) -> Any:
-    """Where the epoch of a loader stands; None where it cannot say."""
-    for ask, _ in _POSITIONS:
-        if hasattr(loader, ask):
-            return getattr(loader, ask)()
-    return None
-
-
-def continue_from(loader: Any, position: Any) -> bool:
-    """Have a loader continue there; whether it can."""
-    for _, go in _POSITIONS:
-        if hasattr(loader, go):
-            getattr(loader, go)(position)
-            return True
-    return False
-
-
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
     """Evaluation mode for a block, each module's own mode restored after it."""

@@ -21,7 +21,7 @@ from adjoint.engine.core.availability.libraries import MissingLibrary
 from adjoint.engine.core.dtype import DType, bfloat16, float16
 from adjoint.engine.ops.shape.join import cat
 from adjoint.io import load, save
-from adjoint.io.checkpoint import rng_state, set_rng_state
+from adjoint.io.checkpoint import rng_state, set_rng_state, state_methods
 from adjoint.metrics import Metric
 from adjoint.training import state as parts
 from adjoint.training.curves import save_plot
@@ -156,11 +156,13 @@ class Trainer:
         if resume is not None:
             self.load(resume)
         if self._resume_loader is not None:
-            if not parts.continue_from(train, self._resume_loader):
+            methods = state_methods(train)
+            if methods is None:
                 raise TypeError(
                     "Trainer.fit: the checkpoint stands inside an epoch, and the training data "
                     f"({type(train).__name__}) cannot continue there. Use a DataLoader."
                 )
+            methods[1](self._resume_loader)
             self._resume_loader = None
         elif resume is None and self.epoch >= epochs:
             warnings.warn(
@@ -250,13 +252,13 @@ class Trainer:
             "scaler": self.scaler,
             "early_stopping": self.early_stopping,
         }
-        inside = self._batches > 0
+        inside, methods = self._batches > 0, state_methods(train)
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             **{k: None if v is None else v.state_dict() for k, v in optional.items()},
             "random": rng_state(),
-            "loader": parts.position_of(train) if inside else None,
+            "loader": methods[0]() if inside and methods else None,
             "metrics": [parts.metric_state(m) for m in self.metrics] if inside else [],
             "epoch": self.epoch,
             "step": self.step,
