@@ -105,6 +105,8 @@ class GraphCopy:
 class _Outward(Backward):
     """A backward run that stops at everything older than the trace, hooks and all."""
 
+    joins_pieces = False
+
     def __init__(self, start: int, *, create_graph: bool, stops: Collection[Edge]) -> None:
         super().__init__(
             retain_graph=True, create_graph=create_graph, targets=None, accumulate=False, level=None

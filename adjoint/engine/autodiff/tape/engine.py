@@ -85,6 +85,9 @@ EARLY_LEAVES: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionar
 class Backward:
     """One run of the engine."""
 
+    # A run that stops at chosen edges takes cotangents there itself, each of them whole.
+    joins_pieces = True
+
     def __init__(
         self,
         *,
@@ -126,7 +129,8 @@ class Backward:
         simple = self.targets is None and not CONTEXT.anomaly
         early = edges_to_early_leaves(roots) if EARLY_LEAVES and self.targets is None else {}
         capture = CONTEXT.capture
-        apart = simple and level is None and not (CONTEXT.grad_enabled or CONTEXT.levels)
+        apart = simple and capture is None and level is None and self.joins_pieces
+        apart = apart and not (CONTEXT.grad_enabled or CONTEXT.levels)
         while queue:
             node = heappop(queue)[1]
             if capture is not None:
@@ -159,15 +163,8 @@ class Backward:
         """The cotangent that slices have pieces of."""
         first = pieces.parts[0]
         if len(pieces.parts) > 1:
-            capture = CONTEXT.capture
-            if capture is None:
-                return pieces.joined()
-            capture.pulled = capture.origins.get(first.node.sequence)
-            try:
-                return pieces.joined()
-            finally:
-                capture.pulled = None
-        if LISTENERS and CONTEXT.capture is None:
+            return pieces.joined()
+        if LISTENERS:
             return self.run_heard(first.node, [first.grad])[0]
         return first.node.apply([first.grad], None, None)[0]
 

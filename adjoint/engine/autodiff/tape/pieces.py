@@ -2,7 +2,8 @@
 
 The rule of a slice puts its cotangent into zeros of the operand's shape. Where a tensor was split,
 each part would fill all of it again, and all but one of the sums would add zeros. Pieces that lie
-side by side are joined instead, as the compiler does (`graph/passes/unsplit.py`).
+side by side are joined instead, in eager mode; recordings keep the rule of slices, and a pass joins
+what it makes of a split (`graph/passes/unsplit.py`).
 """
 
 from __future__ import annotations
@@ -96,22 +97,13 @@ def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
         return None
     dim = cut[0]
     entry = index[dim]
-    if shape[dim].__class__ is not int:
-        return None
     if entry.__class__ is int:
         return Pieces(dim, shape[dim], False, [SliceCotangent(entry, entry + 1, node, grad)])
-    if entry.__class__ is not tuple or any(n.__class__ is not int for n in entry):
-        return None
-    if entry[2] != 1 or entry[0] == entry[1]:
+    if entry.__class__ is not tuple or entry[2] != 1 or entry[0] == entry[1]:
         return None
     return Pieces(dim, shape[dim], True, [SliceCotangent(entry[0], entry[1], node, grad)])
 
 
 def _is_whole(entry: Any, n: Any) -> bool:
-    """Whether a slice takes all of a dimension.
-
-    Sizes that a recording leaves open are not compared, which would be a guard.
-    """
-    if n.__class__ is int:
-        return bool(entry == (0, n, 1))
-    return entry.__class__ is tuple and entry[0] == 0 and entry[1] is n and entry[2] == 1
+    """Whether a slice takes all of a dimension."""
+    return bool(entry == (0, n, 1))
