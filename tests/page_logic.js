@@ -45,7 +45,27 @@ assert.equal(page.search(data, tree, "relu+")[0].kernel, 0);
 assert.deepEqual(page.search(data, tree, "nothing like it"), []);
 assert.equal(page.moduleTimes(data).get("forward/Net/b"), 10);
 assert.equal(page.bytes(2500000), "2.5 MB");
-assert.equal(page.microseconds(1500), "1.50 ms");
+for (const [time, told] of [[null, ""], [0.5, "0.50 µs"], [12.34, "12.3 µs"], [999.7, "1.00 ms"], [1500, "1.50 ms"], [446000, "446 ms"], [4432700, "4.43 s"], [19215000, "19.2 s"]])
+  assert.equal(page.microseconds(time), told);
+
+// A module that only holds others (`transformer`) dissolves where its owner computes between them.
+const held = {
+  name: "step", modules: ["", "GPT", "GPT.transformer.wte", "GPT.transformer.drop", "GPT.head"], lines: [], inputs: [], kernels: [],
+  nodes: [
+    ["embedding", "product", 0, 2, -1, "float32[2]", []],
+    ["add", "elementwise", 0, 1, -1, "float32[2]", [0]],
+    ["dropout", "elementwise", 0, 3, -1, "float32[2]", [1]],
+    ["linear", "product", 0, 4, -1, "float32[2]", [2]],
+  ],
+};
+const gpt = page.buildTree(held).root.children[0].children[0];
+assert.deepEqual(gpt.children.map((c) => c.name), ["transformer.wte", "add", "transformer.drop", "head"]);
+assert.equal(gpt.children[0].path, "forward/GPT/transformer/wte");
+assert.equal(gpt.children[0].parent, gpt);
+held.nodes[1][6] = [];  // nothing comes back to it: it stays a box
+const kept = page.buildTree(held).root.children[0].children[0];
+assert.deepEqual(kept.children.map((c) => c.name), ["transformer", "add", "head"]);
+assert.deepEqual([...page.guardsByLine(["a is 3 (/x/net.py:7)", "f is there (the call)", "b is 4 (/x/net.py:7)"])], [["net.py:7", ["a is 3", "b is 4"]], ["the call", ["f is there (the call)"]]]);
 assert.equal(page.cut("abcdef", 4), "abc…");
 
 if (process.argv[2]) {  // a page of a real program lays out without overlaps

@@ -2,7 +2,7 @@
 // What does not need a browser comes first, and is tested without one (tests/page_logic.js).
 
 const PHASES = ["forward", "backward", "update"];
-const WIDTH = 150, HEIGHT = 38, GAP = 22, HEAD = 26, PAD = 12, GROUPED = 40, READABLE = 30;
+const WIDTH = 150, HEIGHT = 38, GAP = 22, HEAD = 26, PAD = 12, GROUPED = 40, READABLE = 24;
 
 // -- the tree of modules ------------------------------------------------------------------------
 
@@ -52,7 +52,40 @@ function buildTree(data) {
     item.children.sort((a, b) => a.first - b.first);
   };
   visit(root);
+  dissolve(root, data, owner);
   return { root, owner };
+}
+
+// A module that computes nothing itself, only holds others, hides the order of things where its
+// owner computes between them: drawn as one box, it would lie before and after what reads from it
+// and feeds it. What it holds is drawn beside that instead, by both names.
+function dissolve(item, data, owner) {
+  for (const child of item.children.filter((c) => c.kind === "module" && !c.nodes.length && inCircle(c, data, owner))) {
+    for (const held of child.children) {
+      held.name = child.name + "." + held.name;
+      held.parent = item;
+    }
+    item.children.splice(item.children.indexOf(child), 1, ...child.children);
+  }
+  item.children.sort((a, b) => a.first - b.first);
+  item.children.forEach((child) => dissolve(child, data, owner));
+}
+
+// Whether what an item gives comes back to it through what lies beside it.
+function inCircle(item, data, owner) {
+  const beside = (k) => ancestors(owner[k]).find((up) => up.parent === item.parent);
+  const reached = new Set();  // boxes beside it that depend on it; nodes are in the order of time
+  for (let k = 0; k < data.nodes.length; k++) {
+    const here = beside(k);
+    if (!here) continue;
+    for (const source of data.nodes[k][6]) {
+      const from = source < 0 ? null : beside(source);
+      if (!from || from === here) continue;
+      if (here === item && reached.has(from)) return true;
+      if (here !== item && (from === item || reached.has(from))) reached.add(here);
+    }
+  }
+  return false;
 }
 
 // What is open at first: the way down to where most of the model is, as long as that is readable.
@@ -165,8 +198,14 @@ function counted(n, what) { return n + " " + what + (n === 1 ? "" : "s"); }
 
 function cut(text, length) { return text.length > length ? text.slice(0, Math.max(length - 1, 1)) + "…" : text; }
 
+// A time in three figures or so: 12.3 µs, 4.50 ms, 1.62 s.
 function microseconds(t) {
-  return t == null ? "" : t >= 1000 ? (t / 1000).toFixed(2) + " ms" : t.toFixed(1) + " µs";
+  if (t == null) return "";
+  for (const unit of ["µs", "ms"]) {
+    if (t < 999.5) return t.toFixed(t < 9.995 ? 2 : t < 99.95 ? 1 : 0) + " " + unit;
+    t /= 1000;
+  }
+  return t.toFixed(t < 9.995 ? 2 : 1) + " s";
 }
 
 function search(data, tree, words) {
@@ -183,6 +222,18 @@ function search(data, tree, words) {
   data.nodes.forEach((node, k) => { if (found.length < 400 && fits(node[0])) found.push({ what: node[0], kind: data.modules[node[3]] || "operation", item: tree.owner[k] }); });
   data.kernels.forEach((kernel, k) => { if (found.length < 400 && fits(kernel.name)) found.push({ what: kernel.name, kind: "kernel, step " + kernel.step, kernel: k }); });
   return found.slice(0, 60);
+}
+
+// What a program depends on, by the line that looked at it: "x is 3 (/home/me/net.py:7)" is of net.py:7.
+function guardsByLine(guards) {
+  const lines = new Map();
+  for (const guard of guards) {
+    const at = guard.match(/^(.*) \((.*):(\d+)\)$/);
+    const where = at ? shortPath(at[2]) + ":" + at[3] : "the call";
+    if (!lines.has(where)) lines.set(where, []);
+    lines.get(where).push(at ? at[1] : guard);
+  }
+  return lines;
 }
 
 // Time of kernels by module path, each shared among the modules it works for.
@@ -204,7 +255,7 @@ function moduleTimes(data) {
 }
 
 if (typeof module !== "undefined")
-  module.exports = { buildTree, openedAtFirst, layout, visibleEdges, standsFor, search, bytes, counted, cut, microseconds, moduleTimes, ancestors };
+  module.exports = { buildTree, inCircle, guardsByLine, openedAtFirst, layout, visibleEdges, standsFor, search, bytes, counted, cut, microseconds, moduleTimes, ancestors };
 
 // -- the page -----------------------------------------------------------------------------------
 
@@ -217,8 +268,10 @@ function start() {
   const $ = (id) => document.getElementById(id);
   const view = { x: 20, y: 20, scale: 1 };
   let chosen = null, sources = null;
-  $("name").textContent = data.name;
-  $("summary").textContent = data.summary;
+  const total = data.kernels.reduce((sum, kernel) => sum + (kernel.time || 0), 0);
+  $("name").textContent = data.name.split("<locals>.").pop();
+  $("name").title = data.name;
+  $("summary").textContent = (total ? `${microseconds(total)} in the run that was timed; ` : "") + data.summary;
 
   // - helpers
   function make(tag, attributes, ...inside) {
@@ -270,7 +323,10 @@ function start() {
     group.append(make("text", { x: 9, y: 17 }, sign + item.name));
     const time = times.get(item.path);
     const about = item.kind === "node" ? data.nodes[item.node][5] : counted(item.count, "operation") + (time ? ", " + microseconds(time) : "");
-    if (!opened) group.append(make("text", { class: "small", x: 9, y: 30 }, cut(about, Math.floor(item.w / 6))));
+    if (!opened) {
+      group.append(make("text", { class: "small", x: 9, y: 30 }, cut(about, Math.floor(item.w / 5.6))));
+      if (time && total) group.append(make("rect", { class: "share", x: 0, y: item.h - 3, width: item.w * Math.min(time / total, 1), height: 3 }));
+    }
     group.addEventListener("click", (event) => {
       event.stopPropagation();
       if (moved) return;
@@ -359,6 +415,7 @@ function start() {
     place();
     tell(item);
   }
+  if (total) $("legend").append(make("span", {}, make("i", { class: "share" }), "share of the time"));
   for (const name of ["module", "product", "norm", "reduction", "elementwise", "movement", "other"])
     $("legend").append(make("span", {}, make("i", { style: `background:var(--${name})` }), name));
 
@@ -391,7 +448,6 @@ function start() {
     if (row) { row.scrollIntoView({ block: "center" }); row.style.background = "var(--box)"; }
   }
   function fillKernels() {
-    const total = data.kernels.reduce((sum, k) => sum + (k.time || 0), 0);
     const columns = [
       ["step", (k) => Number(k.step), (k) => k.step, true], ["kernel", (k) => k.name, (k) => k.name, false],
       ["time", (k) => -(k.time || 0), (k) => microseconds(k.time), true], ["share", (k) => -(k.time || 0), (k) => total ? (100 * k.time / total).toFixed(1) + "%" : "", true],
@@ -400,12 +456,14 @@ function start() {
       ["lines", (k) => k.lines[0], (k) => k.lines.slice(0, 3).map((l) => shortPath(data.lines[l][0]) + ":" + data.lines[l][1]).join(", "), false],
       ["why it is a kernel of its own", (k) => k.reason, (k) => k.reason, false],
     ];
-    const table = $("kernels").querySelector("table");
+    const table = $("kernels").querySelector("table"), longest = Math.max(...data.kernels.map((k) => k.time || 0), 1e-9);
     const order = data.kernels.map((_, k) => k);
+    if (total) order.sort((a, b) => (data.kernels[b].time || 0) - (data.kernels[a].time || 0));
     const rows = () => table.tBodies[0].replaceChildren(...order.map((at) => {
       const kernel = data.kernels[at];
       const row = make("tr", { "data-k": at, title: kernel.operations.join(" + ") }, ...columns.map(([, , text, number]) => make("td", number ? { class: "number" } : {}, text(kernel))));
-      if (kernel.function) row.cells[1].replaceChildren(make("a", { class: "link", onclick: () => showSource(kernel.function) }, kernel.name));
+      if (total) row.cells[3].prepend(make("span", { class: "bar", style: `width:${(40 * (kernel.time || 0) / longest).toFixed(1)}px` }));
+      if (kernel.function) row.cells[1].replaceChildren(make("a", { class: "link", onclick: () => showSource(kernel.function) }, kernel.name.replaceAll("+", "+\u200b")));
       return row;
     }));
     table.tHead.replaceChildren(make("tr", {}, ...columns.map(([title, key, , number]) => make("th", { class: number ? "number" : "", onclick: () => { order.sort((a, b) => { const x = key(data.kernels[a]), y = key(data.kernels[b]); return x < y ? -1 : x > y ? 1 : 0; }); rows(); } }, title))));
@@ -436,7 +494,8 @@ function start() {
   // - guards and code
   function fillGuards() {
     $("recordings").textContent = data.recordings;
-    $("guards").querySelector("ul").append(...data.guards.map((guard) => make("li", {}, guard)));
+    for (const [where, texts] of guardsByLine(data.guards))
+      $("guards").append(make("details", {}, make("summary", {}, make("code", {}, where), ` ${counted(texts.length, "thing")}`), make("ul", {}, ...texts.map((text) => make("li", {}, text)))));
   }
   async function readSources() {
     if (!sources) {
@@ -461,5 +520,8 @@ function start() {
 
   draw();
   fit();
+  const asked = () => { const id = location.hash.slice(1); if (TABS.some(([tab]) => tab === id)) show(id); };  // page.html#kernels
+  asked();
+  window.addEventListener("hashchange", asked);
   window.addEventListener("resize", fit);
 }
