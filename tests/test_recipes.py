@@ -16,7 +16,7 @@ from adjoint.data import DataLoader
 from adjoint.data.readers import CharacterDataset
 from adjoint.data.readers.images import rgb
 from adjoint.training import Trainer, curves, pictures
-from adjoint.training.recipes import _table, csv, gpt
+from adjoint.training.recipes import _cells, _table, csv, gpt
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +113,8 @@ REFUSED = [
     (["train", "csv", "absent.csv"], "there is no file 'absent.csv'"),
     (["train", "csv", "flowers.csv", "--target", "kin"], "Did you mean 'kind'?"),
     (["train", "images", "nowhere"], "there is no folder 'nowhere'"),
+    (["train", "images", "flowers.csv"], "flowers.csv is a file; give the folder"),
+    (["train", "images", "flat"], "Put the pictures of each class into a folder of its own"),
     (["train", "gpt", "nowhere.txt"], "there is no file 'nowhere.txt'"),
     (["train", "regresion"], "Did you mean 'regression'?"),
 ]
@@ -123,6 +125,7 @@ def test_what_cannot_work_is_one_line(
     command: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flowers("flowers.csv", 9)
+    Path("flat").mkdir()
     assert main(command) == 2
     error = capsys.readouterr().err
     assert told in error
@@ -310,11 +313,11 @@ MESSY = [
     ("a,a\n1,2\n2,3\n", ["csv"], "more than one column is called 'a'"),
     ("y\n1\n2\n", ["csv"], "the only column is 'y'"),
     ("a,d\n1,2024-01-02\n2,2024-01-03\n", ["csv"], "holds dates"),
-    ("a,b\n1,ö\n", ["csv", "--encoding", "ascii"], "Try --encoding latin-1"),
+    ("a,b\n1,ö\n", ["csv", "--encoding", "ascii"], "such as --encoding cp1252"),
     ("a,b\n1,2\n", ["csv", "--encoding", "utf-9"], "no encoding 'utf-9'"),
     ("", ["gpt"], "0 characters are too few"),
     ("Hallo", ["gpt"], "Give more text or --length 1"),
-    ("ö" * 300, ["gpt", "--encoding", "ascii"], "Try --encoding latin-1"),
+    ("ö" * 300, ["gpt", "--encoding", "ascii"], "such as --encoding cp1252"),
 ]
 
 
@@ -561,9 +564,63 @@ def test_parts_of_the_data_are_no_classes(capsys: pytest.CaptureFixture[str]) ->
     assert "pets is a folder; give one file" in capsys.readouterr().err
 
 
+SEEN: list[tuple[list[str], bool, list[float | str | None]]] = [
+    (["$72.40", "$5", "-$1,250.50", ""], False, [72.4, 5, -1250.5, None]),
+    (["5 €", "7.5€", "free"], False, [5, 7.5, None]),
+    (["65 m²", "7.5 m²", "na"], False, [65, 7.5, None]),
+    (["3 am", "4 pm", "3 am"], False, ["3 am", "4 pm", "3 am"]),
+    (["A1", "A2", "A1"], False, ["A1", "A2", "A1"]),
+    (["1,250", "7", "10,000"], True, [1250, 7, 10000]),
+    (["12/31/2024", "1/2/2024", "x"], False, ["2024-12-31", "2024-01-02", None]),
+    (["31/12/24", "1/2/2024 08:30"], False, ["2024-12-31", "2024-02-01"]),
+    (["2024/02/01", "1 Feb 2024", "Feb 1, 2024", "1.2.24"], False, ["2024-02-01"] * 4),
+    (["2024-02-01", "2/1/2024", "2024-02-03"], False, ["2024-02-01", None, "2024-02-03"]),
+]
+
+
+@pytest.mark.parametrize(("cells", "said", "wanted"), SEEN)
+def test_cells_as_people_write_them(
+    cells: list[str], said: bool, wanted: list[float | str | None]
+) -> None:
+    column = _table.column("t.csv", "x", cells, ".", said)
+    for cell, want in zip(cells, wanted, strict=True):
+        got = column.number(cell, ".")
+        if column.holds == "date" and got is not None:
+            assert str(date.fromordinal(int(got))) == want
+        else:
+            assert got == (column.kinds.index(str(want)) if column.holds == "choice" else want)
+
+
+def test_what_cannot_be_told_apart_is_refused() -> None:
+    with pytest.raises(ValueError, match="the second number may be the month.*--without 'the day'"):
+        _table.column("t.csv", "the day", ["1/2/2024", "3/4/2024"], ".")
+    with pytest.raises(ValueError, match=r"--decimal \. if it sets thousands apart"):
+        _table.column("t.csv", "units", ["1,250", "7,500"], ".")
+
+
+def test_other_encodings_other_files_and_rare_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{'äö'[k % 2]},{k},{'no' if k % 9 else 'yes'}" for k in range(60)]
+    Path("t.csv").write_text("\n".join(["größe,k,y", *rows]), encoding="cp1252")
+    command = ["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]
+    assert main([*command, "--encoding", "cp1252", "--decimal", "."]) == 0
+    said = capsys.readouterr().out
+    assert "recognized  no " in said
+    assert "--decimal . --encoding cp1252 --epochs 2" in said
+    for encoding in ("utf-8", "cp1252"):
+        Path("new.csv").write_text("größe,k\nä,3\n", encoding=encoding)
+        assert main(["predict", "runs/csv", "new.csv"]) == 0
+    capsys.readouterr()
+    Path("book.csv").write_bytes(b"PK\x03\x04rest")
+    assert main(["train", "csv", "book.csv"]) == 2
+    assert "Save the sheet as CSV" in capsys.readouterr().err
+    Path("wide.txt").write_text("Dear Anna" * 50, encoding="utf-16")
+    assert main(["train", "gpt", "wide.txt"]) == 2
+    assert "Pass --encoding utf-16." in capsys.readouterr().err
+
+
 def test_percent_and_moments_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     percent = _table.column("t.csv", "share", ["12 %", "7%", "3,5 %"], ",")
     assert [percent.number(cell, ",") for cell in ("12 %", "3,5 %", "0,5")] == [12.0, 3.5, None]
     moments = ["05.01.2024 12:00", "2024-01-05 12:00", "05.01.2024 12:00:00"]
-    assert len({_table.day(moment) for moment in moments}) == 1
-    assert _table.day(moments[0]) == (_table.day("05.01.2024") or 0) + 0.5
+    assert len({_cells.day(moment) for moment in moments}) == 1
+    assert _cells.day(moments[0]) == (_cells.day("05.01.2024") or 0) + 0.5

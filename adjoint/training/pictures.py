@@ -16,7 +16,7 @@ def _figure(width: float, height: float, columns: Sequence[float]) -> tuple[Any,
     """A figure with its panels side by side."""
     figure = need("matplotlib.figure", "plot").Figure(figsize=(width, height), dpi=150)
     grid = figure.add_gridspec(1, len(columns), width_ratios=list(columns))
-    figure.set_layout_engine("constrained")
+    figure.set_layout_engine("constrained", wspace=0.06)
     return figure, [grid[0, k] for k in range(len(columns))]
 
 
@@ -112,15 +112,23 @@ def confusion_picture(
         return None
     _curves(figure.add_subplot(left), history, "accuracy", "accuracy")
     axes = figure.add_subplot(right)
-    axes.imshow(counts, cmap="Blues")
+    # Each row by itself: in a class that is rare, counts are small beside those of the others.
+    shares = counts / counts.sum(1, keepdims=True).clip(1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     shown = [name[:12] for name in names]
-    axes.set_xticks(range(len(shown)), shown, rotation=45, ha="right")
+    slanted = {"rotation": 45, "ha": "right"} if sum(map(len, shown)) > 30 else {}
+    axes.set_xticks(range(len(shown)), shown, **slanted)
     axes.set_yticks(range(len(shown)), shown)
     for i, row in enumerate(counts):
         for j, n in enumerate(row):
             if n and len(names) <= 12:
-                dark = n > counts.max() / 2
+                dark = shares[i, j] > 0.5
                 axes.text(j, i, int(n), ha="center", va="center", fontsize=8,
                           color="white" if dark else INK)  # fmt: skip
-    axes.set_title("predicted (across) of actual (down)", loc="left", color=INK, fontweight="bold")
+    axes.set_title("which is taken for which", loc="left", color=INK, fontweight="bold")
+    axes.set_xlabel("predicted", color=INK)
+    axes.set_ylabel("actual", color=INK)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
     return _written(figure, path)

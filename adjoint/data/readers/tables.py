@@ -50,7 +50,9 @@ def read_csv(
         if len(row) != len(names):
             marks = [mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]]
             remedy = (
-                f". Pass delimiter={marks[0]!r} if that stands between columns" if marks else ""
+                f". Pass delimiter={marks[0]!r} if that stands between columns"
+                if marks
+                else f". Mend that row; a cell with {delimiter!r} in it needs quotes around it"
             )
             raise FileError(
                 f"read_csv: {os.fspath(path)}, row {number}: {len(row)} columns, expected "

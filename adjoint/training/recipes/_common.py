@@ -204,7 +204,13 @@ def kept_by(folder: str) -> dict[str, Any]:
 def not_text(path: str, encoding: str) -> ValueError:
     """The refusal of a file in another encoding."""
     name = encoding.removesuffix("-sig")
-    return ValueError(f"{path}: not {name} text. Try --encoding latin-1 (or cp1252, utf-16).")
+    with open(path, "rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            return ValueError(f"{path}: UTF-16, not {name}. Pass --encoding utf-16.")
+    return ValueError(
+        f"{path}: not {name} text. Pass its encoding, such as --encoding cp1252 (western Europe), "
+        "cp1251 (Cyrillic), gb18030 (Chinese) or shift_jis (Japanese)."
+    )
 
 
 def command(*words: str) -> str:

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from adjoint.data.readers import read_csv
-from adjoint.training.recipes import _common
+from adjoint.training.recipes import _cells, _common
+from adjoint.training.recipes._cells import ABSENT, is_grouped, without_mark
 
 SEPARATORS = ",;\t|"
 KINDS = 50  # a column of text with more kinds than this is no choice among a few
 COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+")
-ABSENT = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?"))  # where a number should be
-GROUPS = {
-    ".": re.compile(r"[-+]?[1-9]\d{0,2}((,\d{3})+\.\d*|(,\d{3}){2,})"),  # 1,250 may be 1.25
-    ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
+BEGINNINGS = {  # of files that are no table of text
+    b"PK\x03\x04": "a workbook or an archive. Save the sheet as CSV, and give that.",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook. Save the sheet as CSV, and give that.",
+    b"\x1f\x8b": "compressed. Unpack it first.",
 }
-GROUPED = {".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"), ",": GROUPS[","]}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """What a column holds: `number`, `date`, or `choice`, one of the texts in `kinds`.
 
-    Numbers are `grouped` if thousands are set apart, as in 1.250,50, and `percent` if each has that
-    sign, as 12 %, which is read as 12. With `gaps`, cells may be
-    absent: a further number of the row says whether one is.
+    Numbers are `grouped` if thousands are set apart, as in 1.250,50, and have a `mark` if something
+    stands beside each, as in 12 %, which is read as 12. Days as 12/31/2024 are `slashed`, here by
+    "month/day". With `gaps`, cells may be absent: a further number of the row says whether one is.
     """
 
     name: str
@@ -41,7 +41,8 @@ class Column:
     kinds: tuple[str, ...] = ()
     grouped: bool = False
     gaps: bool = False
-    percent: bool = False
+    mark: str = ""
+    slashed: str = ""
 
     @property
     def width(self) -> int:
@@ -53,58 +54,24 @@ class Column:
         if self.holds == "choice":
             return float(self.kinds.index(cell)) if cell in self.kinds else None
         if self.holds == "date":
-            return day(cell)
-        if self.percent:  # 0.5 beside 12 % may be either
-            cell, sign, rest = cell.strip().partition("%")
-            if not sign or rest:
-                return None
-        return number(cell, decimal, self.grouped)
+            return _cells.day(cell, self.slashed)
+        bare = without_mark(cell, self.mark) if self.mark else cell  # 0.5 beside 12 % may be either
+        return None if bare is None else _cells.number(bare, decimal, self.grouped)
 
     def absent(self, cell: str) -> bool:
         """Whether a cell says that there is nothing; a kind of text may be called `None`."""
         return not cell.strip() or (self.holds != "choice" and cell.strip().lower() in ABSENT)
 
 
-def number(cell: str, decimal: str = ".", grouped: bool = False) -> float | None:
-    """The finite number that a cell holds."""
-    if grouped:
-        if GROUPED[decimal].fullmatch(cell.strip()):
-            cell = cell.replace("," if decimal == "." else ".", "")
-        elif ("," if decimal == "." else ".") in cell:
-            return None
-    if decimal != ".":
-        cell = cell.replace(decimal, ".")
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _german(time: str) -> Callable[[str], datetime]:
-    return lambda text: datetime.strptime(text, f"%d.%m.%Y{time}")
-
-
-DAYS = (datetime.fromisoformat, *map(_german, ("", " %H:%M", " %H:%M:%S")))
-
-
-def day(cell: str) -> float | None:
-    """The day that a cell names, 2024-12-31 or 31.12.2024, with or without a time."""
-    for read in DAYS:
-        try:
-            moment = read(cell.strip())
-        except ValueError:
-            continue
-        return (
-            moment.toordinal() + (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86400
-        )
-    return None
-
-
 def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
     """Names and rows of a table, whichever of the usual separators it has."""
     if not Path(path).is_file():
         raise _common.no_file(path)
+    with open(path, "rb") as binary:
+        begins = binary.read(4)
+    for beginning, what in BEGINNINGS.items():
+        if begins.startswith(beginning):
+            raise ValueError(f"{path}: {what}")
     try:
         with open(path, newline="", encoding=encoding) as file:
             first = next((line for line in file if line.strip()), "")
@@ -122,42 +89,78 @@ def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
     return names, rows
 
 
-def column(path: str, name: str, cells: Sequence[str], decimal: str) -> Column:
-    """What a column holds, by its cells; a few that do not fit are gaps."""
+def encoding_of(path: str, usual: str) -> str:
+    """UTF-8 if a file is that; else what the table was in that was learned from."""
+    if Path(path).is_file():
+        for encoding in ("utf-8-sig", usual):
+            try:
+                Path(path).read_text(encoding=encoding)
+            except UnicodeError:
+                continue
+            return encoding
+        raise ValueError(f"{path}: not text in UTF-8. Save it so.")
+    return usual
+
+
+def column(path: str, name: str, cells: Sequence[str], decimal: str, said: bool = False) -> Column:
+    """What a column holds, by its cells; a few that do not fit are gaps.
+
+    Args:
+        path: of the table, for what is said of it.
+        name: the column's.
+        cells: from top to bottom.
+        decimal: the point of numbers.
+        said: whether the user chose that, so that another mark is none.
+    """
     there = [cell for cell in cells if cell.strip()]
     if not there:
         raise ValueError(f"{path}: the column {name!r} is empty. Take it out.")
-    for candidate in (
-        Column(name, "number", grouped=_grouped(there, decimal)),
-        Column(name, "number", percent=True),
-        Column(name, "date"),
-    ):
+    mark = _cells.mark_of(there)
+    bare = [cell for cell in (without_mark(c, mark) for c in there) if cell] if mark else there
+    marked = Column(name, "number", grouped=is_grouped(bare, decimal, said), mark=mark)
+    plain = Column(name, "number", grouped=is_grouped(there, decimal, said))
+    days = Column(name, "date")
+    if not any(days.number(cell, decimal) is not None for cell in there):
+        days = replace(days, slashed=slashed(path, name, there))
+    for candidate in (plain, *([marked] if mark else []), days):
         if sum(candidate.number(cell, decimal) is not None for cell in there) > len(there) / 2:
-            if candidate.grouped:
-                cell = next(cell for cell in there if GROUPS[decimal].fullmatch(cell.strip()))
-                value = candidate.number(cell, decimal)
-                print(f"{name}: {cell!r} is read as {value:.15g}, its thousands set apart")
+            tell_of(candidate, there, decimal)
             return candidate
-    commas = [cell for cell in there if COMMA.fullmatch(cell.strip())]
+    commas = [cell for cell in bare if COMMA.fullmatch(cell.strip())]
     if len(commas) > len(there) / 2:
         raise ValueError(
             f"{path}: the column {name!r} has numbers with a comma, such as {commas[0]!r}. "
-            "Pass --decimal , if it stands for the point; else take it out."
+            "Pass --decimal , if it stands for the point, or --decimal . if it sets thousands "
+            f"apart; --without {shlex.quote(name)} leaves the column out."
         )
     return Column(name, "choice", tuple(sorted(set(there))))
 
 
-def _grouped(cells: Sequence[str], decimal: str) -> bool:
-    """Whether thousands are set apart: some cells can be read only so, and no other speaks against.
-
-    `--decimal ,` says that a point is none, so 1.250 is such a cell, unless 98.5 is there too.
-    """
+def tell_of(column: Column, cells: Sequence[str], decimal: str) -> None:
+    """Say how cells are read that might be read otherwise."""
     mark = "," if decimal == "." else "."
-    marked = [cell.strip() for cell in cells if mark in cell]
-    sure = sum(GROUPS[decimal].fullmatch(cell) is not None for cell in marked)
-    return sure > 0 and all(
-        GROUPED[decimal].fullmatch(cell) for cell in marked if number(cell, decimal) is not None
-    )
+    telling = [cell for cell in cells if not column.grouped or mark in cell]
+    cell, value = next((c, v) for c in telling if (v := column.number(c, decimal)) is not None)
+    if column.grouped:
+        print(f"{column.name}: {cell!r} is read as {value:.15g}, its thousands set apart")
+    elif column.mark not in ("", "%"):
+        print(f"{column.name}: {cell!r} is read as {value:.15g}")
+    elif column.slashed:
+        print(f"{column.name}: {cell!r} is read as {date.fromordinal(int(value))}")
+
+
+def slashed(path: str, name: str, cells: Sequence[str]) -> str:
+    """How days with slashes are to be read, 12/31/2024 or 31/12/2024: as most cells can be."""
+    fit = {order: sum(_cells.day(c, order) is not None for c in cells) for order in _cells.SLASHED}
+    if max(fit.values()) <= len(cells) / 2:
+        return ""
+    if len(set(fit.values())) == 1:
+        raise ValueError(
+            f"{path}: the column {name!r} has days such as {cells[0]!r}, of which the first or the "
+            "second number may be the month, and no row tells. Write them as 2024-12-31, or pass "
+            f"--without {shlex.quote(name)}."
+        )
+    return max(fit, key=lambda order: fit[order])
 
 
 def gaps(
@@ -241,4 +244,7 @@ def columns_as_data(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 def restored(columns: Sequence[dict[str, Any]]) -> list[Column]:
     """Columns out of a file."""
-    return [Column(**fields | {"kinds": tuple(fields["kinds"])}) for fields in columns]
+    try:
+        return [Column(**fields | {"kinds": tuple(fields["kinds"])}) for fields in columns]
+    except TypeError:
+        raise ValueError("the model is of another version of Adjoint. Train it again.") from None

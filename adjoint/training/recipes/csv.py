@@ -23,6 +23,7 @@ from adjoint.training.recipes import _common, _table
 from adjoint.training.trainer import Trainer
 
 CLASSES = 50  # whole numbers with no more values than this may be classes
+NAMED = 10  # classes that the end names one by one
 EACH = 4  # rows that a class has on average, at least; whole numbers that vary more are numbers
 
 
@@ -34,8 +35,13 @@ def network(inputs: int, outputs: int) -> nn.Module:
     )  # fmt: skip
 
 
-def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.Column, list[str]]:
-    """What is learned from, as columns and numbers, and what is learned, as column and cells."""
+def table(
+    chosen: argparse.Namespace, said: bool = False
+) -> tuple[list[_table.Column], Any, _table.Column, list[str]]:
+    """What is learned from, as columns and numbers, and what is learned, as column and cells.
+
+    Whether the user `said` what the point of numbers is decides what another mark may be.
+    """
     path, decimal = chosen.file, chosen.decimal
     names, rows = _table.read(path, chosen.encoding)
     name = names[-1] if chosen.target is None else chosen.target
@@ -50,9 +56,17 @@ def table(chosen: argparse.Namespace) -> tuple[list[_table.Column], Any, _table.
         raise ValueError(f"{path}: {len(rows)} rows are too few to learn from")
     if len(names) < 2:
         raise ValueError(f"{path}: the only column is {name!r}; there is nothing to predict it by")
-    columns = [_table.column(path, n, [r[k] for r in rows], decimal) for k, n in enumerate(names)]
-    target = columns[names.index(name)]
-    others = [c for c in columns if c is not target and c.name not in chosen.without]
+    if names == [str(k) for k in range(len(names))]:
+        print(
+            f"the first row has a number in it, so it names no columns: they are 0 to {names[-1]}"
+        )
+    columns = [
+        _table.column(path, n, [row[k] for row in rows], decimal, said)
+        for k, n in enumerate(names)
+        if n not in chosen.without
+    ]
+    target = next(c for c in columns if c.name == name)
+    others = [c for c in columns if c is not target]
     used = _table.usable(others, len(rows))
     if not used:
         raise ValueError(f"{path}: no column is left to predict {name!r} by")
@@ -160,10 +174,14 @@ def main(arguments: Sequence[str] = ()) -> int:
         default="refuse",
         help="rows with gaps: leave them out, or learn from what they have",
     )
-    parser.add_argument("--decimal", choices=(".", ","), default=".", help="the point of numbers")
+    parser.add_argument(
+        "--decimal", choices=(".", ","), help="the point of numbers; the other sets thousands apart"
+    )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments)
-    columns, features, target, cells = table(chosen)
+    chosen.decimal_said = chosen.decimal is not None
+    chosen.decimal = chosen.decimal or "."
+    columns, features, target, cells = table(chosen, chosen.decimal_said)
     order = ad.randperm(len(cells))
     count = max(1, len(cells) // 5)
     test, train = order[:count], order[count:]
@@ -219,9 +237,34 @@ def classify(
     reached = trainer.history[-1]["validation_accuracy"]
     most = counts.sum(1).max() / max(counts.sum(), 1)
     _common.keep(chosen.folder, "csv", model, settings | {"classes": names})
-    end(trainer, chosen, f"{settings['target']}: accuracy {reached:.1%} on rows it has not seen "
-        f"(always the commonest: {most:.1%})", picture)  # fmt: skip
+    said = (
+        f"{settings['target']}: accuracy {reached:.1%} on rows it has not seen "
+        f"(always the commonest: {most:.1%})"
+    )
+    end(trainer, chosen, said + recognized(counts, names), picture)
     return 0
+
+
+def recognized(counts: Any, names: Sequence[str]) -> str:
+    """How many of each class were taken for it, and whether that is worth anything.
+
+    >>> print(recognized(np.array([[8, 1], [1, 0]]), ["no", "yes"]))
+    <BLANKLINE>
+      recognized  no 8 of 9, yes 0 of 1
+      That is no better than always saying 'no': it needs more rows of the others, or other columns.
+    """
+    if len(names) > NAMED:
+        return ""
+    each = [
+        f"{n} {int(row[k])} of {int(row.sum())}"
+        for k, (n, row) in enumerate(zip(names, counts, strict=True))
+    ]
+    said = f"\n  recognized  {', '.join(each)}"
+    usual = counts.sum(1)
+    if np.trace(counts) <= usual.max():
+        said += (f"\n  That is no better than always saying {names[int(usual.argmax())]!r}: "
+                 "it needs more rows of the others, or other columns.")  # fmt: skip
+    return said
 
 
 def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen: Any) -> int:
@@ -252,7 +295,8 @@ def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None
     again = ["--target", chosen.target] if chosen.target is not None else []
     again += [word for name in chosen.without for word in ("--without", name)]
     again += ["--as", chosen.kind] if chosen.kind is not None else []
-    for option, usual in (("missing", "refuse"), ("decimal", "."), ("encoding", "utf-8-sig")):
+    again += ["--decimal", chosen.decimal] if chosen.decimal_said else []
+    for option, usual in (("missing", "refuse"), ("encoding", "utf-8-sig")):
         value = getattr(chosen, option)
         again += [f"--{option}", value] if value != usual else []
     again += _common.place(chosen, "csv")
@@ -286,7 +330,7 @@ def predict(folder: str, inputs: Sequence[str]) -> None:
     classes, decimal = settings["classes"], settings["decimal"]
     out = [[settings["target"], *(["probability"] if classes else [])]]
     for path in inputs:
-        names, rows = _table.read(path, settings["encoding"])
+        names, rows = _table.read(path, _table.encoding_of(path, settings["encoding"]))
         absent = [c.name for c in columns if c.name not in names]
         if absent:
             raise ValueError(f"{path}: it lacks the column {absent[0]!r}, which was learned from")

@@ -20,7 +20,7 @@ from adjoint.training.recipes import _common
 
 SHOWN = 18
 PARTS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
-OTHERS = (".heic", ".heif", ".gif", ".avif", ".svg", ".raw", ".cr2", ".nef", ".jp2", ".psd")
+OTHERS = (".heic", ".heif", ".avif", ".svg", ".raw", ".cr2", ".nef", ".jp2", ".psd")
 NAMED = 4  # further broken files that an error names
 
 
@@ -43,7 +43,22 @@ def network(classes: int) -> nn.Module:
 
 def is_picture(path: str) -> bool:
     """Whether a file is one of the user's: by its extension, and not hidden."""
-    return path.lower().endswith(EXTENSIONS) and not Path(path).name.startswith(".")
+    return path.lower().endswith((*EXTENSIONS, ".gif")) and not Path(path).name.startswith(".")
+
+
+def refuse_other_layouts(folder: Path) -> None:
+    """Refuse what is no folder of folders, with what it should be."""
+    if folder.is_file():
+        raise NotADirectoryError(
+            f"{folder} is a file; give the folder with a folder for each class"
+        )
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(folder)!r}")
+    if not any(path.is_dir() for path in folder.iterdir()):
+        raise FileNotFoundError(
+            f"{folder} has no folders in it. Put the pictures of each class into a folder of its "
+            f"own, as {folder}/cat/1.png and {folder}/dog/2.png."
+        )
 
 
 def refuse_parts(folder: Path, classes: Sequence[str]) -> None:
@@ -105,8 +120,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--size", type=positive, default=64, help="pixels of a side (64)")
     parser.add_argument("--skip-broken", action="store_true", help="leave out unreadable files")
     chosen = _common.begin(parser, arguments)
-    if not Path(chosen.images).is_dir():
-        raise FileNotFoundError(f"there is no folder {chosen.images!r}")
+    refuse_other_layouts(Path(chosen.images))
     side = (chosen.size, chosen.size)
     prepare = Compose([ToTensor(), Resize(side, antialias=True)])
     data = ImageFolder(chosen.images, prepare, is_valid_file=is_picture)
