@@ -62,6 +62,75 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
+class Net(ad.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = ad.nn.Linear(10, 3)
+
+
+def loaded(change: Any) -> Any:
+    state = Net().state_dict()
+    return Net().load_state_dict({change(key): value for key, value in state.items()})
+
+
+# What people get wrong, and the remedy that the message has to have.
+F, nn = ad.nn.functional, ad.nn
+MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
+    "labels as floats": (
+        lambda: F.cross_entropy(ad.ones(2, 3), ad.ones(2)), RuntimeError, r"\.long\(\)",
+    ),
+    "one-hot integers": (
+        lambda: F.cross_entropy(ad.ones(2, 3), ad.ones(2, 3).long()), RuntimeError, "floating dtype",
+    ),
+    "labels in a column": (
+        lambda: F.cross_entropy(ad.ones(2, 3), ad.ones(2, 1).long()), RuntimeError, r"squeeze\(\)",
+    ),
+    "labels of another shape": (
+        lambda: F.cross_entropy(ad.ones(2, 3), ad.ones(2, 4).long()), RuntimeError, "number of a",
+    ),
+    "swapped": (
+        lambda: F.cross_entropy(ad.tensor([0, 1]), ad.ones(2, 3)), NotImplementedError, "swapped",
+    ),
+    "scores as probabilities": (
+        lambda: F.binary_cross_entropy(ad.ones(2) * 3, ad.ones(2)), RuntimeError, "with_logits",
+    ),
+    "a loss's class called": (
+        lambda: nn.MSELoss(ad.ones(2), ad.ones(2)), TypeError, r"MSELoss\(\)\(input, target\)",
+    ),
+    "a typing error": (lambda: ad.ones(2, device="cdua"), RuntimeError, "mean 'cuda'"),
+    "a gpu": (lambda: ad.device("gpu:0"), RuntimeError, "mean 'cuda'"),
+    "a dtype's name": (lambda: ad.ones(2, dtype="float32"), TypeError, "the text 'float32'"),  # type: ignore[call-overload]
+    "many as one": (lambda: ad.ones(2).item(), RuntimeError, "tolist"),
+    "no way back": (lambda: ad.ones(2).sum().backward(), RuntimeError, "argmax"),
+    "a network to optimize": (lambda: ad.optim.SGD(Net(), lr=0.1), TypeError, r"its parameters\(\)"),  # type: ignore[arg-type]
+    "a network to clip": (lambda: nn.utils.clip_grad_norm_(Net(), 1.0), TypeError, "its parameters"),  # type: ignore[arg-type]
+    "a network to load": (lambda: Net().load_state_dict(Net()), TypeError, r"its state_dict\(\)"),  # type: ignore[arg-type]
+    "a key's typing error": (
+        lambda: loaded(lambda key: key.replace("weight", "wieght")), RuntimeError,
+        "Did you mean 'head.weight' by 'head.wieght'",
+    ),
+    "keys of a wrapper": (lambda: loaded("module.{}".format), RuntimeError, "Every key begins with"),
+    "a class as a layer": (lambda: nn.Sequential(nn.ReLU), TypeError, r"ReLU\(\.\.\.\)"),  # type: ignore[arg-type]
+    "a list of layers": (lambda: nn.Sequential([nn.ReLU()]), TypeError, r"Sequential\(\*layers\)"),  # type: ignore[arg-type]
+    "a list called": (lambda: nn.ModuleList()(1), NotImplementedError, "use Sequential"),
+    "channels last": (
+        lambda: nn.Conv2d(3, 4, 3)(ad.ones(2, 8, 8, 3)), RuntimeError, r"movedim\(-1, -3\)",
+    ),
+    "one sample": (lambda: nn.BatchNorm1d(3)(ad.ones(1, 3)), ValueError, "drop_last=True"),
+    "heads of other widths": (
+        lambda: F.scaled_dot_product_attention(ad.ones(1, 2, 3, 8), ad.ones(1, 2, 3, 7), ad.ones(1, 2, 3, 8)),
+        RuntimeError, "scaled_dot_product_attention: .* 8 .* 7",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_its_remedy(name: str) -> None:
+    wrong, kind, remedy = MISTAKES[name]
+    with pytest.raises(kind, match=remedy):
+        wrong()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_error(name: str) -> None:
     run, kind, message = CASES[name]

@@ -451,7 +451,7 @@ def find_method(cls: type[Tensor], name: str) -> Any:
                 return base.__dict__[name]
     raise AttributeError(
         f"{cls.__name__!r} object has no attribute {name!r}. If PyTorch has it, Adjoint does not "
-        "yet.",
+        "yet",
         name=name,
         obj=cls,
     )

@@ -148,6 +148,11 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, "
                 f"but got {type(params).__name__}. Put the tensor in a list."
             )
+        if hasattr(params, "parameters") and not hasattr(params, "__iter__"):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {type(params).__name__}. Pass its parameters()."
+            )
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[ParamGroup] = []
         groups = list(params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from adjoint.engine.core.errors import DeviceError
+from adjoint.engine.core.errors import DeviceError, did_you_mean
 
 # Device types there are; "meta" has shapes and no elements (tensor.meta).
 KNOWN_TYPES: Final[set[str]] = {"cpu", "cuda", "meta"}
@@ -46,9 +46,10 @@ class Device:
                 raise DeviceError(f"device: invalid device string: {type!r}")
             index = int(tail)
         if kind not in KNOWN_TYPES and kind not in NAMED_TYPES:
+            meant = did_you_mean("cuda" if kind == "gpu" else kind, KNOWN_TYPES)
             raise DeviceError(
                 f"device: expected one of {', '.join(sorted(KNOWN_TYPES))} device type at start "
-                f"of device string, received {type!r}"
+                f"of device string, received {type!r}{meant}"
             )
         return _make(kind, index)
 

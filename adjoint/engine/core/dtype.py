@@ -129,7 +129,10 @@ def as_dtype(name: str, given: object) -> DType:
         return given
     dtype = _BY_TYPE.get(given) if isinstance(given, type) else None
     if dtype is None:
-        raise TypeError(f"{name}: dtype must be a dtype such as float32, received {given!r}")
+        text = f"the text {given!r}" if isinstance(given, str) else repr(given)
+        raise TypeError(
+            f"{name}: dtype must be a dtype such as adjoint.float32 or float, received {text}"
+        )
     return dtype
 
 

@@ -123,10 +123,13 @@ class _ConvNd(Module):
         if input.ndim in (rank + 1, rank + 2) and input.shape[-1 - rank] == channels:
             return
         spatial = ", ".join(("D", "H", "W")[-rank:] if rank > 1 else ("L",))
+        remedy = ""
+        if input.ndim in (rank + 1, rank + 2) and input.shape[-1] == channels:
+            remedy = f". Channels are last: bring them forward with movedim(-1, {-1 - rank})"
         raise ShapeError(
             f"{type(self).__name__}: expected input of shape (N, {channels}, {spatial}) or "
             f"({channels}, {spatial}), received {list(input.shape)}: given groups={self.groups}, "
-            f"weight of size {list(shape)}, expected input to have {channels} channels"
+            f"weight of size {list(shape)}, expected input to have {channels} channels{remedy}"
         )
 
     def reset_parameters(self) -> None:

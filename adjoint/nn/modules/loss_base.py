@@ -19,6 +19,9 @@ class _Loss(Module):
         self, size_average: Flag = None, reduce: Flag = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
+        if isinstance(size_average, Tensor):
+            name = type(self).__name__
+            raise TypeError(f"{name}: call the loss after it is made: {name}()(input, target)")
         if size_average is None and reduce is None:
             self.reduction = reduction
         else:

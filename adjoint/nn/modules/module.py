@@ -52,6 +52,7 @@ _global_forward_hooks = GLOBAL.forward
 _global_forward_pre_hooks = GLOBAL.forward_pre
 _global_backward_hooks = GLOBAL.backward
 _global_backward_pre_hooks = GLOBAL.backward_pre
+SUPER = ". Begin __init__ with super().__init__()."
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 TABLES = (
     "_parameters",
@@ -132,6 +133,11 @@ class Module(Traversal, Conversion, StateDict):
         """What calling the module computes; every subclass defines it."""
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'
+            + (
+                ". It only holds modules: call them yourself, or use Sequential."
+                if hasattr(type(self), "__iter__")
+                else ""
+            )
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -226,7 +232,7 @@ class Module(Traversal, Conversion, StateDict):
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a submodule under a name; None reserves the name."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{type_name(module)} is not a Module subclass")
+            raise TypeError(no_module(module))
         self._check_name("module", name, self.__dict__.get("_modules"))
         self._put_module(name, module)
 
@@ -243,7 +249,7 @@ class Module(Traversal, Conversion, StateDict):
     def _check_name(self, kind: str, name: Any, table: dict[str, Any] | None) -> None:
         """Refuse a name that cannot be registered."""
         if table is None:
-            raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
+            raise AttributeError(f"cannot assign {kind} before Module.__init__() call{SUPER}")
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {type_name(name)}")
         if hasattr(self, name) and name not in table:
@@ -275,7 +281,9 @@ class Module(Traversal, Conversion, StateDict):
         parameters = state.get("_parameters")
         if isinstance(value, Parameter):
             if parameters is None:
-                raise AttributeError("cannot assign parameters before Module.__init__() call")
+                raise AttributeError(
+                    f"cannot assign parameters before Module.__init__() call{SUPER}"
+                )
             self._forget(name, "_parameters")
             self.register_parameter(name, value)
         elif parameters is not None and name in parameters:
@@ -287,7 +295,7 @@ class Module(Traversal, Conversion, StateDict):
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if "_modules" not in state:
-                raise AttributeError("cannot assign module before Module.__init__() call")
+                raise AttributeError(f"cannot assign module before Module.__init__() call{SUPER}")
             self._forget(name, "_modules")
             self._put_module(name, value)
         elif name in state.get("_modules", ()):
@@ -492,6 +500,17 @@ class Module(Traversal, Conversion, StateDict):
 
 
 give(Module, Traversal.__module__, Conversion.__module__, StateDict.__module__)
+
+
+def no_module(value: Any) -> str:
+    """What is said of a value that is no module."""
+    if isinstance(value, type) and issubclass(value, Module):
+        name = value.__name__
+        return f"{name} is a class, not a Module subclass's object: make one, {name}(...)"
+    remedy = (
+        ". Pass each by itself: Sequential(*layers)" if isinstance(value, (list, tuple)) else ""
+    )
+    return f"{type_name(value)} is not a Module subclass{remedy}"
 
 
 def type_name(value: Any) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoint.engine.autodiff.tape.hooks import Handle
@@ -312,7 +313,8 @@ class StateDict:
             <All keys matched successfully>
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+            remedy = " Pass its state_dict()." if hasattr(state_dict, "state_dict") else ""
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.{remedy}")
         metadata = getattr(state_dict, "_metadata", None)
         copied: Any = OrderedDict(state_dict)
         if metadata is not None:
@@ -328,6 +330,7 @@ class StateDict:
             if missing:
                 shown = ", ".join(f'"{k}"' for k in missing)
                 errors.insert(0, f"Missing key(s) in state_dict: {shown}. ")
+            errors += _about_names(missing, unexpected)
         if errors:
             raise RuntimeError(
                 "Error(s) in loading state_dict for {}:\n\t{}".format(
@@ -335,6 +338,29 @@ class StateDict:
                 )
             )
         return IncompatibleKeys(missing, unexpected)
+
+
+def _about_names(missing: Sequence[str], unexpected: Sequence[str]) -> list[str]:
+    """What names that are not there may have been meant as.
+
+    >>> _about_names(["head.weight"], ["head.wieght"])
+    ["Did you mean 'head.weight' by 'head.wieght'?"]
+    """
+    prefixes = {
+        key[: -len(name)] for name in missing[:1] for key in unexpected if key.endswith(name)
+    }
+    for prefix in prefixes:
+        if prefix and {prefix + name for name in missing} <= set(unexpected):
+            remove = f"consume_prefix_in_state_dict_if_present(state_dict, {prefix!r})"
+            return [f"Every key begins with {prefix!r}. `nn.modules.utils.{remove}` takes it away."]
+    left = list(missing)
+    told = []
+    for key in unexpected[:20]:
+        close = get_close_matches(key, left, 1, 0.8)
+        if close:
+            left.remove(close[0])
+            told.append(f"Did you mean {close[0]!r} by {key!r}?")
+    return told
 
 
 def _load(

@@ -23,6 +23,10 @@ _EXACT = (float32, float64)
 def _listed(tensors: Tensors, what: str = "") -> list[Tensor]:
     if isinstance(tensors, Tensor):
         return [tensors]
+    if hasattr(tensors, "parameters") and not hasattr(tensors, "__iter__"):
+        raise TypeError(
+            f"expected tensors, received {type(tensors).__name__}: pass its parameters()"
+        )
     generator = isinstance(tensors, types.GeneratorType)
     listed = list(tensors)
     if what and generator and not listed:

@@ -48,8 +48,8 @@ def table(
     for option, asked in (("target", name), *(("without", other) for other in chosen.without)):
         if asked not in names:
             close, have = did_you_mean(asked, names), ", ".join(names)
-            said = f"{path} has no column {asked!r}{close or '.'} It has {have}"
-            raise ValueError(f"--{option}: {said}")
+            told = f"{path} has no column {asked!r}{close or '.'} It has {have}"
+            raise ValueError(f"--{option}: {told}")
     if name in chosen.without:
         raise ValueError(f"--without: {name!r} is the column to predict. Choose with --target.")
     if len(rows) < 2:

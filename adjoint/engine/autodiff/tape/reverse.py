@@ -122,7 +122,9 @@ def _roots(tensors: list[Any], grads: list[Any]) -> list[tuple[Edge, Any]]:
         edge = place_of(tensor)
         if edge is None:
             raise RuntimeError(
-                f"element {i} of tensors does not require grad and does not have a grad_fn"
+                f"element {i} of tensors does not require grad and does not have a grad_fn. "
+                "Nothing that it was computed from requires grad, or the way there leads through "
+                "no_grad, detach, item or an operation without a derivative, such as argmax."
             )
         roots.append((edge, _seed(i, tensor, grad)))
     return roots

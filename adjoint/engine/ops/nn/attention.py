@@ -203,6 +203,12 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Any, is_causal: bool
             "Expected query, key, and value to all be at least 2 dimensional, but got query.dim(): "
             f"{query.ndim}, key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
         )
+    width, other = query.shape[-1], key.shape[-1]
+    if type(width) is int and type(other) is int and width != other:  # symbols: matmul sees to them
+        raise ShapeError(
+            f"{NAME}: queries have {width} features and keys have {other}; received query "
+            f"{list(query.shape)} and key {list(key.shape)}"
+        )
     if mask is None:
         return
     if is_causal:

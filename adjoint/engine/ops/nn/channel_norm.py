@@ -207,7 +207,8 @@ def batch_norm(
     count = input.numel() // max(channels, 1)
     if count == 1 and input.numel():
         raise ShapeValueError(
-            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+            f"Expected more than 1 value per channel when training, got input size {input.shape}. "
+            "Use larger batches, a loader with drop_last=True, or eval() to test."
         )
     out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
     if not input.numel():  # an empty batch says nothing

@@ -85,7 +85,10 @@ def item(self: Tensor) -> Any:
     """
     array = elements(self, "item", _KEEP)
     if array.size != 1:
-        raise ShapeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
+        raise ShapeError(
+            f"a Tensor with {array.size} elements cannot be converted to Scalar. Choose or reduce "
+            "to one, or take them all with tolist()."
+        )
     return array.item()
 
 

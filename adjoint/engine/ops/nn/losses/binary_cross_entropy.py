@@ -73,7 +73,8 @@ def binary_cross_entropy(
             f"{input.dtype.name}. Convert the target to the input's dtype."
         )
     message = "binary_cross_entropy: all elements of {} should be between 0 and 1"
-    x = require(input, (input >= 0) & (input <= 1), message.format("input"))
+    scores = ". Apply sigmoid first, or use binary_cross_entropy_with_logits."
+    x = require(input, (input >= 0) & (input <= 1), message.format("input") + scores)
     y = require(target, (target >= 0) & (target <= 1), message.format("target"))
     loss = BINARY_CROSS_ENTROPY(x, y)
     return reduced(loss if weight is None else loss * weight, how)

@@ -202,6 +202,15 @@ def _check_batch(name: str, input: Tensor, target: Tensor) -> None:
         )
 
 
+def _remedy(name: str, input: Tensor, target: Tensor, wanted: tuple[int, ...]) -> str:
+    """What to do about a target of another shape."""
+    if name == "cross_entropy" and input.shape == target.shape:
+        return ". A target with a number for each class is of probabilities: use a floating dtype."
+    if tuple(target.shape) in ((*wanted, 1), (*wanted[:1], 1, *wanted[1:])):
+        return ". Take the dimension of size 1 away with squeeze()."
+    return ". A target has the number of a class for each element of the batch."
+
+
 def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor:
     """The target as int64, after the shapes are seen to fit."""
     if not is_tensor(target):
@@ -220,7 +229,7 @@ def _check_classes(name: str, input: Tensor, target: Any, weight: Any) -> Tensor
     if tuple(target.shape) != tuple(wanted) and not (not wanted and tuple(target.shape) == (1,)):
         raise ShapeError(
             f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}, for an input "
-            f"of {list(input.shape)}"
+            f"of {list(input.shape)}{_remedy(name, input, target, wanted)}"
         )
     if target.dtype not in (int64, uint8):
         raise DTypeError(
@@ -301,6 +310,11 @@ def cross_entropy(
         raise RuntimeError(
             f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         )
+    if not input.dtype.is_floating_point and target.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"cross_entropy: not implemented for {input.dtype.name}. Are the arguments swapped? It "
+            "is cross_entropy(input, target), with scores as input and classes as target."
+        )
     require_floating("cross_entropy", input)
     if target.dtype.is_floating_point:
         return _with_probabilities(input, target, weight, how, ignore_index, label_smoothing)
@@ -328,7 +342,8 @@ def _with_probabilities(
     if input.shape != target.shape:
         raise ShapeError(
             "cross_entropy: a target of probabilities must have the shape of the input, "
-            f"{list(input.shape)}; received {list(target.shape)}"
+            f"{list(input.shape)}; received {list(target.shape)}. If it has the numbers of "
+            "classes, expected target dtype is int64 (Long): convert it with .long()."
         )
     dim = _class_dim(input)
     channels = input.shape[dim]
