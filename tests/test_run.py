@@ -190,6 +190,25 @@ print([name for name in sys.modules if name.startswith("torch.engine")])
     ]
 
 
+def test_errors_say_pytorchs_names_of_modules(tmp_path: Path, command: Command) -> None:
+    names = (
+        "torch.optim torch.nn.init torch.nn.utils torch.nn.modules.linear torch.autograd.graph "
+        "torch.utils.checkpoint torch.optim.adamw torch.export torchvision.utils"
+    ).split()
+    program = f"""
+import importlib
+for name in {names}:
+    try:
+        importlib.import_module(name).no_such_name
+    except AttributeError as error:
+        print(str(error).removesuffix(". If PyTorch has it, Adjoint does not yet."), error.name)
+"""
+    status, out, said = command.run(Path(write(tmp_path, program)))
+    assert status == 0, said
+    told = [f"module '{name}' has no attribute 'no_such_name' no_such_name" for name in names]
+    assert out.splitlines() == told
+
+
 @pytest.mark.parametrize(("line", "name"), MISSING, ids=[line for line, _ in MISSING])
 def test_missing_features_are_named_with_their_line(
     line: str, name: str, command: Command, tmp_path: Path

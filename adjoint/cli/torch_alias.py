@@ -12,6 +12,7 @@ import importlib.machinery
 import importlib.metadata
 import multiprocessing
 import os
+import re
 import sys
 from collections.abc import Iterator
 from multiprocessing import spawn
@@ -39,6 +40,7 @@ PACKAGES = {
     "functorch": "adjoint._functorch.package",
 }
 
+MODULE = re.compile(r"module '(adjoint(?:\.\w+)*)'")  # as errors name one
 ENGINE = "adjoint.engine"  # the one folder that no path of PyTorch's leads to
 
 
@@ -108,7 +110,7 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if fullname.split(".", maxsplit=1)[0] not in PACKAGES:
             return None
         name = adjoint_name(fullname)
-        if name == ENGINE or name.startswith(f"{ENGINE}."):
+        if in_engine(name):
             # With None the next finder would load a second engine from the package's folder.
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         module = find_module(name)
@@ -147,16 +149,16 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 # -- what is read without being imported -----------------------------------------------------------
 
 
-class PackageLoader(importlib.machinery.SourceFileLoader):
-    """Loads a package of Adjoint's that finds its submodules when they are read."""
+class ModuleLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module of Adjoint's that answers by PyTorch's name for it."""
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        find_submodules(module)
+        answer_reads(module)
 
 
-class PackageFinder(importlib.abc.MetaPathFinder):
-    """Finds packages of Adjoint's, for the sake of their loader."""
+class ModuleFinder(importlib.abc.MetaPathFinder):
+    """Finds modules of Adjoint's, for the sake of their loader."""
 
     def find_spec(
         self, fullname: str, path: Any = None, target: Any = None
@@ -166,38 +168,55 @@ class PackageFinder(importlib.abc.MetaPathFinder):
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
             return None
-        if spec.submodule_search_locations is not None:
-            spec.loader = PackageLoader(spec.loader.name, spec.loader.path)
+        if spec.submodule_search_locations is not None or not in_engine(fullname):
+            spec.loader = ModuleLoader(spec.loader.name, spec.loader.path)
         return spec
 
 
-def find_submodules(package: ModuleType) -> None:
-    """Have a package import a submodule when a program reads it.
+def in_engine(name: str) -> bool:
+    """Whether a module is one that no path of PyTorch's leads to."""
+    return name == ENGINE or name.startswith(f"{ENGINE}.")
+
+
+def answer_reads(module: ModuleType) -> None:
+    """Have a package import a submodule when a program reads it, and errors say PyTorch's names.
 
     PyTorch loads nearly all of itself at once, so libraries read `torch.distributed.device_mesh`
     without having imported it.
     """
-    path = adjoint_name(torch_name(package.__name__))
-    before = package.__dict__.get("__getattr__")
+    path = adjoint_name(torch_name(module.__name__))
+    package = hasattr(module, "__path__")
+    before = module.__dict__.get("__getattr__")
 
     def __getattr__(name: str) -> Any:
         try:
             if before is not None:
                 return before(name)
-            title = torch_name(path)
             raise AttributeError(
-                f"module {title!r} has no attribute {name!r}", name=name, obj=package
+                f"module {path!r} has no attribute {name!r}", name=name, obj=module
             )
-        except AttributeError:
-            hidden = name.startswith("__") or f"{path}.{name}" == ENGINE
-            module = None if hidden else find_module(f"{path}.{name}")
-            if module is None:
-                fill_in(package, name)
-                if name not in package.__dict__:
-                    raise
-            return package.__dict__[name] if module is None else module
+        except AttributeError as error:
+            hidden = name.startswith("__") or f"{path}.{name}" == ENGINE or not package
+            found = None if hidden else find_module(f"{path}.{name}")
+            if found is None:
+                if package:
+                    fill_in(module, name)
+                if name not in module.__dict__:
+                    raise AttributeError(
+                        in_torchs_names(str(error)), name=name, obj=module
+                    ) from None
+            return module.__dict__[name] if found is None else found
 
-    package.__dict__["__getattr__"] = __getattr__
+    module.__dict__["__getattr__"] = __getattr__
+
+
+def in_torchs_names(text: str) -> str:
+    """A message with modules of Adjoint's by the names a program knows them by.
+
+    >>> in_torchs_names("module 'adjoint.optim' has no attribute 'Adan'")
+    "module 'torch.optim' has no attribute 'Adan'"
+    """
+    return MODULE.sub(lambda m: m[0] if in_engine(m[1]) else f"module {torch_name(m[1])!r}", text)
 
 
 def find_module(name: str) -> ModuleType | None:
@@ -239,9 +258,9 @@ def install() -> None:
         del sys.modules[name]
     facade: Any = importlib.import_module("adjoint")
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "adjoint" and hasattr(module, "__path__"):
-            find_submodules(module)
-    sys.meta_path[:0] = [TorchFinder(), PackageFinder()]
+        if name.split(".")[0] == "adjoint" and (hasattr(module, "__path__") or not in_engine(name)):
+            answer_reads(module)
+    sys.meta_path[:0] = [TorchFinder(), ModuleFinder()]
     config.display_name = "torch"
     config.fullgraph = False
     objects.Defaults.pickles = True

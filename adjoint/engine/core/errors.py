@@ -16,6 +16,13 @@ _PACKAGE = str(Path(__file__).parents[2])
 class AdjointError(Exception):
     """What Adjoint's own errors have in common; each is also of the type that PyTorch raises."""
 
+    __module__ = "adjoint.errors"
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__:  # tracebacks say where people find them
+            cls.__module__ = "adjoint.errors"
+
 
 class AnyShapeError(AdjointError):
     """Shapes do not fit, whichever type PyTorch raises there; one of the three below."""
