@@ -81,6 +81,8 @@ REFUSED = frozenset({
     "users: drawn_array_written_under_a_tensor",
     "settings: gradients_looked_at_in_anomaly_mode", "steps: state_cleared",
     "steps: state_of_one_taken_away", "steps: count_set_back", "steps: state_loaded_inside",
+    "keys: counting_in_a_set_display", "keys: counting_in_a_set", "keys: counting_in_fromkeys",
+    "keys: counting_in_tuples", "keys: callback_at_the_end_of_what_is_let_go",
     "iterators: grouped", "iterators: callback_at_the_end_of_an_object",
     "process: state_of_random_looked_into", "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import contextvars
 import functools
+import heapq
 import itertools
 import operator
 import types
@@ -550,3 +551,23 @@ def module_of_settings(wrap: Wrap) -> Any:
         wrap, lambda x: x * m.scale + getattr(m, "plus", 0.0),
         lambda: setattr(m, "scale", 3.0), lambda: setattr(m, "plus", 1.0),
     )  # fmt: skip
+
+
+@program
+def views_kept_from_outside(wrap: Wrap) -> Any:
+    d = {"a": 1.0, "b": 2.0}
+    keys, values, pairs = d.keys(), d.values(), d.items()
+
+    def f(x: Any) -> Any:
+        scaled = x * sum(values) + len(keys) + sum(v for _, v in pairs)
+        d[f"n{len(d)}"] = float(len(d))
+        return scaled, list(keys), ("a", 1.0) in pairs, sorted(keys & {"a", "z"}), "b" in keys
+
+    return changed(wrap, f, lambda: d.pop("a"), lambda: d.update(b=5.0)), d
+
+
+@program
+def merged(wrap: Wrap) -> Any:
+    a, b = [1, 4], [2, 3]
+    merge = heapq.merge
+    return changed(wrap, lambda x: (x * sum(merge(a, b)), list(merge(a, b))), lambda: a.append(9))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections.abc
 import gc
+import heapq
 import random
 import typing
 import weakref
@@ -417,3 +418,85 @@ def slices_as_arguments(wrap: Wrap) -> Any:
     r = wrap(lambda x, at: x[at])
     given = (slice(1, 3), slice(None, None, 2), slice(1, 3), slice(-2, None), 2, None)
     return [tried(r, ramp(5), at) for at in given]
+
+
+# -- what keys are asked by C ---------------------------------------------------------------------
+
+
+class Asked:
+    """A key that counts how often it is asked."""
+
+    def __init__(self, value: int, counts: Counter[str]) -> None:
+        self.value, self.counts = value, counts
+
+    def __hash__(self):
+        self.counts["hash"] += 1
+        return 1
+
+    def __eq__(self, other):
+        self.counts["eq"] += 1
+        return self.value == other.value
+
+    def __lt__(self, other):
+        self.counts["lt"] += 1
+        return self.value < other.value
+
+
+class Remembering(Alike):
+    """A key that keeps its hash, and is compared by what may change."""
+
+    kept: int | None = None
+
+    def __hash__(self):
+        if self.kept is None:
+            self.kept = 7
+        return self.kept
+
+    def __eq__(self, other):
+        return self.k == other.k
+
+
+def asking(name: str, ask: Any) -> None:
+    """Have a program on the table that asks keys, and says how often they were asked."""
+
+    def play(wrap: Wrap) -> Any:
+        counts = Counter()
+        keys = [Asked(value, counts) for value in (5, 2, 2, 8, 1)]
+        run = wrap(lambda x: x * ask(keys))
+        return [(tried(run, ones(2)), dict(counts)) for _ in range(3)]
+
+    play.__name__, play.__module__ = name, __name__
+    program(play)
+
+
+asking("counting_in_a_set_display", lambda keys: len({keys[0], keys[1], keys[2]}))
+asking("counting_in_a_set", lambda keys: len(set(keys)))
+asking("counting_in_fromkeys", lambda keys: len(dict.fromkeys(keys)))
+asking("counting_in_tuples", lambda keys: len({(keys[1], 0): 1, (keys[2], 0): 2}))
+asking("counting_in_nsmallest", lambda keys: heapq.nsmallest(2, keys)[1].value)
+asking("counting_in_nlargest", lambda keys: heapq.nlargest(2, keys)[1].value)
+
+
+@program
+def keys_that_become_equal(wrap: Wrap) -> Any:
+    a, b = Remembering(1.0), Remembering(2.0)
+
+    def f(x):
+        taken = {a: 0}
+        taken.update({b: 1})
+        return x * len({a, b}), x * len({(a, 0), (b, 0)}), len(taken), len({**taken, b: 2})
+
+    return changed(wrap, f, lambda: setattr(b, "k", 1.0), lambda: setattr(a, "k", 3.0))
+
+
+@program
+def callback_at_the_end_of_what_is_let_go(wrap: Wrap) -> Any:
+    log: list[str] = []
+    held = [Alike(1.0)]
+    waiting = [weakref.ref(held[0], lambda gone: log.append("gone"))]
+
+    def f(x):
+        held.clear()
+        return x * (1 + len(log))
+
+    return changed(wrap, f, lambda: held.append(Alike(2.0))), log, len(waiting)

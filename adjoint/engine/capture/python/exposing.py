@@ -145,15 +145,13 @@ def _expose_container(recorder: Recorder, value: Any, shallow: bool) -> Any:
 
 
 def _expose_view(recorder: Recorder, value: Any, shallow: bool) -> Any:
-    _, owner = recorder.views.get(id(value), (None, None))
-    if owner is None:
-        if recorder.is_fresh(value):
-            return value
-        if type(value) is types.MappingProxyType:
-            recorder.guard(Answer(_listed, (value,)), _listed(value))
-            return value
-        raise from_outside(recorder, value)
-    if is_a(owner, type):
+    if is_a(value, _VIEWS):
+        owner = recorder.shown(value)
+    else:
+        _, owner = recorder.views.get(id(value), (None, None))
+    if owner is None and recorder.is_fresh(value):
+        return value
+    if owner is None or is_a(owner, type):
         recorder.guard(Answer(_listed, (value,)), _listed(value))
     else:
         expose(recorder, owner, shallow=shallow)

@@ -7,7 +7,7 @@ and rolling back restores it, order included.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .plain import MISSING, elements, is_a
@@ -58,6 +58,14 @@ def copy_of(container: Any) -> Any:
     return list(elements(container))
 
 
+def _held(contents: Any) -> Iterator[Any]:
+    """The objects in a copy."""
+    for part in contents:
+        if type(part) is tuple:  # of a dict: a key and what is under it
+            yield from part
+        yield part
+
+
 def restore(container: Any, before: Any) -> None:
     """Give a container what it held."""
     if is_a(container, dict):
@@ -81,6 +89,7 @@ class Journal:
         self.grown: set[int] = set()  # lists that were only appended to
         self.undo: list[Undo] = []
         self.fields: set[tuple[int, Any]] = set()
+        self.replaced: list[tuple[Any, Any]] = []  # owners of fields, what these held
 
     def before(self, container: Any) -> None:
         """Keep a copy of a container that is about to be written to."""
@@ -115,15 +124,24 @@ class Journal:
         copy = self.copies.get(id(container))
         return MISSING if copy is None else copy[1]
 
-    def field(self, owner: Any, key: Any, undo: Undo) -> None:
-        """Keep how to undo writes to one place of an object, the first time."""
+    def field(self, owner: Any, key: Any, undo: Undo, held: Any = MISSING) -> None:
+        """Keep how to undo writes to one place of an object, and what it held, the first time."""
         if (id(owner), key) not in self.fields:
             self.fields.add((id(owner), key))
+            self.replaced.append((owner, held))
             self.undo.append(lambda owner_alive=owner: undo())  # type: ignore[misc]
 
     def has_field(self, owner: Any, key: Any) -> bool:
         """Whether a place of an object was written to."""
         return (id(owner), key) in self.fields
+
+    def let_go(self) -> list[tuple[Any, Any]]:
+        """What was written to, and what it held; of containers, what they hold no more."""
+        gone = list(self.replaced)
+        for container, before in self.copies.values():
+            kept = set(map(id, _held(copy_of(container))))
+            gone += [(container, value) for value in _held(before) if id(value) not in kept]
+        return gone
 
     def roll_back(self) -> None:
         """Have everything as it was, last write first."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import getweakrefs
 
 from adjoint.engine.capture.python import instructions as instructions  # what frames execute
 from adjoint.engine.capture.python.language.calls import call
@@ -14,10 +15,12 @@ from adjoint.engine.core.errors import CaptureError
 
 from .decoding import INSTRUCTIONS
 from .engine import Engine, NoEngine
+from .errors import Refusal
 from .frames import check_closed
 from .guards import Check, Guard, Guards
 from .instructions import TABLE
 from .locations import Location
+from .plain import BY_IDENTITY, FIXED, elements, has, is_a
 from .rebuilding import CallObjects, Describer, Recipe
 from .recorder import DrawnNumber, Effect, Recorder
 
@@ -174,10 +177,49 @@ def observe(
     finally:
         sys.setrecursionlimit(limit)
         recorder.engine.over()
+    _check_let_go(recorder)
     if recorder.refusal is not None:
         recorder.give_up()
         raise recorder.refusal
     return observation
+
+
+def _check_let_go(recorder: Recorder) -> None:
+    """Refuse what may end an object whose end something waits for: a recording holds it longer."""
+    for owner, value in recorder.journal.let_go():
+        awaited = _awaited(recorder, value)
+        if awaited is None:
+            continue
+        lines = [x.line for x in recorder.effects if x.args and x.args[0] is owner]
+        recorder.refusal = Refusal(
+            f"a {type(awaited).__name__} that is let go of",
+            "something is called at its end, and a call could not tell when",
+            "Let go of it outside.",
+            (lines or ["the call"])[0],
+        )
+        return
+
+
+def _awaited(recorder: Recorder, value: Any) -> Any:
+    """What is in a value, or itself, that has a `__del__` or a weak reference that calls back."""
+    met, left = set[int](), [value]
+    while left:
+        one = left.pop()
+        if type(one) in FIXED or id(one) in met or recorder.is_fresh(one):
+            continue
+        met.add(id(one))
+        if is_a(one, (*BY_IDENTITY, type)) or recorder.engine.owns(one):
+            continue
+        waits = any(reference.__callback__ is not None for reference in getweakrefs(one))
+        if waits or has(type(one), "__del__"):
+            return one
+        if is_a(one, dict):
+            left += [*dict.keys(one), *dict.values(one)]
+        elif is_a(one, (list, tuple, set, frozenset, deque)):
+            left += elements(one)
+        if type(one).__dictoffset__:
+            left += object.__getattribute__(one, "__dict__").values()
+    return None
 
 
 def _frames_now() -> int:

@@ -36,6 +36,7 @@ BY_IDENTITY = (
     types.BuiltinFunctionType,
     types.ModuleType,
     types.MethodDescriptorType,
+    types.MethodWrapperType,
     types.WrapperDescriptorType,
     types.GetSetDescriptorType,
     types.MemberDescriptorType,

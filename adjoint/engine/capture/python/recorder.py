@@ -7,9 +7,11 @@ before becomes an effect. Objects made by the observed code itself are fresh: th
 from __future__ import annotations
 
 import _thread
+import gc
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import CaptureError, is_ours
@@ -121,6 +123,8 @@ class Recorder:
         self.weakly: dict[int, Any] = {}  # objects reached by weak references, by id, and these
         self.ahead: dict[int, Ahead] = {}  # iterators from outside that were taken from
         self.met_moving: set[Location] = set()
+        self.watched: int | None = None  # see `changes`
+        self.writes = 0
         self.most_frames = 1000
         self.is_over = False
         self.catches = False  # whether observed code may end exceptions
@@ -325,6 +329,16 @@ class Recorder:
                 self.guard(Member(container, key), is_in)
         return is_in
 
+    def shown(self, view: Any) -> Any:
+        """The container that a view shows, if it is not new; None of a new one."""
+        if id(view) in self.views:
+            return self.views[id(view)][1]
+        if id(view) in self.fresh:
+            return None
+        (owner,) = gc.get_referents(view)
+        self.views[id(view)] = view, owner
+        return owner
+
     def cell(self, cell: Any, name: str) -> Any:
         """What a variable shared by functions holds, or MISSING."""
         try:
@@ -370,14 +384,35 @@ class Recorder:
 
     # -- writes -------------------------------------------------------------------------------
 
+    def writes_to(self, owner: Any) -> bool:
+        """Something is about to be written to; whether that must be done again: it is not new."""
+        if self.watched is not None and not self._was_made(owner, self.watched):
+            self.writes += 1
+        return id(owner) not in self.fresh
+
+    def changes(self, ask: Callable[[], Any]) -> bool:
+        """Whether something changes by a call that was there before it."""
+        before, self.watched, self.writes = (self.watched, self.writes), len(self.fresh), 0
+        try:
+            ask()
+            return self.writes > 0
+        finally:
+            self.watched, self.writes = before[0], before[1] + self.writes
+
+    def _was_made(self, owner: Any, since: int) -> bool:
+        """Whether an object was made when there were that many new ones already."""
+        owner = self.tables.get(id(owner), owner)  # the attributes of an old object are met late
+        return id(owner) in islice(reversed(self.fresh), max(len(self.fresh) - since, 0))
+
     def effect(self, do: Callable[..., Any], *args: Any) -> None:
         """Note what must be done again."""
+        self.writes += 1
         self.alive.append(args)
         self.effects.append(Effect(do, args, self.line()))
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """Set a key of a dict."""
-        if id(table) not in self.fresh:
+        if self.writes_to(table):
             self.journal.writes(table, key)
             self.effect(raw_set(table), table, key, value)
         raw_set(table)(table, key, value)
@@ -389,30 +424,30 @@ class Recorder:
 
     def drop(self, table: dict[Any, Any], key: Any) -> None:
         """Delete a key of a dict that has it."""
-        if id(table) not in self.fresh:
+        if self.writes_to(table):
             self.journal.writes(table, key)
             self.effect(raw_delete(table), table, key)
         raw_delete(table)(table, key)
 
     def change(self, container: Any, do: Callable[..., Any], *args: Any) -> Any:
         """Call what changes a container."""
-        if id(container) not in self.fresh:
+        if self.writes_to(container):
             self.journal.overwrites(container)
             self.effect(do, container, *args)
         return do(container, *args)
 
     def put_element(self, owner: Any, do: Callable[..., Any], index: int, value: Any) -> None:
         """Set an element of a list whose length is known."""
-        if id(owner) not in self.fresh:
+        if self.writes_to(owner):
             self.journal.writes(owner, index % count(owner))
             self.effect(do, owner, index, value)
         do(owner, index, value)
 
     def put_cell(self, cell: Any, value: Any) -> None:
         """Set a variable shared by functions; MISSING unbinds it."""
-        if id(cell) not in self.fresh:
+        if self.writes_to(cell):
             before = cell_value(cell)
-            self.journal.field(cell, "cell", lambda: set_cell(cell, before))
+            self.journal.field(cell, "cell", lambda: set_cell(cell, before), before)
             self.effect(set_cell, cell, value)
         set_cell(cell, value)
 
@@ -420,8 +455,8 @@ class Recorder:
         self, owner: Any, key: Any, before: Any, put: Callable[..., Any], value: Any
     ) -> None:
         """Set some other place of an object: `put(owner, key, value)`, MISSING for nothing."""
-        if id(owner) not in self.fresh:
-            self.journal.field(owner, key, lambda: put(owner, key, before))
+        if self.writes_to(owner):
+            self.journal.field(owner, key, lambda: put(owner, key, before), before)
             self.effect(put, owner, key, value)
         put(owner, key, value)
 
@@ -429,7 +464,7 @@ class Recorder:
         self, generator: Any, take: Callable[[], Any], keep: Callable[[Any], Callable[[], None]]
     ) -> Any:
         """A number drawn from a generator: drawn again at each call, in the same order."""
-        if id(generator) in self.fresh:
+        if not self.writes_to(generator):
             return take()
         self.keep_generator(generator, keep)
         drawn = DrawnNumber(take, take(), generator, keep)
@@ -450,9 +485,15 @@ class Recorder:
         self.journal.field(generator, "state", undo)
 
     def give_up(self) -> None:
-        """Have Python's state as it was; generators that go later do nothing more."""
+        """Have Python's state as it was, and hold nothing of it: Python may do the call now.
+
+        Generators that go later do nothing more.
+        """
         self.journal.roll_back()
-        self.is_over = True
+        self.forget()
+        self.journal = Journal()
+        for met in (self.guards, self.effects, self.frames, self.draws, self.shared):
+            met.clear()
 
     def forget(self) -> None:
         """Let go of the objects that were met: the observation is over."""

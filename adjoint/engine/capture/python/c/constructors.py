@@ -91,22 +91,20 @@ def _tuple(recorder: Recorder, iterable: Any = (), /) -> Any:
 
 
 def _set(recorder: Recorder, iterable: Any = (), /) -> Any:
-    values = [operators.hashable(recorder, x) for x in iteration.native(recorder, iterable)]
+    values = operators.all_hashable(recorder, iteration.native(recorder, iterable))
     return recorder.new(set(values))
 
 
 def _frozenset(recorder: Recorder, iterable: Any = (), /) -> Any:
     if type(iterable) is frozenset:
         return iterable
-    return frozenset(
-        [operators.hashable(recorder, x) for x in iteration.native(recorder, iterable)]
-    )
+    return frozenset(operators.all_hashable(recorder, iteration.native(recorder, iterable)))
 
 
 def pairs(recorder: Recorder, given: Any) -> list[tuple[Any, Any]]:
     """The items a dict takes over: of a mapping, or pairs."""
     if is_a(given, dict) or hasattr(given, "keys"):
-        return list(iteration.mapping(recorder, given).items())
+        return _with_keys(recorder, list(iteration.mapping(recorder, given).items()))
     entries = []
     for number, pair in enumerate(iteration.native(recorder, given)):
         parts = list(iteration.native(recorder, pair))
@@ -115,8 +113,13 @@ def pairs(recorder: Recorder, given: Any) -> list[tuple[Any, Any]]:
                 f"dictionary update sequence element #{number} has length {len(parts)}; 2 is "
                 "required"
             )
-        entries.append((operators.hashable(recorder, parts[0]), parts[1]))
-    return entries
+        entries.append((parts[0], parts[1]))
+    return _with_keys(recorder, entries)
+
+
+def _with_keys(recorder: Recorder, entries: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    keys = operators.all_hashable(recorder, [key for key, _ in entries])
+    return [(key, value) for key, (_, value) in zip(keys, entries, strict=True)]
 
 
 def _mapping(cls: type) -> Handler:

@@ -33,15 +33,13 @@ Table = dict[str, Handler]
 
 
 def _dict_get(recorder: Recorder, table: Any, key: Any, default: Any = None, /) -> Any:
-    key = operators.hashable(recorder, key)
-    operators.equals_in_python(recorder, table, key)
+    key = operators.hashable(recorder, key, table)
     value = recorder.item(table, key)
     return default if value is MISSING else value
 
 
 def _dict_pop(recorder: Recorder, table: Any, key: Any, /, *default: Any) -> Any:
-    key = operators.hashable(recorder, key)
-    operators.equals_in_python(recorder, table, key)
+    key = operators.hashable(recorder, key, table)
     value = recorder.item(table, key)
     if value is MISSING:
         if default:
@@ -52,8 +50,7 @@ def _dict_pop(recorder: Recorder, table: Any, key: Any, /, *default: Any) -> Any
 
 
 def _dict_setdefault(recorder: Recorder, table: Any, key: Any, default: Any = None, /) -> Any:
-    key = operators.hashable(recorder, key)
-    operators.equals_in_python(recorder, table, key)
+    key = operators.hashable(recorder, key, table)
     value = recorder.item(table, key)
     if value is MISSING:
         recorder.put(table, key, default)
@@ -63,7 +60,7 @@ def _dict_setdefault(recorder: Recorder, table: Any, key: Any, default: Any = No
 
 def _dict_update(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
     for key, value in [*(pairs(recorder, args[0]) if args else ()), *kwargs.items()]:
-        recorder.put(table, key, value)
+        recorder.put(table, operators.hashable(recorder, key, table), value)
 
 
 def _dict_init(recorder: Recorder, table: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -79,14 +76,12 @@ def _dict_ior(recorder: Recorder, table: Any, other: Any, /) -> Any:
 
 
 def _dict_contains(recorder: Recorder, table: Any, key: Any, /) -> bool:
-    key = operators.hashable(recorder, key)
-    operators.equals_in_python(recorder, table, key)
+    key = operators.hashable(recorder, key, table)
     return recorder.item(table, key) is not MISSING
 
 
 def _dict_set(recorder: Recorder, table: Any, key: Any, value: Any, /) -> None:
-    key = operators.hashable(recorder, key)
-    operators.equals_in_python(recorder, table, key)
+    key = operators.hashable(recorder, key, table)
     recorder.put(table, key, value)
 
 
@@ -175,14 +170,14 @@ def _iadd(recorder: Recorder, owner: Any, iterable: Any, /) -> Any:
 
 def _init(recorder: Recorder, owner: Any, iterable: Any = (), /, *args: Any) -> None:
     values = recorder.new(list(iteration.native(recorder, iterable)))
-    if id(owner) in recorder.fresh:
+    if not recorder.writes_to(owner):
         next(c for c in type(owner).__mro__ if not can_change(c)).__init__(owner, values, *args)  # type: ignore[misc]
         return
     recorder.change(owner, list.__init__, values)
 
 
 def _append(recorder: Recorder, owner: Any, value: Any, /) -> None:
-    if id(owner) not in recorder.fresh:
+    if recorder.writes_to(owner):
         recorder.journal.grows(owner)
         recorder.effect(list.append, owner, value)
     list.append(owner, value)
@@ -190,7 +185,7 @@ def _append(recorder: Recorder, owner: Any, value: Any, /) -> None:
 
 def _list_pop(recorder: Recorder, owner: Any, index: Any = -1, /) -> Any:
     index = items.index(recorder, index)
-    if id(owner) in recorder.fresh:
+    if not recorder.writes_to(owner):
         return list.pop(owner, index)
     size = count(owner)
     if id(owner) in recorder.journal.copies:
@@ -254,7 +249,7 @@ def _count(recorder: Recorder, owner: Any, value: Any, /) -> int:
 
 def _set_update(recorder: Recorder, owner: Any, /, *sources: Any) -> None:
     for source in sources:
-        values = [operators.hashable(recorder, x) for x in iteration.native(recorder, source)]
+        values = operators.all_hashable(recorder, iteration.native(recorder, source), owner)
         recorder.change(owner, set.update, recorder.new(values))
 
 
@@ -288,16 +283,15 @@ def _set_init(recorder: Recorder, owner: Any, /, *source: Any) -> None:
     if len(source) > 1:
         set.__init__(set(), *source)  # raises
     values = [
-        operators.hashable(recorder, x)
-        for given in source
-        for x in iteration.native(recorder, given)
-    ]
+        x for given in source
+        for x in operators.all_hashable(recorder, iteration.native(recorder, given))
+    ]  # fmt: skip
     recorder.change(owner, set.clear)
     recorder.change(owner, set.update, recorder.new(values))
 
 
 def _set_remove(recorder: Recorder, owner: Any, value: Any, /) -> None:
-    value = operators.hashable(recorder, value)
+    value = operators.hashable(recorder, value, owner)
     if not recorder.member(owner, value):
         raise KeyError(value)
     recorder.change(owner, set.remove, value)

@@ -109,7 +109,7 @@ def _all(recorder: Recorder, iterable: Any, /) -> bool:
 
 
 class Ranked:
-    """An element under `sorted`: comparisons are followed."""
+    """An element that C puts in order: comparisons are followed."""
 
     __slots__ = ("mark", "recorder")
 
@@ -120,15 +120,27 @@ class Ranked:
         answer = operators.compare(self.recorder, "lt", self.mark, other.mark)
         return operators.truth(self.recorder, answer)
 
+    def __eq__(self, other: object) -> bool:
+        answer = operators.compare(self.recorder, "eq", self.mark, other.mark)  # type: ignore[attr-defined]
+        return operators.truth(self.recorder, answer)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def marks(recorder: Recorder, values: list[Any], key: Any) -> list[Any]:
+    """What C compares to put values in order; one object has one mark, as C compares no twins."""
+    found = [x if key is None else call(recorder, key, (x,), {}) for x in values]
+    if all(map(is_plain, found)):
+        return found
+    by_identity = {id(mark): Ranked(recorder, mark) for mark in found}
+    return [by_identity[id(mark)] for mark in found]
+
 
 def ranked(recorder: Recorder, values: list[Any], key: Any, reverse: Any) -> list[Any]:
     """`sorted`, with comparisons and keys followed."""
-    marks = [x if key is None else call(recorder, key, (x,), {}) for x in values]
-    if not all(map(is_plain, marks)):
-        marks = [Ranked(recorder, mark) for mark in marks]
+    order = marks(recorder, values, key)
     backwards = operators.truth(recorder, reverse)
-    order = sorted(range(len(values)), key=marks.__getitem__, reverse=backwards)
-    return [values[i] for i in order]
+    return [values[i] for i in sorted(range(len(values)), key=order.__getitem__, reverse=backwards)]
 
 
 def _sorted(recorder: Recorder, iterable: Any, /, *, key: Any = None, reverse: Any = False) -> Any:

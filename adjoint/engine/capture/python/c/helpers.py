@@ -20,16 +20,17 @@ from adjoint.engine.capture.python.locations import Answer
 from adjoint.engine.capture.python.plain import MISSING, is_plain
 from adjoint.engine.capture.python.recorder import Recorder
 
-from .functions import PYTHON, TABLE, Handler, ranked
+from .functions import PYTHON, TABLE, Handler, marks
 
 
-def _outermost(reverse: bool) -> Handler:
-    """`heapq.nlargest` and `heapq.nsmallest`: the first of what is sorted."""
+def _outermost(choose: Callable[..., list[int]]) -> Handler:
+    """`heapq.nlargest` and `heapq.nsmallest`, with comparisons and keys followed."""
 
     def handler(recorder: Recorder, n: Any, iterable: Any, key: Any = None) -> Any:
         values = list(iteration.native(recorder, iterable))
-        count = max(recorder.concrete(n), 0)
-        return recorder.new(ranked(recorder, values, key, reverse)[:count])
+        order = marks(recorder, values, key)
+        chosen = choose(recorder.concrete(n), range(len(values)), key=order.__getitem__)
+        return recorder.new([values[i] for i in chosen])
 
     return handler
 
@@ -152,8 +153,8 @@ def _asking_module(recorder: Recorder, depth: int = 1, *default: Any) -> Any:
 PYTHON[collections.namedtuple] = _named_tuple
 PYTHON[typing._caller] = _asking_module  # type: ignore[attr-defined]
 PYTHON[inspect.getattr_static] = _getattr_static
-PYTHON[heapq.nlargest] = _outermost(True)
-PYTHON[heapq.nsmallest] = _outermost(False)
+PYTHON[heapq.nlargest] = _outermost(heapq.nlargest)
+PYTHON[heapq.nsmallest] = _outermost(heapq.nsmallest)
 PYTHON[json.loads] = _plainly(json.loads)
 PYTHON[json.dumps] = _plainly(json.dumps)
 TABLE[functools.cmp_to_key] = _cmp_to_key

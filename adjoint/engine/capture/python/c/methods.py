@@ -111,14 +111,14 @@ def _writing(recorder: Recorder, method: Any, bound: Any, args: tuple[Any, ...],
             args = tuple(expose(recorder, x) if i == 0 else x for i, x in enumerate(args))
         elif is_a(bound, set):
             args = tuple(
-                operators.hashable(recorder, x)
+                operators.hashable(recorder, x, bound)
                 if name in ("add", "discard")
                 else expose(recorder, x)
                 for x in args
             )
     except NeedsPython:
         raise unknown(recorder, method) from None
-    if id(bound) in recorder.fresh:
+    if not recorder.writes_to(bound):
         return method(bound, *args)
     recorder.journal.before(bound)
     result = method(bound, *args)  # where it raises, nothing was changed
@@ -158,7 +158,7 @@ def of_class(recorder: Recorder, fn: Any, cls: type, args: tuple[Any, ...], kwar
         if cls is type:
             return recorder.new(fn(*args, **kwargs))
     if name == "fromkeys" and issubclass(cls, dict):
-        keys = [operators.hashable(recorder, x) for x in iteration.native(recorder, args[0])]
+        keys = operators.all_hashable(recorder, iteration.native(recorder, args[0]))
         return (
             recorder.new(dict.fromkeys(keys, *args[1:]))
             if cls is dict

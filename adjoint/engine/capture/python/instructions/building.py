@@ -122,15 +122,13 @@ def build_list(frame: Frame, count: int) -> None:
 
 
 def build_set(frame: Frame, count: int) -> None:
-    elements: set[Any] = frame.recorder.new(set())
-    for value in _top(frame, count):
-        elements.add(operators.hashable(frame.recorder, value))
-    frame.stack.append(elements)
+    elements = operators.all_hashable(frame.recorder, _top(frame, count))
+    frame.stack.append(frame.recorder.new(set(elements)))
 
 
 def build_map(frame: Frame, count: int) -> None:
     parts = _top(frame, 2 * count)
-    keys = [operators.hashable(frame.recorder, key) for key in parts[::2]]
+    keys = operators.all_hashable(frame.recorder, parts[::2])
     frame.stack.append(frame.recorder.new(dict(zip(keys, parts[1::2], strict=True))))
 
 
@@ -153,13 +151,15 @@ def list_append(frame: Frame, depth: int) -> None:
 
 
 def set_add(frame: Frame, depth: int) -> None:
-    value = operators.hashable(frame.recorder, frame.stack.pop())
-    frame.stack[-depth].add(value)
+    value = frame.stack.pop()
+    elements = frame.stack[-depth]
+    elements.add(operators.hashable(frame.recorder, value, elements))
 
 
 def map_add(frame: Frame, depth: int) -> None:
     value, key = frame.stack.pop(), frame.stack.pop()
-    frame.stack[-depth][operators.hashable(frame.recorder, key)] = value
+    table = frame.stack[-depth]
+    table[operators.hashable(frame.recorder, key, table)] = value
 
 
 def list_extend(frame: Frame, depth: int) -> None:
@@ -177,14 +177,18 @@ def list_extend(frame: Frame, depth: int) -> None:
 
 def set_update(frame: Frame, depth: int) -> None:
     source = iteration.native(frame.recorder, frame.stack.pop())
-    frame.stack[-depth].update([operators.hashable(frame.recorder, x) for x in source])
+    elements = frame.stack[-depth]
+    for value in source:
+        elements.add(operators.hashable(frame.recorder, value, elements))
 
 
 def dict_update(frame: Frame, depth: int) -> None:
     given = frame.stack.pop()
     if not hasattr(given, "keys"):
         raise TypeError(f"'{type(given).__name__}' object is not a mapping")
-    frame.stack[-depth].update(iteration.mapping(frame.recorder, given))
+    table = frame.stack[-depth]
+    for key, value in iteration.mapping(frame.recorder, given).items():
+        table[operators.hashable(frame.recorder, key, table)] = value
 
 
 def dict_merge(frame: Frame, depth: int) -> None:

@@ -455,6 +455,7 @@ def _put_property(recorder: Recorder, obj: Any, descriptor: Any, value: Any) -> 
 def _put_field(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
     """A slot, or a part of a builtin object."""
     if recorder.is_fresh(obj):
+        recorder.writes_to(obj)
         set_attribute(obj, name, value)
         return
     if recorder.engine.owns(obj) and recorder.engine.sets(recorder, obj, name, value):

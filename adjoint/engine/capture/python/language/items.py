@@ -16,7 +16,6 @@ from adjoint.engine.capture.python.language.operators import (
     IMMUTABLE,
     SEQUENCES,
     compare,
-    equals_in_python,
     hashable,
     method_of,
     new_result,
@@ -123,8 +122,7 @@ def list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
 
 def dict_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     """What a dict has under a key."""
-    key = hashable(recorder, key)
-    equals_in_python(recorder, owner, key)
+    key = hashable(recorder, key, owner)
     value = recorder.item(owner, key)
     if value is not MISSING:
         return value
@@ -164,14 +162,14 @@ def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
     if is_python(recorder, method):
         call(recorder, method, (owner, key, value), {})
     elif is_a(owner, dict):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
+        key = hashable(recorder, key, owner)
         recorder.put(owner, key, value)
     elif is_a(owner, (list, deque, bytearray)):
         set_element(recorder, owner, key, value)
     elif method is MISSING:
         owner[key] = value  # raises
     elif recorder.is_fresh(owner):
+        recorder.writes_to(owner)
         owner[expose(recorder, key)] = expose(recorder, value)
     else:
         given = (owner, expose(recorder, key), expose(recorder, value))
@@ -208,8 +206,7 @@ def delete_item(recorder: Recorder, owner: Any, key: Any) -> None:
     if is_python(recorder, method):
         call(recorder, method, (owner, key), {})
     elif is_a(owner, dict):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
+        key = hashable(recorder, key, owner)
         if recorder.item(owner, key) is MISSING:
             raise KeyError(key)
         recorder.drop(owner, key)
@@ -239,14 +236,12 @@ def own_contains(recorder: Recorder, owner: Any, key: Any) -> bool:
     """Whether a key is in a container as Python's own classes answer it."""
     method = MISSING if is_a(owner, IMMUTABLE) else method_of(recorder, owner, "__contains__")
     if is_a(owner, dict):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
+        key = hashable(recorder, key, owner)
         if Item(owner, key).token() in recorder.guards or id(owner) in recorder.journal.copies:
             return recorder.item(owner, key) is not MISSING
         return recorder.member(owner, key)
     if is_a(owner, (set, frozenset)):
-        key = hashable(recorder, key)
-        equals_in_python(recorder, owner, key)
+        key = hashable(recorder, key, owner)
         return recorder.member(owner, key)
     if is_a(owner, (str, bytes, range)):
         return recorder.concrete(key) in owner
@@ -267,13 +262,13 @@ def own_contains(recorder: Recorder, owner: Any, key: Any) -> bool:
 
 
 def _view_contains(recorder: Recorder, view: Any, key: Any) -> bool:
-    shown = recorder.views.get(id(view))
-    if shown is not None and is_a(view, _VIEWS[0]):
-        return contains(recorder, shown[1], key)
-    if shown is not None:
-        recorder.contents(shown[1])
+    table = recorder.shown(view)
+    if table is not None and is_a(view, _VIEWS[0]):
+        return contains(recorder, table, key)
+    if table is not None:
+        recorder.contents(table)
     if is_a(view, _VIEWS[0]):
-        return hashable(recorder, key) in view
+        return hashable(recorder, key, view) in view
     return any(
         value is key or truth(recorder, compare(recorder, "eq", value, key)) for value in view
     )

@@ -33,15 +33,10 @@ def _guarded(recorder: Recorder, given: Any) -> bool:
             recorder.contents(given)
         return True
     if is_a(given, _VIEWS):
-        view = recorder.views.get(id(given))
-        if view is not None:
-            if is_a(given, _VIEWS[0]):
-                recorder.keys(view[1])
-            else:
-                recorder.contents(view[1])
-            return True
-        if recorder.is_fresh(given):
-            return True
+        table = recorder.shown(given)
+        if table is not None:
+            recorder.keys(table) if is_a(given, _VIEWS[0]) else recorder.contents(table)
+        return True
     return False
 
 
@@ -113,6 +108,7 @@ def step(recorder: Recorder, asked: Any) -> Any:
             if value is MISSING:
                 raise StopIteration
             return value
+        recorder.writes_to(asked)
         value = next(asked)
         if type(asked) is itertools.groupby:
             recorder.new(value[1])

@@ -7,6 +7,7 @@ import sys
 import types
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from adjoint.engine.capture.python.calling import call, is_python, unknown
@@ -19,7 +20,15 @@ from adjoint.engine.capture.python.language.attributes import (
     referent,
 )
 from adjoint.engine.capture.python.locations import Answer
-from adjoint.engine.capture.python.plain import MISSING, NUMBERS, PLAIN, can_change, has, is_a
+from adjoint.engine.capture.python.plain import (
+    MISSING,
+    NUMBERS,
+    PLAIN,
+    can_change,
+    elements,
+    has,
+    is_a,
+)
 from adjoint.engine.capture.python.recorder import Recorder
 
 TELLS_COUNT = sys.version_info >= (3, 14)  # whether unpacking says how many values there were
@@ -119,8 +128,7 @@ def _by_c(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
         return engine.call(_OPERATORS[name], (a, b), {})
     shallow = name in ("add", "mul") and is_a(a, SEQUENCES) | is_a(b, SEQUENCES)
     if name == "or" and type(a) is dict and type(b) is dict:
-        for key in (*a, *b):
-            hashable(recorder, key)
+        all_hashable(recorder, (*a, *b))
         shallow = True  # values are moved, keys looked up
     try:
         a, b = expose(recorder, a, shallow=shallow), expose(recorder, b, shallow=shallow)
@@ -190,6 +198,7 @@ def in_place(recorder: Recorder, name: str, a: Any, b: Any) -> Any:
     if recorder.engine.owns(a) or recorder.engine.owns(b):
         return recorder.engine.call(_IN_PLACE[name], (a, b), {})
     if recorder.is_fresh(a):
+        recorder.writes_to(a)
         return _IN_PLACE[name](a, expose(recorder, b))
     return recorder.engine.change(recorder, a, _IN_PLACE[name], (a, expose(recorder, b)))
 
@@ -366,7 +375,7 @@ def _same_items(recorder: Recorder, a: dict[Any, Any], b: dict[Any, Any]) -> boo
     if len(a) != len(b):
         return False
     for key, value in a.items():
-        other = dict.get(b, hashable(recorder, key), MISSING)
+        other = dict.get(b, hashable(recorder, key, b), MISSING)
         if other is MISSING:
             return False
         if value is not other and not truth(recorder, compare(recorder, "eq", value, other)):
@@ -413,9 +422,10 @@ def is_instance(recorder: Recorder, value: Any, cls: Any) -> bool:
 # -- hashing, length --------------------------------------------------------------
 
 
-def hashable(recorder: Recorder, key: Any) -> Any:
-    """A key as dicts take it: symbols pinned, a `__hash__` in Python followed for its reads.
+def hashable(recorder: Recorder, key: Any, table: Any = None) -> Any:
+    """A key as C takes it into a dict or set: symbols pinned, methods in Python followed.
 
+    Those are `__hash__`, and `__eq__` between the key and those of the same hash in `table`.
     An argument that is known by what it holds is another object at the next call, of another hash.
     """
     if type(key) in PLAIN:
@@ -424,16 +434,68 @@ def hashable(recorder: Recorder, key: Any) -> Any:
         return recorder.concrete(key)
     if type(key) is tuple:
         parts = [hashable(recorder, x) for x in key]
-        return key if all(x is y for x, y in zip(parts, key, strict=True)) else tuple(parts)
+        if not all(x is y for x, y in zip(parts, key, strict=True)):
+            key = tuple(parts)
+    else:
+        _follow_hash(recorder, key)
+    if table is not None and _equals_in_python(recorder, key):
+        wanted = hash(key)
+        for present in list(elements(table)):
+            if present is not key and _hash(recorder, present) == wanted:
+                _asked_by_c(recorder, lambda own=present: compare(recorder, "eq", own, key))  # type: ignore[misc]
+    return key
+
+
+def all_hashable(recorder: Recorder, keys: Iterable[Any], table: Any = None) -> list[Any]:
+    """Keys that C takes into one dict or set, one after another."""
+    taken, by_hash = [], dict[int, list[Any]]()
+    for given in keys:
+        key = hashable(recorder, given, table)
+        if _equals_in_python(recorder, key):
+            alike = by_hash.setdefault(hash(key), [])
+            hashable(recorder, key, alike)
+            alike.append(key)
+        taken.append(key)
+    return taken
+
+
+def _follow_hash(recorder: Recorder, key: Any) -> None:
     method = method_of(recorder, key, "__hash__")
     if is_python(recorder, method):
-        call(recorder, method, (key,), {})
+        _asked_by_c(recorder, lambda: call(recorder, method, (key,), {}))
+        recorder.shared["followed", method] = True
         _pin_fields(recorder, key)
     elif method is weakref.ref.__hash__:  # that of what it refers to
         hashable(recorder, key())
     elif method is object.__hash__ and id(key) in recorder.given:
         recorder.engine.identified(recorder, key)
-    return key
+
+
+def _hash(recorder: Recorder, present: Any) -> int:
+    """The hash of a key that is in a table; C knows it, and asks nobody."""
+    method = method_of(recorder, present, "__hash__")
+    if is_python(recorder, method) and ("followed", method) not in recorder.shared:
+        _follow_hash(recorder, present)
+    return hash(present)
+
+
+def _equals_in_python(recorder: Recorder, key: Any) -> bool:
+    if type(key) is tuple:
+        return any(_equals_in_python(recorder, part) for part in key)
+    return type(key) not in PLAIN and is_python(recorder, method_of(recorder, key, "__eq__"))
+
+
+def _asked_by_c(recorder: Recorder, ask: Callable[[], Any]) -> None:
+    """Follow a method that C calls too, as often as it likes: it must not change anything.
+
+    One that keeps its answer changes something the first time alone.
+    """
+    if recorder.changes(ask) and recorder.changes(ask):
+        raise recorder.refuse(
+            "a __hash__ or __eq__ that changes something",
+            "dicts and sets call it as often as they like, where it is not observed",
+            "Change it elsewhere.",
+        )
 
 
 def _pin_fields(recorder: Recorder, key: Any) -> None:
@@ -451,16 +513,6 @@ def _pin_fields(recorder: Recorder, key: Any) -> None:
                 field.__set__(key, recorder.concrete(value))
 
 
-def equals_in_python(recorder: Recorder, table: Any, key: Any) -> None:
-    """Follow the comparisons a dict makes between a key and those of the same hash."""
-    if type(key) in PLAIN or not is_python(recorder, method_of(recorder, key, "__eq__")):
-        return
-    wanted = hash(key)
-    for present in list(table):
-        if present is not key and hash(present) == wanted:
-            compare(recorder, "eq", present, key)
-
-
 def length(recorder: Recorder, value: Any) -> Any:
     """`len(value)`."""
     if is_a(value, IMMUTABLE) and not can_change(type(value)):
@@ -474,8 +526,8 @@ def length(recorder: Recorder, value: Any) -> Any:
     if is_a(value, (list, dict, set, deque, bytearray)):
         return recorder.length(value)
     if is_a(value, _VIEWS):
-        view = recorder.views.get(id(value))
-        return recorder.length(view[1]) if view else len(value)
+        table = recorder.shown(value)
+        return len(value) if table is None else recorder.length(table)
     if method is MISSING or recorder.is_fresh(value) or is_a(value, IMMUTABLE):
         return len(value)
     return recorder.guard(Answer(len, (value,)), len(value))
