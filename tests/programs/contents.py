@@ -571,3 +571,21 @@ def merged(wrap: Wrap) -> Any:
     a, b = [1, 4], [2, 3]
     merge = heapq.merge
     return changed(wrap, lambda x: (x * sum(merge(a, b)), list(merge(a, b))), lambda: a.append(9))
+
+
+@program
+def sorted_by_what_looks_at_the_list(wrap: Wrap) -> Any:
+    values, seen = [3, 1, 2], []
+
+    def key(value: int) -> int:
+        seen.append(len(values))
+        return value
+
+    def f(x: Any) -> Any:
+        values.sort(key=key)
+        try:
+            values.sort(key=lambda v: (values.append(v), -v)[1])  # type: ignore[func-returns-value]
+        except ValueError as error:
+            return x * values[0], str(error)
+
+    return changed(wrap, f, lambda: values.append(0)), values, seen

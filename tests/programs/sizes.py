@@ -256,3 +256,15 @@ def layer_given_its_sizes_by_a_batch(wrap: Wrap) -> Any:
     run = wrap(f, dynamic=True)
     out = [run(ramp(size, 3)).shape for size in (2, 4, 5)]
     return out, layer.in_features, type(layer).__name__, calls
+
+
+@program
+def identities_of_any_size(wrap: Wrap) -> Any:
+    seen: dict[int, int] = {}
+
+    def f(x: Any) -> Any:
+        seen[id(x)] = seen.get(id(x), 0) + 1
+        return x * seen[id(x)]
+
+    run, a, b = wrap(f, dynamic=True), ones(3), ones(4)
+    return [tried(run, x) for x in (a, a, b, a, b)], list(seen.values())

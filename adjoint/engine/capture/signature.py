@@ -98,9 +98,10 @@ def signature(
         if not is_tensor(leaf):
             if type(leaf) is slice:  # which has a hash from Python 3.12 on
                 leaf = _Slice(leaf.start, leaf.stop, leaf.step)
-            _check_hashable(leaf, structure, place)
             unbound = place in free and type(leaf) is float
-            parts.append((float, ANY) if unbound else _static_key(leaf))
+            key = (float, ANY) if unbound else _static_key(leaf)
+            _check_hashable(leaf, key, structure, place)
+            parts.append(key)
             continue
         identity = leaf._storage.identity
         group = groups.setdefault(identity, len(groups))
@@ -154,9 +155,11 @@ def _static_key(leaf: Any) -> Any:
     return number_key(leaf) if value or isinstance(leaf, enum.Enum) else (cls, _Itself(leaf))
 
 
-def _check_hashable(leaf: Any, structure: TreeDef, place: int) -> None:
+def _check_hashable(leaf: Any, key: Any, structure: TreeDef, place: int) -> None:
     try:
-        hash(leaf)
+        if type(leaf).__hash__ is None:
+            raise TypeError(f"unhashable type: {type(leaf).__name__!r}")
+        hash(key)  # of an object that is told apart by identity, its own methods are not called
     except TypeError as error:
         raise TypeError(
             f"compile: {argument_name(structure, place)} is a {type(leaf).__name__}, which cannot "

@@ -7,7 +7,8 @@ and rolling back restores it, order included.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from .plain import MISSING, elements, is_a
@@ -58,12 +59,9 @@ def copy_of(container: Any) -> Any:
     return list(elements(container))
 
 
-def _held(contents: Any) -> Iterator[Any]:
-    """The objects in a copy."""
-    for part in contents:
-        if type(part) is tuple:  # of a dict: a key and what is under it
-            yield from part
-        yield part
+def _held(container: Any, contents: Any) -> list[Any]:
+    """The objects in a copy of a container."""
+    return list(chain.from_iterable(contents)) if is_a(container, dict) else list(contents)
 
 
 def restore(container: Any, before: Any) -> None:
@@ -139,8 +137,9 @@ class Journal:
         """What was written to, and what it held; of containers, what they hold no more."""
         gone = list(self.replaced)
         for container, before in self.copies.values():
-            kept = set(map(id, _held(copy_of(container))))
-            gone += [(container, value) for value in _held(before) if id(value) not in kept]
+            kept = set(map(id, _held(container, copy_of(container))))
+            held = _held(container, before)
+            gone += [(container, value) for value in held if id(value) not in kept]
         return gone
 
     def roll_back(self) -> None:

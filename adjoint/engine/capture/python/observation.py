@@ -10,6 +10,8 @@ from typing import Any
 from weakref import getweakrefs
 
 from adjoint.engine.capture.python import instructions as instructions  # what frames execute
+from adjoint.engine.capture.python.calling import is_python
+from adjoint.engine.capture.python.language.attributes import class_lookup
 from adjoint.engine.capture.python.language.calls import call
 from adjoint.engine.core.errors import CaptureError
 
@@ -20,7 +22,7 @@ from .frames import check_closed
 from .guards import Check, Guard, Guards
 from .instructions import TABLE
 from .locations import Location
-from .plain import BY_IDENTITY, FIXED, elements, has, is_a
+from .plain import BY_IDENTITY, FIXED, elements, is_a
 from .rebuilding import CallObjects, Describer, Recipe
 from .recorder import DrawnNumber, Effect, Recorder
 
@@ -211,7 +213,7 @@ def _awaited(recorder: Recorder, value: Any) -> Any:
         if is_a(one, (*BY_IDENTITY, type)) or recorder.engine.owns(one):
             continue
         waits = any(reference.__callback__ is not None for reference in getweakrefs(one))
-        if waits or has(type(one), "__del__"):
+        if waits or is_python(recorder, class_lookup(recorder, type(one), "__del__")):
             return one
         if is_a(one, dict):
             left += [*dict.keys(one), *dict.values(one)]

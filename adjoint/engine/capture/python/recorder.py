@@ -180,7 +180,7 @@ class Recorder:
             for part in key:
                 self.identified(part)
         elif type(key) is ObjectIdentity:
-            if not self.is_fresh(key.of):
+            if self.is_given(key.of) or not self.is_fresh(key.of):
                 self.engine.identified(self, key.of)
         elif self.is_given(key):
             self.engine.identified(self, key)

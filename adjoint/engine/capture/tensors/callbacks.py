@@ -15,7 +15,8 @@ _FOLLOWED = tuple(
     f"{_ENGINE}.{name}"
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
-        "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils",
+        "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils", "data", "datasets",
+        "quantization", "utils.data",
         "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.structure_version",
     )
@@ -29,6 +30,13 @@ def is_native(module: str) -> bool:
     if module.partition(".")[0] != _ENGINE:
         return False
     return not module.startswith(_FOLLOWED)
+
+
+def keeps_state(value: Any) -> bool:
+    """Whether an object of the framework's, as an optimizer, has attributes that a user may set."""
+    cls = type(value)
+    own = is_native(cls.__module__) and not cls.__module__.startswith(f"{_ENGINE}.engine.")
+    return own and bool(cls.__dictoffset__)
 
 
 def is_module(value: Any) -> bool:

@@ -48,6 +48,7 @@ from adjoint.engine.capture.tensors.callbacks import (
     is_module,
     is_native,
     is_users,
+    keeps_state,
     wraps_users,
 )
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
@@ -477,6 +478,11 @@ class TensorEngine(CallNumbers):
                 f"{obj.name()}.{name}", "another call's operations may be others",
                 "Look at the tape outside.",
             )  # fmt: skip
+        if keeps_state(obj):
+            table, on_class = recorder.attributes(obj), has(type(obj), name)
+            value = recorder.item(table, name) if name in table or not on_class else MISSING
+            if value is not MISSING and not on_class:
+                return value
         return getattr(obj, name)
 
     def _look(self, tensor: Any, name: str) -> Any:
@@ -498,6 +504,8 @@ class TensorEngine(CallNumbers):
                 return tag_argument(self.recorder, self.trace, obj, name, value)
             if not self.trace.was_there(obj):
                 self.tagged[id(obj)] = obj
+            return False
+        if keeps_state(obj) and users:
             return False
         setattr(obj, name, value)
         return True

@@ -201,8 +201,15 @@ def _list_pop(recorder: Recorder, owner: Any, index: Any = -1, /) -> Any:
 
 def _sort(recorder: Recorder, owner: Any, /, *, key: Any = None, reverse: Any = False) -> None:
     recorder.contents(owner)
-    values = recorder.new(ranked(recorder, list(elements(owner)), key, reverse))
-    recorder.change(owner, list.__setitem__, slice(None), values)
+    values = list(elements(owner))
+    recorder.change(owner, list.clear)  # so that keys and comparisons find it empty, as in Python
+    try:
+        values = ranked(recorder, values, key, reverse)
+    finally:
+        changed = list(elements(owner))
+        recorder.change(owner, list.__setitem__, slice(None), recorder.new(values))
+    if changed:
+        raise ValueError("list modified during sort")
 
 
 def _remove(recorder: Recorder, owner: Any, value: Any, /) -> None:

@@ -1,0 +1,69 @@
+"""Loaders, samplers and optimizers of the framework's own, whose state changes between calls."""
+
+# Written as a user would, who annotates little.
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjoint as ad
+from adjoint.utils.data import DataLoader, SequentialSampler, Subset, TensorDataset
+
+from .playing import Wrap, changed, ones, program, times
+
+
+def loader() -> Any:
+    return DataLoader(TensorDataset(ad.arange(6.0)), batch_size=2)
+
+
+@program
+def loader_advanced(wrap: Wrap) -> Any:
+    batches = iter(loader())
+    return times(wrap(lambda x: x * next(batches)[0].sum()))
+
+
+@program
+def loader_that_is_given_other_data(wrap: Wrap) -> Any:
+    of = loader()
+
+    def f(x):
+        of.asked = getattr(of, "asked", 0) + 1
+        return x * len(of) + of.batch_size + len(of.dataset) * of.asked
+
+    return changed(wrap, f, lambda: setattr(of.dataset, "tensors", (ad.ones(9),))), of.asked
+
+
+@program
+def loader_gone_through(wrap: Wrap) -> Any:
+    of = loader()
+    return changed(
+        wrap, lambda x: sum(x * batch.sum() for (batch,) in of),
+        lambda: of.dataset.tensors[0].add_(1),
+        lambda: setattr(of.dataset, "tensors", (ad.ones(4),)),
+    )  # fmt: skip
+
+
+@program
+def subset_of_others(wrap: Wrap) -> Any:
+    part: Any = Subset(TensorDataset(ad.arange(6.0)), [1, 3])
+    drawn = SequentialSampler(range(3))
+    return changed(
+        wrap, lambda x: x * part[0][0] + len(part) + sum(drawn),
+        lambda: part.indices.__setitem__(0, 5), lambda: setattr(part, "indices", [2, 2, 4]),
+        lambda: setattr(drawn, "data_source", range(5)),
+    )  # fmt: skip
+
+
+@program
+def groups_of_an_optimizer(wrap: Wrap) -> Any:
+    of: Any = ad.optim.SGD([ones(2).requires_grad_()], lr=0.5)
+
+    def f(x):
+        of.asked = getattr(of, "asked", 0) + 1
+        return x * of.param_groups[0]["lr"] + of.asked
+
+    def other_groups():
+        of.param_groups = [{**of.param_groups[0], "lr": 7.0}]
+
+    return changed(wrap, f, other_groups, lambda: delattr(of, "asked")), of.asked
