@@ -209,12 +209,12 @@ def test_names_that_the_program_has_itself() -> None:
 
 def test_operations_without_native_code_are_listed_at_once() -> None:
     def fn(x: Any) -> Any:
-        return ad.linalg.svdvals(x) + ad.fft.fft(x).real.sum()
+        return ad.special.airy_ai(x) + ad.special.bessel_j0(x).sum()
 
     with pytest.raises(ExportError) as told:
         aot(fn, ad.randn(3, 3))
-    assert "svd" in str(told.value)
-    assert "fft" in str(told.value)
+    assert "airy_ai" in str(told.value)
+    assert "bessel_j0" in str(told.value)
 
 
 class Counting(nn.Module):

@@ -152,6 +152,40 @@ def test_models_read_back(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(again(*args).numpy(), model(*args).numpy(), rtol=1e-4, atol=1e-5)
 
 
+def cut_into_windows(x: ad.Tensor) -> ad.Tensor:
+    n, h, w, c = x.shape
+    x = x.roll((-2, 1), (1, 2)).view(n, h // 4, 4, w // 4, 4, c)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c).softmax(1)
+
+
+class BothWays(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(4, 3, bidirectional=True)
+
+    def forward(self, x: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
+        out, (_, last) = self.layer(x)
+        return out, last
+
+
+AGAIN: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
+    "cut into windows": (cut_into_windows, (ad.randn(1, 8, 8, 2),), [{0: "b", 1: "h", 2: "w"}]),
+    "a length of its own": (BothWays(), (ad.randn(5, 2, 4),), [{0: "t", 1: "b"}]),
+    "pieces": (lambda x: ad.stack(x.chunk(3, 1)).flip(2), (ad.randn(2, 9, 4),), [{0: "b", 2: "c"}]),
+    "groups": (lambda x: F.group_norm(x, 2), (ad.randn(1, 4, 6, 5),), [{0: "b", 2: "h", 3: "w"}]),
+} | PROGRAMS  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if k > 3 else ()) for k, name in enumerate(AGAIN)]
+)  # fmt: skip
+def test_models_read_are_written_again_for_all_sizes(name: str) -> None:
+    fn, args, dynamic = AGAIN[name]
+    program = export(fn, args, dynamic=dynamic)
+    again = load(program.model_proto)
+    export(again, args, dynamic=dynamic)  # compares by itself
+
+
 @pytest.mark.parametrize("most", [9, 50, 1000])
 def test_a_choice_by_size_is_not_taken_for_other_sizes(most: int) -> None:
     def chosen(x: ad.Tensor) -> ad.Tensor:

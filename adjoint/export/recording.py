@@ -27,6 +27,7 @@ from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Stat
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
+from adjoint.export.forms.writing import with_forms
 from adjoint.export.settled import with_settled
 from adjoint.export.unchanged import leaves_all, result_leaves
 from adjoint.nn.modules.module import Module
@@ -226,7 +227,7 @@ def _fresh(result: Any) -> Any:
 def recording_of(program: Program, task: Task) -> CallForExport:
     """What a program is to whoever calls it from C; refuses what only Python can do."""
     _refuse_python(program)
-    task = with_settled(task)
+    task = with_settled(with_forms(task))
     writes, conditions = program.effects.writes, program.conditions
     leaves = result_leaves(program)
     recipes = [program.results.recipes[k] for k in leaves or ()]

@@ -18,9 +18,10 @@ import adjoint as ad
 from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.onnx.open_sizes import open_result, operands_for
 from adjoint.onnx.reading import LIMIT, OnnxError, constant
 from adjoint.onnx.table import FITS, OPERATORS, Body, NodeCall, Operator
-from adjoint.onnx.types import Value, value_of
+from adjoint.onnx.types import OpenSizes, Value, value_of
 
 Known = set[str]  # names whose values do not depend on inputs or weights
 _ALWAYS_KNOWN = {"Shape", "Size"}  # of any tensor: recordings have sizes as numbers
@@ -100,6 +101,14 @@ def run_node(
     domain = "" if node.domain == "ai.onnx" else node.domain
     inputs = [value for value, _ in operands]
     operator = OPERATORS.get((domain, node.op_type))
+    if any(isinstance(value, OpenSizes) for value in inputs):
+        if operator is not None and domain == "":
+            flags = [k for _, k in operands]
+            result = open_result(node.op_type, inputs, flags, attributes_of(node, scope))
+            if result is not None:
+                environment.put(node.output[0], result, isinstance(result, Tensor))
+                return
+        inputs = operands_for(node.op_type if domain == "" else "", inputs)
     known = (
         operator is not None
         and not operator.draws
@@ -126,7 +135,7 @@ def run_node(
             f"onnx: {node.op_type} gives {len(outputs)} outputs; the node names {len(node.output)}."
         )
     for name, value in zip(node.output, outputs, strict=False):
-        environment.put(name, value, known)
+        environment.put(name, value, known and not isinstance(value, OpenSizes))
 
 
 def apply(

@@ -1,11 +1,13 @@
 """ONNX's element types, and what a value of a model is here.
 
 A value is a tensor; an array, where Adjoint has no such dtype (strings, wide unsigned integers, the
-narrow formats of `ml_dtypes`); a list, for a sequence; None, for what is absent.
+narrow formats of `ml_dtypes`); a list, for a sequence; None, for what is absent. Whole numbers that
+depend on sizes which a recording leaves open are `OpenSizes`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import ml_dtypes
@@ -21,6 +23,24 @@ Value = Any
 
 class OnnxError(ValueError):
     """A file that is not a valid model, or asks for what is not done."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSizes:
+    """A whole number, or a row of them, of which some depend on open sizes."""
+
+    numbers: tuple[int, ...]
+    ndim: int  # 0 or 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.numbers),) if self.ndim else ()
+
+    def tensor(self) -> Tensor:
+        """The same as a tensor of the recording."""
+        # `full` would take an open one as what it counts as meanwhile.
+        parts = [ad.zeros((), dtype=ad.int64) + n for n in self.numbers]
+        return ad.stack(parts) if self.ndim else parts[0]
 
 
 # The number that files use -> NumPy's type; strings are arrays of objects.
@@ -93,6 +113,8 @@ def integers(value: Value) -> list[int]:
     """The numbers of a small tensor that says sizes, axes or positions, in order."""
     if isinstance(value, list | tuple):
         return [int(v) for v in value]
+    if isinstance(value, OpenSizes):
+        return list(value.numbers)
     return [int(v) for v in np.asarray(array_of(value)).ravel()]
 
 
@@ -105,4 +127,6 @@ def numbers(value: Value) -> list[float]:
 
 def number(value: Value) -> Any:
     """The one number of a tensor, as Python has it."""
+    if isinstance(value, OpenSizes):
+        return value.numbers[0]
     return np.asarray(array_of(value)).reshape(-1)[0].item() if value is not None else None

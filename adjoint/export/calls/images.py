@@ -37,6 +37,7 @@ class Planner:
                 if program is not None:
                     return program[0]
         plan = plan_for(task, LLVM, self.options)
+        plan.steps = [step for step in plan.steps if not _does_nothing(step)]
         refuse_calls(plan)
         self._collect(functions_of(plan, emit))
         return Draft(plan).at({})
@@ -52,6 +53,24 @@ class Planner:
         return "\n".join([*declarations, *(text for text, _ in texts)])
 
 
+# What to do instead, where it is more than to compute it before.
+REMEDIES = {
+    "eig": "linalg.eigh, of symmetric matrices, is exported",
+    "standard_gamma": "draw before, and pass the numbers",
+    "poisson": "draw before, and pass the numbers",
+    "binomial": "draw before, and pass the numbers",
+    "random_permutation": "rand(n).argsort() is exported",
+    "qr": "give mode='reduced' and at most 1024 columns of real numbers",
+    "svd": "give at most 128 rows or columns of real numbers",
+    "eigh": "give at most 128 columns of real numbers",
+}
+
+
+def _does_nothing(step: Any) -> bool:
+    """Whether a step makes no element of anything."""
+    return isinstance(step, EagerCall) and all(0 in v.spec.shape for v in step.node.outputs)
+
+
 def refuse_calls(plan: Plan) -> None:
     """Refuse a plan in which the eager table does a part, with all of these parts at once."""
     lines: dict[str, None] = {}
@@ -59,6 +78,12 @@ def refuse_calls(plan: Plan) -> None:
         if isinstance(step, EagerCall):
             where = step.node.where
             at = "" if where is None else f" at {where[0]}:{where[1]}"
-            lines[f"  {step.node.record.name}{at}: {step.reason}"] = None
+            name = step.node.record.name
+            remedy = f"; {REMEDIES[name]}" if name in REMEDIES else ""
+            lines[f"  {name}{at}: {step.reason}{remedy}"] = None
     if lines:
-        raise ExportError("export.aot: these operations have no native code:\n" + "\n".join(lines))
+        raise ExportError(
+            "export.aot: these operations have no native code:\n"
+            + "\n".join(lines)
+            + "\nCompute what they give before, and pass it as an argument."
+        )

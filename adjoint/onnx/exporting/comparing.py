@@ -96,7 +96,9 @@ def trials(given: ExampleArguments, dims: Dims, recording: CallForOnnx) -> list[
         ]
     if len(usual) > 1:
         trials.append({label: 2 * size + k for k, (label, size) in enumerate(usual.items())})
-    for sizes in deciding(usual, recording):
+    # Multiples too: a model may take no others, as one that cuts an image into windows.
+    multiples = [{**usual, label: k * size} for label, size in usual.items() for k in (2, 3)]
+    for sizes in (*deciding(usual, recording), *multiples):
         if sizes not in trials and _elements(given, dims, sizes) <= LARGEST:
             trials.append(sizes)
     return trials
@@ -152,7 +154,8 @@ def _decisions(scope: SizeScope, sizes: dict[str, int]) -> list[bool] | None:
 def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Tensor:
     """An example with other sizes: its own elements again, which stay ones that make sense.
 
-    Floats are made a little smaller each time: of equal ones either may be the largest.
+    Floats are made a little smaller each time, along each dimension by another amount: of equal
+    ones either may be the largest.
     """
     array = array_of(example)
     for dim, label in entries.items():
@@ -160,7 +163,7 @@ def sized(example: Tensor, entries: dict[int, str], sizes: dict[str, int]) -> Te
         array = np.take(array, places, axis=dim)
         if example.dtype.is_floating_point and rounds.any():
             along = [-1 if d == dim else 1 for d in range(array.ndim)]
-            smaller = 1 - rounds / (8 * (1 + rounds.max()))
+            smaller = 1 - rounds / (8 * (1 + rounds.max()) + dim)
             array = (array * smaller.reshape(along)).astype(array.dtype)
     return value_of(np.array(array, order="C"))  # ascontiguousarray makes a number a row
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.dtype import DType, float64
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.onnx.exporting.writer import EMITTERS, NodeWriter, NoForm, emits
 
@@ -112,6 +112,15 @@ def rsqrt(w: NodeWriter, node: Node) -> str:
     return w.emit("Reciprocal", w.emit("Sqrt", x))
 
 
+def _corrected(w: NodeWriter, x: str, whole: str, value: str, rounded: str) -> str:
+    """A value of what x was rounded to beside one, times x over that; x itself where it is lost.
+
+    Runtimes have no hyperbolic functions of float64.
+    """
+    times = w.emit("Div", w.emit("Mul", value, x), rounded)
+    return w.emit("Where", w.emit("Equal", whole, w.number(1, float64)), x, times)
+
+
 @emits("log2", "log10", "log1p", "expm1", "exp2", "square")
 def logarithms(w: NodeWriter, node: Node) -> str:
     dtype, (x,) = _floats(w, node)
@@ -122,15 +131,23 @@ def logarithms(w: NodeWriter, node: Node) -> str:
             return w.emit("Div", w.emit("Log", x), w.number(math.log(base), dtype))
         case "log1p":
             half, two = w.number(0.5, dtype), w.number(2, dtype)
-            near = w.emit("Mul", two, w.emit("Atanh", w.emit("Div", x, w.emit("Add", x, two))))
+            whole = w.emit("Add", x, one)
+            if dtype is float64:
+                near = _corrected(w, x, whole, w.emit("Log", whole), w.emit("Sub", whole, one))
+            else:
+                near = w.emit("Mul", two, w.emit("Atanh", w.emit("Div", x, w.emit("Add", x, two))))
             small = w.emit("Less", w.emit("Abs", x), half)  # where adding one would lose x
-            return w.emit("Where", small, near, w.emit("Log", w.emit("Add", x, one)))
+            return w.emit("Where", small, near, w.emit("Log", whole))
         case "expm1":
-            half = w.emit("Mul", x, w.number(0.5, dtype))
-            product = w.emit("Mul", w.emit("Sinh", half), w.emit("Exp", half))
-            near = w.emit("Mul", product, w.number(2, dtype))
+            power = w.emit("Exp", x)
+            if dtype is float64:
+                near = _corrected(w, x, power, w.emit("Sub", power, one), w.emit("Log", power))
+            else:
+                half = w.emit("Mul", x, w.number(0.5, dtype))
+                product = w.emit("Mul", w.emit("Sinh", half), w.emit("Exp", half))
+                near = w.emit("Mul", product, w.number(2, dtype))
             small = w.emit("Less", w.emit("Abs", x), one)  # farther out the sine overflows
-            return w.emit("Where", small, near, w.emit("Sub", w.emit("Exp", x), one))
+            return w.emit("Where", small, near, w.emit("Sub", power, one))
         case "exp2":
             return w.emit("Exp", w.emit("Mul", x, w.number(math.log(2), dtype)))
     return w.emit("Mul", x, x)

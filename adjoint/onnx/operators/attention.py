@@ -39,18 +39,18 @@ def _bias(
     right: int,
 ) -> Tensor:
     """What is added to the scores: (T, S), or of more dimensions."""
-    queries, keys = int(q.shape[2]), int(k.shape[2])
+    queries, keys = q.shape[2], k.shape[2]
     none = float("-inf")
     bias = ad.zeros(queries, keys, dtype=q.dtype)
     if mask is not None:
-        short = keys - int(mask.shape[-1])
+        short = keys - mask.shape[-1]
         mask = ad.where(mask, ad.zeros((), dtype=q.dtype), none) if mask.dtype is ad.bool else mask
         if short > 0:
             mask = ad.cat([mask, ad.full((*mask.shape[:-1], short), none, dtype=mask.dtype)], -1)
         bias = bias + mask
     row, column = ad.arange(queries)[:, None], ad.arange(keys)[None, :]
     if past is not None:
-        row = row + int(past.shape[2])
+        row = row + past.shape[2]
     elif lengths is not None:
         row = row + (lengths.long().reshape(-1, 1, 1, 1) - queries)
     allowed = ad.ones_like(column, dtype=ad.bool)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.operators.shapes import bounded
 from adjoint.onnx.reading import OnnxError
@@ -54,6 +55,8 @@ def constant_of_shape(shape: Value, *, value: Value = None) -> Value:
     sizes = bounded(integers(shape), "ConstantOfShape")
     if value is None:
         return ad.zeros(sizes, dtype=ad.float32)
+    if any(map(is_extent, sizes)) and isinstance(value, Tensor):
+        return ad.full(sizes, number(value), dtype=value.dtype)
     return value_of(np.broadcast_to(np.asarray(array_of(value)).reshape(-1)[0], sizes).copy())
 
 
@@ -61,6 +64,8 @@ def constant_of_shape(shape: Value, *, value: Value = None) -> Value:
 def range_(start: Value, limit: Value, delta: Value) -> Tensor:
     """Numbers from start to before limit, delta apart."""
     first, last, step = number(start), number(limit), number(delta)
+    if any(map(is_extent, (first, last, step))):
+        return ad.arange(first, last, step)
     count = max(math.ceil((last - first) / step), 0)
     bounded([count], "Range")
     return (
@@ -80,7 +85,8 @@ def eye_like(x: Value, *, k: int = 0, dtype: int | None = None) -> Value:
 @operator("OneHot")
 def one_hot(indices: Tensor, depth: Value, values: Value, *, axis: int = -1) -> Value:
     """Rows that have one value at an index, another elsewhere; none out of range."""
-    size = int(number(depth))
+    size = number(depth)
+    size = size if is_extent(size) else int(size)
     bounded([size, *indices.shape], "OneHot")
     index = indices.long()
     index = ad.where(index < 0, index + size, index)

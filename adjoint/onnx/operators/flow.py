@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.tensor.reading.item import known
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.reading import LARGEST, OnnxError
@@ -166,7 +167,10 @@ def _scanned(
     out_axes: list[int],
     out_backwards: list[int],
 ) -> tuple[Value, ...]:
-    lengths = {int(x.shape[axis]) for x, axis in zip(columns, axes, strict=True)}
+    sizes = [x.shape[axis] for x, axis in zip(columns, axes, strict=True)]
+    if any(map(is_extent, sizes)):
+        return _scanned_openly(run, states, columns, axes, backwards, out_axes, out_backwards)
+    lengths = {int(size) for size in sizes}
     if len(lengths) != 1:
         raise OnnxError(f"onnx: Scan: its inputs have lengths {sorted(lengths)}; they must agree.")
     (length,) = lengths
@@ -185,6 +189,33 @@ def _scanned(
         for column, axis, back in zip(rows, out_axes, out_backwards, strict=True)
     ]
     return (*states, *stacked)
+
+
+def _scanned_openly(
+    run: Any,
+    states: list[Value],
+    columns: list[Tensor],
+    axes: list[int],
+    backwards: list[int],
+    out_axes: list[int],
+    out_backwards: list[int],
+) -> tuple[Value, ...]:
+    """The same along an axis whose length is open: one loop of the recording."""
+    rows = [
+        x.movedim(axis, 0).flip(0) if back else x.movedim(axis, 0)
+        for x, axis, back in zip(columns, axes, backwards, strict=True)
+    ]
+
+    def once(carried: tuple[Value, ...], now: tuple[Tensor, ...]) -> Any:
+        results = run(*carried, *now)
+        return tuple(results[: len(states)]), tuple(results[len(states) :])
+
+    last, stacked = ad.scan(once, tuple(states), tuple(rows))
+    outputs = [
+        (column.flip(0) if back else column).movedim(0, axis)
+        for column, axis, back in zip(stacked, out_axes, out_backwards, strict=True)
+    ]
+    return (*last, *outputs)
 
 
 def _batched_scan(

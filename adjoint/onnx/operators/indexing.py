@@ -42,7 +42,7 @@ def _batched(indices: Tensor, shape: tuple[int, ...], batch_dims: int) -> tuple[
     rows = []
     for k in range(batch_dims):
         view = [1] * rank
-        view[k] = int(shape[k])
+        view[k] = shape[k]
         rows.append(ad.arange(shape[k]).reshape(view))
     width = int(indices.shape[-1])
     return (*rows, *[_wrapped(indices[..., k], shape[batch_dims + k]) for k in range(width)])
@@ -69,7 +69,7 @@ def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = 
     inner = math.prod(x.shape[width:])
     place = ad.zeros(indices.shape[:-1], dtype=ad.int64)
     for k in range(width):
-        place = place * int(x.shape[k]) + _wrapped(indices[..., k], x.shape[k])
+        place = place * x.shape[k] + _wrapped(indices[..., k], x.shape[k])
     rows = x.reshape(math.prod(x.shape[:width]), inner)
     index = place.reshape(-1, 1).expand(-1, inner)
     values = updates.reshape(-1, inner)
@@ -96,7 +96,7 @@ def tensor_scatter(
 ) -> Tensor:
     """A cache with new entries written from an index of each batch on."""
     axis = axis % past.ndim
-    length, count, batch = int(past.shape[axis]), int(update.shape[axis]), int(past.shape[0])
+    length, count, batch = past.shape[axis], update.shape[axis], past.shape[0]
     start = ad.zeros(batch, dtype=ad.int64) if write_indices is None else write_indices.long()
     places = start[:, None] + ad.arange(count)[None, :]
     places = places % length if mode == "circular" else places

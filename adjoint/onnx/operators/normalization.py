@@ -28,7 +28,7 @@ def layer_normalization(
 ) -> tuple[Tensor, ...]:
     """Over the last dimensions from an axis on; also the mean and the inverse deviation."""
     dims = list(range(axis % x.ndim, x.ndim))
-    own = [int(d) for d in x.shape[dims[0] :]]
+    own = list(x.shape[dims[0] :])
     if (
         call.outputs == 1
         and stash_type == 1

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import adjoint as ad
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.onnx.operators.convolution import paddings
@@ -47,14 +48,20 @@ def windows(
     """Windows over a tensor's spatial dimensions."""
     rank = x.ndim - 2
     strides, dilations = strides or [1] * rank, dilations or [1] * rank
-    sizes = [int(d) for d in x.shape[2:]]
+    sizes = list(x.shape[2:])
     around = paddings(auto_pad, pads, sizes, kernel, strides, dilations)
     before, after, counts = list(around[:rank]), list(around[rank:]), []
     for k in range(rank):
         span = (kernel[k] - 1) * dilations[k] + 1
         room = sizes[k] + before[k] + after[k] - span
         count = room // strides[k] + 1
-        if ceil_mode and room % strides[k] and count * strides[k] < sizes[k] + before[k]:
+        # Of a size that is open, pooling itself says which windows a ceiling adds.
+        if (
+            ceil_mode
+            and not is_extent(sizes[k])
+            and room % strides[k]
+            and count * strides[k] < sizes[k] + before[k]
+        ):
             after[k] += count * strides[k] + span - (sizes[k] + before[k] + after[k])
             count += 1
         counts.append(count)
@@ -91,14 +98,17 @@ def max_pool(
 ) -> tuple[Tensor, ...]:
     """The largest of each window, and where it lies in the whole tensor."""
     at = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    if call.outputs == 1 and at.plain and not ceil_mode and x.is_floating_point():
-        return (_MAX[len(at.kernel)](x, at.kernel, at.strides, at.before, at.dilations),)
+    if call.outputs == 1 and at.plain and x.is_floating_point():
+        ceil = bool(ceil_mode)
+        if not ceil or any(map(is_extent, x.shape[2:])):
+            pool = _MAX[len(at.kernel)]
+            return (pool(x, at.kernel, at.strides, at.before, at.dilations, ceil),)
     lowest = -math.inf if x.is_floating_point() else ad.iinfo(x.dtype).min
     values = taken(x, at, lowest)
     best = ad.amax(values, -1)
     if call.outputs == 1:
         return (best,)
-    sizes = [int(d) for d in x.shape]
+    sizes = list(x.shape)
     place = ad.arange(math.prod(sizes)).reshape(sizes)
     if storage_order:
         rows, columns = sizes[-2:]
@@ -123,8 +133,9 @@ def average_pool(
     """The mean of each window, over its elements or those inside the tensor."""
     at = windows(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     rank = len(at.kernel)
-    if at.plain and not ceil_mode and all(d == 1 for d in at.dilations):
-        return _MEAN[rank](x, at.kernel, at.strides, at.before, False, bool(count_include_pad))
+    ceil, openly = bool(ceil_mode), any(map(is_extent, x.shape[2:]))
+    if at.plain and (not ceil or openly) and all(d == 1 for d in at.dilations):
+        return _MEAN[rank](x, at.kernel, at.strides, at.before, ceil, bool(count_include_pad))
     total = ad.sum(taken(x, at, 0.0), -1)
     inside = ad.ones(1, 1, *x.shape[2:], dtype=x.dtype)
     if count_include_pad:  # what ceil_mode adds beyond the padding is never counted

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import adjoint as ad
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.onnx.reading import OnnxError
@@ -139,6 +140,8 @@ def _run(
     at: Direction,
 ) -> tuple[Tensor, State]:
     """One direction over (T, B, I): outputs (T, B, H), and the last state."""
+    if is_extent(x.shape[0]):
+        return _scanned(x, lengths, state, backwards, step, at)
     steps = int(x.shape[0])
     rows: list[Tensor | None] = [None] * steps
     for t in reversed(range(steps)) if backwards else range(steps):
@@ -150,6 +153,29 @@ def _run(
         else:
             rows[t], state = after[0], after
     return ad.stack([row for row in rows if row is not None]), state
+
+
+def _scanned(
+    x: Tensor,
+    lengths: Value,
+    state: State,
+    backwards: bool,
+    step: Callable[[Tensor, State, Direction], State],
+    at: Direction,
+) -> tuple[Tensor, State]:
+    """The same over a length that is open, as one loop."""
+
+    def once(state: State, row: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+        now, t = row
+        after = step(now, state, at)
+        if lengths is None:
+            return after, after[0]
+        live = (lengths.long() > t)[:, None]
+        kept = tuple(ad.where(live, new, old) for new, old in zip(after, state, strict=True))
+        return kept, ad.where(live, after[0], ad.zeros_like(after[0]))
+
+    last, rows = ad.scan(once, state, (x, ad.arange(x.shape[0])), reverse=backwards)
+    return rows, last
 
 
 def _recurrent(

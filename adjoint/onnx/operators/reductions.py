@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -51,7 +52,7 @@ def _largest(x: Tensor) -> float:
 def _mean(x: Tensor, dims: list[int], keep: bool) -> Tensor:
     if x.is_floating_point():
         return ad.mean(x, dims, keepdim=keep)
-    count = int(np.prod([x.shape[d] for d in dims]))
+    count = math.prod(x.shape[d] for d in dims)
     return ad.div(ad.sum(x, dims, keepdim=keep), count, rounding_mode="trunc")
 
 
@@ -123,7 +124,7 @@ def top_k(
     x: Value, k: Value = None, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[Value, Tensor]:
     """The largest, or smallest, so many; the first among equals."""
-    count = int(k) if isinstance(k, int) else int(number(k))
+    count = k if isinstance(k, int) else number(k)
     if isinstance(x, np.ndarray):
         key = np.iinfo(x.dtype).max - x if largest else x  # unsigned: its order is reversed exactly
         order = np.argsort(key, axis=axis, kind="stable").astype(np.int64)
@@ -181,7 +182,7 @@ def _hardmax(x: Tensor, dim: int) -> Tensor:
 def coerced(x: Tensor, axis: int, function: Callable[[Tensor], Tensor]) -> Tensor:
     """A function of matrices: dimensions before an axis are rows, the others columns."""
     axis = axis % x.ndim
-    rows = int(np.prod([int(d) for d in x.shape[:axis]]))
+    rows = math.prod(x.shape[:axis])
     return function(x.reshape(rows, -1)).reshape(x.shape)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.onnx.operators.shapes import bounded
@@ -139,6 +140,48 @@ def resized(
     return x.to(dtype)
 
 
+# Mode, coordinates and rounding as `interpolate` calls them, and whether corners are aligned.
+_INTERPOLATED: dict[tuple[str, str, str], tuple[str, bool | None]] = {
+    ("nearest", "asymmetric", "floor"): ("nearest", None),
+    ("nearest", "half_pixel", "round_prefer_ceil"): ("nearest-exact", None),
+    ("linear", "half_pixel", ""): ("linear", False),
+    ("linear", "pytorch_half_pixel", ""): ("linear", False),
+    ("linear", "align_corners", ""): ("linear", True),
+    ("cubic", "half_pixel", ""): ("cubic", False),
+    ("cubic", "pytorch_half_pixel", ""): ("cubic", False),
+    ("cubic", "align_corners", ""): ("cubic", True),
+}
+_OF_RANK = {
+    "linear": {1: "linear", 2: "bilinear", 3: "trilinear"},
+    "cubic": {2: "bicubic"},
+}
+
+
+def _resized_openly(
+    x: Tensor,
+    dims: list[int],
+    scales: list[float],
+    sizes: list[int],
+    mode: str,
+    align: bool | None,
+) -> Tensor | None:
+    """Sizes that are open, by `interpolate`, which has the last dimensions; None: it cannot."""
+    rank = x.ndim - 2
+    named = _OF_RANK.get(mode, dict.fromkeys((1, 2, 3), mode)).get(rank)
+    spatial = list(range(2, x.ndim))
+    first = [k for k, d in enumerate(dims) if d < 2]
+    kept = all(sizes[k] == x.shape[dims[k]] if sizes else scales[k] == 1 for k in first)
+    if named is None or not kept or [d for d in dims if d >= 2] != spatial:
+        return None
+    last = [k for k, d in enumerate(dims) if d >= 2]
+    how: dict[str, Any] = (
+        {"mode": named} if align is None else {"mode": named, "align_corners": align}
+    )
+    if sizes:
+        return F.interpolate(x, size=[sizes[k] for k in last], **how)
+    return F.interpolate(x, scale_factor=[scales[k] for k in last], **how)
+
+
 @operator("Resize")
 def resize(
     x: Tensor,
@@ -163,6 +206,13 @@ def resize(
     dims = list(range(x.ndim)) if axes is None else [k % x.ndim for k in axes]
     factors = [] if scales is None else numbers(scales)
     wanted = [] if sizes is None else integers(sizes)
+    if any(map(is_extent, (*x.shape, *wanted))):
+        named = (mode, coordinate_transformation_mode, nearest_mode if mode == "nearest" else "")
+        plain = cubic_coeff_a == -0.75 and not exclude_outside
+        how = _INTERPOLATED.get(named) if plain and not antialias else None
+        openly = None if how is None else _resized_openly(x, dims, factors, wanted, *how)
+        if openly is not None:
+            return openly
     factors, outs = _sized(
         [int(n) for n in x.shape], dims, factors, wanted, keep_aspect_ratio_policy
     )

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import adjoint as ad
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.nn import functional as F
+from adjoint.onnx.open_sizes import sizes_of
 from adjoint.onnx.reading import LARGEST, OnnxError
 from adjoint.onnx.table import NodeCall, operator
 from adjoint.onnx.types import Value, integers, number
@@ -15,7 +18,8 @@ from adjoint.onnx.types import Value, integers, number
 
 def bounded(shape: list[int], who: str) -> list[int]:
     """A shape that a file asks for, refused where it is absurd."""
-    if any(d < 0 for d in shape) or math.prod(shape) > LARGEST:
+    plain = [int(d) for d in shape]  # of open sizes, what they count as meanwhile
+    if any(d < 0 for d in plain) or math.prod(plain) > LARGEST:
         raise OnnxError(
             f"onnx: {who}: a tensor of shape {tuple(shape)} is refused; at most {LARGEST} "
             "elements are made."
@@ -30,15 +34,15 @@ def identity(x: Value) -> Value:
 
 
 @operator("Shape")
-def shape(x: Value, *, start: int = 0, end: int | None = None) -> Tensor:
+def shape(x: Value, *, start: int = 0, end: int | None = None) -> Value:
     """The sizes of a tensor, or some of them."""
-    return ad.tensor([int(d) for d in x.shape[slice(start, end)]], dtype=ad.int64)
+    return sizes_of(x.shape[slice(start, end)], 1)
 
 
 @operator("Size")
-def size(x: Value) -> Tensor:
+def size(x: Value) -> Value:
     """How many elements a tensor has."""
-    return ad.tensor(math.prod(x.shape), dtype=ad.int64)
+    return sizes_of([math.prod(x.shape)], 0)
 
 
 @operator("Reshape", moves=True)
@@ -101,11 +105,12 @@ def split(
     call: NodeCall,
 ) -> tuple[Tensor, ...]:
     """Parts along an axis; equal ones, the last perhaps smaller, if sizes are not given."""
-    length = int(x.shape[axis])
+    length = x.shape[axis]
     if split is None:
         count = num_outputs or call.outputs
         size = -(-length // count)
-        sizes = [max(0, min(size, length - k * size)) for k in range(count)]
+        even = size * count == length
+        sizes = [size if even else max(0, min(size, length - k * size)) for k in range(count)]
     else:
         sizes = integers(split)
     return tuple(ad.split(x, sizes, axis))
@@ -122,23 +127,22 @@ def slice_(
     for start, end, dim, step in zip(first, last, dims, strides, strict=True):
         if step == 0:
             raise OnnxError("onnx: Slice: a step is 0.")
-        size = int(x.shape[dim])
-        places = range(size)[_bound(start, size, step) : _bound(end, size, step, True) : step]
+        before = (slice(None),) * (dim % x.ndim)
         if step > 0:
-            x = x[(slice(None),) * (dim % x.ndim) + (slice(places.start, places.stop, step),)]
+            x = x[(*before, slice(start, end, step))]
+        elif is_extent(x.shape[dim]) and start == -1 and end < -LARGEST:
+            x = x.flip(dim)[(*before, slice(None, None, -step))]
         else:
+            size = int(x.shape[dim])
+            places = range(size)[_last(start, size, 0) : _last(end, size, None) : step]
             x = ad.index_select(x, dim, ad.tensor(list(places), dtype=ad.int64))
     return x
 
 
-def _bound(position: int, size: int, step: int, end: bool = False) -> int | None:
-    """A position of a slice in Python's terms: clamped, None before the first going backwards."""
+def _last(position: int, size: int, before: int | None) -> int | None:
+    """A position of a slice that goes backwards, in Python's terms; `before` the first one."""
     position = position + size if position < 0 else position
-    if step > 0:
-        return min(max(position, 0), size)
-    if position < 0:
-        return None if end else 0
-    return min(position, size - 1)
+    return before if position < 0 else min(position, size - 1)
 
 
 @operator("Expand", moves=True)
@@ -206,19 +210,24 @@ def _refuse_unheld(x: Any, who: str) -> None:
 
 
 def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: Any) -> Tensor:
-    start, stop = max(-before, 0), int(x.shape[dim]) - max(-after, 0)
-    if start or stop != x.shape[dim]:
-        x = x.narrow(dim, start, max(stop - start, 0))
+    start, cut = max(-before, 0), max(-after, 0)
+    if start or cut:
+        x = x.narrow(dim, start, max(x.shape[dim] - start - cut, 0))
     before, after = max(before, 0), max(after, 0)
     if not before and not after:
         return x
-    size = int(x.shape[dim])
+    size = x.shape[dim]
     bounded([size + before + after, *x.shape[:dim], *x.shape[dim + 1 :]], "Pad")
     if mode == "constant":
         ends = [list(x.shape) for _ in range(2)]
         ends[0][dim], ends[1][dim] = before, after
         borders = [ad.full(s, filling, dtype=x.dtype, device=x.device) for s in ends]
         return ad.cat([borders[0], x, borders[1]], dim)
+    if is_extent(size) and mode in _PADDED:
+        rows = x.movedim(dim, -1)
+        wide = F.pad(rows.reshape(1, -1, size), (before, after), _PADDED[mode])
+        return wide.reshape(*rows.shape[:-1], size + before + after).movedim(-1, dim)
+    size = int(size)
     positions = range(-before, size + after)
     period = max(2 * (size - 1), 1)
     places: Callable[[int], int] = {
@@ -227,6 +236,9 @@ def _pad_one(x: Tensor, dim: int, before: int, after: int, mode: str, filling: A
         "reflect": lambda p: min(p % period, period - p % period) if size > 1 else 0,
     }[mode]
     return ad.index_select(x, dim, ad.tensor([places(p) for p in positions], dtype=ad.int64))
+
+
+_PADDED = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}
 
 
 @operator("CenterCropPad")

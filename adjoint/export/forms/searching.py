@@ -1,0 +1,128 @@
+"""Places in sorted sequences, membership, histograms, choices and joins."""
+
+from __future__ import annotations
+
+import adjoint as ad
+from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.graph.ir import Node
+from adjoint.engine.ops.common.checks import require
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.export.forms.table import form_of
+
+LOW = 0xFFFFFFFF  # the lower half of a word
+
+
+@form_of("searchsorted")
+def searchsorted(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
+    """By halves. In one sequence for all values NaN is the largest number; in rows it is none."""
+    n, rows = int(sequence.shape[-1]), sequence.ndim > 1
+    low = ad.zeros_like(values, dtype=ad.int64)
+    if n == 0:
+        return low
+    common = common_dtype((sequence, values))
+    sequence, values = sequence.to(common), values.to(common)
+    high = low + n
+    for _ in range(n.bit_length()):
+        middle = (low + high) // 2
+        at = middle.clamp(max=n - 1)
+        probe = sequence.gather(-1, at) if rows else sequence[at]
+        if rows:
+            later = ~(probe > values) if right else ~(probe >= values)
+        else:
+            nowhere = values != values
+            later = (
+                (probe <= values) | nowhere
+                if right
+                else (probe < values) | (nowhere & (probe == probe))
+            )
+        later = later & (low < high)
+        low, high = ad.where(later, middle + 1, low), ad.where(later, high, middle)
+        high = ad.maximum(low, high)
+    return low
+
+
+def _has_nothing(node: Node) -> bool:
+    """Whether a part of what is joined, but not all of it, has no elements."""
+    return 0 not in node.outputs[0].spec.shape and any(0 in x.spec.shape for x in node.inputs)
+
+
+@form_of("cat", when=_has_nothing)
+def cat(*parts: Tensor, dim: int) -> Tensor:
+    """Without the parts that have no elements."""
+    kept = [part for part in parts if 0 not in part.shape]
+    return ad.cat(kept, dim) if len(kept) > 1 else kept[0].clone()
+
+
+@form_of("isin")
+def isin(x: Tensor, y: Tensor) -> Tensor:
+    """Compared with each."""
+    return (x.unsqueeze(-1) == y.reshape(-1)).any(-1)
+
+
+def _counted(at: Tensor, inside: Tensor, bins: int, weights: Tensor) -> Tensor:
+    """Sums of weights by bin; what is outside goes to one more, which is dropped."""
+    places = ad.where(inside, at, bins)
+    return weights.new_zeros(bins + 1).scatter_add(0, places, weights)[:bins]
+
+
+@form_of("histc")
+def histc(x: Tensor, low: Tensor, high: Tensor, bins: int) -> Tensor:
+    """Each step in the dtype of x: this is what decides between two bins."""
+    low = require(low, low.isfinite() & high.isfinite(), "histc: the range is not finite")
+    inside = (x >= low) & (x <= high)
+    share = (x - low) * bins / (high - low)
+    at = ad.where(inside, share, 0).to(ad.int64).clamp(max=bins - 1)
+    return _counted(at, inside, bins, ad.ones_like(x, dtype=ad.int64)).to(x.dtype)
+
+
+@form_of("histogramdd")
+def histogramdd(points: Tensor, *rest: Tensor, weighted: bool) -> Tensor:
+    """A bin to each dimension, and of them all one number."""
+    edges = rest[weighted:]
+    shape = [int(e.shape[0]) - 1 for e in edges]
+    inside, flat = None, None
+    for i, (e, count) in enumerate(zip(edges, shape, strict=True)):
+        low, high, x = e[0], e[-1], points[:, i]
+        finite = low.isfinite() & high.isfinite()
+        low = require(low, finite, "histogram: the range is not finite")
+        at = searchsorted(e, x, True) - 1
+        at = ad.where(x == high, count - 1, at)  # the last bin holds its upper edge
+        within = (x >= low) & (x <= high)
+        inside = within if inside is None else inside & within
+        flat = at if flat is None else flat * count + at
+    assert inside is not None
+    assert flat is not None
+    total = 1
+    for count in shape:
+        total *= count
+    weights = rest[0].to(ad.float64) if weighted else ad.ones_like(flat)
+    return _counted(flat, inside, total, weights).reshape(shape).to(points.dtype)
+
+
+@form_of("multinomial")
+def multinomial(weights: Tensor, noise: Tensor, count: int, replacement: bool) -> Tensor:
+    """The same numbers that choose in Python choose here."""
+    weights = weights.to(ad.float64)
+    fit = weights.isfinite() & (weights >= 0)
+    message = "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
+    weights = require(weights, fit, message)
+    largest = weights.amax(-1, keepdim=True)
+    message = "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
+    largest = require(largest, largest > 0, message)
+    if not replacement:
+        order = (noise / (weights / largest)).argsort(-1, stable=True)
+        return order[..., :count]
+    room = 62 - (int(weights.shape[-1]) - 1).bit_length()
+    edges = (weights / largest * 2.0**room).floor().to(ad.int64).cumsum(-1)
+    rows = edges.reshape(-1, edges.shape[-1])
+    chosen = _below(noise.reshape(-1, count), rows[:, -1:])
+    return searchsorted(rows, chosen, True).reshape(*weights.shape[:-1], count)
+
+
+def _below(words: Tensor, bound: Tensor) -> Tensor:
+    """floor(word * bound / 2**64) of words without a sign, by halves of 32 bits."""
+    a, b = (words >> 32) & LOW, words & LOW
+    c, d = bound >> 32, bound & LOW
+    middle = a * d + ((b * d >> 32) & LOW)
+    carry = b * c + (middle & LOW)
+    return a * c + ((middle >> 32) & LOW) + (carry >> 32)
