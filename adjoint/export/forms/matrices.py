@@ -14,7 +14,7 @@ import numpy as np
 import adjoint as ad
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.export.forms.table import NoForm, form_of, refuse_complex
+from adjoint.export.forms.table import Unwritten, form_of, refuse_complex
 
 SWEEPS = 12  # of Jacobi's; each squares what is off the diagonal once that is small
 ROTATED = 128  # columns that a loop of rotations is worth it for
@@ -25,7 +25,7 @@ def _checked(x: Tensor, most: int) -> tuple[int, int]:
     refuse_complex(x)
     m, n = int(x.shape[-2]), int(x.shape[-1])
     if not m or not n or min(m, n) > most:
-        raise NoForm(f"of more than {most} columns")
+        raise Unwritten(f"of more than {most} columns")
     return m, n
 
 
@@ -34,7 +34,7 @@ def qr(x: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """Householder's reflections, with LAPACK's signs."""
     m, n = _checked(x, REFLECTED)
     if mode == "r":
-        raise NoForm("without Q; ask for mode='reduced'")
+        raise Unwritten("without Q; ask for mode='reduced'")
     k = m if mode == "complete" else min(m, n)
     rows = ad.arange(m)
     eye = (rows.unsqueeze(1) == rows).to(x.dtype).expand(*x.shape[:-2], m, m).contiguous()

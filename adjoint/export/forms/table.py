@@ -21,7 +21,7 @@ FORMS: dict[str, Callable[..., Any]] = {}
 NEEDED: dict[str, Callable[[Node], bool]] = {}
 
 
-class NoForm(Exception):
+class Unwritten(Exception):
     """What a form cannot do, of these operands; the operation stays and is refused."""
 
 
@@ -54,4 +54,4 @@ def held(array: Any, like: Tensor) -> Tensor:
 def refuse_complex(x: Tensor) -> None:
     """Forms of real numbers alone."""
     if x.is_complex():
-        raise NoForm("of complex numbers")
+        raise Unwritten("of complex numbers")

@@ -19,7 +19,7 @@ from adjoint.engine.tensor.storage import Storage
 from adjoint.export.forms import matrices as matrices  # fills the table
 from adjoint.export.forms import searching as searching
 from adjoint.export.forms import spectra as spectra
-from adjoint.export.forms.table import FORMS, NoForm, needs_form
+from adjoint.export.forms.table import FORMS, Unwritten, needs_form
 
 # A context in which nothing is on but a recording.
 PLAIN: dict[str, Any] = {
@@ -75,7 +75,7 @@ class FormWriter:
                 result = form(*given, **node.params)
                 many = result if isinstance(result, tuple) else (result,)
                 inner.graph.outputs = [inner.value_of(t) for t in many]
-        except NoForm:
+        except Unwritten:
             return None
         held = self._held(builder, inner.sources, inner.graph.inputs[-len(inner.sources) :])
         operands = [x for x in inputs if isinstance(x, Value)]
