@@ -159,7 +159,7 @@ def test_refusals(change: dict[str, Any], error: type[Exception], words: str) ->
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (2, 1, 0, 3), (3, 2, 1, 0)])
 def test_results_lie_row_after_row_however_operands_lie(order: Any, shared: bool) -> None:
-    """What fragments of attention take for granted (`core.operations.large.ROW_BY_ROW`)."""
+    """What fragments of attention take for granted (`lies_in_rows`)."""
 
     def laid(*shape: int) -> Any:
         inverse = [order.index(d) for d in range(4)]

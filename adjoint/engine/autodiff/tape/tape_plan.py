@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.operations.large import FILLED
 from adjoint.engine.core.operations.record import Record, Rule
 
 # Where a rule's argument comes from; the key beside it is the index or name meant.
@@ -67,7 +66,7 @@ class TapePlan:
             if wanted and (rule := record.rule_at(position)) is not None
         )
         # Whether on a GPU all its rules are one program; products are fragments themselves.
-        self.on_device = bool(record.on_device) and (self.whole or record.name in FILLED)
+        self.on_device = bool(record.on_device) and (self.whole or record.fills_zeros)
         # Whether operands get the cotangent as it comes, where they are like the result.
         self.hands_on = self.elementwise and all(
             step.fn is None and step.factor == 1.0 for step in self.steps

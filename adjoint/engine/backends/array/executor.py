@@ -25,7 +25,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_plain_numbers
 from adjoint.engine.core.operations.families import device_of
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LIBRARIES
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record, is_tensor
 from adjoint.engine.core.promotion import check_whole_numbers, promote
 from adjoint.engine.core.spec import Spec, UnknownShapeError
@@ -183,7 +183,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                 if array.__class__ in DEVICE_LAYOUTS:
                     if record.on_device:
                         return run_on_device(record, operands, params)
-                    if record.name in LIBRARIES:
+                    if record.by_library:
                         return run_by_library(record, operands, params)
                 return run_general(record, operands, params)
             arrays.append(array)

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adjoint.engine.core.operations.autocast import RECORDS
-from adjoint.engine.core.operations.large import STRAIGHT, large, on_device
+from adjoint.engine.core.operations.large import large, on_device
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 
@@ -96,10 +96,7 @@ class Record:
     compose: Callable[..., Any] | None = None  # composites
     infer_specs: Callable[..., Any] | None = None  # of their results; None: compose it and see
     decompose: Callable[..., Any] | None = None
-    large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
-    on_device: int = 0  # the same, on a GPU
     one_node: bool = False  # on the tape: it is not differentiated part by part
-    in_steps: bool = False  # its kernel takes many, which small operands make a program of
     rules: tuple[Rule | float | None, ...] = ()  # vjp or partials, whichever the family states
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
@@ -119,6 +116,19 @@ class Record:
     never_negative_zero: bool = False  # -0.0 is not among its results
     logical: bool = False  # of a reduction: elements are true or false to it
     position_of: str = ""  # it says where the result of this reduction is
+    # How eager mode runs it (Note [fragments], Note [straight programs]). As a fragment, by what it
+    # does with an element: "streamed", "computed", "composed" (core.operations.large), "device" on
+    # a GPU alone, "" never; by default elementwise operations and reductions are, others are not.
+    fragment: str | None = None
+    large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
+    on_device: int = 0  # the same, on a GPU
+    by_library: bool = False  # on a GPU libraries do it better than kernels of a fragment
+    fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
+    of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)
+    # A composite whose results lie row after row, however its operands lie: to find that out by
+    # trying would take memory that a fragment does without.
+    lies_in_rows: bool = False
+    in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.
     policies: dict[str, str] | None = None
 
@@ -131,9 +141,10 @@ class Record:
         self.rules = self.partials or self.vjp
         self.is_view = self.window is not None
         self.one_node = self.compose is None or self.differentiable
-        self.large = large(self.name, self.family, self.cost, self.draws)
-        self.on_device = on_device(self.name, self.large)
-        self.in_steps = self.name in STRAIGHT
+        if self.fragment is None:
+            self.fragment = self._usual_fragment()
+        self.large = large(self.fragment)
+        self.on_device = 0 if self.by_library else on_device(self.fragment)
         if not self.operands:
             self.operands = OPERAND_NAMES[: len(self.rules)]
         if REGISTRY.setdefault(self.name, self) is not self:
@@ -143,6 +154,13 @@ class Record:
         if self.window is not None or self.promotion in ("compare", "logical"):
             return "exact"
         return "sum" if self.linear or self.family == "bilinear" else "function"
+
+    def _usual_fragment(self) -> str:
+        if self.reduces:
+            return "streamed"
+        if self.family != "elementwise" or self.draws:
+            return ""
+        return "computed" if self.cost == "function" else "streamed"
 
     @property
     def reduces(self) -> bool:

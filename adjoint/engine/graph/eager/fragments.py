@@ -30,7 +30,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import warn_user
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, IN_ROWS, ROW_BY_ROW
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
@@ -190,7 +190,7 @@ class Fragments:
             partly = record.compose is not None and not record.differentiable
             if partly:
                 return self.described(record, operands, params)
-            parts = record.compose if record.name in IN_ROWS else None
+            parts = record.compose if record.of_rows else None
             return self.described(record, operands, params, quick, parts)
         try:
             return None if fragment is None else fragment(tensors, numbers)
@@ -517,7 +517,7 @@ def known_strides(body: OperationTrace, x: Tensor | None, rank: int) -> tuple[in
     if x is None:
         return ()
     node = body.value_of(x).node
-    if node is not None and node.record.name in ROW_BY_ROW:
+    if node is not None and node.record.lies_in_rows:
         return contiguous_strides(x.shape)
     if not in_doubt(body, x):
         return x.stride()

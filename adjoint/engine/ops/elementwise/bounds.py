@@ -73,6 +73,7 @@ CLAMP = elementwise(
     accepts="if",
     tensors=1,
     rounding="exact",
+    in_steps=True,
 )
 CLAMP_MIN = elementwise(
     "clamp_min", lambda x, y: x >= y, lambda x, y: x < y, accepts="bif", tensors=1, rounding="exact"

@@ -47,6 +47,7 @@ SIGMOID = elementwise(
     promotion="float",
     cost="function",
     never_negative_zero=True,
+    in_steps=True,
 )
 LOGIT = elementwise("logit", _logit_partial, promotion="float", accepts="f")
 LOGADDEXP = elementwise(

@@ -204,6 +204,9 @@ CONVOLUTION: Record = bilinear(
     ),
     batch=lambda *args, **params: _batch(CONVOLUTION)(*args, **params),
     batch_mixed=_share,
+    fragment="computed",
+    by_library=True,
+    in_steps=True,
 )
 
 # x (N, G O, L...), y (G O, I, K...) -> (N, G I, S...)
@@ -218,6 +221,9 @@ CONVOLUTION_TRANSPOSE: Record = bilinear(
     ),
     batch=lambda *args, **params: _batch(CONVOLUTION_TRANSPOSE)(*args, **params),
     batch_mixed=_share_transpose,
+    fragment="computed",
+    by_library=True,
+    in_steps=True,
 )
 
 # x (N, G I, S...), y (N, G O, L...) -> (G O, I, K...)
@@ -232,4 +238,7 @@ CONVOLUTION_WEIGHT: Record = bilinear(
     ),
     batch=_batch_weight,
     batch_mixed=_share_weight,
+    fragment="computed",
+    by_library=True,
+    in_steps=True,
 )

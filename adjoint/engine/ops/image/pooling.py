@@ -54,7 +54,9 @@ def _max_backward(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
 
 # What each window says of its largest element, added up where they are: a node of its own, so that
 # a target can look for the windows of an element instead.
-MAX_POOL_BACKWARD = composite("max_pool_backward", _max_backward, operands=("g", "at"))
+MAX_POOL_BACKWARD = composite(
+    "max_pool_backward", _max_backward, operands=("g", "at"), fragment="device"
+)
 
 
 def _max_jvp(tx: Tensor, later_outs: Any, windows: tuple[Rule, ...]) -> Any:
@@ -78,6 +80,8 @@ MAX_POOL: Record = primitive(
     batched_params=lambda params, size: params,
     outputs=2,
     rounding="exact",
+    fragment="computed",
+    in_steps=True,
 )
 
 

@@ -213,6 +213,7 @@ RESAMPLE: Record = linear(
     _infer,
     lambda g, dim, rule, transposed: RESAMPLE(g, dim=dim, rule=rule, transposed=not transposed),
     batched_params=shift_dim,
+    in_steps=True,
 )
 
 
@@ -300,7 +301,7 @@ def _resample_back(g: Tensor, rules: Rules, divisor: float | None) -> Tensor:
     return g
 
 
-RESAMPLE_ALL = composite("resample_all", _resample_all, _resample_back)
+RESAMPLE_ALL = composite("resample_all", _resample_all, _resample_back, fragment="device")
 
 
 def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -> Tensor:

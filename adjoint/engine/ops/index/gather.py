@@ -35,6 +35,9 @@ GATHER: Record = linear(
     batched_params=shift_dim,
     native_check=True,
     rounding="exact",
+    fragment="composed",
+    fills_zeros=True,
+    in_steps=True,
 )
 
 
@@ -57,6 +60,8 @@ SCATTER: Record = linear(
     native_check=True,
     rounding="exact",
     fails="values",
+    fragment="device",
+    in_steps=True,
 )
 
 

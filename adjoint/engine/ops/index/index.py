@@ -76,6 +76,9 @@ INDEX: Record = linear(
     batch=_index_batch,
     native_check=True,
     rounding="exact",
+    fragment="device",
+    fills_zeros=True,
+    in_steps=True,
 )
 
 
@@ -127,6 +130,8 @@ INDEX_PUT: Record = linear(
     batch=_put_batch,
     native_check=True,
     rounding="exact",
+    fragment="device",
+    in_steps=True,
 )
 
 

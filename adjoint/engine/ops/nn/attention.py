@@ -60,6 +60,8 @@ ATTENTION: Record = composite(
     joint=_joint,
     operands=("query", "key", "value", "*extras"),
     outputs=2,
+    fragment="composed",
+    lies_in_rows=True,
 )
 
 
@@ -100,6 +102,8 @@ ATTENTION_BACKWARD: Record = composite(
     _attend_backward,
     operands=("query", "key", "value", "lse", "g", "shift", "*extras"),
     outputs=0,
+    fragment="composed",
+    lies_in_rows=True,
 )
 
 

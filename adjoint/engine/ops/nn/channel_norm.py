@@ -68,6 +68,7 @@ BATCH_NORM, INSTANCE_NORM = (
         operands=("x", "*affine"),
         outputs=3,
         keeps_layout=True,
+        fragment="composed",
     )
     for name in ("batch_norm", "instance_norm")
 )
@@ -88,6 +89,7 @@ BATCH_NORM_INFERENCE = composite(
     _with_statistics,
     operands=("x", "mean", "variance", "*affine"),
     keeps_layout=True,
+    fragment="composed",
 )
 
 

@@ -27,6 +27,7 @@ COSINE_SIMILARITY = composite(
         lambda x, y, dim, eps: ((x / _length(x, dim, eps)) * (y / _length(y, dim, eps))).sum(dim)
     ),
     operands=("x", "y"),
+    fragment="composed",
 )
 
 

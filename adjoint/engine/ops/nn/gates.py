@@ -74,6 +74,7 @@ LSTM_BACKWARD = composite(
     operands=("acts", "c", "new", "gh", "gc"),
     outputs=2,
     native_check=True,
+    fragment="computed",
 )
 
 
@@ -88,7 +89,13 @@ def _lstm_joint(gs: Sequence[Any], c: Tensor, later_outs: Any) -> tuple[Tensor, 
 
 # LSTM_GATES(x, c) -> (h, new c, activations): the last for backward.
 LSTM_GATES = composite(
-    "lstm_gates", lstm_gates, operands=("x", "c"), outputs=3, joint=_lstm_joint, native_check=True
+    "lstm_gates",
+    lstm_gates,
+    operands=("x", "c"),
+    outputs=3,
+    joint=_lstm_joint,
+    native_check=True,
+    fragment="computed",
 )
 
 
@@ -126,6 +133,7 @@ GRU_BACKWARD = composite(
     operands=("acts", "y", "h", "g"),
     outputs=3,
     native_check=True,
+    fragment="computed",
 )
 
 
@@ -141,5 +149,11 @@ def _gru_joint(
 
 # GRU_GATES(x, y, h) -> (new h, activations): the last for backward.
 GRU_GATES = composite(
-    "gru_gates", gru_gates, operands=("x", "y", "h"), outputs=2, joint=_gru_joint, native_check=True
+    "gru_gates",
+    gru_gates,
+    operands=("x", "y", "h"),
+    outputs=2,
+    joint=_gru_joint,
+    native_check=True,
+    fragment="computed",
 )

@@ -36,5 +36,5 @@ def _ranges(
 
 # KEY_RANGES(where queries' sequences begin, where keys' do, [how many keys of each are used])
 KEY_RANGES: Record = composite(
-    "key_ranges", _ranges, operands=("starts", "key_starts", "*used"), outputs=2
+    "key_ranges", _ranges, operands=("starts", "key_starts", "*used"), outputs=2, fragment="device"
 )

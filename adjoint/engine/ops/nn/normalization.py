@@ -162,6 +162,7 @@ LAYER_NORM = composite(
     keeps_layout=True,
     outputs=3,
     infer_specs=lambda x, *affine, rank, eps: _layer_norm_specs(x, rank),
+    fragment="composed",
 )
 
 
@@ -276,6 +277,7 @@ RMS_NORM = composite(
     _rms_norm_weight,
     operands=("x", "*affine"),
     keeps_layout=True,
+    fragment="composed",
 )
 
 
@@ -405,6 +407,7 @@ GROUP_NORM = composite(
     operands=("x", "*affine"),
     keeps_layout=True,
     outputs=3,
+    fragment="composed",
 )
 
 

@@ -98,6 +98,7 @@ LSTM_LAYER: Record = composite(
     outputs=5,
     joint=_lstm_layer_joint,
     native_check=True,
+    fragment="device",
 )
 
 
@@ -149,6 +150,7 @@ GRU_LAYER: Record = composite(
     outputs=4,
     joint=_gru_layer_joint,
     native_check=True,
+    fragment="device",
 )
 
 
@@ -192,6 +194,7 @@ PLAIN_LAYER: Record = composite(
     outputs=2,
     joint=_plain_layer_joint,
     native_check=True,
+    fragment="device",
 )
 
 

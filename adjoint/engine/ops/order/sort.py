@@ -38,11 +38,24 @@ def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
 
 # Positions along `dim`; NaN is larger than every number. Equal elements of short rows, and of all
 # if `stable`, keep their order.
-ARGSORT = primitive("argsort", infer_positions, None, batched_params=shift_dim, native_check=True)
-TOPK = primitive("topk", _infer_some, None, batched_params=shift_dim, native_check=True)
-KTHVALUE = primitive("kthvalue", _infer_one, None, batched_params=shift_dim, native_check=True)
+ARGSORT = primitive(
+    "argsort",
+    infer_positions,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    fragment="composed",
+)
+TOPK = primitive(
+    "topk", _infer_some, None, batched_params=shift_dim, native_check=True, fragment="composed"
+)
+KTHVALUE = primitive(
+    "kthvalue", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="composed"
+)
 # The lower median; with `omit` NaN do not count, else any NaN is the median.
-ARGMEDIAN = primitive("argmedian", _infer_one, None, batched_params=shift_dim, native_check=True)
+ARGMEDIAN = primitive(
+    "argmedian", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="composed"
+)
 ARGMODE = primitive("argmode", _infer_one, None, batched_params=shift_dim, native_check=True)
 # The median of all of `dims`, whose equal elements share the gradient as amax's do.
 MEDIAN = primitive(
@@ -52,6 +65,7 @@ MEDIAN = primitive(
     jvp=share_tangent,
     batched_params=shift_reduction,
     native_check=True,
+    fragment="composed",
 )
 
 
@@ -67,8 +81,8 @@ def _largest(x: Tensor, dim: int, k: int, largest: bool, in_order: bool) -> tupl
 
 # Positions and the values there as one fragment, where there is one: half of what each of two costs
 # is the call.
-SORT = composite("sort", _sorted, operands=("x",), outputs=2)
-LARGEST = composite("largest", _largest, operands=("x",), outputs=2)
+SORT = composite("sort", _sorted, operands=("x",), outputs=2, fragment="composed")
+LARGEST = composite("largest", _largest, operands=("x",), outputs=2, fragment="composed")
 
 
 def _is_whole(record: Record, x: Tensor) -> bool:

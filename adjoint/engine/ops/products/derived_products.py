@@ -248,6 +248,8 @@ ADDMM = composite(
     lambda g, z, y_spec: product(_rows(g), _conj(z).t()).reshape(y_spec.shape),
     lambda g, y: product(_rows(_conj(y)).t(), _rows(g)),
     native_check=True,  # `_affine` checks
+    fragment="device",
+    of_rows=True,
 )
 
 
@@ -263,6 +265,8 @@ LOW_ADDMM = composite(
     ),
     lambda g, y, z_spec, dtype: product(_rows(y.to(dtype)).t(), _rows(g)).to(z_spec.dtype),
     native_check=True,
+    fragment="device",
+    of_rows=True,
 )
 LOWERED["addmm"] = LOW_ADDMM
 

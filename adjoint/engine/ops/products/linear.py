@@ -48,6 +48,8 @@ LINEAR = composite(
     lambda g, z_spec: g.sum_to_size(z_spec.shape),
     native_check=True,  # `linear` checks shapes, the kernel dtypes
     infer_specs=lambda x, y, z=None: _spec(x, y, z),
+    fragment="computed",
+    of_rows=True,
 )
 
 
@@ -59,6 +61,8 @@ LOW_LINEAR = composite(
     lambda g, x, y_spec, dtype: _weight_gradient(g, x.to(dtype), y_spec).to(y_spec.dtype),
     lambda g, z_spec: g.sum_to_size(z_spec.shape).to(z_spec.dtype),
     native_check=True,
+    fragment="device",
+    of_rows=True,
 )
 LOWERED["linear"] = LOW_LINEAR
 

@@ -56,6 +56,7 @@ MATMUL: Record = bilinear(
     batch=lambda size, x, y: _batched(x, y),
     batch_mixed=lambda size, values, batched: _shared(size, values, batched),
     native_check=True,
+    fragment="computed",
 )
 
 

@@ -44,7 +44,9 @@ def _batched(size: int, x: Tensor, y: Tensor) -> Tensor:
 
 # (..., m, k) times (..., n, k), the second's rows being columns: as weights lie, and as dot
 # instructions want them. Of int8, summed in int32 (which wraps beyond a depth of 131,071).
-INTEGER_MATMUL: Record = primitive("integer_matmul", _infer, None, None, batch=_batched)
+INTEGER_MATMUL: Record = primitive(
+    "integer_matmul", _infer, None, None, batch=_batched, fragment="device"
+)
 
 
 def integer_matmul(x: Tensor, y: Tensor) -> Tensor:

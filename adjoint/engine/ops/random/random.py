@@ -31,6 +31,7 @@ RANDOM = primitive(
     draws=True,
     pointwise=True,
     creates=True,
+    fragment="composed",
 )
 PERMUTATION = primitive(
     "random_permutation",

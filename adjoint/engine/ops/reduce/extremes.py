@@ -72,7 +72,7 @@ def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
 
 def _picking(name: str) -> Any:
     """A reduction to one of its elements."""
-    return reduction(name, share, jvp=share_tangent, rounding="exact")
+    return reduction(name, share, jvp=share_tangent, rounding="exact", in_steps=True)
 
 
 AMAX = _picking("amax")
@@ -85,6 +85,7 @@ ARGMAX = primitive(
     native_check=True,
     rounding="exact",
     position_of="amax",
+    fragment="device",
 )
 ARGMIN = primitive(
     "argmin",
@@ -94,6 +95,7 @@ ARGMIN = primitive(
     native_check=True,
     rounding="exact",
     position_of="amin",
+    fragment="device",
 )
 
 
@@ -202,7 +204,7 @@ def _extreme_at(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tens
 
 
 # Values and where they are as one program: most of what four calls cost is the calls.
-EXTREME = composite("extreme", _extreme_at, operands=("x",), outputs=2)
+EXTREME = composite("extreme", _extreme_at, operands=("x",), outputs=2, fragment="composed")
 
 
 def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduce: Any) -> Any:

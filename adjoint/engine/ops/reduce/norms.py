@@ -69,7 +69,9 @@ def _p_norm_spec(x: Spec, ord: float, dims: Dims, keepdim: bool) -> Spec | None:
     return SUM.infer(x, dims=dims, keepdim=keepdim)._replace(dtype=x.dtype.to_real())
 
 
-P_NORM = composite("p_norm", _p_norm, _p_norm_vjp, native_check=True, infer_specs=_p_norm_spec)
+P_NORM = composite(
+    "p_norm", _p_norm, _p_norm_vjp, native_check=True, infer_specs=_p_norm_spec, fragment="composed"
+)
 
 
 def p_norm(

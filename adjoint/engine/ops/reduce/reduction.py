@@ -61,9 +61,10 @@ SUM = reduction(
     lambda g, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim).expand(x_spec.shape),
     linear=True,
     never_negative_zero=True,  # it begins with 0.0
+    in_steps=True,
 )
-ALL = reduction("all", infer=infer_logical, logical=True, rounding="exact")
-ANY = reduction("any", infer=infer_logical, logical=True, rounding="exact")
+ALL = reduction("all", infer=infer_logical, logical=True, rounding="exact", fragment="device")
+ANY = reduction("any", infer=infer_logical, logical=True, rounding="exact", fragment="device")
 
 
 @public(method=True, out=True)

@@ -58,6 +58,7 @@ CUMSUM: Record = linear(
     batched_params=shift_dim,
     native_check=True,
     running=True,
+    fragment="device",
 )
 
 
@@ -89,6 +90,7 @@ LINEAR_SCAN: Record = primitive(
     native_check=True,
     rounding="sum",
     running=True,
+    fragment="device",
 )
 
 
@@ -117,6 +119,7 @@ CUMPROD: Record = primitive(
     native_check=True,
     rounding="product",
     running=True,
+    fragment="device",
 )
 
 
@@ -156,6 +159,7 @@ LOGCUMSUMEXP = primitive(
     native_check=True,
     rounding="product",
     running=True,
+    fragment="device",
 )
 # The position of the running extreme; the latest of equal ones, a NaN being more extreme than all.
 CUMEXTREME = primitive(
@@ -166,6 +170,7 @@ CUMEXTREME = primitive(
     batched_params=shift_dim,
     native_check=True,
     rounding="exact",
+    fragment="device",
 )
 
 

@@ -31,6 +31,7 @@ SOFTMAX = composite(
     lambda g, out, dim: out * (g - (g * out).sum(dim, keepdim=True)),
     keeps_layout=True,
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
+    fragment="composed",
 )
 LOG_SOFTMAX = composite(
     "log_softmax",
@@ -38,6 +39,7 @@ LOG_SOFTMAX = composite(
     lambda g, out, dim: g - out.exp() * g.sum(dim, keepdim=True),
     keeps_layout=True,
     infer_specs=lambda x, dim: x if x.dtype.is_floating_point else None,
+    fragment="composed",
 )
 
 
@@ -98,7 +100,7 @@ def _logsumexp_vjp(
     return restore(g, x_spec, dims, keepdim) * (x - total).exp().conj()
 
 
-LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp)
+LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp, fragment="composed")
 
 
 @public(method=True, out=True)

@@ -44,7 +44,7 @@ def _var_vjp(
     return scaled * _centred(x, dims)
 
 
-VAR = composite("var", _var, _var_vjp)
+VAR = composite("var", _var, _var_vjp, fragment="composed")
 
 
 def _std(x: Tensor, dims: Dims, keepdim: bool, correction: float) -> Tensor:
@@ -61,7 +61,7 @@ def _std_vjp(
     return _var_vjp(half, x, x_spec, dims, keepdim, correction)
 
 
-STD = composite("std", _std, _std_vjp)
+STD = composite("std", _std, _std_vjp, fragment="composed")
 
 
 def _moments(

@@ -43,6 +43,7 @@ CAST = linear(
     cost="free",
     rounding="exact",
     pointwise=True,
+    fragment="device",
 )
 TO_DEVICE: Record = linear(
     "to_device",
@@ -60,6 +61,7 @@ CLONE: Record = linear(
     native_check=True,
     rounding="exact",
     pointwise=True,
+    fragment="device",
 )
 
 

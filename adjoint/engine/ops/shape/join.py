@@ -52,6 +52,7 @@ CAT = linear(
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
+    fragment="device",
 )
 
 
@@ -76,6 +77,7 @@ STACK = linear(
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
+    fragment="device",
 )
 
 

@@ -31,6 +31,7 @@ FLIP: Record = linear(
     keeps_layout=True,
     batched_params=lambda params, size: {"dims": tuple(d + 1 for d in params["dims"])},
     native_check=True,
+    fragment="device",
 )
 ROLL: Record = linear(
     "roll",
@@ -41,6 +42,7 @@ ROLL: Record = linear(
         "dims": tuple(d + 1 for d in params["dims"]),
     },
     native_check=True,
+    fragment="device",
 )
 
 

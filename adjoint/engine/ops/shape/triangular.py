@@ -37,6 +37,7 @@ TRIL: Record = linear(
     batched_params=_same_params,
     rounding="exact",
     pointwise=True,
+    fragment="device",
 )
 TRIU: Record = linear(
     "triu",
@@ -45,6 +46,7 @@ TRIU: Record = linear(
     batched_params=_same_params,
     rounding="exact",
     pointwise=True,
+    fragment="device",
 )
 TRIANGLE_INDICES = primitive(
     "triangle_indices",

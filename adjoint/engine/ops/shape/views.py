@@ -310,6 +310,8 @@ SLICE: Record = linear(
     window=_slice_window,
     batched_params=lambda params, size: {"index": ((0, size, 1), *params["index"])},
     native_check=True,
+    fragment="device",
+    fills_zeros=True,
 )
 
 
@@ -363,5 +365,6 @@ VIEW_SCATTER: Record = linear(
     batch=_scatter_batch,
     rounding="exact",
     keeps_layout="first",
+    fragment="device",
 )
 HOOKS.view_scatter = VIEW_SCATTER

@@ -40,6 +40,7 @@ BINARY_CROSS_ENTROPY = composite(
     in_float32(lambda g, x, y: g * (x - y) / ((1 - x) * x).clamp_min(1e-12)),
     in_float32(lambda g, x: g * (_log_rest(x) - _log(x))),
     operands=("x", "y"),
+    fragment="composed",
 )
 
 
@@ -90,6 +91,7 @@ BCE_WITH_LOGITS = composite(
     "binary_cross_entropy_with_logits",
     in_float32(_with_logits),
     operands=("x", "y", "*pos_weight"),
+    fragment="composed",
 )
 
 

@@ -98,6 +98,7 @@ NLL_LOSS = composite(
     None,
     _refuse_weight,
     operands=("x", "target", "*weight"),
+    fragment="composed",
 )
 
 
@@ -190,6 +191,7 @@ CROSS_ENTROPY = composite(
     joint=_cross_entropy_joint,
     operands=("x", "target", "*weight"),
     outputs=3,
+    fragment="composed",
 )
 
 
