@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # Before adjoint is imported: both are read when first needed.
 os.environ.setdefault("ADJOINT_VERIFY", "1")
@@ -33,7 +34,13 @@ settings.register_profile(
     "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
+settings.load_profile(PROFILE)
+if PROFILE == "same" and hasattr(providers, "is_local_module_file"):
+    # Hypothesis draws numbers and words that stand in modules which are loaded by then: examples
+    # would hang on what other tests had imported, and on each line of the package. To read all of
+    # it takes seconds as well.
+    vars(providers)["is_local_module_file"] = lambda path: False
 
 # What a shell starts in the background ignores Ctrl-C, and so would every process that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -110,12 +117,8 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _alone() -> None:
+    """A test draws what it draws alone, and what runs otherwise when met often was never met."""
     seed_all()
-
-
-@pytest.fixture(autouse=True)
-def _met_for_the_first_time() -> None:
-    """What runs otherwise when it is met often was met in no other test."""
     executor._drawn.clear()
     HOOKS.straight.forget()
