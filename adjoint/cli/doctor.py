@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 import adjoint as ad
-from adjoint.cli.info import version_of
+from adjoint.cli.info import versions_of
 from adjoint.distributed.engines import nccl
 from adjoint.engine.backends.array.gpu import cuda
 from adjoint.engine.backends.disk import store
@@ -80,8 +80,8 @@ def examine() -> int:
         except Exception as error:
             faults += 1
             print(f"PROBLEM  {name:<12}{' '.join(str(error).split())}")
-    for library, what in OPTIONAL.items():
-        if version_of(library) is None:
-            print(f"absent   {library:<12}{what}")
+    for library, version in versions_of(OPTIONAL).items():
+        if version is None:
+            print(f"absent   {library:<12}{OPTIONAL[library]}")
     print("all is well" if not faults else f"{faults} problems")
     return 1 if faults else 0

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from adjoint.engine.backends.array.gpu import cuda
@@ -16,10 +17,13 @@ from adjoint.engine.backends.threads import get_num_threads
 LIBRARIES = ("numpy", "ml_dtypes", "scipy", "llvmlite", "cupy", "triton", "onnx", "mpi4py")
 
 
-def version_of(distribution: str) -> str | None:
-    """The installed version of a library, without importing it."""
-    owners = importlib.metadata.packages_distributions().get(distribution, [])
-    return importlib.metadata.version(owners[0]) if owners else None
+def versions_of(libraries: Iterable[str]) -> dict[str, str | None]:
+    """The installed version of each library, None where it is not; none of them is imported."""
+    owners = importlib.metadata.packages_distributions()  # reads what every distribution installed
+    return {
+        name: importlib.metadata.version(owners[name][0]) if name in owners else None
+        for name in libraries
+    }
 
 
 def cache_line() -> str:
@@ -52,7 +56,7 @@ def report() -> str:
         ("python", f"{platform.python_version()} ({sys.executable})"),
         ("platform", platform.platform()),
     ]
-    rows += [(name, version_of(name) or "not installed") for name in LIBRARIES]
+    rows += [(name, version or "not installed") for name, version in versions_of(LIBRARIES).items()]
     rows.append(("cpu", f"{platform.machine()}, {os.cpu_count()} cores, {_memory()}"))
     if cuda.is_available():
         for index in range(cuda.device_count()):

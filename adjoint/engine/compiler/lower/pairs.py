@@ -159,8 +159,8 @@ class Pairs:
         if pair is None:
             return False
         *others, last = node.params["index"]
-        kept = [(0, n, 1) for n in x.spec.shape[:-1]]
-        if others != kept or last not in (0, 1) or last.__class__ is not int:
+        whole = [(0, n, 1) for n in x.spec.shape[:-1]]
+        if others != whole or last not in (0, 1) or last.__class__ is not int:
             return False
         part = pair[last]
         if part.spec != node.outputs[0].spec:
