@@ -22,7 +22,7 @@ QUICK = (
 )  # fmt: skip
 
 
-def compare(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
+def compare(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int) -> None:
     """Run programs both ways; called in a process that interprets."""
     import adjoint as ad
 
@@ -40,9 +40,10 @@ def compare(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
             rough = 2e-2 if "halves" in name else 1e-4
             ad.testing.assert_close(compiled(*given), want, rtol=rough, atol=rough, equal_nan=True)
     for optimizer in optimizers:
-        want = programs.training("eager", optimizer)
+        want = programs.training("eager", optimizer, steps=steps)
         for backend in ("interpreted-triton", "mirrored-triton"):
-            assert programs.training(backend, optimizer) == pytest.approx(want, rel=1e-5), backend
+            losses = programs.training(backend, optimizer, steps=steps)
+            assert losses == pytest.approx(want, rel=1e-5), backend
 
 
 def compare_random(count: int) -> None:
@@ -162,8 +163,8 @@ def late_faults() -> None:
         picks(bad)
 
 
-def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...]) -> None:
-    run_script(f"t.compare({names!r}, {optimizers!r}); t.profile()")
+def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int = 4) -> None:
+    run_script(f"t.compare({names!r}, {optimizers!r}, {steps}); t.profile()")
 
 
 def run_script(call: str) -> None:
@@ -180,7 +181,7 @@ def run_script(call: str) -> None:
 
 
 def test_programs_equal_eager() -> None:
-    in_a_process(QUICK, ("AdamW",))
+    in_a_process(QUICK, ("AdamW",), 2)  # a step of it takes seconds
 
 
 def test_rows_in_order_have_the_cpu_s_bits() -> None:
@@ -211,7 +212,7 @@ def test_rows_are_put_into_state_where_it_lies() -> None:
 def test_all_programs_equal_eager() -> None:
     names = importlib.import_module("tests.triton_programs").PROGRAMS
     # The interpreter scans element by element: minutes for long lines, which a GPU's tests have.
-    in_a_process(tuple(n for n in names if n != "running long"), ("AdamW", "SGD"))
+    in_a_process(tuple(n for n in names if n != "running long"), ("AdamW", "SGD"), 4)
 
 
 @pytest.mark.slow
