@@ -50,6 +50,7 @@ class FlopCounterMode:
         self.flop_counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._inside: list[str] = []
         self._handles: list[Any] = []
+        self._uncompiled = False  # as it was before
 
     def _observe(
         self, record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any
@@ -80,12 +81,15 @@ class FlopCounterMode:
             register_module_forward_pre_hook(self._enter_module),
             register_module_forward_hook(self._leave_module, always_call=True),
         ]
-        CONTEXT.set(observers=(*CONTEXT.observers, self._observe))
+        self._uncompiled = CONTEXT.uncompiled
+        # A program's operations are not seen one by one: compiled functions run as Python.
+        CONTEXT.set(observers=(*CONTEXT.observers, self._observe), uncompiled=True)
         return self
 
     def __exit__(self, *error: object) -> None:
         mine = self._observe
-        CONTEXT.set(observers=tuple(observer for observer in CONTEXT.observers if observer != mine))
+        others = tuple(observer for observer in CONTEXT.observers if observer != mine)
+        CONTEXT.set(observers=others, uncompiled=self._uncompiled)
         for handle in self._handles:
             handle.remove()
         if self.display:

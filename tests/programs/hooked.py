@@ -294,3 +294,42 @@ def rule_of_a_function_replaced(wrap: Wrap) -> Any:
     out.append(run(ones(2)))
     Fn.forward = staticmethod(lambda ctx, x: x * x)
     return [*out, run(ones(2)), w.grad]
+
+
+@program
+def hooks_that_come_and_go(wrap: Wrap) -> Any:
+    ad.manual_seed(0)
+    m, w = nn.Linear(2, 2), ones(2).requires_grad_()
+    seen: list[Any] = []
+    first = w.register_hook(lambda g: g * 10)
+    state = {"calls": 0}
+
+    def f(x: Any) -> Any:
+        state["calls"] += 1
+        with m.register_forward_hook(lambda of, given, out: seen.append(out)):
+            y = m(x)
+        hook = w.register_hook(lambda g: g * 2)
+        w.grad = None
+        (w * x).sum().backward()
+        hook.remove()
+        if state["calls"] == 2:
+            first.remove()
+        return y, w.grad.clone()
+
+    run = wrap(f)
+    out = [tried(run, ones(2)) for _ in range(4)]
+    return out, [y is kept for (y, _), kept in zip(out, seen, strict=True)]
+
+
+@program
+def hook_that_stays(wrap: Wrap) -> Any:
+    w = ones(2).requires_grad_()
+
+    def f(x: Any) -> Any:
+        w.register_hook(lambda g: g * 2)
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad.clone()
+
+    run = wrap(f)
+    return [tried(run, ones(2)) for _ in range(3)]

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import adjoint as ad
 from adjoint.utils.data import DataLoader, SequentialSampler, Subset, TensorDataset
+from adjoint.utils.flop_counter import FlopCounterMode
 
 from .playing import Wrap, changed, ones, program, times
 
@@ -53,6 +55,24 @@ def subset_of_others(wrap: Wrap) -> Any:
         lambda: part.indices.__setitem__(0, 5), lambda: setattr(part, "indices", [2, 2, 4]),
         lambda: setattr(drawn, "data_source", range(5)),
     )  # fmt: skip
+
+
+@program
+def file_loaded(wrap: Wrap) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/rate.pt"
+        ad.save(2.0, path)
+        return changed(wrap, lambda x: x * ad.load(path), lambda: ad.save(3.0, path))
+
+
+@program
+def operations_counted_around(wrap: Wrap) -> Any:
+    run, counts = wrap(lambda x: x @ x), []
+    for _ in range(3):
+        with FlopCounterMode(display=False) as counter:
+            run(ad.ones(3, 3))
+        counts.append(counter.get_total_flops())
+    return counts
 
 
 @program

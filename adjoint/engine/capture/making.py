@@ -222,6 +222,7 @@ class Recordable(Inspection):
             tensors = [t for g in observation.recorder.guards.values() for t in tensors_in(g.value)]
             engine: Any = observation.recorder.engine
             engine.memory.check_written()
+            engine.hooks.check()
             with CONTEXT.having(capture=trace, saved_hooks=()):
                 program = finish(trace, observation, leaves, tensors)
         except BaseException:

@@ -16,11 +16,12 @@ _FOLLOWED = tuple(
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
         "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils", "data", "datasets",
-        "quantization", "utils.data",
+        "quantization", "utils.data", "utils.weak",
         "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.structure_version",
     )
 )  # fmt: skip
+_OF_FILES = tuple(f"{_ENGINE}.{name}" for name in ("io", "hub", "onnx", "utils.tensorboard"))
 PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -30,6 +31,13 @@ def is_native(module: str) -> bool:
     if module.partition(".")[0] != _ENGINE:
         return False
     return not module.startswith(_FOLLOWED)
+
+
+def touches_files(fn: Any) -> bool:
+    """Whether a function of the framework reads or writes files."""
+    return isinstance(fn, types.FunctionType) and (fn.__globals__.get("__name__") or "").startswith(
+        _OF_FILES
+    )
 
 
 def keeps_state(value: Any) -> bool:

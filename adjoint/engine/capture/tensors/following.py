@@ -49,6 +49,7 @@ from adjoint.engine.capture.tensors.callbacks import (
     is_native,
     is_users,
     keeps_state,
+    touches_files,
     wraps_users,
 )
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
@@ -63,6 +64,7 @@ from adjoint.engine.capture.tensors.late_values import (
 from adjoint.engine.capture.tensors.looks import LOOKS, Has
 from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
+from adjoint.engine.capture.tensors.placed_hooks import PlacedHooks
 from adjoint.engine.capture.tensors.tags import tag_argument
 from adjoint.engine.core.errors import CaptureError, is_ours
 from adjoint.engine.core.operations.record import is_tensor
@@ -101,6 +103,7 @@ class TensorEngine(CallNumbers):
         self.recorder: Any = None  # set when it begins, as are the next
         self.memory: ArrayMemory
         self.optimizers: SteppedOptimizers
+        self.hooks: PlacedHooks
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
         self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
@@ -125,6 +128,7 @@ class TensorEngine(CallNumbers):
         self.recorder = recorder
         self.memory = ArrayMemory(recorder, self.trace)
         self.optimizers = SteppedOptimizers(recorder, self.trace)
+        self.hooks = PlacedHooks(recorder, self.restores)
         recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
         self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
@@ -241,11 +245,17 @@ class TensorEngine(CallNumbers):
                 f"{type(stepped).__name__}.{fn.__name__}", hindrance,
                 "Do that outside of the compiled function.",
             )  # fmt: skip
+        if touches_files(fn):
+            raise recorder.refuse(
+                fn.__name__, "files may change between calls", "Save and load outside."
+            )
+        self.hooks.before(fn, args)
         args = tuple([self._ready(x) for x in args])
         kwargs = {name: self._ready(x) for name, x in kwargs.items()}
         try:
             result = self._closed(fn)(*args, **kwargs)
             self.optimizers.has_stepped(stepped)
+            self.hooks.after(fn, args, result)
         except CaptureError as error:
             answer = self._later(fn, args, kwargs, error)
             if answer is None:
