@@ -245,6 +245,12 @@ def test_places() -> None:
     assert place_from({}).size == 1
     with pytest.raises(ValueError, match="rank must be"):
         place_from({}, size=2)
+    for name, wrong in (
+        ("RANK", "x"), ("RANK", "-1"), ("WORLD_SIZE", "-2"), ("WORLD_SIZE", "0"),
+        ("WORLD_SIZE", "2.0"), ("MASTER_PORT", "0x1"), ("MASTER_PORT", "99999"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=rf"\${name} must be a number from .*{wrong!r}"):
+            place_from({"RANK": "0", "WORLD_SIZE": "2", name: wrong})
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,20 @@ def test_ranks_that_disagree_are_told_on_each() -> None:
     assert all("processes disagree on world_size" in each for each in said), said
 
 
+def test_a_store_that_goes_with_rank_0_has_told_of_the_conflict() -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=LONG)
+
+    def keeper() -> None:
+        try:
+            meet(store, ProcessPlace(0, 2), LONG)
+        finally:
+            store.close()
+
+    other = store.clone()
+    said = outcomes(keeper, lambda: meet(other, ProcessPlace(1, 3), LONG))
+    assert all("processes disagree on world_size" in each for each in said), said
+
+
 def test_one_rank_twice_is_told_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
     store = dist.HashStore()
     numbers = iter([111, 222])
@@ -91,6 +105,33 @@ def test_a_master_that_does_not_answer() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(dist.DistNetworkError, match=f"nothing answers.*{port}|{port}.*answers"):
             dist.TCPStore("127.0.0.1", port, timeout=0.1)
+
+
+@pytest.mark.parametrize("said", [b"", b"\0", b"\0\0\0\x64half"], ids=["silence", "byte", "part"])
+def test_a_stranger_that_stays_silent_is_an_error_within_the_timeout(said: bytes) -> None:
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        taken = []
+
+        def answer() -> None:
+            taken.append(stranger.accept()[0])
+            taken[0].sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(dist.DistNetworkError, match=f"{port}: .*did not prove"):
+            dist.TCPStore("127.0.0.1", port, timeout=0.1)
+        thread.join()
+        taken[0].close()
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 99999])
+def test_a_port_that_cannot_be(port: int) -> None:
+    for keeps in (True, False):
+        with pytest.raises(dist.DistNetworkError, match=f"65535, received {port}"):
+            dist.TCPStore("127.0.0.1", port, is_master=keeps, timeout=LONG)
 
 
 def test_a_port_in_use() -> None:

@@ -15,6 +15,7 @@ from adjoint.autograd.gradcheck import gradgradcheck as gradgradcheck
 from adjoint.engine.autodiff.levels.function import Function as Function
 from adjoint.engine.autodiff.tape.anomaly import detect_anomaly as detect_anomaly
 from adjoint.engine.autodiff.tape.anomaly import set_detect_anomaly as set_detect_anomaly
+from adjoint.engine.autodiff.tape.engine import queue_callback
 from adjoint.engine.autodiff.tape.modes import enable_grad as enable_grad
 from adjoint.engine.autodiff.tape.modes import inference_mode as inference_mode
 from adjoint.engine.autodiff.tape.modes import no_grad as no_grad
@@ -42,6 +43,12 @@ class _VariableType(type):
         return data.detach().requires_grad_(requires_grad)
 
 
+class _ExecutionEngine:
+    """What runs backward, as programs that wait for its end ask for it."""
+
+    queue_callback = staticmethod(queue_callback)
+
+
 class Variable(metaclass=_VariableType):
     """The tensor itself off the tape, as PyTorch's class of old made it.
 
@@ -50,6 +57,8 @@ class Variable(metaclass=_VariableType):
         >>> isinstance(Variable(ad.ones(1)), ad.Tensor), isinstance(ad.ones(1), Variable)
         (True, True)
     """
+
+    _execution_engine = _ExecutionEngine()
 
 
 def __getattr__(name: str) -> Any:

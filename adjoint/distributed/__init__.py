@@ -65,6 +65,7 @@ from adjoint.distributed.groups.group import GroupMember as GroupMember
 from adjoint.distributed.groups.group import ProcessGroup as ProcessGroup
 from adjoint.distributed.groups.group import _rank_not_in_group as _rank_not_in_group
 from adjoint.distributed.groups.group import get_backend as get_backend
+from adjoint.distributed.groups.group import get_backend_config as get_backend_config
 from adjoint.distributed.groups.group import (
     get_default_backend_for_device as get_default_backend_for_device,
 )
@@ -124,7 +125,7 @@ def is_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether NCCL can be used: not in this version."""
+    """Whether NCCL can be used: there is a GPU, and NCCL is installed."""
     return _nccl.is_usable()
 
 

@@ -44,8 +44,12 @@ class DeviceMesh:
             self._ranks = self._ranks.reshape(1)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         if self.mesh_dim_names is not None and len(self.mesh_dim_names) != self._ranks.ndim:
-            raise ValueError(
+            raise RuntimeError(
                 f"DeviceMesh: {len(self.mesh_dim_names)} names for {self._ranks.ndim} dimensions"
+            )
+        if self.mesh_dim_names is not None and len(set(self.mesh_dim_names)) != self._ranks.ndim:
+            raise RuntimeError(
+                f"DeviceMesh: Each mesh_dim_name must be unique, received {self.mesh_dim_names}"
             )
         if len(set(self._ranks.ravel().tolist())) != self._ranks.size:
             raise ValueError(f"DeviceMesh: a rank is in the mesh twice: {self._ranks.tolist()}")

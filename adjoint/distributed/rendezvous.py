@@ -17,7 +17,9 @@ from adjoint.distributed.store.tcp import TCPStore
 
 SERVED = "ADJOINT_STORE_SERVED"  # set by a launcher that keeps the store at MASTER_ADDR:MASTER_PORT
 DEFAULT_PORT = 29500
+HIGHEST_PORT = 65535
 LOOK = 0.02  # seconds between looks for processes that have not come yet
+TELLING = 2.0  # seconds rank 0, who may keep the store, waits until others have read of a conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,12 @@ def place_from(
     """
     for rank_name, size_name, _ in LAUNCHERS.values():
         if rank_name in environment and size_name in environment:
-            rank = int(environment[rank_name]) if rank < 0 else rank
-            size = int(environment[size_name]) if size < 0 else size
+            rank = _number(environment, rank_name, 0) if rank < 0 else rank
+            size = _number(environment, size_name, 1) if size < 0 else size
             break
     host = environment.get("MASTER_ADDR") or slurm_host(environment) or "127.0.0.1"
-    port = int(environment.get("MASTER_PORT") or DEFAULT_PORT)
+    given = bool(environment.get("MASTER_PORT"))
+    port = _number(environment, "MASTER_PORT", 0, HIGHEST_PORT) if given else DEFAULT_PORT
     if init_method is not None and init_method.startswith("tcp://"):
         url = urlparse(init_method)
         query = parse_qs(url.query)
@@ -67,6 +70,18 @@ def place_from(
             f"{rank}. Pass rank=, or set $RANK and $WORLD_SIZE."
         )
     return ProcessPlace(rank, size, host, port)
+
+
+def _number(environment: Mapping[str, str], name: str, least: int, most: int | None = None) -> int:
+    """What a variable of the environment says, refused where it cannot be meant."""
+    text = environment[name]
+    number = int(text) if re.fullmatch(r"\s*[+-]?\d+\s*", text) else least - 1
+    if number < least or (most is not None and number > most):
+        upto = "" if most is None else f" to {most}"
+        raise ValueError(
+            f"init_process_group: ${name} must be a number from {least}{upto}, received {text!r}"
+        )
+    return number
 
 
 def slurm_host(environment: Mapping[str, str]) -> str | None:
@@ -97,18 +112,20 @@ def reach_store(place: ProcessPlace, timeout: float, environment: Mapping[str, s
 def meet(store: Store, place: ProcessPlace, timeout: float) -> None:
     """Wait until every rank is there; processes that disagree are an error for all of them."""
     mine = f"rank {place.rank} of {place.size}, process {os.getpid()} on {socket.gethostname()}"
-    present = store.compare_set(f"rank{place.rank}", "", mine).decode()
+    # The size first: who sees that all ranks are there then sees what they disagree on as well.
     agreed = store.compare_set("size", "", str(place.size)).decode()
+    if agreed != str(place.size):
+        store.set("conflict", f"processes disagree on world_size: {agreed}, but {mine}")
+    present = store.compare_set(f"rank{place.rank}", "", mine).decode()
     if present != mine:
         store.set("conflict", f"two processes are rank {place.rank}: {present}; {mine}")
-    elif agreed != str(place.size):
-        store.set("conflict", f"processes disagree on world_size: {agreed}, but {mine}")
     wanted = [f"rank{r}" for r in range(place.size)]
     end = time.monotonic() + timeout
     while True:
+        complete = store.check(wanted)
         if store.check(["conflict"]):
-            raise DistBackendError(f"init_process_group: {store.get('conflict').decode()}")
-        if store.check(wanted):
+            _refuse_conflict(store, place)
+        if complete:
             return
         if time.monotonic() > end:
             late = [r for r in range(place.size) if not store.check([f"rank{r}"])]
@@ -118,6 +135,17 @@ def meet(store: Store, place: ProcessPlace, timeout: float) -> None:
                 "MASTER_ADDR, MASTER_PORT and WORLD_SIZE."
             )
         time.sleep(LOOK)
+
+
+def _refuse_conflict(store: Store, place: ProcessPlace) -> None:
+    """Raise what ranks disagree on, when the others have read it as well."""
+    why = store.get("conflict").decode()
+    end = time.monotonic() + TELLING
+    told = store.add("told", 1)
+    while place.rank == 0 and told < place.size and time.monotonic() < end:
+        time.sleep(LOOK)
+        told = store.add("told", 0)
+    raise DistBackendError(f"init_process_group: {why}")
 
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) -> Any:

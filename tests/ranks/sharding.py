@@ -212,10 +212,15 @@ def check_divided_optimizer(rank: int, size: int) -> None:
     for a, b in zip(alone.parameters(), model.parameters(), strict=True):
         same(a, b, 1e-5)
     assert len(ours.optim.state) < 4
-    ours.consolidate_state_dict()
-    saved = ours.state_dict()
-    same(saved["state"][0]["exp_avg"], theirs.state_dict()["state"][0]["exp_avg"], 1e-5)
-    ours.load_state_dict(saved)
+    for to in range(size):
+        ours.consolidate_state_dict(to)
+        if rank != to:
+            with pytest.raises(RuntimeError, match="not been consolidated on this rank"):
+                ours.state_dict()
+            continue
+        saved = ours.state_dict()
+        same(saved["state"][0]["exp_avg"], theirs.state_dict()["state"][0]["exp_avg"], 1e-5)
+        ours.load_state_dict(saved)
 
 
 class Block(nn.Module):

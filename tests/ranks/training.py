@@ -24,6 +24,7 @@ from adjoint.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptim
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
+from adjoint.utils.checkpoint import checkpoint
 from tests.ranks.checks import run, same
 
 STEPS = 4
@@ -227,6 +228,43 @@ def check_unused(rank: int, size: int) -> None:
         strict(x, "a")
 
 
+class Recomputed(nn.Module):
+    """A layer that three reentrant checkpoints use, and one that nobody does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.shared = nn.Linear(3, 4), nn.Linear(4, 4)
+        self.never, self.last = nn.Linear(2, 2), nn.Linear(4, 1)
+
+    def forward(self, x: Any) -> Any:
+        h = self.first(x)
+        for _ in range(3):
+            h = checkpoint(self.shared, h, use_reentrant=True).tanh()
+        return self.last(h)
+
+
+def check_static_graphs(rank: int, size: int) -> None:
+    """Gradients that come in parts, and those that do not come, are averaged as one process's."""
+    ad.manual_seed(5)
+    alone = Recomputed()
+    x = ad.randn(3, size, 2, 3)
+    for options in ({}, {"bucket_cap_mb": 1e-5}):  # all in one bucket, and each in its own
+        model = DDP(Recomputed(), static_graph=True, **options)
+        model.module.load_state_dict(alone.state_dict())
+        for batch in x:
+            model.zero_grad()
+            alone.zero_grad()
+            model(batch[rank]).mean().backward()
+            (sum(alone(part).mean() for part in batch) / size).backward()
+            for a, b in zip(alone.parameters(), model.parameters(), strict=True):
+                assert (a.grad is None) == (b.grad is None)
+                if a.grad is not None:
+                    same(a.grad, b.grad, 1e-6)
+    changing = DDP(Recomputed(), find_unused_parameters=True)
+    with pytest.raises(RuntimeError, match="mark a variable ready only once.*'shared"):
+        changing(x[0, rank]).sum().backward()
+
+
 def uneven_gradients(rank: int, size: int, divide_by_all: bool) -> Any:
     """What rank 0's process sees of gradients when others have inputs left."""
     model: Any = DDP(nn.Linear(2, 1, bias=False))
@@ -333,6 +371,16 @@ def check_hooks(rank: int, size: int) -> None:
         grads.append(model.module[0].weight.grad)
     same(grads[0], grads[1], 1e-6)
     same(grads[0], grads[2], 2e-2)
+
+    def takes_numbers(state: Any, bucket: int) -> Any:
+        return bucket
+
+    def gives_numbers(state: Any, bucket: dist.GradBucket) -> int:
+        return 0
+
+    for wrong, kind in ((7, TypeError), (takes_numbers, ValueError), (gives_numbers, ValueError)):
+        with pytest.raises(kind, match="Communication hook"):
+            DDP(mlp()).register_comm_hook(None, wrong)
 
 
 def check_compressed_gradients(rank: int, size: int) -> None:

@@ -11,6 +11,7 @@ from adjoint.distributed.communication.operations import begin_all_reduce, end_a
 from adjoint.distributed.communication.reduce_op import RedOpType
 from adjoint.distributed.data_parallel.rows import summed_rows
 from adjoint.distributed.groups.group import ProcessGroup
+from adjoint.engine.autodiff.tape.engine import queue_callback
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros, zeros_like
@@ -114,7 +115,14 @@ class RecordedBackward:
 
 
 class Reducer:
-    """Collects gradients as they come and averages them over a group, bucket after bucket."""
+    """Collects gradients as they come and averages them over a group, bucket after bucket.
+
+    Note [static graphs]
+        A program that promises the same graph in every iteration may have parameters that get no
+        gradient, and others that get theirs in several parts: reentrant checkpoints run a backward
+        of their own each. So the first backward sends nothing before its end, and counts; later
+        ones send a bucket when each of its parameters has come as often as it did then.
+    """
 
     def __init__(
         self,
@@ -123,11 +131,17 @@ class Reducer:
         limit: int,
         unused: bool,
         sparse: Container[int] = (),
+        static: bool = False,
     ) -> None:
         self.group = group
         self.buckets = fill_buckets(named, limit, sparse)
         self.place = {id(p): b for b in self.buckets for p in b.parameters}
         self.find_unused = unused
+        self.static = static
+        self.counts: dict[int, int] = {}  # how often a gradient came in this backward
+        self.expected: dict[int, int] | None = None  # and in the first one, of a static graph
+        self.used: set[int] | None = None  # by some process, in a static graph
+        self.ending = False  # whether averages are made, and the backward goes on
         self.armed = False
         self.hook: Hook | None = None
         self.next = 0
@@ -140,18 +154,56 @@ class Reducer:
     def arm(self, unused: set[int]) -> None:
         """Expect a backward, in which some parameters get no gradient."""
         self.armed = True
+        self.ending = False
         self.next = 0
+        self.counts = {}
+        if self.expected is not None:
+            unused = {i for i in self.place if i not in self.expected}
         self.absent = unused
         for bucket in self.buckets:
             bucket.ready = {id(p) for p in bucket.parameters if id(p) in unused}
             bucket.flat, bucket.answer = None, None
 
     def arrived(self, parameter: Tensor) -> None:
-        """A parameter's gradient is whole."""
+        """A parameter's gradient is whole, or one of several parts of it has come."""
+        key = id(parameter)
+        if not self.armed:
+            if self.ending:
+                self._refuse_twice(key)
+            return
+        count = self.counts[key] = self.counts.get(key, 0) + 1
+        bucket = self.place[key]
+        if self.static and self.expected is None:
+            if len(self.counts) == 1 and count == 1:
+                queue_callback(self.end_first)
+            return
+        if count < (1 if self.expected is None else self.expected.get(key, 1)):
+            return
+        if key in bucket.ready:
+            self._refuse_twice(key)
+        bucket.ready.add(key)
+        self.send_full()
+
+    def end_first(self) -> None:
+        """The first backward of a static graph has ended: average what came."""
         if not self.armed:
             return
-        self.place[id(parameter)].ready.add(id(parameter))
+        self.expected = dict(self.counts)
+        self.absent = {i for i in self.place if i not in self.expected}
+        for bucket in self.buckets:
+            bucket.ready = {id(p) for p in bucket.parameters}
         self.send_full()
+
+    def _refuse_twice(self, key: int) -> None:
+        bucket = self.place[key]
+        name = next(n for n, p in zip(bucket.names, bucket.parameters, strict=True) if id(p) == key)
+        raise RuntimeError(
+            "DistributedDataParallel: Expected to mark a variable ready only once. A gradient of "
+            f"{name!r} came after it had been averaged, or after it was found to be unused: it is "
+            "used by several reentrant checkpoints, or outside of forward. Pass "
+            "use_reentrant=False to checkpoint, or static_graph=True if every iteration is the "
+            "same."
+        )
 
     def send_full(self) -> None:
         """Send buckets that are full, in order; after the last, wait for all."""
@@ -161,6 +213,12 @@ class Reducer:
         if self.next == len(self.buckets):
             self.armed = False
             self.finish()
+            self.ending = True
+            queue_callback(self.ended)
+
+    def ended(self) -> None:
+        """The backward that was averaged has ended."""
+        self.ending = False
 
     def send(self, bucket: Bucket) -> None:
         """Begin to average a bucket."""
@@ -250,15 +308,20 @@ class Reducer:
 
     def used_anywhere(self) -> set[int] | None:
         """The parameters some process has a gradient for; None if nobody looks for the others."""
-        if not self.find_unused:
+        if not self.find_unused and not self.static:
             return None
+        if self.used is not None:
+            return self.used
         every = [p for b in self.buckets for p in b.parameters]
         flags = zeros(len(every))
         for at, parameter in enumerate(every):
             if id(parameter) not in self.absent:
                 flags[at] = 1.0
         all_reduce(flags, RedOpType.MAX, self.group)
-        return {id(p) for p, flag in zip(every, flags.tolist(), strict=True) if flag}
+        used = {id(p) for p, flag in zip(every, flags.tolist(), strict=True) if flag}
+        if self.static:
+            self.used = used
+        return used
 
     def missing(self) -> list[str]:
         """The parameters an unfinished backward gave no gradient."""
@@ -281,6 +344,6 @@ class Reducer:
             last = bucket.number == len(self.buckets) - 1
             (self.hook or self.average)(GradBucket(bucket, last)).wait()
             bucket.flat = None
-        if self.find_unused:
+        if self.find_unused or self.static:
             self.absent = {id(p) for b in self.buckets for p in b.parameters}
             self.used_anywhere()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +12,13 @@ from typing import Any
 from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
 from adjoint.distributed.communication.collectives import broadcast
 from adjoint.distributed.communication.objects import gathered
-from adjoint.distributed.data_parallel.buckets import MIB, RecordedBackward, Reducer, cut
+from adjoint.distributed.data_parallel.buckets import (
+    MIB,
+    GradBucket,
+    RecordedBackward,
+    Reducer,
+    cut,
+)
 from adjoint.distributed.data_parallel.description import described
 from adjoint.distributed.data_parallel.rows import sparse_weights
 from adjoint.distributed.groups.group import resolve
@@ -47,7 +54,8 @@ class DistributedDataParallel(Module, Joinable):
         find_unused_parameters: whether some parameters may have no part in a forward.
         check_reduction: accepted as PyTorch has it.
         gradient_as_bucket_view: accepted; gradients are always their own memory.
-        static_graph: whether every iteration uses the same parameters (then nothing is looked for).
+        static_graph: whether every iteration uses the same parameters, equally often: those that
+            the first leaves out may stay out (Note [static graphs]).
         delay_all_reduce_named_params: not supported; freeze these parameters, or list their names
             in `_set_params_and_buffers_to_ignore_for_model` and average them yourself.
         param_to_hook_all_reduce: not supported, as that.
@@ -135,8 +143,9 @@ class DistributedDataParallel(Module, Joinable):
         self.bucket_bytes_cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * MIB)
         sparse = {id(weight) for weight in sparse_weights(module)}
         reducer = Reducer(
-            named, self.process_group, self.bucket_bytes_cap, find_unused_parameters, sparse
-        )
+            named, self.process_group, self.bucket_bytes_cap, find_unused_parameters, sparse,
+            static_graph,
+        )  # fmt: skip
         object.__setattr__(self, "reducer", reducer)
         self._alone = self.process_group.size() == 1
         if self._alone:
@@ -223,7 +232,7 @@ class DistributedDataParallel(Module, Joinable):
     def _arm(self, reducer: Reducer, out: Any) -> None:
         unused: set[int] = set()
         tensors = [t for t in flatten(out)[0] if isinstance(t, Tensor) and t.requires_grad]
-        if self.find_unused_parameters:
+        if self.find_unused_parameters and not self.static_graph:
             reached = leaves_of(tensors)
             unused = {i for i in reducer.place if i not in reached}
         reducer.arm(unused)
@@ -260,7 +269,10 @@ class DistributedDataParallel(Module, Joinable):
     def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Future]) -> None:
         """Have `hook(state, bucket)` do what is done with a bucket of gradients."""
         if self.reducer.hook is not None:
-            raise RuntimeError("register_comm_hook can only be called once")
+            raise RuntimeError(
+                "register_comm_hook or register_builtin_comm_hook can only be called once."
+            )
+        check_hook(hook)
         self.reducer.hook = partial(hook, state)
 
     @staticmethod
@@ -270,7 +282,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _set_static_graph(self) -> None:
         """Say that every iteration uses the same parameters."""
-        self.static_graph = True
+        self.static_graph = self.reducer.static = True
 
     def _get_ddp_logging_data(self) -> dict[str, str | int]:
         """Sizes, buckets and options, under PyTorch's names; times are the profiler's."""
@@ -357,6 +369,26 @@ class ReplicaJoinHook(JoinHook):
         parameters = [p.detach() for name, p in named if name not in model.parameters_to_ignore]
         model._spread([*parameters, *model._buffers_in_common()], source)
         model.reducer.divide_by = None
+
+
+def check_hook(hook: Any) -> None:
+    """Refuse a communication hook that says of itself that it takes or gives something else."""
+    if not callable(hook):
+        raise TypeError("Communication hook must be callable.")
+    try:
+        said = inspect.signature(hook, eval_str=True)
+    except (NameError, TypeError, ValueError):  # it says nothing, or nothing that is known here
+        return
+    bucket = said.parameters.get("bucket")
+    taken = Any if bucket is None else bucket.annotation
+    if taken not in (inspect.Parameter.empty, Any, GradBucket):
+        raise ValueError("Communication hook: bucket annotation should be dist.GradBucket.")
+    given = said.return_annotation
+    if given not in (inspect.Signature.empty, Any) and "Future" not in str(given):
+        raise ValueError(
+            "Communication hook: return annotation should be torch.futures.Future[torch.Tensor] "
+            "or torch._C.Future[torch.Tensor]."
+        )
 
 
 def refuse_options(**options: Any) -> None:

@@ -151,6 +151,14 @@ def get_backend(group: Any = None) -> str:
     return Backend(resolve(group).backend)
 
 
+def get_backend_config(group: Any = None) -> str:
+    """The backend of each kind of device: "cpu:gloo,cuda:gloo" where "gloo" was asked for."""
+    asked = str(resolve(group).backend)
+    if ":" in asked:
+        return asked
+    return "cuda:nccl" if asked == "nccl" else f"cpu:{asked},cuda:{asked}"
+
+
 def get_default_backend_for_device(device: Any) -> str:
     """The backend that a kind of device is served by: "gloo" for "cpu"."""
     kind = str(device).partition(":")[0]

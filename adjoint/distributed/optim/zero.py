@@ -58,6 +58,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             )
         self.group = resolve(process_group)
         self._join_config = JoinConfig()
+        self._all: dict[int, Any] | None = None  # everybody's state, on the process it was sent to
         Optimizer.__init__(self, params, defaults)
         self.owner = self._divide()
         mine = self.group.rank()
@@ -127,7 +128,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if self.optim is not None:
             mine = {numbers[id(p)]: s for p, s in self.optim.state.items()}
         parts = gathered(self.group, mine, "consolidate_state_dict")
-        self._all = {k: v for part in parts for k, v in part.items()}
+        whole = {k: v for part in parts for k, v in part.items()}
+        self._all = whole if to == self.group.rank() else None
 
     def _numbers(self) -> dict[int, int]:
         every = [p for g in self.param_groups for p in g["params"]]
@@ -135,7 +137,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state, after `consolidate_state_dict`."""
-        if not hasattr(self, "_all"):
+        if self._all is None:
             raise RuntimeError(
                 "ZeroRedundancyOptimizer: state has not been consolidated on this rank. Please "
                 "call `consolidate_state_dict(to=...)` on all ranks beforehand."

@@ -6,6 +6,8 @@ import hashlib
 import hmac
 import os
 import secrets
+import socket
+import struct
 from multiprocessing.connection import Connection
 
 from adjoint.distributed.errors import DistNetworkError
@@ -49,14 +51,26 @@ def _proof(secret: bytes, who: bytes, challenge: bytes) -> bytes:
     return hmac.new(secret, who + challenge, hashlib.sha256).digest()
 
 
+def limit_waiting(line: Connection, seconds: float) -> None:
+    """Have a line that stays silent, in the middle of a message too, be an error; 0: never."""
+    with socket.socket(fileno=os.dup(line.fileno())) as same:
+        whole = int(seconds)
+        part = int((seconds - whole) * 1e6)
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", whole, part))
+
+
 def _receive(line: Connection, limit: int) -> bytes:
-    if not line.poll(PATIENCE):
-        raise DistNetworkError("the other end of the line did not prove that it knows the secret")
-    return line.recv_bytes(limit)
+    try:
+        return line.recv_bytes(limit)
+    except BlockingIOError:
+        raise DistNetworkError(
+            "the other end of the line did not prove that it knows the secret"
+        ) from None
 
 
-def prove(line: Connection, secret: bytes, *, listening: bool) -> None:
+def prove(line: Connection, secret: bytes, *, listening: bool, seconds: float = PATIENCE) -> None:
     """Both ends show that they know the secret, without saying it."""
+    limit_waiting(line, min(seconds, PATIENCE))
     mine, theirs = (b"server", b"client") if listening else (b"client", b"server")
     challenge = secrets.token_bytes(32)
     line.send_bytes(GREETING + challenge)
@@ -70,3 +84,4 @@ def prove(line: Connection, secret: bytes, *, listening: bool) -> None:
             "the other process does not have this job's secret. Start all processes with one "
             f"`adjoint launch`, or give them all the same ${VARIABLE}."
         )
+    limit_waiting(line, 0.0)

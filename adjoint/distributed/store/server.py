@@ -18,6 +18,7 @@ from adjoint.distributed.store.memory import HashStore
 from adjoint.distributed.store.secret import prove
 from adjoint.distributed.store.wire import receive, send, texts
 
+REFUSED = 0.05  # seconds until the next caller is looked for, where one could not be taken
 REPORT_PATIENCE = 3.0  # seconds others have to say what they are doing
 
 
@@ -81,6 +82,8 @@ class StoreServer:
         self.secret = secret
         self.jobs: dict[str, Watchers] = {}
         self._guard = threading.Lock()
+        if not 0 <= port < 1 << 16:  # getaddrinfo would take another
+            raise DistNetworkError(f"store: a port is a number from 0 to 65535, received {port}")
         try:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             family, _, _, _, address = addresses[0]
@@ -112,7 +115,10 @@ class StoreServer:
             try:
                 accepted, _ = self.socket.accept()
             except OSError:
-                return
+                if self._closed:
+                    return
+                time.sleep(REFUSED)  # too many files are open
+                continue
             keep_alive(accepted)
             line = Connection(accepted.detach())
             threading.Thread(target=self._serve, args=(line,), daemon=True).start()

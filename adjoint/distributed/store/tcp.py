@@ -38,6 +38,8 @@ if hasattr(os, "register_at_fork"):
 def reach(host: str, port: int, secret: bytes, seconds: float) -> Connection:
     """A line to a store, as soon as there is one."""
     end = time.monotonic() + seconds
+    if not 0 < port < 1 << 16:  # the system would take another
+        raise DistNetworkError(f"store: a port is a number from 1 to 65535, received {port}")
     while True:
         try:
             plain = socket.create_connection((host, port), timeout=max(1.0, end - time.monotonic()))
@@ -59,7 +61,9 @@ def reach(host: str, port: int, secret: bytes, seconds: float) -> Connection:
     line = Connection(plain.detach())
     _lines.add(line)
     try:
-        prove(line, secret, listening=False)
+        prove(line, secret, listening=False, seconds=max(0.1, end - time.monotonic()))
+    except DistNetworkError as error:
+        raise DistNetworkError(f"store: {host}:{port}: {error}") from None
     except (EOFError, OSError):
         raise DistNetworkError(
             f"store: {host}:{port} hung up. It is no store of Adjoint's, or of a job with another "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any
@@ -44,12 +44,23 @@ def reaching(roots: list[Edge], targets: set[Edge], nodes: set[Any]) -> set[Back
 
 
 class _Active(threading.local):
-    """How many runs for chosen targets this thread is inside of."""
+    """How many runs this thread is inside of, and what is to be called after the outermost."""
 
-    depth = 0
+    runs = 0
+    depth = 0  # those for chosen targets
+
+    def __init__(self) -> None:
+        self.after: list[Callable[[], None]] = []
 
 
 _ACTIVE = _Active()
+
+
+def queue_callback(call: Callable[[], None]) -> None:
+    """Have something called once, when the backward that is under way has ended."""
+    if not _ACTIVE.runs:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    _ACTIVE.after.append(call)
 
 
 def running_for_targets() -> bool:
@@ -111,11 +122,23 @@ class Backward:
         self.leaves: dict[int, tuple[Tensor, Any, bool]] = {}
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> None:
-        """Propagate from the roots."""
-        if self.targets is None:
-            self.propagate(roots)
-            return
-        self.keep = reaching([e for e, _ in roots], self.targets, self.nodes)
+        """Propagate from the roots; then what was to be called after the outermost run."""
+        _ACTIVE.runs += 1
+        try:
+            if self.targets is None:
+                self.propagate(roots)
+            else:
+                self.run_for_targets(roots, self.targets)
+            while _ACTIVE.runs == 1 and _ACTIVE.after:
+                _ACTIVE.after.pop(0)()
+        finally:
+            _ACTIVE.runs -= 1
+            if not _ACTIVE.runs:
+                _ACTIVE.after.clear()  # after an error
+
+    def run_for_targets(self, roots: Sequence[tuple[Edge, Any]], targets: set[Edge]) -> None:
+        """Propagate on the ways to the targets only."""
+        self.keep = reaching([e for e, _ in roots], targets, self.nodes)
         _ACTIVE.depth += 1
         try:
             self.propagate(roots)
