@@ -164,6 +164,60 @@ def test_random_operations_have_the_bits_of_the_kernels(seed: int) -> None:
     assert written >= 10
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_factors_and_transforms_are_walked(dtype: Any) -> None:
+    """Each of them as rows, of stacks and of other layouts, with the bits of the kernels."""
+    norms = (None, "ortho", "forward")
+
+    def wholly(x: ad.Tensor) -> Any:
+        square = x @ x.transpose(-1, -2) + 3 * ad.eye(x.shape[-2], dtype=x.dtype)
+        lower, u = ad.linalg.cholesky(square), ad.linalg.svd(x)
+        values, vectors = ad.linalg.eigh(square)
+        q, r = ad.linalg.qr(x)
+        inverse = ad.linalg.inv(square)
+        sign, size = ad.linalg.slogdet(square)
+        found = [lower, *u, values, vectors, q, r, inverse, sign, size, ad.linalg.det(square)]
+        return [t * 1.0 for t in (*found, ad.linalg.solve(square, x))]
+
+    def transformed(x: ad.Tensor) -> Any:
+        whole = [ad.fft.fft2(x, norm=norm) for norm in norms]
+        whole += [ad.fft.ifft(f, dim=0, norm=norm) for f, norm in zip(whole, norms, strict=True)]
+        half = [ad.fft.rfft(x, dim=d, norm=norm) for d in (0, -1) for norm in norms]
+        back = [ad.fft.irfft(x.to(ad.complex64), n, norm=norm) for n in (4, 5) for norm in norms]
+        return [*[ad.view_as_real(f) * 1.0 for f in (*whole, *half)], *[b * 1.0 for b in back]]
+
+    for shape in ((1, 1), (3, 3), (4, 2), (2, 5), (2, 3, 4)):
+        numbers = np.random.default_rng([*shape])
+        for turned in (False, True):
+
+            def make(
+                wild: bool, shape: Any = shape, turned: bool = turned, rng: Any = numbers
+            ) -> Any:
+                found = rng.standard_normal(shape).astype(dtype)
+                return found.swapaxes(-1, -2).copy().swapaxes(-1, -2) if turned else found
+
+            assert compare(wholly, make)
+            assert compare(transformed, make)
+
+
+def test_running_extremes_and_elements_put_are_walked() -> None:
+    for dim, seed in ((0, 1), (1, 2)):
+        rng = np.random.default_rng(seed)
+
+        def make(wild: bool, rng: Any = rng) -> Any:
+            found = rng.integers(-2, 3, (5, 6)).astype(np.float32)
+            if wild:
+                found[rng.random((5, 6)) < 0.2] = np.nan
+            return found
+
+        def run(x: ad.Tensor, dim: int = dim) -> Any:
+            at = ad.arange(30).reshape(5, 6) % 4
+            best = [*x.cummax(dim), *x.cummin(dim)]
+            return [t * 1 for t in (*best, x.scatter(dim, at, x + 10), x.xlogy(x.abs()))]
+
+        assert compare(run, make)
+
+
 def test_long_sums_are_taken_in_numpy_s_pairs() -> None:
     rng = np.random.default_rng(2)
     for shape in ((2000,), (3, 500), (17, 90), (2, 9, 77)):

@@ -482,15 +482,16 @@ HOOKS.straight = StraightLater()
 def small_rows(*args: Any) -> Any:
     """A small graph as rows of words; loads what writes them."""
     brought("adjoint.engine.backends.llvm.small.order")
+    brought("adjoint.engine.backends.llvm.small.matrices")
     return brought("adjoint.engine.backends.llvm.small.images").written(*args)
 
 
 HOOKS.small_rows = small_rows
 
 
-def small_entry(*args: Any) -> Any:
+def small_entry(*args: Any, **how: Any) -> Any:
     """What native code finds a small call by; loads what writes it."""
-    return brought("adjoint.engine.backends.llvm.small.calls").entry_of(*args)
+    return brought("adjoint.engine.backends.llvm.small.calls").entry_of(*args, **how)
 
 
 HOOKS.small_entry = small_entry

@@ -40,7 +40,7 @@ class StraightWriter:
     ) -> Any:
         """The text of one operation, and what it gives now."""
         kernel = kernel_for(record)
-        if kernel is None or record.draws or record.opaque:
+        if kernel is None or (record.draws and record.creates) or record.opaque:
             raise NotImplementedError(f"{record.name} has no kernel that may be called by itself")
         if params.get("device", CPU) is not CPU:
             raise NotImplementedError(f"{record.name} on {params['device']}")

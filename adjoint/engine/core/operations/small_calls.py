@@ -42,12 +42,18 @@ NETWORKS = (
     "conv3d cosine_similarity elu gelu glu hardshrink hardsigmoid hardswish hardtanh huber_loss "
     "l1_loss layer_norm leaky_relu log_softmax logsigmoid max_pool1d max_pool2d mish mse_loss "
     "normalize pairwise_distance prelu relu6 rms_norm selu silu smooth_l1_loss softmax softmin "
-    "softplus softshrink softsign tanhshrink unfold binary_cross_entropy_with_logits"
+    "softplus softshrink softsign tanhshrink unfold binary_cross_entropy_with_logits "
+    "binary_cross_entropy cross_entropy group_norm kl_div nll_loss"
 )
 CONVERSION = "bool byte char double float int long short to type type_as"
 COMPLEX = "angle complex conj_physical fft fft2 fftn ifft ifft2 ifftn irfft polar rfft rfft2 rfftn"
 LINALG = (
     "cholesky det eigh eigvalsh inv inverse lu pinv qr slogdet solve solve_triangular svd svdvals"
+)
+# Or they are drawn, or whatever was in memory (Note [small draws]).
+DRAWS = (
+    "bernoulli empty empty_like multinomial new_empty normal rand rand_like randint randint_like "
+    "randn randn_like randperm"
 )
 # Or all of them are views of the one tensor among the arguments.
 VIEWS = (
@@ -60,7 +66,7 @@ JOINING = frozenset(
     "cat column_stack concat concatenate dstack hstack row_stack stack vstack chain_matmul".split()
 )
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
-NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, VIEWS)).split())
+NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS)).split())
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 

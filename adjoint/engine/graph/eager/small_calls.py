@@ -26,10 +26,10 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS, DType
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.operations.small_calls import EVERY, VIEWS, SmallCalls
+from adjoint.engine.core.operations.small_calls import DRAWS, EVERY, VIEWS, SmallCalls
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import enlisted
+from adjoint.engine.graph.eager import drawn, enlisted
 from adjoint.engine.graph.eager.straight import LOADED, straight_program
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor
@@ -37,7 +37,7 @@ from adjoint.engine.tensor.tensor import Tensor
 SIGHTED = 6  # times that a kind is looked at before it gets a program
 MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
 KEPT = 4096  # kinds
-VIEWING = frozenset(VIEWS.split())
+VIEWING, DRAWING = frozenset(VIEWS.split()), frozenset(DRAWS.split())
 LITERALS = frozenset({int, float, bool, str, type(None), DType})
 
 
@@ -136,7 +136,8 @@ def entry_of(
             if calls.name in VIEWING and len(tensors) == 1:
                 entry = entry_of_views(calls, tensors[0], given, call)
             if entry is None and all(map(is_small, tensors)):
-                entry = entry_of_new(calls, tensors, given, call)
+                make = entry_of_draw if calls.name in DRAWING else entry_of_new
+                entry = make(calls, tensors, given, call)
     except Exception:  # whatever it is, calls go on as before
         return None
     return None if settings or warned else entry
@@ -173,6 +174,15 @@ def entry_of_new(
         return None
     arrays, single = [x._array for x in tensors], program.structure is None
     entry: Entry = HOOKS.small_entry(program.rows, program.kernels, arrays, (*given, single))
+    return entry
+
+
+def entry_of_draw(
+    calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
+) -> Entry:
+    """The same of a call that draws random numbers, or leaves elements as they are in memory."""
+    draw = drawn.program_of(calls, tensors, given, call)
+    entry: Entry = HOOKS.small_entry(None, draw, (), (*given, True), of_tensors=False)
     return entry
 
 

@@ -20,10 +20,12 @@ def entry_of(
     kernels: Callable[..., Any],
     arrays: Sequence[Array],
     given: Given,
+    *,
+    of_tensors: bool = True,
 ) -> tuple[Any, ...] | None:
     """What `meet_call` compares and runs: rows where they do the same, else the kernels.
 
-    Without rows, what is in the kernels' place makes views of tensors.
+    Without rows, what is in the kernels' place is a function of tensors, or of arrays.
     """
     operands, params, single = given
     native = loops.native()
@@ -31,7 +33,7 @@ def entry_of(
         return None
     HOOKS.meet_call = native.meet_call
     if rows is None:
-        return called(kernels, operands, params, single, of_tensors=True)
+        return called(kernels, operands, params, single, of_tensors=of_tensors)
     want = kernels(*arrays)
     try:
         walked = rows(arrays)

@@ -20,7 +20,7 @@ from adjoint.engine.core.state import forks
 
 ARGUMENTS = 6  # pointers that an inner loop is given at most
 OUTER = 3  # dimensions that rows go through around an inner loop
-DIMS, STEPS = 4, 9  # words of an inner loop's sizes and steps: those of a product of matrices
+DIMS, STEPS = 4, 11  # words of an inner loop's sizes and steps: those of singular values
 SLOTS = 32  # arrays of a program, and one for absolute addresses
 # The words of a program: how many rows, whether one failed, then which low bits of each array's
 # address must be zero; then the rows.
@@ -292,6 +292,16 @@ fine:
   %away = mul i64 %pick, %along
 """
 WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}  # elements that are only moved, by size
+# A row that fails where one of its conditions does not hold.
+_NEED = """
+  %c = load i8, ptr %p0
+  %holds = icmp ne i8 %c, 0
+  br i1 %holds, label %fine, label %fail
+fail:
+  store i64 1, ptr %own
+  ret void
+fine:
+"""
 FLOATS = {"f": "float", "d": "double"}
 INTEGERS = {"?": 8, "b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # with a sign, or 0 and 1
 
@@ -317,6 +327,7 @@ def _moves() -> list[str]:
             f"  %x = load {word}, ptr %p0\n  store {word} %x, ptr %to"
         )
         texts.append(inner_loop(f"scatter{size}", 3, scatter, _picking(3)))
+    texts.append(inner_loop("need", 1, _NEED))
     for char, kind in FLOATS.items():
         add = (
             f"{_PICK}  %to = getelementptr i8, ptr %p2, i64 %away\n"

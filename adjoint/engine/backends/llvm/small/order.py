@@ -157,6 +157,11 @@ def write_cumprod(w: RowWriter, out: Array, x: Spot, dim: int, reverse: bool) ->
     return running(w, np.multiply, out, x, dim, reverse)
 
 
+@writes(scan.CUMEXTREME)
+def write_cumextreme(w: RowWriter, out: Array, x: Spot, dim: int, largest: bool) -> Spot:
+    return along(w, "running_best", x, w.scratch(out), dim, DESCENDING * largest)
+
+
 # -- rearrangements -----------------------------------------------------------------------------
 
 

@@ -13,7 +13,8 @@ LONGEST = 64  # elements of a row, which are inserted one by one
 
 def text() -> str:
     """The functions."""
-    return "\n".join([*map(_order, ELEMENTS), *map(_best, ELEMENTS)])
+    loops = (_order, _best, _running_best)
+    return "\n".join([loop(char) for loop in loops for char in ELEMENTS])
 
 
 def _before(char: str) -> str:
@@ -190,6 +191,50 @@ take:
   br label %element
 rowEnd:
   store i64 %p, ptr %o
+  br label %row
+end:
+  ret void
+}}"""
+
+
+def _running_best(char: str) -> str:
+    """The place of the largest element up to each, or the smallest; the latest of equal ones."""
+    kind = ELEMENTS[char]
+    if char in "fd":
+        better = f"""
+  %up = fcmp oge {kind} %v, %b
+  %down = fcmp ole {kind} %v, %b
+  %absent = fcmp uno {kind} %v, %v
+  %chosen = select i1 %descending, i1 %up, i1 %down
+  %better = or i1 %chosen, %absent"""
+    else:
+        better = f"""
+  %up = icmp sge {kind} %v, %b
+  %down = icmp sle {kind} %v, %b
+  %better = select i1 %descending, i1 %up, i1 %down"""
+    return f"""
+define void @running_best_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
+begin:
+  %start = load {kind}, ptr %x
+  br label %element
+element:
+  %i = phi i64 [0, %begin], [%iNext, %take]
+  %b = phi {kind} [%start, %begin], [%bNext, %take]
+  %p = phi i64 [0, %begin], [%pNext, %take]
+  %iNext = add i64 %i, 1
+  %some = icmp slt i64 %i, %length
+  br i1 %some, label %take, label %rowEnd
+take:
+  %vAway = mul i64 %i, %along
+  %vAt = getelementptr i8, ptr %x, i64 %vAway
+  %v = load {kind}, ptr %vAt{better}
+  %bNext = select i1 %better, {kind} %v, {kind} %b
+  %pNext = select i1 %better, i64 %i, i64 %p
+  %toAway = mul i64 %i, %oAlong
+  %to = getelementptr i8, ptr %o, i64 %toAway
+  store i64 %pNext, ptr %to
+  br label %element
+rowEnd:
   br label %row
 end:
   ret void

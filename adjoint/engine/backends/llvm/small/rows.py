@@ -165,6 +165,12 @@ class RowWriter:
     def copy(self, source: Spot, out: Spot) -> Spot:
         """The elements of one place in another, converted if need be."""
         have, want = source.array.dtype, out.array.dtype
+        if want.kind == "c" and have.kind in "fc" and want.isnative:  # both parts
+            imaginary = source.seen(source.array.imag) if have.kind == "c" else None
+            self.copy(source.seen(source.array.real), out.seen(out.array.real))
+            nothing = self.constant(0, out.array.imag.dtype)
+            self.copy(imaginary or nothing, out.seen(out.array.imag))
+            return out
         if have == want and have.itemsize in loops.WORDS and have.kind in "fiub":
             self.own(f"copy{have.itemsize}", source, out)
             return out
@@ -274,7 +280,8 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
     """The rows of one operation."""
     arrays = [x.array if isinstance(x, Spot) else x for x in given]
     kernel = kernel_for(record)
-    if kernel is None or record.draws or record.opaque or params.get("device", CPU) is not CPU:
+    draws = record.draws and record.creates  # others are given what was drawn
+    if kernel is None or draws or record.opaque or params.get("device", CPU) is not CPU:
         raise NoRow
     if record.window is not None:
         (source,) = given

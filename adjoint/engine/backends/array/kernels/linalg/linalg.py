@@ -274,10 +274,24 @@ def eigh(xp: Any, x: Array, upper: bool) -> tuple[Array, Array]:
         return xp.zeros(x.shape[:-1], real), x.copy()
     _need_finite(xp, x, "linalg.eigh")
     if xp is np and _is_single(x):
+        return _eigh_single(x, upper)
+    values, vectors = xp.linalg.eigh(x, UPLO="U" if upper else "L")
+    return values, vectors
+
+
+def _eigh_single(x: Array, upper: bool) -> tuple[Array, Array]:
+    """LAPACK's own routine by NumPy's generalised function, or by SciPy where that is gone."""
+    try:
+        from numpy.linalg._umath_linalg import eigh_lo, eigh_up
+    except ImportError:
         from scipy.linalg import eigh as solve
 
         return each_matrix(lambda a: solve(a, lower=not upper, driver="evd"), x, 2)
-    values, vectors = xp.linalg.eigh(x, UPLO="U" if upper else "L")
+    kinds = "F->fF" if x.dtype.kind == "c" else "f->ff"
+    with np.errstate(all="ignore"):
+        values, vectors = (eigh_up if upper else eigh_lo)(x, signature=kinds)
+    if np.isnan(values).any():
+        raise LinAlgError("linalg.eigh: The algorithm failed to converge: too many of its steps.")
     return values, vectors
 
 

@@ -1,4 +1,8 @@
-"""Kernels of Fourier transforms: SciPy's on the CPU, which are faster than NumPy's in float32."""
+"""Kernels of Fourier transforms.
+
+On the CPU SciPy's, which are faster than NumPy's in float32. Few elements are transformed by NumPy
+in double precision, whose inner loops native rows call (Note [small rows]).
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,28 @@ def library(xp: Any) -> Any:
     return xp.fft
 
 
+SMALL = 1 << 11  # elements up to which NumPy transforms
+
+
+def is_small(xp: Any, x: Array) -> bool:
+    return xp is np and x.size <= SMALL
+
+
+def doubled(x: Array) -> Array:
+    """The same numbers in double precision."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, order="C", copy=False)
+
+
 @lowers(fft.FFT)
 def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: str) -> Array:
     if not x.size:
         return x.copy()
+    if is_small(xp, x):
+        out = doubled(x)
+        for dim in reversed(dims):
+            transform = np.fft.ifft if inverse else np.fft.fft
+            out = transform(out, axis=dim, norm=norm, out=np.empty(x.shape, out.dtype))
+        return out.astype(x.dtype, copy=False)
     transforms = library(xp)
     if len(dims) == 1:
         return (transforms.ifft if inverse else transforms.fft)(x, axis=dims[0], norm=norm)
@@ -39,6 +61,10 @@ def _empty(xp: Any, x: Array, dim: int, n: int, dtype: Any) -> Array:
 def rfft(xp: Any, x: Array, dim: int, norm: str) -> Array:
     if not x.size:
         return _empty(xp, x, dim, x.shape[dim] // 2 + 1, xp.result_type(x, xp.complex64))
+    if is_small(xp, x):
+        out = _empty(xp, x, dim, x.shape[dim] // 2 + 1, np.complex128)
+        np.fft.rfft(doubled(x), axis=dim, norm=norm, out=out)
+        return out.astype(np.result_type(x, np.complex64), copy=False)
     return library(xp).rfft(x, axis=dim, norm=norm)
 
 
@@ -46,6 +72,9 @@ def rfft(xp: Any, x: Array, dim: int, norm: str) -> Array:
 def irfft(xp: Any, x: Array, dim: int, n: int, norm: str) -> Array:
     if not x.size:
         return _empty(xp, x, dim, n, x.real.dtype)
+    if is_small(xp, x):
+        out = np.fft.irfft(doubled(x), n, dim, norm, out=_empty(xp, x, dim, n, np.float64))
+        return out.astype(x.real.dtype, copy=False)
     return library(xp).irfft(x, n, axis=dim, norm=norm)
 
 
