@@ -38,7 +38,7 @@ def doubled(x: Array) -> Array:
 
 
 @lowers(fft.FFT)
-def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: str) -> Array:
+def fft_(xp: Any, x: Array, dims: tuple[int, ...], inverse: bool, norm: Any) -> Array:
     if not x.size:
         return x.copy()
     if is_small(xp, x):
@@ -58,7 +58,7 @@ def _empty(xp: Any, x: Array, dim: int, n: int, dtype: Any) -> Array:
 
 
 @lowers(fft.RFFT)
-def rfft(xp: Any, x: Array, dim: int, norm: str) -> Array:
+def rfft(xp: Any, x: Array, dim: int, norm: Any) -> Array:
     if not x.size:
         return _empty(xp, x, dim, x.shape[dim] // 2 + 1, xp.result_type(x, xp.complex64))
     if is_small(xp, x):
@@ -69,7 +69,7 @@ def rfft(xp: Any, x: Array, dim: int, norm: str) -> Array:
 
 
 @lowers(fft.IRFFT)
-def irfft(xp: Any, x: Array, dim: int, n: int, norm: str) -> Array:
+def irfft(xp: Any, x: Array, dim: int, n: int, norm: Any) -> Array:
     if not x.size:
         return _empty(xp, x, dim, n, x.real.dtype)
     if is_small(xp, x):
