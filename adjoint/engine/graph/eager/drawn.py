@@ -41,7 +41,7 @@ class DrawTrace(OperationTrace):
         super().__init__(None, "a small draw")
         self.drawn: list[int] = []
 
-    def random(self, generator: Any, count: int) -> tuple[int, int]:
+    def random(self, generator: Any, count: int) -> tuple[Any, Any]:
         """What a generator is asked for."""
         if self.drawn or generator is not default_generator_of(CPU):
             raise Unfit

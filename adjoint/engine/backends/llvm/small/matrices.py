@@ -9,6 +9,7 @@ kernel is called instead, which says so in its own words.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,8 @@ from adjoint.engine.ops.signal import fft
 Shape = tuple[int, ...]
 
 
-def functions(module: str) -> Any:
-    """NumPy's module of generalised functions, which is its own affair; None where it is gone."""
-    if module == "linalg":
-        from numpy.linalg import _umath_linalg as found
-    else:
-        from numpy.fft import _pocketfft_umath as found  # type: ignore[attr-defined]
-    return found
+# NumPy's modules of generalised functions, which are its own affair: one may be gone some day.
+MODULES = {"linalg": "numpy.linalg._umath_linalg", "fft": "numpy.fft._pocketfft_umath"}
 
 
 def generalised(
@@ -44,7 +40,7 @@ def generalised(
 ) -> None:
     """One call on stacks of matrices: `sizes` are the signature's, in order of their names."""
     try:
-        function = getattr(functions(module), name)
+        function = getattr(import_module(MODULES[module]), name)
     except (ImportError, AttributeError):
         raise NoRow from None
     loop = inner_loop_of(function, kinds)
