@@ -26,6 +26,7 @@ ELSEWHERE = frozenset(
     "addmm autocast_addmm autocast_linear lstm_layer gru_layer plain_layer "  # of eager mode on a GPU
     "torchvision::nms torchvision::roi_align "  # of exports to ONNX: tests/test_onnx_values.py
     "sort largest extreme "  # where nobody looks on or differentiates: tests/test_native_sorting.py
+    "spectrum "  # of compiled programs: tests/test_native_spectra.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py
 )

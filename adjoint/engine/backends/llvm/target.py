@@ -16,6 +16,7 @@ from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
 from adjoint.engine.backends.llvm.templates.sorting import template as sorting
+from adjoint.engine.backends.llvm.templates.spectra import template as spectra
 from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND, reduces_in, supports
 from adjoint.engine.compiler import flow
@@ -48,6 +49,7 @@ class LlvmTarget(Target):
         **convolution.TEMPLATES, **folds.TEMPLATES,
         **factors.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES,
         **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
+        **spectra.TEMPLATES,
     }  # fmt: skip
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:

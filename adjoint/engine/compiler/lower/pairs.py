@@ -26,6 +26,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
+from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
@@ -35,6 +36,7 @@ from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.join import STACK
 from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL
 from adjoint.engine.ops.shape.views import SLICE
+from adjoint.engine.ops.signal.fft import FFT, IRFFT, RFFT, SPECTRUM
 
 Part = Any  # a value, or a number
 Pair = tuple[Part, Part]
@@ -75,7 +77,8 @@ def calls(graph: DataflowGraph) -> int:
 def reads_parts(graph: DataflowGraph, node: Node) -> bool:
     """Whether a view of a graph's input as reals is only read in loops, one part at a time.
 
-    Then its strides count reals in a buffer of complex numbers, which nothing but loads may see.
+    Then its strides count reals in a buffer of complex numbers, which nothing but loads may see,
+    and transforms of pairs in sizes that are known.
     """
     if node.record is not VIEW_AS_REAL or node.inputs[0] not in graph.inputs:
         return False
@@ -84,7 +87,9 @@ def reads_parts(graph: DataflowGraph, node: Node) -> bool:
         return False
     for user in graph.nodes:
         for x in user.inputs:
-            if x is seen:
+            if x is seen and user.record is SPECTRUM:
+                slices[seen] = user
+            elif x is seen:
                 if user.record is not SLICE or user.outputs[0] in graph.outputs:
                     return False
                 slices[user.outputs[0]] = user
@@ -114,6 +119,7 @@ class Pairs:
         self.builder = GraphBuilder(graph)
         self.parts: dict[Value, Pair] = {}  # by the old graph's values
         self.stacked: dict[Value, Pair] = {}  # real values of the new one that parts lie in
+        self.together: dict[Pair, Value] = {}  # real values that parts were picked from
         for node in graph.nodes:
             self.builder.graph.where = node.where
             self.visit(node)
@@ -182,8 +188,10 @@ class Pairs:
         if old not in self.parts or old in self.builder.became:
             return
         real = old.spec.dtype.to_real()
-        parts = [self.filled(part, old.spec.shape, real, old.spec) for part in self.parts[old]]
-        together = self.emit(STACK, *parts, dim=len(old.spec.shape))
+        together = self.together.get(self.parts[old])
+        if together is None:
+            parts = [self.filled(part, old.spec.shape, real, old.spec) for part in self.parts[old]]
+            together = self.emit(STACK, *parts, dim=len(old.spec.shape))
         self.builder.became[old] = self.emit(VIEW_AS_COMPLEX, together)
 
     def filled(self, part: Part, shape: Any, real: DType, like: Spec) -> Value:
@@ -444,3 +452,61 @@ def as_real(p: Pairs, node: Node) -> Value:
 def as_complex(p: Pairs, node: Node) -> Pair:
     x = p.now(node.inputs[0])
     return p.stacked.get(x) or (p.picked(x, 0), p.picked(x, 1))
+
+
+# -- Fourier transforms ---------------------------------------------------------------------------
+
+
+def spectrum(p: Pairs, x: Value, params: dict[str, Any], **more: Any) -> Value:
+    """One transform of pairs."""
+    return p.emit(SPECTRUM, x, norm=params["norm"], **more)
+
+
+def side_by_side(p: Pairs, x: Value) -> Value:
+    """A complex value's parts along a further dimension."""
+    if x in p.parts and p.parts[x] in p.together:
+        return p.together[p.parts[x]]
+    if x in p.source.inputs and not any(map(is_extent, x.spec.shape)):
+        return p.emit(VIEW_AS_REAL, p.now(x))
+    return p.emit(STACK, *p.tensors(x), dim=len(x.spec.shape))
+
+
+def parts_of(p: Pairs, seen: Value) -> Pair:
+    """Both of what lies along the last dimension."""
+    pair = p.picked(seen, 0), p.picked(seen, 1)
+    p.together[pair] = seen
+    return pair
+
+
+def has_elements(node: Node) -> bool:
+    return 0 not in node.inputs[0].spec.shape
+
+
+@rule_of(FFT)
+def fourier(p: Pairs, node: Node) -> Pair | None:
+    (x,), params = node.inputs, node.params
+    if not has_elements(node):
+        return None
+    seen = side_by_side(p, x)
+    for dim in params["dims"]:
+        n, inverse = x.spec.shape[dim], params["inverse"]
+        seen = spectrum(p, seen, params, way="whole", dim=dim, n=n, inverse=inverse)
+    return parts_of(p, seen)
+
+
+@rule_of(RFFT)
+def half_fourier(p: Pairs, node: Node) -> Pair | None:
+    (x,), dim = node.inputs, node.params["dim"]
+    if not has_elements(node):
+        return None
+    n, given = x.spec.shape[dim], p.now(x)
+    return parts_of(p, spectrum(p, given, node.params, way="half", dim=dim, n=n, inverse=False))
+
+
+@rule_of(IRFFT)
+def back_fourier(p: Pairs, node: Node) -> Value | None:
+    (x,), dim, n = node.inputs, node.params["dim"], node.params["n"]
+    if not has_elements(node):
+        return None
+    seen = side_by_side(p, x)
+    return spectrum(p, seen, node.params, way="back", dim=dim, n=n, inverse=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
-from adjoint.engine.core.operations.families import linear
+from adjoint.engine.core.operations.families import linear, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec, wrap_dim
@@ -67,6 +67,19 @@ IRFFT: Record = linear(
     lambda g, dim, n, norm: _weighted(RFFT(g, dim=dim, norm=OPPOSITE[norm]), dim, n),
     batched_params=_shift,
 )
+
+
+def _of_pairs(x: Spec, way: str, dim: int, n: int, inverse: bool, norm: str) -> Spec:
+    shape = x.shape if way == "half" else x.shape[:-1]
+    length = n // 2 + 1 if way == "half" else n
+    pair = () if way == "back" else (2,)
+    return Spec((*shape[:dim], length, *shape[dim + 1 :], *pair), x.dtype, x.device)
+
+
+# SPECTRUM(x, way, dim, n, inverse, norm): the three of numbers as pairs along a further dimension,
+# to which compiled programs bring them. way: "whole" is FFT along one dimension, "half" RFFT of
+# reals, "back" IRFFT to them; n: the length of the transform.
+SPECTRUM = primitive("spectrum", _of_pairs, None)
 
 
 def _multiplicity(x: Tensor, dim: int, n: int) -> Tensor:

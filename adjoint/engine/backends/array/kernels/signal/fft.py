@@ -78,6 +78,19 @@ def irfft(xp: Any, x: Array, dim: int, n: int, norm: Any) -> Array:
     return library(xp).irfft(x, n, axis=dim, norm=norm)
 
 
+@lowers(fft.SPECTRUM)
+def spectrum(xp: Any, x: Array, way: str, dim: int, n: int, inverse: bool, norm: str) -> Array:
+    if way == "half":
+        out = rfft(xp, x, dim, norm)
+    else:
+        pairs = xp.ascontiguousarray(x)
+        numbers = pairs.view(xp.result_type(x, xp.complex64))[..., 0]
+        if way == "back":
+            return irfft(xp, numbers, dim, n, norm)
+        out = fft_(xp, numbers, (dim,), inverse, norm)
+    return xp.stack([out.real, out.imag], axis=-1)
+
+
 def _windows(xp: Any, x: Array, start: int, count: int, size: int, hop: int) -> Array:
     """`count` windows of the last dimension, `hop` apart, sharing its memory."""
     step = x.strides[-1]

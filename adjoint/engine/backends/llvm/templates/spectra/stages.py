@@ -1,0 +1,262 @@
+"""The stages of a Fourier transform: lines side by side, real and imaginary parts apart.
+
+Stockham's way needs no reordering: a stage of radix r takes the r elements that are n / r apart,
+transforms them and puts the results next to each other, between two places in turns. As many
+lines as a vector has lanes are transformed at once, so that every step is the same for all lanes.
+
+Roots of unity are products of two from tables of doubles among the words, each of the order of the
+square root of their number, rounded once; each worker writes down all of them before it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import cos, pi, sin, sqrt
+
+from adjoint.engine.backends.llvm.ir.writer import CodeWriter
+from adjoint.engine.backends.registers.vector import V, mad, select
+from adjoint.engine.compiler.schedule.steps import double_bits
+
+# Words of a table of roots, and of a stage: its radix, how many groups there are, how many
+# elements are neighbours, and how far apart roots of its order are.
+LOW_BITS, LOW, HIGH, TABLE = range(4)
+RADIX, GROUPS, NEIGHBOURS, APART, STAGE = range(5)
+Pair = tuple[V, V]
+
+
+def root(k: int, order: int) -> complex:
+    """exp(-2 pi i k / order), exact in the quarters of the circle."""
+    quarter, rest = divmod(4 * (k % order), order)
+    angle = 2 * pi * (rest / 4) / order
+    x, y = cos(angle), -sin(angle)
+    for _ in range(quarter):
+        x, y = y, -x
+    return complex(x, y)
+
+
+def table_of(order: int) -> tuple[int, list[complex], list[complex]]:
+    """Roots of an order as products: bits of the lower part of a number, then both tables."""
+    bits = max((order - 1).bit_length(), 1)
+    bits = bits if bits <= 7 else -(-bits // 2)
+    low = [root(k, order) for k in range(min(1 << bits, order))]
+    return bits, low, [root(k << bits, order) for k in range(-(-order >> bits) + 1)]
+
+
+def words_of(numbers: list[complex]) -> list[int]:
+    """Pairs of doubles."""
+    return [double_bits(x) for z in numbers for x in (z.real, z.imag)]
+
+
+def radices_of(n: int) -> list[int]:
+    """The radices of a length's stages."""
+    found = []
+    for radix in (4, 2, 3, 5):
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    radix = 7
+    while n > 1:
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+        radix += 2
+    return found
+
+
+def times(a: Pair, b: Pair) -> Pair:
+    """The product of two complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], mad(a[0], b[1], a[1] * b[0])
+
+
+def add(a: Pair, b: Pair) -> Pair:
+    """The sum."""
+    return a[0] + b[0], a[1] + b[1]
+
+
+def sub(a: Pair, b: Pair) -> Pair:
+    """The difference."""
+    return a[0] - b[0], a[1] - b[1]
+
+
+def scaled(a: Pair, by: float) -> Pair:
+    """A multiple."""
+    return a[0] * by, a[1] * by
+
+
+def turned(a: Pair) -> Pair:
+    """The product with -i."""
+    return a[1], -a[0]
+
+
+def of_two(x: list[Pair]) -> list[Pair]:
+    """A transform of two elements."""
+    return [add(x[0], x[1]), sub(x[0], x[1])]
+
+
+def of_three(x: list[Pair]) -> list[Pair]:
+    """A transform of three elements."""
+    both, apart = add(x[1], x[2]), turned(scaled(sub(x[1], x[2]), sqrt(3) / 2))
+    middle = add(x[0], scaled(both, -0.5))
+    return [add(x[0], both), add(middle, apart), sub(middle, apart)]
+
+
+def of_four(x: list[Pair]) -> list[Pair]:
+    """A transform of four elements."""
+    even, odd = add(x[0], x[2]), add(x[1], x[3])
+    middle, apart = sub(x[0], x[2]), turned(sub(x[1], x[3]))
+    return [add(even, odd), add(middle, apart), sub(even, odd), sub(middle, apart)]
+
+
+def of_five(x: list[Pair]) -> list[Pair]:
+    """A transform of five elements."""
+    c, d = cos(0.4 * pi), cos(0.8 * pi)
+    s, t = sin(0.4 * pi), sin(0.8 * pi)
+    one, two = add(x[1], x[4]), add(x[2], x[3])
+    three, four = sub(x[1], x[4]), sub(x[2], x[3])
+    first = add(x[0], add(scaled(one, c), scaled(two, d)))
+    second = add(x[0], add(scaled(one, d), scaled(two, c)))
+    near = turned(add(scaled(three, s), scaled(four, t)))
+    far = turned(sub(scaled(three, t), scaled(four, s)))
+    return [
+        add(x[0], add(one, two)),
+        add(first, near),
+        add(second, far),
+        sub(second, far),
+        sub(first, near),
+    ]
+
+
+OF_FEW: dict[int, Callable[[list[Pair]], list[Pair]]] = {
+    2: of_two,
+    3: of_three,
+    4: of_four,
+    5: of_five,
+}
+
+
+class Roots:
+    """Reads roots of unity of one order from its two tables among the words."""
+
+    def __init__(self, w: CodeWriter, words: str, at: V) -> None:
+        self.w, self.words = w, words
+        self.bits, self.low, self.high = (
+            w.load(words, "i64", at + k) for k in (LOW_BITS, LOW, HIGH)
+        )
+
+    def __call__(self, k: V, kind: str) -> Pair:
+        """The k-th."""
+        upper = k >> self.bits
+        low = loaded_pair(self.w, self.words, "f64", self.low + (k - (upper << self.bits)) * 2)
+        high = loaded_pair(self.w, self.words, "f64", self.high + upper * 2)
+        x, y = (part.convert(kind) for part in times(low, high))
+        return x, y
+
+
+def loaded_pair(w: CodeWriter, place: str, kind: str, at: V, lanes: int = 1) -> Pair:
+    """Two neighbours, each in every lane."""
+    pair = w.load(place, kind, at), w.load(place, kind, at + 1)
+    return pair if lanes == 1 else (w.code.splat(pair[0], lanes), w.code.splat(pair[1], lanes))
+
+
+def stages_name(kind: str, lanes: int) -> str:
+    """The name of the routine."""
+    return f"spectrum_stages_{kind}_{lanes}"
+
+
+def write_stages(outer: CodeWriter, kind: str, lanes: int) -> None:
+    """The routine of words, where stages begin, how many, all roots, and the two places."""
+
+    def body(w: CodeWriter, numbers: list[V]) -> None:
+        StageWriter(w, kind, lanes, numbers).all()
+
+    outer.routine(stages_name(kind, lanes), 8, body)
+
+
+class StageWriter:
+    """Writes the stages of one transform."""
+
+    def __init__(self, w: CodeWriter, kind: str, lanes: int, numbers: list[V]) -> None:
+        self.w, self.kind, self.lanes = w, kind, lanes
+        words, self.first, self.count, roots, *self.places = numbers
+        self.words, self.roots = w.pointer(words), w.pointer(roots)
+
+    def all(self) -> None:
+        """Every stage, from one place to the other and back."""
+
+        def stage(t: V, a: V, b: V, c: V, d: V) -> list[V]:
+            self.stage(t, (a, b), (c, d))
+            return [c, d, a, b]
+
+        self.w.loop(0, self.count, stage, self.places)
+
+    def stage(self, t: V, source: Pair, target: Pair) -> None:
+        """One stage."""
+        w = self.w
+        at = self.first + t * STAGE
+        self.radix, self.groups, self.near, self.apart = (
+            w.load(self.words, "i64", at + k) for k in (RADIX, GROUPS, NEIGHBOURS, APART)
+        )
+        self.source, self.target = (tuple(map(w.pointer, places)) for places in (source, target))
+        known = self.radix.eq(-1)
+        for radix in OF_FEW:
+            is_this = self.radix.eq(radix)
+            known = known | is_this
+            w.when(is_this, partial(self.each_group, partial(self.few, radix)))
+        w.when(~known, partial(self.each_group, self.many))
+
+    def each_group(self, body: Callable[[V], None]) -> None:
+        """All groups of a stage."""
+        self.w.loop(0, self.groups, body)
+
+    def turn(self, k: V) -> Pair:
+        """A root of unity of the order of this stage."""
+        at = k * self.apart * 2
+        return loaded_pair(self.w, self.roots, self.kind, at, self.lanes)
+
+    def element(self, place: tuple[str, ...], index: V) -> Pair:
+        x, y = (self.w.load(p, self.kind, index * self.lanes, self.lanes) for p in place)
+        return x, y
+
+    def put(self, value: Pair, index: V) -> None:
+        for part, place in zip(value, self.target, strict=True):
+            self.w.store(part, place, index * self.lanes)
+
+    def few(self, radix: int, p: V) -> None:
+        """Groups of a radix whose transform is written out."""
+        turns = [self.turn(p * j) for j in range(1, radix)]
+
+        def one(q: V) -> None:
+            given = [
+                self.element(self.source, q + self.near * (p + self.groups * k))
+                for k in range(radix)
+            ]
+            out = OF_FEW[radix](given)
+            for j, value in enumerate(out):
+                value = times(value, turns[j - 1]) if j else value
+                self.put(value, q + self.near * (p * radix + j))
+
+        self.w.loop(0, self.near, one)
+
+    def many(self, p: V) -> None:
+        """Groups of any other radix, each result a sum of its own."""
+        w, code = self.w, self.w.code
+        zero = code.const(0, self.kind, self.lanes)
+
+        def result(j: V) -> None:
+            turn = self.turn(p * j)
+
+            def one(q: V) -> None:
+                def term(k: V, x: V, y: V, which: V) -> list[V]:
+                    factor = self.turn(which * self.groups)
+                    given = self.element(self.source, q + self.near * (p + self.groups * k))
+                    a, b = times(given, factor)
+                    later = which + j
+                    return [x + a, y + b, select(later >= self.radix, later - self.radix, later)]
+
+                x, y, _ = w.loop(0, self.radix, term, [zero, zero, w.whole(0)])
+                self.put(times((x, y), turn), q + self.near * (p * self.radix + j))
+
+            w.loop(0, self.near, one)
+
+        w.loop(0, self.radix, result)

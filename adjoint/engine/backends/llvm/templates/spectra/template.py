@@ -1,0 +1,135 @@
+"""The template of Fourier transforms of numbers as pairs (Note [pairs])."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log2, prod, sqrt
+from typing import Any
+
+from adjoint.engine.backends.llvm.templates.spectra import kernel, stages
+from adjoint.engine.backends.llvm.templates.spectra.kernel import Spectrum, SpectrumKernel
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
+from adjoint.engine.compiler.schedule.steps import Address, Launch, double_bits, sized, whole
+from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.core.dtype import float32, float64
+from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import is_extent
+
+KINDS = {"float32": "f32", "float64": "f64"}
+PRIME = 31  # the largest radix: beyond, Note [chirps]
+MOST = 32  # pieces, each of which has memory of its own
+
+
+def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Floats on the CPU, in sizes that are known."""
+    (x,) = inputs
+    if not isinstance(x, Value) or x.spec.dtype.name not in KINDS or x.spec.device.type != "cpu":
+        return False
+    return not any(map(is_extent, x.spec.shape)) and 0 not in x.spec.shape
+
+
+def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
+    """Operands are read in row-major order."""
+    return {i for i, x in enumerate(inputs) if not layout(x).contiguous}
+
+
+def scale_of(params: dict[str, Any], n: int) -> float:
+    """What results are multiplied with."""
+    if params["norm"] == "ortho":
+        return 1 / sqrt(n)
+    return 1 / n if (params["norm"] == "forward") != params["inverse"] else 1.0
+
+
+def tables(order: int, at: int) -> list[int]:
+    """The words of a table of roots that begin at a word."""
+    bits, low, high = stages.table_of(order)
+    first = at + stages.TABLE
+    words = [bits, first, first + 2 * len(low)]
+    return [*words, *stages.words_of(low), *stages.words_of(high)]
+
+
+def program_words(length: int, radices: list[int], chirps: int) -> tuple[list[int], int, int]:
+    """Stages and tables, and where the table of roots and that of chirps lie."""
+    words: list[int] = [0] * (stages.STAGE * len(radices))
+
+    def append(more: list[int]) -> int:
+        at = kernel.WORDS + len(words)
+        words.extend(more)
+        return at
+
+    left, near = length, 1
+    for t, radix in enumerate(radices):
+        groups = left // radix
+        words[stages.STAGE * t : stages.STAGE * (t + 1)] = (
+            radix, groups, near, length // left,
+        )  # fmt: skip
+        left, near = groups, near * radix
+    table = append(tables(length, kernel.WORDS + len(words)))
+    return words, table, append(tables(chirps, kernel.WORDS + len(words))) if chirps else 0
+
+
+def described(kind: str, way: str, inverse: bool, chirps: bool, after: int) -> Spectrum:
+    """The kernel of a transform with so many elements after its dimension."""
+    apart = Spectrum(kind, way, inverse, chirps, near=False)
+    return replace(apart, near=after % apart.lanes == 0)
+
+
+def smooth(least: int) -> int:
+    """The smallest length from `least` on whose radices are 2, 3 and 5 alone."""
+    found = 1 << (least - 1).bit_length()
+    five = 1
+    while five < found:
+        three = five
+        while three < found:
+            need = -(-least // three)
+            found = min(found, three << (need - 1).bit_length())
+            three *= 3
+        five *= 5
+    return found
+
+
+def steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """One launch; lines are dealt out among the workers."""
+    (x,), (out,), params = operands, results, node.params
+    spec, dim, n, way = node.inputs[0].spec, params["dim"], params["n"], params["way"]
+    shape = spec.shape if way == "half" else spec.shape[:-1]
+    radices = stages.radices_of(n)
+    chirps = max(radices, default=1) > PRIME
+    after = prod(shape[dim + 1 :])
+    what = described(KINDS[spec.dtype.name], way, params["inverse"], chirps, after)
+    length = smooth(2 * n - 1) if chirps else n
+    radices = stages.radices_of(length) if chirps else radices
+    more, table, chirps_at = program_words(length, radices, 2 * n if chirps else 0)
+    lines = prod(shape[:dim]) * after
+    pieces = min(-(-lines // what.lanes), MOST)
+    room = kernel.room_of(what, length)
+    worked = float64 if what.worked == "f64" else float32
+    work = PlannedBuffer(ARENA, worked, pieces * room, name="lines")
+    scale = scale_of(params, n) / (length if chirps else 1)
+    words: list[Any] = [0] * kernel.WORDS
+    words[kernel.OUT] = Address(out.buffer, out.offset * spec.dtype.itemsize)
+    words[kernel.IN] = Address(x.buffer, x.offset * spec.dtype.itemsize)
+    words[kernel.WORK], words[kernel.ROOM] = Address(work), room
+    words[kernel.LINES], words[kernel.AFTER] = lines, after
+    words[kernel.READ] = shape[dim]
+    words[kernel.WRITTEN] = n // 2 + 1 if way == "half" else n
+    words[kernel.LENGTH], words[kernel.PADDED], words[kernel.STAGES] = n, length, len(radices)
+    words[kernel.SCALE] = double_bits(scale)
+    words[kernel.TABLE], words[kernel.CHIRPS], words[kernel.PIECES] = table, chirps_at, pieces
+    return [
+        Launch(
+            function=what.function,
+            text=lambda name: SpectrumKernel(what).text(name),
+            words=[*words, *more],
+            reads=(whole(x.buffer),),
+            writes=(whole(out.buffer), whole(work)),
+            pieces=pieces,
+            cost=lines * length * (4 + 3 * log2(length + 1)) * (3 if chirps else 1),
+            label=sized("fft", lines, n),
+        )
+    ]
+
+
+TEMPLATES = {"spectrum": Template(accepts, packed, steps)}

@@ -1,0 +1,142 @@
+"""Fourier transforms in compiled programs: NumPy's results, of any length, without calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.backends.llvm.templates.spectra import stages, template
+from adjoint.engine.ops.signal.fft import SPECTRUM
+from tests.test_native_complex import calls_of
+
+# One, powers, products of small primes, radices of their own, and large primes (Note [chirps]).
+LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 30, 31, 37, 49, 60, 74, 128, 210)
+NORMS = ("backward", "ortho", "forward")
+CLOSE = {"float32": 4e-7, "float64": 2e-15}  # of the largest element
+
+
+def complex_numbers(rng: Any, shape: tuple[int, ...]) -> Any:
+    return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+
+
+def close(actual: Any, want: Any, dtype: str, what: Any) -> None:
+    error = np.abs(actual.numpy().astype(np.complex128) - want).max()
+    assert error <= CLOSE[dtype] * max(np.abs(want).max(), 1e-3), (what, error)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lengths"),
+    [
+        ("float32", (1, 14, 37)),
+        pytest.param("float32", LENGTHS, marks=pytest.mark.slow),
+        pytest.param("float64", LENGTHS, marks=pytest.mark.slow),
+    ],
+    ids=["few", "float32", "float64"],
+)
+def test_every_length_is_transformed(dtype: str, lengths: tuple[int, ...]) -> None:
+    """Along the last dimension, and along one with others after it, which are read as vectors."""
+    rng = np.random.default_rng(3)
+    kind = np.complex64 if dtype == "float32" else np.complex128
+    given = [
+        complex_numbers(rng, shape).astype(kind) for n in lengths for shape in ((7, n), (n, 8))
+    ]
+
+    def transform(xs: list[Any]) -> list[Any]:
+        found = []
+        for k, x in enumerate(xs):
+            d, n, norm = 1 - k % 2, x.shape[1 - k % 2], NORMS[k % 3]
+            found.append(ad.fft.fft(x, dim=d, norm=norm))
+            found.append(ad.fft.ifft(x, dim=d, norm=norm))
+            found.append(ad.fft.rfft(x.real, dim=d, norm=norm))
+            found.append(ad.fft.irfft(x.narrow(d, 0, n // 2 + 1), n, dim=d, norm=norm))
+        return found
+
+    compiled = ad.compile(transform)
+    results = iter(compiled([ad.from_numpy(x) for x in given]))
+    assert calls_of(compiled) == "0 calls of the eager table"
+    for k, x in enumerate(given):
+        d, norm = 1 - k % 2, NORMS[k % 3]
+        wide, n = x.astype(np.complex128), x.shape[d]
+        close(next(results), np.fft.fft(wide, axis=d, norm=norm), dtype, ("fft", n))
+        close(next(results), np.fft.ifft(wide, axis=d, norm=norm), dtype, ("ifft", n))
+        close(next(results), np.fft.rfft(wide.real, axis=d, norm=norm), dtype, ("rfft", n))
+        half = wide[:, : n // 2 + 1] if d else wide[: n // 2 + 1]
+        close(next(results), np.fft.irfft(half, n, axis=d, norm=norm), dtype, ("irfft", n))
+
+
+def test_layouts_several_dimensions_and_what_is_around() -> None:
+    rng = np.random.default_rng(4)
+    z = complex_numbers(rng, (6, 4, 10)).astype(np.complex64)
+
+    def run(x: Any) -> Any:
+        spectrum = ad.fft.fft2(x, dim=(0, 2))
+        filtered = spectrum * spectrum.conj() / (1 + spectrum.abs())
+        return ad.fft.ifftn(filtered), ad.fft.irfft2(x, dim=(1, 2)) * 2, ad.fft.hfft(x), x + 1
+
+    compiled = ad.compile(run)
+    x = ad.from_numpy(z)
+    for given in (x, x.transpose(0, 2), x[::2, :, ::3], x[1:, 1:], x.conj()):
+        for got, want in zip(compiled(given), run(given), strict=True):
+            assert got.dtype is want.dtype
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-4, atol=2e-5)
+
+
+def test_gradients_go_through() -> None:
+    rng = np.random.default_rng(5)
+    x = ad.from_numpy(rng.standard_normal((3, 14)))
+    weight = ad.from_numpy(rng.standard_normal((3, 8)))
+
+    def loss(x: Any) -> Any:
+        spectrum = ad.fft.rfft(x, norm="ortho")
+        low = ad.fft.irfft(spectrum * weight, 14)
+        return (low * x).sum() + (ad.fft.fft(x).abs().square() / 7).sum()
+
+    step = ad.compile(ad.func.grad(loss))
+    np.testing.assert_allclose(step(x).numpy(), ad.func.grad(loss)(x).numpy(), rtol=1e-10)
+    assert calls_of(step) == "0 calls of the eager table"
+
+
+def test_the_record_on_pairs_is_what_numpy_computes() -> None:
+    """By the eager table, which runs it where sizes are not known or there is no template."""
+    rng = np.random.default_rng(6)
+    z = complex_numbers(rng, (3, 5))
+    x = ad.view_as_real(ad.from_numpy(z))
+    for norm in NORMS:
+        out = SPECTRUM(x, way="whole", dim=1, n=5, inverse=True, norm=norm)
+        np.testing.assert_allclose(ad.view_as_complex(out).numpy(), np.fft.ifft(z, norm=norm))
+        out = SPECTRUM(x.contiguous(), way="back", dim=1, n=9, inverse=True, norm=norm)
+        np.testing.assert_allclose(out.numpy(), np.fft.irfft(z, 9, norm=norm))
+        real = ad.from_numpy(z.real.copy())
+        out = SPECTRUM(real, way="half", dim=0, n=3, inverse=False, norm=norm)
+        want = np.fft.rfft(z.real, axis=0, norm=norm)
+        np.testing.assert_allclose(ad.view_as_complex(out).numpy(), want)
+
+
+def test_sizes_that_are_not_known_are_transformed_too() -> None:
+    compiled = ad.compile(lambda x: ad.fft.irfft(ad.fft.rfft(x) * 2j, x.shape[-1]), dynamic=True)
+    rng = np.random.default_rng(7)
+    for n in (4, 6, 10):
+        x = rng.standard_normal((n, 8))
+        want = np.fft.irfft(np.fft.rfft(x) * 2j, 8)
+        np.testing.assert_allclose(compiled(ad.from_numpy(x)).numpy(), want, atol=1e-12)
+
+
+def test_tables_and_lengths() -> None:
+    """Roots of unity are products of two; padded lengths have small factors and are the least."""
+    for order in (1, 2, 5, 127, 128, 129, 1000, 4099):
+        bits, low, high = stages.table_of(order)
+        for k in {0, 1 % order, order // 3, order // 2, order - 1}:
+            got = low[k % (1 << bits)] * high[k >> bits]
+            exact = np.exp(-2j * 4 * np.arctan(np.longdouble(1)) * k / order)
+            assert abs(got - complex(exact)) < 4e-16
+    for least in (1, 2, 7, 73, 1000, 4001):
+        found = template.smooth(least)
+        assert set(stages.radices_of(found)) <= {2, 3, 4, 5}
+        assert found >= least
+        assert not any(set(stages.radices_of(n)) <= {2, 3, 4, 5} for n in range(least, found))
+    for n in range(1, 100):
+        assert np.prod(stages.radices_of(n)) == n
