@@ -49,11 +49,19 @@ PROGRAMS: dict[str, Function] = {
     "made of reals": lambda z, w: ad.complex(z.real, w.real) * 1j,
     "pairs": lambda z, w: ad.view_as_real(z * w).flatten(1) * 2,
     "with reals": lambda z, w: z * w.real + w.imag - 3,
+    "logarithm and root": lambda z, w: z.log() + (z * w).sqrt() * (2 + w).log(),
+    "powers": lambda z, w: z**2 + z**2.5 + (z + 3) ** w + z.sqrt() ** 0.5,
+    "waves": lambda z, w: z.sin() * w.cos() + (z + w).sinh() - w.cosh(),
     "raised": lambda z, w: z.to(ad.complex128) * w,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# Machine code of many functions, which takes seconds to make.
+LONG = ("logarithm and root", "powers", "waves")
+NAMES = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in PROGRAMS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_programs_are_native_and_the_same(name: str) -> None:
     function, rng = PROGRAMS[name], np.random.default_rng(3)
     for double in (False, True):
@@ -65,7 +73,7 @@ def test_programs_are_native_and_the_same(name: str) -> None:
             assert calls_of(compiled) == "0 calls of the eager table"
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n != "chosen"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "chosen"])
 def test_gradients_are_the_same(name: str) -> None:
     function, rng = PROGRAMS[name], np.random.default_rng(4)
     z, w = numbers(rng, 5, 7), numbers(rng, 5, 7)
@@ -191,3 +199,43 @@ def test_sizes_may_change() -> None:
     for n in (3, 5, 9, 4):
         z = numbers(np.random.default_rng(n), n, 3)
         close(compiled(z), function(z))
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "log": (ad.log, np.log),
+    "sqrt": (ad.sqrt, np.sqrt),
+    "sin": (ad.sin, np.sin),
+    "cos": (ad.cos, np.cos),
+    "sinh": (ad.sinh, np.sinh),
+    "cosh": (ad.cosh, np.cosh),
+    "power": (lambda z: z ** (0.75 - 0.5j), lambda z: z ** np.clongdouble(0.75 - 0.5j)),
+}
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+def test_functions_are_as_exact_as_numpy_s(kind: Any) -> None:
+    """Near the unit circle too; zeros and infinities as C has them, but for signs it leaves open."""
+    rng = np.random.default_rng(8)
+    z = np.exp(rng.uniform(-4, 4, 500) * (rng.random(500) < 0.8) + 1j * rng.uniform(-3, 3, 500))
+    z = z.astype(kind)
+    limits = np.finfo(kind)
+    parts = np.array([0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, limits.max / 2, -limits.tiny])
+    special = np.empty((len(parts), len(parts)), kind)
+    special.real, special.imag = parts[:, None], parts
+    names = [*FUNCTIONS]
+    compiled = ad.compile(lambda z: [FUNCTIONS[name][0](z) for name in names])
+    with np.errstate(all="ignore"):
+        for name, got in zip(names, compiled(ad.from_numpy(z)), strict=True):
+            want = FUNCTIONS[name][1](z.astype(np.clongdouble))
+            error = np.abs(got.numpy() - want) / np.abs(want)
+            assert error.max() < (8 if name == "power" else 2.5) * limits.eps, name
+        for name, got in zip(names, compiled(ad.from_numpy(special)), strict=True):
+            if name == "power":
+                continue
+            want = FUNCTIONS[name][1](special)
+            for a, w in ((got.numpy().real, want.real), (got.numpy().imag, want.imag)):
+                sized = np.where(np.isinf(w), np.abs(w), w)
+                same = np.isclose(
+                    np.where(np.isinf(a), np.abs(a), a), sized, 1e-4, 0, equal_nan=True
+                )
+                assert same.all(), (name, special[~same], a[~same], w[~same])

@@ -22,7 +22,7 @@ from adjoint.engine.backends.registers.operations import KIND, reduces_in, suppo
 from adjoint.engine.compiler import flow
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.loops.schedule import schedule
-from adjoint.engine.compiler.lower import joins, pairs
+from adjoint.engine.compiler.lower import joins, pair_functions, pairs
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
@@ -53,7 +53,7 @@ class LlvmTarget(Target):
     }  # fmt: skip
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        return pairs.paired(graph, self.dtypes)
+        return pair_functions.paired(graph, self.dtypes)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return supports(name, compute, dict(params))

@@ -379,7 +379,11 @@ def exp(p: Pairs, node: Node) -> Pair:
     C's tables say what infinities give: nothing times any angle is nothing, an infinity whose
     angle is unknown is one.
     """
-    a, b = p.tensors(node.inputs[0])
+    return exp_of(p, *p.tensors(node.inputs[0]))
+
+
+def exp_of(p: Pairs, a: Value, b: Value) -> Pair:
+    """The exponential of a + bi."""
     root = p.emit(records.EXP, p.emit(records.MUL, a, 0.5))
     cosine, sine = (
         p.emit(records.MUL, p.emit(records.MUL, root, p.emit(of, b)), root)

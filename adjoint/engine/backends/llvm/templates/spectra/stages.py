@@ -168,12 +168,12 @@ def write_stages(outer: CodeWriter, kind: str, lanes: int) -> None:
     """The routine of words, where stages begin, how many, all roots, and the two places."""
 
     def body(w: CodeWriter, numbers: list[V]) -> None:
-        StageWriter(w, kind, lanes, numbers).all()
+        TransformStages(w, kind, lanes, numbers).all()
 
     outer.routine(stages_name(kind, lanes), 8, body)
 
 
-class StageWriter:
+class TransformStages:
     """Writes the stages of one transform."""
 
     def __init__(self, w: CodeWriter, kind: str, lanes: int, numbers: list[V]) -> None:
