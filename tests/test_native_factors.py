@@ -51,6 +51,13 @@ OPERATIONS: dict[str, tuple[Function, Function]] = {
         lambda a, b: ad.stack([*ad.linalg.slogdet(a)]),
         lambda a, b: np.stack([*np.linalg.slogdet(a)]),
     ),
+    "orthogonal": (lambda a, b: ad.linalg.qr(far_from_singular(a))[0], lambda a, b: np.linalg.qr(shifted(a))[0]),
+    "triangle": (lambda a, b: ad.linalg.qr(b)[1], lambda a, b: np.linalg.qr(b)[1]),
+    "triangle of a wide matrix": (lambda a, b: ad.linalg.qr(b.T)[1], lambda a, b: np.linalg.qr(b.T)[1]),
+    "all columns": (
+        lambda a, b: ad.cat([*ad.linalg.qr(b, mode="complete")], 1),
+        lambda a, b: np.concatenate([*np.linalg.qr(b, mode="complete")], 1),
+    ),
     "unit": (
         lambda a, b: ad.linalg.solve_triangular(a / len(a), b, upper=False, unitriangular=True),
         lambda a, b: np.linalg.solve(np.tril(a / len(a), -1) + np.eye(len(a)), b),
@@ -175,3 +182,28 @@ def test_large_and_complex_matrices_are_left_to_lapack(programs: list[native.Nat
     turned = ad.eye(3, dtype=ad.complex128) * 2j
     np.testing.assert_allclose(ad.compile(ad.linalg.inv)(turned).numpy(), np.eye(3) / 2j)
     assert sum(program.calls_eager for program in programs) == 2
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_orthogonal_factors(dtype: str, programs: list[native.Native]) -> None:
+    """Q is orthogonal and Q R the matrix, to rounding; signs are LAPACK's, also of zeros."""
+    rng, eps = np.random.default_rng(2), np.finfo(dtype).eps
+    compiled = ad.compile(ad.linalg.qr)
+    flat = np.zeros((4, 3), dtype)
+    flat[0] = [-2, 1, 0]
+    for a in (
+        rng.standard_normal((3, 2, 7, 5)).astype(dtype),
+        rng.standard_normal((6, 9)).astype(dtype) * np.asarray(np.finfo(dtype).max / 1000, dtype),
+        flat,
+        np.tril(np.ones((5, 5), dtype)).T.copy(),
+    ):
+        q, r = (t.numpy() for t in compiled(ad.from_numpy(a)))
+        want, upper = np.linalg.qr(a.astype(np.float64))
+        eye = np.eye(q.shape[-1])
+        assert np.abs(np.swapaxes(q, -1, -2) @ q - eye).max() < 20 * eps
+        product = q.astype(np.float64) @ r.astype(np.float64)
+        assert np.abs(product - a).max() <= 20 * eps * max(np.abs(a).max(), 1)
+        assert (np.sign(np.diagonal(r, 0, -2, -1)) == np.sign(np.diagonal(upper, 0, -2, -1))).all()
+        assert (np.tril(r, -1) == 0).all()
+        np.testing.assert_allclose(q, want, atol=3e3 * eps)
+    assert not any(program.calls_eager for program in programs)

@@ -19,8 +19,9 @@ from adjoint.engine.backends.registers.math.logarithm import log
 from adjoint.engine.backends.registers.vector import V, mad, select
 
 # The matrix, the right side, both results; rows and columns of the right side; memory for another
-# matrix; how many matrices there are; the status. Then comes, for each matrix, its fault.
-A, B, OUT, INFO, N, M, COPY, PIECES, STATUS, WORDS = range(10)
+# matrix; how many matrices there are; the status; columns of the first result, where they are
+# others. Then comes, for each matrix, its fault.
+A, B, OUT, INFO, N, M, COPY, PIECES, STATUS, WIDE, WORDS = range(11)
 FAULTS = WORDS
 LARGE = 2.0**500  # what factors of a determinant are kept below
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.factors import kernel
+from adjoint.engine.backends.llvm.templates.factors.orthogonal import Orthogonal
 from adjoint.engine.backends.llvm.templates.product.tiles import tiled
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
@@ -123,7 +124,64 @@ def steps(
     ]
 
 
-TEMPLATES = dict.fromkeys(
-    ("cholesky", "cholesky_solve", "triangular_solve", "solve", "inv", "det", "slogdet"),
-    Template(accepts, packed, steps),
-)
+def accepts_orthogonal(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Small matrices of any shape, of which both factors are wanted."""
+    (x,) = inputs
+    if (
+        node.params["mode"] == "r"
+        or not isinstance(x, Value)
+        or x.spec.dtype.name not in KINDS
+        or x.spec.device.type != "cpu"
+    ):
+        return False
+    shape = x.spec.shape
+    if any(map(is_extent, shape)) or 0 in shape:
+        return False
+    return orthogonal_work(node) <= WORK
+
+
+def orthogonal_work(node: Node) -> int:
+    """Multiply-adds of one matrix."""
+    m, n = node.inputs[0].spec.shape[-2:]
+    wide = m if node.params["mode"] == "complete" else min(m, n)
+    return int(2 * m * min(m, n) * (n + wide))
+
+
+def orthogonal_steps(
+    setting: Setting, node: Node, operands: list[Place], results: list[Place]
+) -> list[Launch]:
+    """One launch; matrices are dealt out among the workers."""
+    spec, mode = node.inputs[0].spec, node.params["mode"]
+    kind, item = KINDS[spec.dtype.name], spec.dtype.itemsize
+    *batch, m, n = spec.shape
+    count = prod(batch)
+    room = m * n + min(m, n) + max(m, n)
+    work = PlannedBuffer(ARENA, spec.dtype, count * room, name="matrix")
+    words: list[Any] = [0] * kernel.WORDS
+    places = (operands[0], results[0], results[1])
+    for at, place in zip((kernel.A, kernel.OUT, kernel.INFO), places, strict=True):
+        words[at] = Address(place.buffer, place.offset * item)
+    words[kernel.COPY], words[kernel.PIECES] = Address(work), count
+    words[kernel.N], words[kernel.M] = m, n
+    words[kernel.WIDE] = m if mode == "complete" else min(m, n)
+    return [
+        Launch(
+            function=f"orthogonal_{tiled(kind)}",
+            text=lambda function: Orthogonal(kind).text(function),
+            words=words,
+            reads=(whole(operands[0].buffer),),
+            writes=(*[whole(place.buffer) for place in results], whole(work)),
+            pieces=count,
+            cost=count * orthogonal_work(node),
+            label=sized("qr", count, m, n),
+        )
+    ]
+
+
+TEMPLATES = {
+    **dict.fromkeys(
+        ("cholesky", "cholesky_solve", "triangular_solve", "solve", "inv", "det", "slogdet"),
+        Template(accepts, packed, steps),
+    ),
+    "qr": Template(accepts_orthogonal, packed, orthogonal_steps),
+}
