@@ -10,7 +10,10 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.ops.nn import attention_rows
+from adjoint.engine.ops.nn.attention import ATTENTION
+from adjoint.engine.ops.random.placed import place_tensor
 from adjoint.func import grad, jacfwd, jvp, vmap
 from adjoint.graph import capture
 from adjoint.nn import functional as F
@@ -181,6 +184,31 @@ def test_dropout_is_the_same_backward_and_by_blocks(p: float, blocks: None) -> N
         close(recorded(q, k), want)
         assert ad.rand(2).equal(after)
     assert p == 1 or not recorded(q, k)[0].equal(want[0])
+
+
+@pytest.mark.parametrize("keys", [8, 9])
+def test_a_draw_whose_place_is_a_tensor_is_the_same_draw(keys: int) -> None:
+    """As on a GPU: the words of the stream by operations on integers."""
+    q, k, v = tensor(2, 1, LENGTH, 3), tensor(2, 4, keys, 3), tensor(2, 4, keys, 2)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    how = {"scale": 0.5, "causal": True, "safe": False, "masked": False, "dropout": 0.3}
+    results = []
+    for placed in (False, True):
+        place = [(1 << 63) + 5, (1 << 64) - 3]
+        more = [place_tensor(*place, q.device)] if placed else place
+        out = ATTENTION(*leaves, *more, **how, drawn=False, placed=placed)[0]
+        results.append([out, *ad.autograd.grad((out * out).sum(), leaves)])
+    ad.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+def test_draws_at_other_places_are_the_same_program() -> None:
+    """Where a draw begins is given to a program, not a part of it."""
+    x = ad.randn(2, 2, 32, 16, requires_grad=True)  # large enough for a fragment
+    known = []
+    for _ in range(4):
+        sdpa(x, x, x, dropout_p=0.2).sum().backward()
+        known.append(len(FRAGMENTS.by_kind))
+    assert known[0] == known[-1], known
 
 
 def test_dropout_of_each_element_of_a_batch() -> None:

@@ -271,3 +271,34 @@ def test_a_gpt_step_equals_eager(half: bool) -> None:
     for name, grad in grads.items():
         apart = ((grad - other[name]).norm() / (grad.norm() + 1e-12)).item()
         assert apart < (3e-2 if half else 1e-3), name
+
+
+@pytest.mark.parametrize("keys", [64, 61])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_attention_drops_what_the_cpu_drops(compiled: bool, keys: int) -> None:
+    """The same weights, forward and backward, with heads that share keys."""
+
+    def both(q: Any, k: Any, v: Any) -> Any:
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        out = ad.nn.functional.scaled_dot_product_attention(*leaves, dropout_p=0.3, enable_gqa=True)
+        return (out, *ad.autograd.grad((out * out).sum(), leaves))
+
+    q, k, v = ad.randn(2, 4, 40, 32), ad.randn(2, 2, keys, 32), ad.randn(2, 2, keys, 16)
+    ad.manual_seed(3)
+    want = both(q, k, v)
+    ad.manual_seed(3)
+    got = (ad.compile(both) if compiled else both)(*[x.to("cuda") for x in (q, k, v)])
+    ad.testing.assert_close([x.cpu() for x in got], [*want], rtol=1e-4, atol=1e-4)
+
+
+def test_memory_of_attention_with_dropout_is_linear() -> None:
+    """Eagerly: no weights and no factors in memory."""
+    peaks = []
+    for length in (2048, 4096):
+        x = ad.randn(1, 4, length, 64, device="cuda").bfloat16().requires_grad_()
+        ad.cuda.synchronize()
+        ad.cuda.reset_peak_memory_stats()
+        before = ad.cuda.memory_allocated()
+        ad.nn.functional.scaled_dot_product_attention(x, x, x, None, 0.1, True).sum().backward()
+        peaks.append(ad.cuda.max_memory_allocated() - before)
+    assert peaks[1] < 2.2 * peaks[0], peaks

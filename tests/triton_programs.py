@@ -11,6 +11,9 @@ import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.state import late_faults as late
 from adjoint.nn import functional as F
+from adjoint.engine.core.state.rng import default_generator_of
+from adjoint.engine.ops.nn.attention import ATTENTION
+from adjoint.engine.ops.random.placed import place_tensor
 from adjoint.nn.attention.varlen import varlen_attn
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
@@ -52,6 +55,25 @@ def attention(q: Any, k: Any, v: Any) -> Any:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         found += [out, *ad.autograd.grad((out * out).sum(), (q, k, v))]
         q, k, v = (x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+    return tuple(found)
+
+
+def dropped(q: Any, k: Any, v: Any) -> Any:
+    """Attention with dropout from a place that is a tensor, as on a GPU; and its gradients."""
+    found = []
+    rows = k[:, :1].detach(), v[:, :1].detach()
+    for p, causal, keys, values in (
+        (0.3, True, k, v),
+        (0.8, False, *rows),
+        (0.25, False, k[:, :, :39], v[:, :, :39]),
+    ):
+        leaves = [x.detach().requires_grad_() for x in (q, keys, values)]
+        taken = default_generator_of(q.device).draw(2 * 3 * 40 * keys.shape[-2] // 4)
+        out, _ = ATTENTION(
+            *leaves, place_tensor(*taken, q.device), scale=0.25, causal=causal, safe=False,
+            masked=False, dropout=p, drawn=False, placed=True,
+        )  # fmt: skip
+        found += [out, *ad.autograd.grad((out * out).sum(), leaves)]
     return tuple(found)
 
 
@@ -387,6 +409,10 @@ PROGRAMS: dict[str, Program] = {
     ),
     "lines": (lambda x: (x - x.amax(1, keepdim=True)).exp() * x[:, 1:2], lambda: (ad.randn(3, 2500),)),
     "masked attention": (masked, qkv),
+    "attention with dropout": (dropped, qkv),
+    "attention of halves with dropout": (
+        lambda q, k, v: dropped(q.half(), k.half(), v.half()), qkv
+    ),
     "packed attention": (packed_rows, starts_and_qkv),
     "packed attention of halves": (
         lambda q, k, v, s: packed_rows(q.half(), k.half(), v.half(), s), starts_and_qkv,

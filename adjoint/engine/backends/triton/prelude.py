@@ -85,3 +85,21 @@ def later_lowest(a, i, b, j):
     """The smaller of two and where it is; of equals, and of NaN, the later."""
     later = (b <= a) | (b != b)
     return tl.where(later, b, a), tl.where(later, j, i)
+
+
+@triton.jit
+def four_words(seed, counter):
+    """The words of blocks of a stream, those of a block beside each other."""
+    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    zeros = low * 0
+    a, b, c, d = tl.philox(seed, low, high, zeros, zeros)
+    return tl.interleave(tl.interleave(b, d), tl.interleave(a, c))
+
+
+@triton.jit
+def one_word(seed, counter, place):
+    """One word of each block of a stream, by its place there."""
+    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    zeros = low * 0
+    a, b, c, d = tl.philox(seed, low, high, zeros, zeros)
+    return tl.where(place < 2, tl.where(place == 0, b, a), tl.where(place == 2, d, c))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import bool_, float32
+from adjoint.engine.core.dtype import bool_, float32, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
@@ -14,6 +14,7 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.rng import generator_for
 from adjoint.engine.ops.nn.attention_rows import NAME, How, Problem, batch_of, widened
 from adjoint.engine.ops.products.matmul import product
+from adjoint.engine.ops.random.placed import place_tensor
 from adjoint.engine.ops.random.random import batch_levels, blocks, draw, word_bits
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def _joint(
     return [next(cotangents) if n else None for n in needed]
 
 
-# ATTENTION(query, key, value, [mask], [dropout's factors, or seed and offset of their draw])
+# ATTENTION(query, key, value, [mask], [dropout's factors, or seed and offset of their draw, as two
+# numbers or as one tensor])
 # or ATTENTION(query, key, value, first key of each query, one past its last)
 # -> (result, logsumexp of the rows of scores); see Note [attention].
 ATTENTION: Record = composite(
@@ -136,7 +138,8 @@ def _dropping(query: Tensor, key: Tensor, p: float) -> list[Any]:
     if batch_levels(NAME):
         return [dropout_factors(shape, p, query)]
     source = generator_for(NAME, None, query.device)
-    return [*source.draw(blocks(math.prod(shape), word_bits("bernoulli", float32)))]
+    place = source.draw(blocks(math.prod(shape), word_bits("bernoulli", float32)))
+    return [*place] if query.device.type == "cpu" else [place_tensor(*place, query.device)]
 
 
 # -- the functions --------------------------------------------------------------------------------
@@ -157,7 +160,8 @@ def attend(
     return ATTENTION(
         query, key, value, *masks, *extras,
         scale=scale, causal=causal, safe=mask is not None, masked=mask is not None,
-        dropout=dropout_p, drawn=len(extras) == 1,
+        dropout=dropout_p, drawn=len(extras) == 1 and extras[0].dtype is not int64,
+        placed=len(extras) == 1 and extras[0].dtype is int64,
     )[0]  # fmt: skip
 
 

@@ -4,7 +4,8 @@ Note [attention]
     The weights are quadratic in the length of the sequence, so they are not kept for backward: the
     rule keeps queries, keys, values, the result and the logsumexp of every row of scores, and makes
     the weights again as exp(scores - logsumexp). Nor are factors of dropout kept: they are drawn
-    again from the same place of the generator's stream.
+    again from the same place of the generator's stream. On a GPU that place is a tensor of two
+    numbers, so that one kernel, which computes the words it needs, serves all draws.
 
     In a recording, a long sequence is a loop over blocks of queries, forward and backward, so that
     the memory of a program grows with the length and not with its square. A block's factors of
@@ -35,6 +36,7 @@ from adjoint.engine.core.spec import broadcast_shapes
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.ops.products.matmul import product
+from adjoint.engine.ops.random.placed import words_at
 from adjoint.engine.ops.random.random import RANDOM, blocks, word_bits
 from adjoint.engine.ops.shape.join import cat
 
@@ -63,16 +65,19 @@ class How:
     masked: bool  # the first of the further operands is a mask
     dropout: float
     drawn: bool  # the last is a tensor of dropout's factors, not the place of a draw
+    placed: bool = False  # the last is a tensor: seed and offset of their draw
     ranged: bool = (
         False  # the further operands are the first key of each query, and one past the last
     )
 
-    def split(self, extras: Sequence[Any]) -> tuple[Any, Any, tuple[Any, Any] | None]:
+    def split(self, extras: Sequence[Any]) -> tuple[Any, Any, Any]:
         """Mask, factors of dropout, and seed and offset of their draw, those there are."""
         rest = [] if self.ranged else list(extras)
         mask = rest.pop(0) if self.masked else None
         if self.drawn:
             return mask, rest[0], None
+        if self.placed:
+            return mask, None, rest[0]
         return mask, None, (rest[0], rest[1]) if rest else None
 
 
@@ -87,7 +92,7 @@ class Problem:
         self.first = 0  # which query of all is the first one
         self.batch = batch_of(query, key)
         self.rows: Rows = {"query": widened(query)}
-        if how.causal:
+        if how.causal or how.placed:
             self.rows["place"] = query.new_arange(self.length).unsqueeze(-1)
         if how.ranged:
             self.rows["low"], self.rows["high"] = extras
@@ -127,11 +132,20 @@ class Problem:
             return like.new_zeros(())
         stays = 1.0 - self.how.dropout
         shape = (like.shape[-2], *self.batch, self.keys)
+        if self.how.placed:
+            return self.kept(rows["place"], shape, stays).movedim(0, -2).to(like.dtype) / stays
         mask = RANDOM(
             self.draw[0], begin,  # type: ignore[index]
             law="bernoulli", args=(stays,), shape=shape, dtype=like.dtype, device=like.device,
         )  # fmt: skip
         return mask.movedim(0, -2) / stays
+
+    def kept(self, place: Tensor, shape: tuple[int, ...], stays: float) -> Tensor:
+        """Which weights of some rows stay, by the words of a draw whose place is a tensor."""
+        each = math.prod(self.batch) * self.keys  # words of a row
+        inside = place.new_arange(each).reshape((1, *shape[1:]))
+        first = (place * each).reshape((-1, *[1] * (len(shape) - 1)))
+        return words_at(self.draw, first + inside) < math.ceil(stays * 2.0**32)
 
     def forward(self, rows: Rows, begin: Any) -> Found:
         """The result and the logsumexp of some rows."""
@@ -214,7 +228,7 @@ class Problem:
         like: Sequence[Tensor] = (),
     ) -> Found:
         """Compute for all rows what a problem says; `like` are tensors that the sums resemble."""
-        begin = None if self.draw is None else self.draw[1]
+        begin = None if self.draw is None or self.how.placed else self.draw[1]
         blocked = self.in_blocks(begin)
         if self.in_parts():
             return self.by_parts(compute_of, unseen_of, like, blocked)

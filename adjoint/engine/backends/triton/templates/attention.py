@@ -30,7 +30,7 @@ LARGEST = 256  # of heads
 
 
 def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
-    """Operands on the device, of heads that tiles have; perhaps a mask or ranges, no dropout."""
+    """Operands on the device, of heads that tiles have; perhaps a mask, ranges or dropout."""
     if not all(isinstance(x, Value) and not x.host for x in inputs):
         return False
     query, key, value = (x.spec for x in inputs[:3])
@@ -39,9 +39,13 @@ def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) 
         bounds, masks = masks, []
         if any(b.dtype.name != "int32" or b.shape != (query.shape[-2], 1) for b in bounds):
             return False
+    if node.params.get("placed"):
+        *masks, place = masks
+        if (place.shape, place.dtype.name) != ((2,), "int64"):
+            return False
     return (
         len(masks) == int(node.params["masked"])
-        and not node.params["dropout"]
+        and (not node.params["dropout"] or node.params.get("placed", False))
         and query.dtype.name in DTYPES
         and query.dtype is key.dtype is value.dtype
         and all(m.dtype.name in MASKS for m in masks)
@@ -91,19 +95,22 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 
 
 def problem(node: Node, query: Place, key: Place, value: Place, mask: list[Place]) -> AttentionForm:
-    """What kernels must know of an attention."""
+    """What kernels must know of an attention; `mask` are its further operands."""
+    dropout = float(node.params["dropout"]) if node.params.get("placed") else 0.0
+    mask = mask[:-1] if dropout else mask
     shared, ranged = shared_dims(query.shape, key.shape), bool(node.params.get("ranged"))
     return AttentionForm(
         query.buffer.dtype.name, query.shape[:-2], query.shape[-2], key.shape[-2],
         query.shape[-1], value.shape[-1], node.params["scale"], node.params["causal"],
         mask[0].buffer.dtype.name if mask and not ranged else "", shared[0] if shared else -1,
-        ranged,
+        ranged, dropout,
     )  # fmt: skip
 
 
 def names_of(kind: AttentionForm, given: str) -> list[str]:
-    """What kernels call the operands: a letter each, then the bounds of ranges or a mask."""
-    return [*given, *(kernels.BOUNDS if kind.ranged else "m")]
+    """What kernels call the operands: a letter each, bounds or a mask, the place of a draw."""
+    masks = [*kernels.BOUNDS] if kind.ranged else ["m"] if kind.mask else []
+    return [*given, *masks, *([kernels.PLACE] if kind.dropout else [])]
 
 
 def own_places(setting: Setting, results: list[Place]) -> tuple[list[Place], list[Launch]]:
@@ -167,7 +174,7 @@ def steps(
     query, key, value, *mask = operands
     kind = problem(node, query, key, value, mask)
     (out, lse), copies = own_places(setting, results)
-    reads = dict(zip(names_of(kind, "qkv"), operands, strict=False))
+    reads = dict(zip(names_of(kind, "qkv"), operands, strict=True))
     step = launch(setting, kind, kernels.FORWARD, reads, {"o": out, "l": lse})
     return [step, *copies]
 
@@ -181,7 +188,7 @@ def backward_steps(
     wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
     places, copies = own_places(setting, results)
     outs = dict(zip(wanted, places, strict=True))
-    reads = dict(zip(names_of(kind, "qkvlgt"), operands, strict=False))
+    reads = dict(zip(names_of(kind, "qkvlgt"), operands, strict=True))
     launches: list[Launch] = []
     for which, positions in ((kernels.BY_KEYS, (1, 2)), (kernels.BY_QUERIES, (0,))):
         writes = {f"d{i}": outs[i] for i in positions if i in outs}

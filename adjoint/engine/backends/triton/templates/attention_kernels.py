@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, log2, prod
 from math import e as EULER
-from math import log2
 
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.launch_words import ALIGN, NAME
@@ -21,6 +21,7 @@ Strides = tuple[int, ...]
 Lines = list[str]
 LOG2E = log2(EULER)
 FORWARD, BY_KEYS, BY_QUERIES = "forward", "by keys", "by queries"
+PLACE = "place"  # of a draw, seed and offset
 BOUNDS = ("from_key", "to_key")  # where what a query sees begins, and where it has ended
 
 
@@ -39,6 +40,7 @@ class AttentionForm:
     mask: str = ""  # the dtype of a mask, if there is one
     shared: int = -1  # the batch dimension along which queries share keys and values
     ranged: bool = False  # each query sees a range of keys of its own
+    dropout: float = 0.0  # the probability that a weight is dropped
 
     @property
     def gappy(self) -> bool:
@@ -131,15 +133,59 @@ def head(kind: AttentionForm, operands: list[Operand], shared: bool = False) -> 
             f"    b{d} = batch % {kind.batches[d]}",
             f"    batch = batch // {kind.batches[d]}",
         ]
+    if kind.dropout:
+        lines.append(f"    number = {batch_number(kind, dims)}")
     for i, x in enumerate(operands):
         at = " + ".join(f"b{d} * {x.strides[d]}" for d in dims if x.strides[d])
         start = f"tl.load(w + {i}).to(tl.pointer_type({memory_type(x.dtype)})) + ({at or 0})"
         lines.append(f"    {x.name} = {hinted(start, x)}")
+    if kind.dropout:
+        lines += [
+            f"    {name} = tl.load({PLACE} + {k})" for k, name in enumerate(("seed", "begin"))
+        ]
     return [
         *lines,
         f"    e = tl.arange(0, {kind.wide})",
         f"    f = tl.arange(0, {kind.value_wide})",
     ]
+
+
+def batch_number(kind: AttentionForm, dims: list[int]) -> str:
+    """Which batch of all it is, by those dimensions that are known."""
+    known = [f"b{d} * {prod(kind.batches[d + 1 :])}" for d in dims]
+    return " + ".join(known) or "tl.program_id(1).to(tl.int64) * 0"
+
+
+def kept_weights(kind: AttentionForm, columns: int, turned: bool, start: str) -> Lines:
+    """Which weights of a tile dropout keeps: `kept`, by the words that belong to them.
+
+    Rows are drawn one after another, all batches of a row together (Note [attention]); four words
+    that lie beside each other are one block of the stream.
+    """
+    if not kind.dropout:
+        return []
+    lines = [f"line = row.to(tl.int64) * {prod(kind.batches)} + number"]
+    if kind.keys % 4 == 0:
+        lines += [
+            f"quarter = {start} // 4 + tl.arange(0, {columns // 4})",
+            f"counter = begin + line[:, None] * {kind.keys // 4} + quarter[None, :]",
+            "word = four_words(seed, counter)",
+        ]
+    else:
+        lines += [
+            f"index = line[:, None] * {kind.keys} + here[None, :]",
+            "word = one_word(seed, begin + (index >> 2), index & 3)",
+        ]
+    if turned:
+        lines.append("word = tl.trans(word)")
+    return [*lines, f"kept = word.to(tl.int64) < {ceil((1 - kind.dropout) * 2.0**32)}"]
+
+
+def dropped(kind: AttentionForm, name: str, result: str = "") -> Lines:
+    """A tile of weights, or of their cotangents, by the factors of dropout."""
+    if not kind.dropout:
+        return []
+    return [f"{result or name} = tl.where(kept, {name} * {1 / (1 - kind.dropout)!r}, 0.0)"]
 
 
 def hinted(pointer: str, x: Operand) -> str:
@@ -240,6 +286,8 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
             f"p = tl.exp2(s{unit} - base_of[:, None])",
             "shrink = tl.exp2(top - base_of)",
             "total = total * shrink + tl.sum(p, 1)",
+            *kept_weights(kind, columns, turned=False, start="base"),
+            *dropped(kind, "p"),
             f"value = {tile(x['v'], 'here', 'f', kind.value_size, limit)}",
             f"out = tl.dot(p.to(tl.{kind.dtype}), value, out * shrink[:, None]{exact})",
             "top = higher",
@@ -355,12 +403,16 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
             f"s = tl.dot(key, query{exact}) * {kind.factor!r}",
             *weights(kind, x, masked, turned=True),
             f"grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",
+            *kept_weights(kind, columns, turned=True, start="start"),
         ]
+        seen = "seen" if kind.dropout else "p"
         if "d2" in x:
-            lines.append(f"dv = tl.dot(p.to(tl.{dtype}), grad, dv{exact})")
+            lines += dropped(kind, "p", seen)
+            lines.append(f"dv = tl.dot({seen}.to(tl.{dtype}), grad, dv{exact})")
         if "d1" in x:
             lines += [
                 f"dp = tl.dot(value, tl.trans(grad){exact})",
+                *dropped(kind, "dp"),
                 f"ds = (p * (dp - shift[None, :])).to(tl.{dtype})",
                 f"dk = tl.dot(ds, tl.trans(query), dk{exact})",
             ]
@@ -381,6 +433,8 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
     if kind.shared >= 0:
         moving = [(n, x[n].strides[kind.shared]) for n in "qlgtm" if n in x]
         steps = [f"    {n} += {s}" for n, s in moving if s]
+        if kind.dropout:
+            steps.append(f"    number += {prod(kind.batches[kind.shared + 1 :])}")
         loops = [
             f"    for member in range({kind.batches[kind.shared]}):",
             *(f"    {line}" for line in [*loops, *steps]),
@@ -428,6 +482,8 @@ def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> 
             f"s = tl.dot(query, key{exact}) * {kind.factor!r}",
             *weights(kind, x, masked, turned=False),
             f"dp = tl.dot(grad, value{exact})",
+            *kept_weights(kind, columns, turned=False, start="base"),
+            *dropped(kind, "dp"),
             f"ds = (p * (dp - shift[:, None])).to(tl.{dtype})",
             f"dq = tl.dot(ds, tl.trans(key), dq{exact})",
         ]
