@@ -10,10 +10,10 @@ import pytest
 import adjoint as ad
 from adjoint import nn
 from adjoint.engine.core.state import late_faults as late
-from adjoint.nn import functional as F
 from adjoint.engine.core.state.rng import default_generator_of
 from adjoint.engine.ops.nn.attention import ATTENTION
 from adjoint.engine.ops.random.placed import place_tensor
+from adjoint.nn import functional as F
 from adjoint.nn.attention.varlen import varlen_attn
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
