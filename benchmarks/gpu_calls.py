@@ -16,7 +16,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -330,14 +330,13 @@ def timed(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) / count
 
 
-def rows_of(framework: str, names: list[str]) -> dict[str, Row]:
-    """A framework's rows."""
+def rows_of(framework: str, names: list[str]) -> Iterator[Row]:
+    """A framework's rows, as they come."""
     words = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu_calls", "--one", framework]
-    done = subprocess.run([*words, *names], capture_output=True, text=True, check=False)
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode:
-        print(framework, "ended:", done.stderr.strip().splitlines()[-1:])
-    return {row["name"]: row for row in rows}
+    with subprocess.Popen([*words, *names], stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            if line.startswith("{"):
+                yield json.loads(line)
 
 
 def told(name: str, ours: Row, theirs: Row) -> str:
@@ -361,14 +360,14 @@ def main() -> None:
     if chosen.one:
         measure(chosen.one, chosen.names)
         return
-    found = {name: rows_of(name, chosen.names) for name in chosen.frameworks.split(",")}
-    ours, theirs = found.get("adjoint", {}), found.get("torch", {})
+    frameworks = chosen.frameworks.split(",")
+    theirs = {r["name"]: r for f in frameworks if f == "torch" for r in rows_of(f, chosen.names)}
     print(f"{'call':26} {'Adjoint':>9} {'PyTorch':>9} {'ratio':>8}   (ms)")
-    for name in chosen.names:
-        a, b = ours.get(name, {}), theirs.get(name, {})
-        if chosen.slow and "ms" in a and "ms" in b and a["ms"] < chosen.slow * b["ms"]:
-            continue
-        print(told(name, a, b))
+    for row in rows_of("adjoint", chosen.names) if "adjoint" in frameworks else ():
+        other = theirs.get(row["name"], {})
+        slow = not ("ms" in row and "ms" in other) or row["ms"] >= chosen.slow * other["ms"]
+        if slow:
+            print(told(row["name"], row, other), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -221,7 +222,12 @@ def check_faults() -> None:
         assert optimizer.state[param]["step"].item() == 0.0, "a count of no update"
     F.embedding(good, table).sum().item()
     optimizer.step()
+    F.embedding(good, table)  # which may fail, for all that the host knows
     optimizer.step()
+    gradient = weakref.ref(param.grad._array)
+    param.grad = None
+    assert gradient() is None, "what may be taken back holds no gradients"
+    param.grad = ad.ones(3, device="cuda")
     out = F.embedding(bad, table)
     with pytest.raises(IndexError, match="99"):
         out.sum().item()  # after the updates: they were done

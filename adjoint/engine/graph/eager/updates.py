@@ -108,13 +108,15 @@ class CompiledRule:
             arrays[k][...] += times
             tensors[k]._storage.version += times
         if self.apart and late_faults.KEEPERS:
-            late_faults.keep(partial(self.take_back, arrays))
+            # Of counters alone: what is kept would hold the gradients of many steps.
+            late_faults.keep(partial(take_back, [(arrays[k], times) for k, times in self.apart]))
         return True
 
-    def take_back(self, arrays: Sequence[Any]) -> None:
-        """Counters as they were: the update was not done."""
-        for k, times in self.apart:
-            arrays[k][...] -= times
+
+def take_back(counters: Sequence[tuple[Any, int]]) -> None:
+    """Counters as they were: the update was not done."""
+    for counter, times in counters:
+        counter[...] -= times
 
 
 def written_out(
