@@ -109,6 +109,22 @@ CASES: dict[str, Case] = {
     ),
     "autocast matmul": (under_autocast(lambda x, y: (x @ y).exp()), (draw(3, 4), draw(4, 5))),
     "autocast gelu": (under_autocast(lambda x, w: F.gelu(x @ w)), (draw(3, 4), draw(4, 5))),
+    "autocast cross entropy": (
+        under_autocast(lambda x, w, y: F.cross_entropy(x @ w, y)), (draw(6, 4), draw(4, 9), whole(9, 6))
+    ),
+    "autocast smoothed": (
+        under_autocast(
+            lambda x, w, y: F.cross_entropy(x @ w, y, label_smoothing=0.2, ignore_index=2)
+        ),
+        (draw(6, 4), draw(4, 9), whole(9, 6)),
+    ),
+    "attention with shared keys": (
+        attend(is_causal=True, enable_gqa=True), (draw(1, 4, 9, 16), draw(1, 2, 9, 16), draw(1, 2, 9, 16)),
+    ),
+    "grid_sample": (
+        lambda x, grid: F.grid_sample(x, grid, align_corners=False), (draw(1, 2, 5, 6), draw(1, 3, 4, 2))
+    ),
+    "prod": (lambda x: x.prod(-1), (draw(3, 4),)),
     "avg_pool": (lambda x: F.avg_pool2d(x, 2), (draw(2, 3, 6, 8),)),
     "avg_pool with edges": (
         lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), (draw(1, 2, 7, 5),)

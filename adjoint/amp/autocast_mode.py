@@ -12,7 +12,7 @@ from typing import Any
 from adjoint.engine.backends.array.gpu.cuda import is_available as cuda_is_available
 from adjoint.engine.core.dtype import DType, bfloat16, float16, float32, float64
 from adjoint.engine.core.errors import DeviceError
-from adjoint.engine.core.operations.autocast import casts_itself
+from adjoint.engine.core.operations.autocast import casts_itself, widens_itself
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -83,7 +83,10 @@ class ActiveAutocast:
             return fn(*args, **kwargs)
         if casts_itself(fn.__name__, device, policy):
             return fn(*args, **kwargs)
-        if policy != "fp32" or kwargs.get("dtype") is None:
+        wide = widens_itself(fn, device, policy, args)
+        if wide is not None:
+            fn = wide
+        elif policy != "fp32" or kwargs.get("dtype") is None:
             names = list(kwargs)
             cast = self.cast(policy, device, (*args, *kwargs.values()))
             args = tuple(cast[: len(args)])

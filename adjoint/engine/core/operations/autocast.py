@@ -103,9 +103,23 @@ LOWERED: dict[str, Any] = {}
 _BY_RECORD = frozenset({"linear"})  # functions that leave their casts to such a record
 
 
+# Of a function that computes in float32: the one that is given halves as they are, on a GPU. No
+# copy of them in float32 is made, nor of their gradient.
+WIDENED: dict[str, Callable[..., Any]] = {}
+
+
 def casts_itself(name: str, device: str, policy: str) -> bool:
     """Whether a function's record sees to its casts."""
     return device == "cuda" and policy == "lower" and name in _BY_RECORD and CONTEXT.settled
+
+
+def widens_itself(
+    fn: Callable[..., Any], device: str, policy: str, args: tuple[Any, ...]
+) -> Callable[..., Any] | None:
+    """The function that takes halves in the place of one that would have them cast, if any."""
+    if device != "cuda" or policy != "fp32" or not CONTEXT.settled or len(args) < 2:
+        return None
+    return WIDENED.get(fn.__name__)
 
 
 def with_autocast(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import int64, uint8
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, ShapeValueError
+from adjoint.engine.core.operations.autocast import WIDENED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
@@ -113,7 +114,13 @@ ROW_STATISTICS = composite("row_statistics", _row_statistics, operands=("x",), o
 
 
 def _cross_entropy(
-    x: Tensor, target: Tensor, *weight: Any, reduction: str, ignore: int, smoothing: float
+    x: Tensor,
+    target: Tensor,
+    *weight: Any,
+    reduction: str,
+    ignore: int,
+    smoothing: float,
+    wide: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     dim = _class_dim(x)
     top, rest = ROW_STATISTICS(widen(x), dim=dim)
@@ -129,7 +136,7 @@ def _cross_entropy(
         if reduction != "none":
             spread = spread.sum() / scale.sum() if reduction == "mean" else spread.sum()
         loss = loss * (1 - smoothing) + spread * (smoothing / x.shape[dim])
-    return loss.to(x.dtype), top, rest
+    return loss if wide else loss.to(x.dtype), top, rest
 
 
 def _along_classes(weight: Any, x: Any) -> Tensor:
@@ -165,6 +172,7 @@ def _logits_cotangent(
     reduction: str,
     ignore: int,
     smoothing: float,
+    wide: bool = False,
 ) -> Tensor:
     """From the cotangent of the loss to that of the logits, whose probabilities are `p`."""
     dim = _class_dim(x)
@@ -185,6 +193,7 @@ def _logits_cotangent(
 
 # CROSS_ENTROPY(logits, target, [weight]) -> (loss, two statistics of each row), from which and the
 # logits backward makes the probabilities. The largest logit counts as a constant: it only shifts.
+# With `wide` the loss of halves is float32.
 CROSS_ENTROPY = composite(
     "cross_entropy",
     _cross_entropy,
@@ -307,6 +316,22 @@ def cross_entropy(
         >>> ad.nn.functional.cross_entropy(ad.zeros(2, 4), ad.tensor([0, 3]))
         tensor(1.3863)
     """
+    return _entropy(
+        input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
+    )
+
+
+def _entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    wide: bool = False,
+) -> Tensor:
     how = reduction_of("cross_entropy", reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(
@@ -329,7 +354,19 @@ def cross_entropy(
         reduction=how,
         ignore=ignore_index,
         smoothing=float(label_smoothing),
+        **({"wide": True} if wide else {}),
     )[0]
+
+
+def _entropy_in_float32(input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The same under autocast: halves are read as they are, and the loss is float32."""
+    wide = input.dtype.is_half and not target.dtype.is_floating_point
+    if not wide:
+        input, target = widen(input), widen(target)
+    return _entropy(input, target, *args, **kwargs, wide=wide)
+
+
+WIDENED["cross_entropy"] = _entropy_in_float32
 
 
 def _with_probabilities(

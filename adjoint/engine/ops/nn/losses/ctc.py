@@ -157,7 +157,7 @@ def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor,
     if is_tensor(lengths) and (lengths.dtype.is_inexact or lengths.dtype is bool_):
         raise DTypeError(f"ctc_loss: {name} must be integral, received {lengths.dtype.name}")
     if is_tensor(lengths) and not CONTEXT.plain:
-        return lengths.reshape((batch,)).to(int64), None
+        return lengths.reshape((batch,)).to(like.device).to(int64), None
     numbers = [int(n) for n in (lengths.reshape(-1).tolist() if is_tensor(lengths) else lengths)]
     if len(numbers) != batch:
         raise ShapeError(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.kernels.reduce.reduction import widen
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.image.resample import RESAMPLE, Row, Rule, table
@@ -67,6 +69,8 @@ def layers(rule: Rule, transposed: bool, few: int) -> list[Any]:
 def resample(xp: Any, x: Array, dim: int, rule: Rule, transposed: bool) -> Array:
     dtype, x = x.dtype, widen(x)
     size = rule[1] if transposed else rule[2]
+    if on_device(xp):
+        return _in_one_launch(xp, x, dim, rule, transposed, size).astype(dtype, copy=False)
     before = (slice(None),) * dim
     few = FEW if x.size > SMALL else 2
     out = xp.zeros((*x.shape[:dim], size, *x.shape[dim + 1 :]), dtype=x.dtype)
@@ -93,6 +97,51 @@ def resample(xp: Any, x: Array, dim: int, rule: Rule, transposed: bool) -> Array
         else:
             out = term
     return out.astype(dtype, copy=False)
+
+
+@lru_cache(maxsize=1)
+def _summing(xp: Any) -> Any:
+    """Terms of a sum one after another, each rounded: the numbers of the CPU."""
+    return xp.ElementwiseKernel(
+        "raw T x, raw int32 begin, raw int32 place, raw W weight, int64 source, int64 size, "
+        "int64 inner",
+        "T out",
+        """
+        long long column = i % inner, rest = i / inner, at = rest % size;
+        long long row = rest / size * source;
+        T sum = T(0);
+        for (int t = begin[at]; t < begin[at + 1]; t++) {
+            T term = x[(row + place[t]) * inner + column] * weight[t];
+            sum = t == begin[at] ? term : sum + term;
+        }
+        out = sum;
+        """,
+        "adjoint_resample",
+        options=("--fmad=false",),
+    )
+
+
+@lru_cache(maxsize=512)
+def _device_table(xp: Any, rule: Rule, transposed: bool, kind: Any, device: int) -> Any:
+    """Where each sum begins, its places and weights, in a GPU's memory."""
+    rows = table(rule, transposed)
+    begin = np.cumsum([0, *map(len, rows)]).astype(np.int32)
+    entries = [entry for row in rows for entry in row] or [(0, 0.0)]
+    places, weights = zip(*entries, strict=True)
+    return xp.asarray(begin), xp.asarray(places, np.int32), xp.asarray(np.array(weights, kind))
+
+
+def _in_one_launch(xp: Any, x: Array, dim: int, rule: Rule, transposed: bool, size: int) -> Array:
+    out = xp.empty((*x.shape[:dim], size, *x.shape[dim + 1 :]), x.dtype)
+    if not out.size:
+        return out
+    if not x.size:
+        return xp.zeros_like(out)
+    kind = np.dtype(x.real.dtype if x.dtype.kind == "c" else x.dtype)
+    tables = _device_table(xp, rule, transposed, kind, x.device.id)
+    sizes = x.shape[dim], size, prod(x.shape[dim + 1 :])
+    _summing(xp)(xp.ascontiguousarray(x), *tables, *sizes, out)
+    return out
 
 
 def _scalar(weight: float, x: Array) -> Any:
