@@ -12,6 +12,7 @@ from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, in_float32
 from adjoint.engine.ops.products.matmul import product
 from adjoint.engine.ops.reduce.norms import p_norm
+from adjoint.engine.ops.shape.triangular import triangle
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -68,10 +69,8 @@ def pairwise_distance(
 
 
 def _pdist(x: Tensor, p: float) -> Tensor:
-    n = x.shape[0]
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    numbers = x.detach().new_arange(1).long()
-    one, other = (x.index_select(0, numbers.new_tensor(side)) for side in zip(*pairs, strict=True))
+    pairs = triangle(x.shape[0], 1, x.device)
+    one, other = (x.index_select(0, side) for side in pairs.unbind(0))
     return p_norm("pdist", one - other, p, 1, keepdim=False)
 
 

@@ -17,6 +17,7 @@ from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.ops.create.creation import zeros
 from adjoint.engine.ops.shape.dims import atleast_1d, atleast_2d, atleast_3d
+from adjoint.engine.ops.shape.triangular import triangle
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -267,6 +268,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_zeros((0,))
+    if r == 2:
+        pairs = triangle(input.shape[0], 0 if with_replacement else 1, input.device)
+        return input[pairs.t()]
     pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = pick(range(input.shape[0]), r)
     flat = array("q", itertools.chain.from_iterable(rows))

@@ -56,6 +56,11 @@ TRIANGLE_INDICES = primitive(
 )
 
 
+def triangle(n: int, offset: int, device: Any) -> Tensor:
+    """Rows and columns of all pairs i + offset <= j below n, row by row: (2, their number)."""
+    return TRIANGLE_INDICES(row=n, col=n, offset=offset, lower=False, dtype=int64, device=device)
+
+
 def _count(row: int, col: int, offset: int, lower: bool) -> int:
     below = sum(min(max(i + offset + 1, 0), col) for i in range(row))
     if lower:

@@ -151,7 +151,7 @@ def launch(
         source = kernels.WRITERS[which](kind, tiling, operands)
         by_keys = which == kernels.BY_KEYS
         length, step = (kind.keys, tiling.columns) if by_keys else (kind.queries, tiling.rows)
-        grid = (-(-length // step), count)
+        grid = (-(-length // step) * count, 1)
         written.append(Written(source, grid, tiling.warps, label, tiling.stages, fused=True))
     work = prod(kind.batches) * kind.queries * kind.keys
     text = written[0].beside(written[1:])

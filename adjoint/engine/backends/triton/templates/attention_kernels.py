@@ -116,16 +116,17 @@ class Operand:
     aligned: bool
 
 
-def head(kind: AttentionForm, operands: list[Operand], shared: bool = False) -> Lines:
-    """The frame: a pointer to each place's part of this program's batch.
+def head(kind: AttentionForm, operands: list[Operand], tiles: int, shared: bool = False) -> Lines:
+    """The frame: a pointer to each place's part of this program's batch, of so many tiles.
 
+    All programs lie along one dimension of the grid: of the others there are 65,535 at most.
     With `shared`, a program goes through all batches that share keys; they are not in its number.
     """
     lines = [
         "@triton.jit",
         f"def {NAME}(words):",
         "    w = words.to(tl.pointer_type(tl.int64))",
-        "    batch = tl.program_id(1).to(tl.int64)",
+        f"    batch = (tl.program_id(0) // {tiles}).to(tl.int64)",
     ]
     dims = [d for d in range(len(kind.batches)) if not (shared and d == kind.shared)]
     for d in reversed(dims):
@@ -153,7 +154,7 @@ def head(kind: AttentionForm, operands: list[Operand], shared: bool = False) -> 
 def batch_number(kind: AttentionForm, dims: list[int]) -> str:
     """Which batch of all it is, by those dimensions that are known."""
     known = [f"b{d} * {prod(kind.batches[d + 1 :])}" for d in dims]
-    return " + ".join(known) or "tl.program_id(1).to(tl.int64) * 0"
+    return " + ".join(known) or "batch * 0"
 
 
 def kept_weights(kind: AttentionForm, columns: int, turned: bool, start: str) -> Lines:
@@ -294,9 +295,9 @@ def forward(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
         ]
 
     lines = [
-        *head(kind, operands),
+        *head(kind, operands, last + 1),
         # Long rows first: what is left for the end is short.
-        f"    start = ({last} - tl.program_id(0)) * {rows}",
+        f"    start = ({last} - tl.program_id(0) % {last + 1}) * {rows}",
         f"    row = start + tl.arange(0, {rows})",
         f"    query = {tile(x['q'], 'row', 'e', kind.size, tail)}",
         f'    top = tl.full(({rows},), float("-inf"), tl.float32)',
@@ -440,8 +441,8 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
             *(f"    {line}" for line in [*loops, *steps]),
         ]
     lines = [
-        *head(kind, operands, shared=True),
-        f"    start = tl.program_id(0) * {columns}",
+        *head(kind, operands, -(-kind.keys // columns), shared=True),
+        f"    start = tl.program_id(0) % {-(-kind.keys // columns)} * {columns}",
         f"    here = start + tl.arange(0, {columns})",
         f"    key = {tile(x['k'], 'here', 'e', kind.size, more)}",
         f"    value = {tile(x['v'], 'here', 'f', kind.value_size, more)}",
@@ -489,8 +490,8 @@ def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> 
         ]
 
     lines = [
-        *head(kind, operands),
-        f"    start = ({last} - tl.program_id(0)) * {rows}",
+        *head(kind, operands, last + 1),
+        f"    start = ({last} - tl.program_id(0) % {last + 1}) * {rows}",
         f"    row = start + tl.arange(0, {rows})",
         f"    query = {tile(x['q'], 'row', 'e', kind.size, tail)}",
         f"    grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",

@@ -98,7 +98,7 @@ class Sorting:
         rows = max(1, kernels.PAIRS // (block * block))
         self.add(
             kernels.ranks_lines(replace(what, block=block)), source, out,
-            (-(-self.count // rows), -(-length // block)), length, take,
+            (-(-self.count // rows) * -(-length // block), 1), length, take,
             warps=4, order=order, cost=length * block,
         )  # fmt: skip
 
@@ -118,7 +118,7 @@ class Sorting:
         rows = kernels.selected_rows(block)
         self.add(
             kernels.selected_lines(replace(what, block=block)), source, out,
-            (-(-self.count // rows), -(-length // block)), length, self.take,
+            (-(-self.count // rows) * -(-length // block), 1), length, self.take,
             warps=4, cost=length * self.take,
         )  # fmt: skip
 

@@ -107,6 +107,15 @@ def item_lines(what: LineOrder, place: str, name: str) -> list[str]:
     return [*lines, f"{name} = tl.where({inside}, {item}, {PAD} + {place})"]
 
 
+def program_lines(block: int) -> list[str]:
+    """Which program it is: those of a line's blocks lie one after another, in one dimension of the
+    grid, since of the others there are 65,535 at most."""
+    return [
+        "number = tl.program_id(0).to(tl.int64)",
+        f"blocks = (length + {block - 1}) // {block}",
+    ]
+
+
 def ranks_lines(what: LineOrder) -> list[str]:
     """A block of lines: the rank of every item in it, then what is asked for."""
     block = what.block
@@ -115,9 +124,10 @@ def ranks_lines(what: LineOrder) -> list[str]:
     compared = what.wide and what.keys == ELEMENTS
     lines = [
         *head_lines(what),
-        f"line = tl.program_id(0).to(tl.int64) * {rows} + tl.arange(0, {rows})[:, None, None]",
+        *program_lines(block),
+        f"line = number // blocks * {rows} + tl.arange(0, {rows})[:, None, None]",
         "start = line // after * (length * after) + line % after",
-        f"first = tl.program_id(1).to(tl.int64) * {block}",
+        f"first = number % blocks * {block}",
         f"p = first + tl.arange(0, {block})[None, :, None]",
         *item_lines(what, "p", "mine"),
         f"rank = tl.full(({rows}, {block}, 1), 0, tl.int64)",
@@ -147,9 +157,10 @@ def selected_lines(what: LineOrder) -> list[str]:
     block, rows = what.block, selected_rows(what.block)
     lines = [
         *head_lines(what),
-        f"line = tl.program_id(0).to(tl.int64) * {rows} + tl.arange(0, {rows})[:, None]",
+        *program_lines(block),
+        f"line = number // blocks * {rows} + tl.arange(0, {rows})[:, None]",
         "start = line // after * (length * after) + line % after",
-        f"first = tl.program_id(1).to(tl.int64) * {block}",
+        f"first = number % blocks * {block}",
         f"p = first + tl.arange(0, {block})[None, :]",
         *item_lines(what, "p", "mine"),
         "for rank in range(take):",
@@ -157,7 +168,7 @@ def selected_lines(what: LineOrder) -> list[str]:
         f"    mine = tl.where(mine == least, {LAST}, mine)",
     ]
     if what.writes == BEST:
-        to = "(line * tl.num_programs(1) + tl.program_id(1)) * take + rank"
+        to = "(line * blocks + number % blocks) * take + rank"
         return [*lines, f"    tl.store(out + {to}, least, mask=line < count)"]
     to = "line // after * (take * after) + rank * after + line % after"
     return [*lines, f"    tl.store(out + {to}, least & {PLACE}, mask=line < count)"]
