@@ -91,12 +91,21 @@ def _losses(
     emitted = lp.gather(2, spoken.expand((steps, *labels.shape)))  # (T, N, 2S + 1)
     start = (place < 2) & real
     alpha = emitted[0].masked_fill(start.logical_not(), NEVER)
-    for t in range(1, steps):
+
+    def step(alpha: Tensor, now: tuple[Tensor, Any]) -> tuple[Tensor, tuple[()]]:
+        heard, t = now
         two = _shifted(alpha, 2, NEVER).masked_fill(skip.logical_not(), NEVER)
-        moved = _log_add(alpha, _shifted(alpha, 1, NEVER), two) + emitted[t]
+        moved = _log_add(alpha, _shifted(alpha, 1, NEVER), two) + heard
         moved = moved.masked_fill(real.logical_not(), NEVER)
         going = (input_lengths > t).unsqueeze(1)
-        alpha = WHERE(going, moved, alpha)
+        return WHERE(going, moved, alpha), ()
+
+    if CONTEXT.capture is not None and log_probs.device.type == "cuda" and steps > MANY:
+        times = input_lengths.new_arange(steps)
+        alpha, _ = HOOKS.scan(step, alpha, (emitted[1:], times[1:]))
+    else:
+        for t in range(1, steps):
+            alpha, _ = step(alpha, (emitted[t], t))
     last = alpha.gather(1, (states - 1).unsqueeze(1)).squeeze(1)
     before = alpha.gather(1, (states - 2).clamp_min(0).unsqueeze(1)).squeeze(1)
     before = before.masked_fill(target_lengths.eq(0), NEVER)
@@ -147,9 +156,11 @@ _CTC = in_float32(_ctc)
 _OPERANDS = ("x", "targets", "input_lengths", "target_lengths")
 CTC_LOSS = composite("ctc_loss", _CTC, operands=_OPERANDS)
 # Of few elements: backward, all steps are taken once more, which is nothing beside thousands of
-# nodes of the tape (7 ms to 0.2 for six steps; with 480 columns it would be 171 ms for 67).
+# nodes of the tape (7 ms to 0.2 for six steps; with 480 columns it would be 171 ms for 67). On a
+# GPU it is so whatever their number: both are programs.
 CTC_LOSS_SMALL = composite("ctc_loss_small", _CTC, _ctc_input, None, None, None, operands=_OPERANDS)
 FEW = 512  # elements
+MANY = 8  # steps from which a GPU's program is a loop
 
 
 def _lengths(name: str, lengths: Any, like: Tensor, batch: int) -> tuple[Tensor, list[int] | None]:
@@ -260,7 +271,8 @@ def ctc_loss(
         rows = targets if targets.ndim == 2 or not targets.numel() else _spread(targets, outs)
     if not steps:
         raise RuntimeError("ctc_loss: expected at least one step, received log_probs with T = 0")
-    record = CTC_LOSS_SMALL if CONTEXT.plain and x.numel() <= FEW else CTC_LOSS
+    whole = x.numel() <= FEW or x.device.type == "cuda"
+    record = CTC_LOSS_SMALL if CONTEXT.plain and whole else CTC_LOSS
     loss = record(x, rows, ins, outs, blank=blank, zero_infinity=zero_infinity, how=how)
     return loss.squeeze(0) if single and how == "none" else loss
 
