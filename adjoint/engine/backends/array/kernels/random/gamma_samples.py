@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.elementwise.layouts import as_operands
-from adjoint.engine.backends.array.kernels.random import portable
+from adjoint.engine.backends.array.kernels.order.device import on_device
+from adjoint.engine.backends.array.kernels.random import device_samples, portable
+from adjoint.engine.backends.array.kernels.random.device_samples import MOST_STEPS, STREAMS
 from adjoint.engine.backends.array.kernels.random.distributions import unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
-from adjoint.engine.backends.array.kernels.random.tensor_parameters import (
-    MOST_STEPS,
-    STREAMS,
-    reject,
-)
+from adjoint.engine.backends.array.kernels.random.tensor_parameters import reject
 from adjoint.engine.backends.array.kernels.special.scipy_functions import function
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.random.gamma_samples import STANDARD_GAMMA, STANDARD_GAMMA_GRAD
@@ -32,6 +30,9 @@ def standard_gamma(xp: Any, words: Array, shape: Array) -> Array:
     full = np.broadcast_shapes(words.shape, shape.shape)
     ids = xp.broadcast_to(words, full).reshape(-1).view(np.uint64)
     a = xp.broadcast_to(shape, full).reshape(-1).astype(np.float64)
+    tiny = float(np.finfo(np.float64 if shape.dtype.itemsize == 8 else np.float32).tiny)
+    if on_device(xp):
+        return device_samples.gamma(xp, ids, a, tiny).reshape(full).astype(shape.dtype)
     small = a < 1.0
     d = xp.where(small, a + 1.0, a) - 1.0 / 3.0
     c = 1.0 / xp.sqrt(d * 9.0)
@@ -49,8 +50,7 @@ def standard_gamma(xp: Any, words: Array, shape: Array) -> Array:
     if where.size:
         u = 1.0 - unit(xp, scattered(xp, STREAMS, ids[where], MOST_STEPS)[0])
         samples[where] *= portable.exp(xp, portable.log(u) / a[where])
-    tiny = np.finfo(np.float64 if shape.dtype.itemsize == 8 else np.float32).tiny
-    samples = xp.maximum(samples, float(tiny))
+    samples = xp.maximum(samples, tiny)
     return xp.where(xp.isnan(a), a, samples).reshape(full).astype(shape.dtype)
 
 

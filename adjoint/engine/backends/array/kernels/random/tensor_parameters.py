@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.random import portable
+from adjoint.engine.backends.array.kernels.order.device import on_device
+from adjoint.engine.backends.array.kernels.random import device_samples, portable
+from adjoint.engine.backends.array.kernels.random.device_samples import (
+    FACTORIAL,
+    HALF_LOG_TAU,
+    MOST_STEPS,
+    SMALL_MEAN,
+    STIRLING,
+    STREAMS,
+)
 from adjoint.engine.backends.array.kernels.random.distributions import below, centered, unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
 from adjoint.engine.backends.array.table import lowers
@@ -25,11 +34,6 @@ from adjoint.engine.ops.random.tensor_parameters import (
 )
 
 Array = Any
-# The key of the streams that words name; any fixed number will do (these are digits of pi).
-STREAMS = 0x243F6A8885A308D3
-SMALL_MEAN = 10.0
-MOST_STEPS = 1000  # of a walk or of rejection; never met by finite parameters
-HALF_LOG_TAU = 0.91893853320467274178
 
 
 @lowers(BERNOULLI)
@@ -90,8 +94,7 @@ def log_factorial(xp: Any, k: Array) -> Array:
     x = xp.where(small, x + 7.0, x)
     inverse = 1.0 / x
     square = inverse * inverse
-    series = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-    tail = portable.polynomial(square, series) * inverse
+    tail = portable.polynomial(square, FACTORIAL) * inverse
     value = (x - 0.5) * portable.log(x) - x + HALF_LOG_TAU + tail
     return xp.where(small, value - portable.log(product), value)
 
@@ -135,6 +138,8 @@ def poisson(xp: Any, words: Array, rate: Array) -> Array:
     means = xp.broadcast_to(rate, shape).reshape(-1).astype(np.float64)
     if not xp.all(means >= 0):
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
+    if on_device(xp):
+        return device_samples.poisson(xp, ids, means).reshape(shape).astype(rate.dtype)
 
     def low(where: Array) -> Array:
         mean = means[where]
@@ -157,15 +162,10 @@ def poisson(xp: Any, words: Array, rate: Array) -> Array:
 
 def stirling_tail(xp: Any, k: Array) -> Array:
     """log(k!) less its Stirling approximation."""
-    table = (
-        0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509,
-        0.0166446911898211, 0.0138761288230707, 0.0118967099458917, 0.0104112652619720,
-        0.00925546218271273, 0.00833056343336287,
-    )  # fmt: skip
     x = k + 1.0
     square = x * x
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / x
-    looked_up = xp.asarray(table)[xp.minimum(k, 9.0).astype(np.int64)]
+    looked_up = xp.asarray(STIRLING)[xp.minimum(k, 9.0).astype(np.int64)]
     return xp.where(k <= 9.0, looked_up, series)
 
 
@@ -203,6 +203,8 @@ def binomial(xp: Any, words: Array, count: Array, prob: Array) -> Array:
     ids = xp.broadcast_to(words, shape).reshape(-1).view(np.uint64)
     n = xp.floor(xp.broadcast_to(count, shape).reshape(-1).astype(np.float64))
     p = xp.broadcast_to(prob, shape).reshape(-1).astype(np.float64)
+    if on_device(xp):
+        return device_samples.binomial(xp, ids, n, p).reshape(shape).astype(count.dtype)
     flipped = p > 0.5
     q = xp.where(flipped, 1.0 - p, p)
     drawn = (n > 0) & (q > 0)

@@ -1,0 +1,129 @@
+"""Eager calls on a GPU that are kernels of their own: they give what the CPU gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.nn import functional as F
+
+pytestmark = pytest.mark.cuda
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def uniform(*shape: int) -> Any:
+    return RNG.random(shape).astype(np.float32)
+
+
+def labels(classes: int, *shape: int) -> Any:
+    return RNG.integers(1, classes, shape)
+
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+# Draws, and sums whose terms come in one order: the CPU's bits.
+EXACT: dict[str, Call] = {
+    "poisson": (lambda u: ad.poisson(u * 30), (uniform(60, 70),)),
+    "poisson of nothing": (lambda u: ad.poisson(u * 0), (uniform(7),)),
+    "binomial": (lambda u: ad.binomial(ad.floor(u * 90), 1 - u), (uniform(60, 70),)),
+    "gamma": (lambda u: ad.distributions.Gamma(u * 4 + 0.01, 1.0).sample(), (uniform(60, 70),)),
+    "beta": (lambda u: ad.distributions.Beta(u + 0.1, u + 0.3).sample(), (uniform(60, 7),)),
+    "bernoulli": (ad.bernoulli, (uniform(60, 70),)),
+    "normal": (lambda u: ad.normal(u, u + 1), (uniform(60, 70),)),
+    "avg_pool": (lambda x: F.avg_pool2d(x, 3, 2, 1), (normal(2, 3, 17, 19),)),
+    "avg_pool of halves": (lambda x: F.avg_pool2d(x.half(), 3, 2, 1), (normal(2, 3, 17, 19),)),
+    "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (5, 7)), (normal(2, 3, 17, 19),)),
+    "bicubic": (lambda x: F.interpolate(x, (9, 31), mode="bicubic"), (normal(2, 3, 17, 19),)),
+    "smooth": (
+        lambda x: F.interpolate(x, (9, 8), mode="bilinear", antialias=True), (normal(2, 3, 17, 19),)
+    ),
+    "reflected": (lambda x: F.pad(x, (3, 4, 2, 1), "reflect"), (normal(2, 3, 17, 19),)),
+    "channels last": (
+        lambda x: F.avg_pool2d(x.to(memory_format=ad.channels_last), 3, 2), (normal(2, 3, 17, 19),)
+    ),
+    "triangles": (
+        lambda x: ad.cat([
+            ad.tril_indices(5, 7, 1, device=x.device), ad.triu_indices(6, 4, -2, device=x.device)
+        ], 1),
+        (normal(1),),
+    ),
+    "combinations": (ad.combinations, (normal(50),)),
+    "sort of many": (lambda x: x.sort()[1], (RNG.integers(0, 1 << 40, 17_000_000),)),
+    "largest of many rows": (
+        lambda x, i: ad.zeros(40, 256, device=x.device).scatter_reduce(0, i, x, "amax"),
+        (normal(66_000, 256), np.repeat(RNG.integers(0, 40, (66_000, 1)), 256, 1)),
+    ),
+}  # fmt: skip
+CLOSE: dict[str, Call] = {
+    "ctc": (
+        lambda x, y: F.ctc_loss(x.log_softmax(-1), y, ad.tensor([30, 25, 30]), ad.tensor([9, 5, 0])),
+        (normal(30, 3, 12), labels(12, 3, 9)),
+    ),
+    "ctc of too many": (
+        lambda x, y: F.ctc_loss(
+            x.log_softmax(-1), y, ad.tensor([10, 10]), ad.tensor([9, 9]), zero_infinity=True
+        ),
+        (normal(10, 2, 4), labels(2, 2, 9)),
+    ),
+    "grid_sample": (
+        lambda x, g: F.grid_sample(x, g, align_corners=False), (normal(2, 3, 9, 8), normal(2, 5, 6, 2))
+    ),
+    "pdist": (F.pdist, (normal(60, 7),)),
+    "multi_margin": (lambda x, y: F.multi_margin_loss(x, y), (normal(30, 12), labels(12, 30))),
+    "attention of many heads": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (normal(70_000, 3, 16),)
+    ),
+}  # fmt: skip
+
+
+def results(call: Call, device: str, gradients: bool) -> list[Any]:
+    """A call's result and, where it has some, gradients."""
+    fn, given = call
+    ad.manual_seed(11)
+    leaves = [ad.tensor(x).to(device) for x in given]
+    inexact = [x.requires_grad_() for x in leaves if x.dtype.is_floating_point and gradients]
+    out = fn(*leaves)
+    found = [out.detach().cpu()]
+    if inexact:
+        weights = (ad.arange(out.numel(), device=device) % 5 + 1.0).reshape(out.shape)
+        found += [g.cpu() for g in ad.autograd.grad((out * weights).sum(), inexact)]
+    return found
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_cpu_s_bits(name: str) -> None:
+    got, want = (results(EXACT[name], device, gradients=False) for device in ("cuda", "cpu"))
+    ad.testing.assert_close(got, want, rtol=0.0, atol=0.0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_results_and_gradients(name: str) -> None:
+    got, want = (results(CLOSE[name], device, gradients=True) for device in ("cuda", "cpu"))
+    ad.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
+
+
+def test_cross_entropy_under_autocast_makes_no_copies_of_logits() -> None:
+    """Neither in float32 nor for their gradient: one of halves, and the loss is float32."""
+    x = ad.randn(4096, 4096, device="cuda").bfloat16().requires_grad_()
+    y = ad.randint(0, 4096, (4096,), device="cuda")
+    size = x.numel() * 2
+    with ad.autocast("cuda", dtype=ad.bfloat16):
+        ad.cuda.synchronize()
+        ad.cuda.reset_peak_memory_stats()
+        before = ad.cuda.memory_allocated()
+        loss = F.cross_entropy(x, y)
+        loss.backward()
+    assert loss.dtype is ad.float32
+    assert ad.cuda.max_memory_allocated() - before < 1.5 * size
+    want = x.detach().float().requires_grad_()
+    plain = F.cross_entropy(want, y)
+    plain.backward()
+    ad.testing.assert_close(loss, plain, rtol=1e-6, atol=1e-6)
+    ad.testing.assert_close(x.grad.float(), want.grad, rtol=1e-2, atol=1e-8)
