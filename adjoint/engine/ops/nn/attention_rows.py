@@ -135,7 +135,7 @@ class Problem:
         if self.how.placed:
             return self.kept(rows["place"], shape, stays).movedim(0, -2).to(like.dtype) / stays
         mask = RANDOM(
-            self.draw[0], begin,  # type: ignore[index]
+            self.draw[0], begin,
             law="bernoulli", args=(stays,), shape=shape, dtype=like.dtype, device=like.device,
         )  # fmt: skip
         return mask.movedim(0, -2) / stays

@@ -222,6 +222,21 @@ def _pool(rows: Tensor, bag: Tensor, bags: int, counted: Tensor | None, mode: st
     return total / number.clamp_min(1).unsqueeze(1)
 
 
+def _pool_evenly(rows: Tensor, bags: int, counted: Tensor | None, mode: str) -> Tensor:
+    """The same of bags of one length, one after another."""
+    rows = rows.reshape((bags, -1, rows.shape[1]))  # (bags, rows of each, features)
+    if counted is None:
+        if mode == "max":
+            return rows.amax(1)
+        return rows.sum(1) if mode == "sum" else rows.mean(1)
+    counted = counted.reshape((bags, -1, 1))
+    if mode == "max":
+        top = rows.masked_fill(counted.logical_not(), -float("inf")).amax(1)
+        return top.masked_fill(top.eq(-float("inf")), 0)  # bags of padding alone
+    total = rows.masked_fill(counted.logical_not(), 0).sum(1)
+    return total if mode == "sum" else total / counted.to(rows.dtype).sum(1).clamp_min(1)
+
+
 def _check_bags(
     input: Tensor, weight: Tensor, offsets: Any, mode: str, per_sample_weights: Any
 ) -> None:
@@ -309,9 +324,9 @@ def embedding_bag(
         raise ValueError("embedding_bag: max mode does not support sparse weights")
     record = _kind("embedding_bag", sparse, weight)
     padding = _check_padding("embedding_bag", padding_idx, weight.shape[0])
+    bag: Tensor | None = None  # which bag each row is in, where it does not follow from its place
     if index.ndim == 2:
-        bags, length = index.shape
-        bag = index.new_arange(bags).unsqueeze(1).expand((bags, length)).reshape(-1)
+        bags = index.shape[0]
         index = index.reshape(-1)
     else:
         begins = _check_index("embedding_bag", offsets, "offsets")
@@ -331,6 +346,8 @@ def embedding_bag(
     counted = None if padding is None else index.ne(padding)
     if not index.shape[0]:
         return (rows.new_zeros((bags, weight.shape[1])) + rows.sum()).to(weight.dtype)
+    if bag is None:
+        return _pool_evenly(rows, bags, counted, mode).to(weight.dtype)
     return _pool(rows, bag, bags, counted, mode).to(weight.dtype)
 
 

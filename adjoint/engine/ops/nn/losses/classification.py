@@ -363,7 +363,7 @@ def _entropy_in_float32(input: Tensor, target: Tensor, *args: Any, **kwargs: Any
     wide = input.dtype.is_half and not target.dtype.is_floating_point
     if not wide:
         input, target = widen(input), widen(target)
-    return _entropy(input, target, *args, **kwargs, wide=wide)
+    return _entropy(input, target, *args, **{**kwargs, "wide": wide})
 
 
 WIDENED["cross_entropy"] = _entropy_in_float32

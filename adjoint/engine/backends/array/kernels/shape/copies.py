@@ -8,6 +8,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
+from adjoint.engine.backends.array.kernels.order.device import bisect, on_device
 from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.core.device import Device
@@ -91,7 +92,7 @@ def triu(xp: Any, x: Array, diagonal: int) -> Array:
 def triangle_indices(
     xp: Any, *, row: int, col: int, offset: int, lower: bool, dtype: DType, device: Any
 ) -> Array:
-    if xp is not np and row and col:
+    if on_device(xp) and row and col:
         return _rows_of_triangle(xp, row, col, offset, lower).astype(NUMPY_OF[dtype], copy=False)
     i, j = xp.arange(row)[:, None], xp.arange(col)[None, :]
     mask = j - i <= offset if lower else j - i >= offset
@@ -105,5 +106,5 @@ def _rows_of_triangle(xp: Any, row: int, col: int, offset: int, lower: bool) -> 
     ends = xp.asarray(np.cumsum(counts))
     begins = xp.asarray(first - np.cumsum(counts) + counts)
     number = xp.arange(int(counts.sum()))
-    rows = xp.searchsorted(ends, number, side="right")
+    rows = bisect(xp, ends, number, right=True, nan_last=False)
     return xp.stack([rows, number + begins[rows]])
