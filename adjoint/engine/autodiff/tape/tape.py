@@ -12,7 +12,7 @@ from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, PLACED
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
@@ -75,7 +75,7 @@ class RecordNode(TapeNode):
     ) -> Sequence[Any] | None:
         """The rules as one program: Note [fragments], or small ones, Note [straight programs]."""
         plan, g = self.plan, grads[0]
-        if plan.record.name in PLACED and any(type(x) is int for x in self.saved or ()):
+        if plan.record.given_a_draw and any(type(x) is int for x in self.saved or ()):
             return None  # where a draw began: what the rule calls is a fragment that is given it
         if g is None and len(grads) > 1:
             g = next((grad for grad in grads if grad is not None), None)

@@ -125,6 +125,7 @@ class Record:
     by_library: bool = False  # on a GPU libraries do it better than kernels of a fragment
     fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
     of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)
+    given_a_draw: bool = False  # the seed and the place of one, which differ at each call
     # A composite whose results lie row after row, however its operands lie: to find that out by
     # trying would take memory that a fragment does without.
     lies_in_rows: bool = False

@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, PLACED
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.value import TensorBase
 
@@ -30,7 +30,7 @@ def given_kind(record: Record) -> type:
     Floats may differ at each call (an optimizer's corrections); those of functions stay, since
     much depends on them (the exponent of a power). So may the seed and the place of a draw.
     """
-    if record.draws or record.name in PLACED:
+    if record.draws or record.given_a_draw:
         return int
     is_open = record.family == "elementwise" and record.cost != "function"
     return float if is_open else type(Ellipsis)

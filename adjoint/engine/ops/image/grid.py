@@ -156,7 +156,7 @@ def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool)
     return sampled.permute(0, 2, 1).contiguous().reshape((batch, x.shape[1], *out))
 
 
-GRID_SAMPLER = composite("grid_sampler", _sample)
+GRID_SAMPLER = composite("grid_sampler", _sample, fragment="device")
 
 
 def _check(name: str, input: Tensor, grid: Tensor, rank: int, mode: int, padding: int) -> None:

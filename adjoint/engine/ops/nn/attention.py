@@ -64,6 +64,7 @@ ATTENTION: Record = composite(
     outputs=2,
     fragment="composed",
     lies_in_rows=True,
+    given_a_draw=True,
 )
 
 
@@ -106,6 +107,7 @@ ATTENTION_BACKWARD: Record = composite(
     outputs=0,
     fragment="composed",
     lies_in_rows=True,
+    given_a_draw=True,
 )
 
 

@@ -111,7 +111,7 @@ def _bilinear(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return product(half, y.unsqueeze(-1)).squeeze(-1)
 
 
-BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"))
+BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"), fragment="device")
 
 
 @public(namespaces=BOTH)

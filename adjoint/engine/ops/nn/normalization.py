@@ -30,7 +30,9 @@ def moments(x: Tensor, dims: Dims) -> tuple[Tensor, Tensor, Tensor]:
 
 
 # The mean and the variance: a node of its own, so that a target can find both in one pass over x.
-MOMENTS = composite("moments", lambda x, dims: moments(x, dims)[1:], operands=("x",), outputs=2)
+MOMENTS = composite(
+    "moments", lambda x, dims: moments(x, dims)[1:], operands=("x",), outputs=2, fragment="device"
+)
 
 
 def pull_back(gs: Any, x: Tensor, later_outs: Any, dims: Dims, eps: float) -> Tensor | None:

@@ -45,7 +45,9 @@ def _quantize(
     return _steps(x, scale, zero, axis).clamp(low, high).to(dtype)
 
 
-QUANTIZE = composite("quantize_affine", _quantize, None, None, None, keeps_layout=True)
+QUANTIZE = composite(
+    "quantize_affine", _quantize, None, None, None, keeps_layout=True, fragment="device"
+)
 
 
 def _dequantize(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, dtype: DType) -> Tensor:
@@ -53,7 +55,9 @@ def _dequantize(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, dtype:
     return (steps.to(float32) * along(scale, x, axis).to(float32)).to(dtype)
 
 
-DEQUANTIZE = composite("dequantize_affine", _dequantize, None, None, None, keeps_layout=True)
+DEQUANTIZE = composite(
+    "dequantize_affine", _dequantize, None, None, None, keeps_layout=True, fragment="device"
+)
 
 
 def _fake(x: Tensor, scale: Tensor, zero: Tensor, axis: int | None, low: int, high: int) -> Tensor:
@@ -77,6 +81,7 @@ FAKE_QUANTIZE = composite(
     None,
     None,
     keeps_layout=True,
+    fragment="device",
 )
 
 

@@ -183,7 +183,10 @@ def _dequantize_groups(
 
 # weight (..., in) of int8, or (..., in / 2) bytes of two; scale and zero (..., in / group)
 DEQUANTIZE_GROUPS = composite(
-    "dequantize_groups", _dequantize_groups, operands=("weight", "scale", "*zero")
+    "dequantize_groups",
+    _dequantize_groups,
+    operands=("weight", "scale", "*zero"),
+    fragment="device",
 )
 
 
@@ -251,7 +254,7 @@ def _grouped_linear(
 
 # x (..., in); weight, scale and zero as above; then perhaps a bias.
 GROUPED_LINEAR = composite(
-    "grouped_linear", _grouped_linear, operands=("x", "weight", "scale", "*rest")
+    "grouped_linear", _grouped_linear, operands=("x", "weight", "scale", "*rest"), fragment="device"
 )
 
 

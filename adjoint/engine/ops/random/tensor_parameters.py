@@ -41,10 +41,18 @@ BERNOULLI = elementwise(
     rounding="exact",
     fails="values",
     draws=True,
+    fragment="device",
 )
 # NORMAL(z, mean, std): mean + std * z, each operation rounded on its own.
 NORMAL = elementwise(
-    "normal", None, 0.0, 0.0, promotes_from=1, infer_dtype=lambda z, *_: z.dtype, draws=True
+    "normal",
+    None,
+    0.0,
+    0.0,
+    promotes_from=1,
+    infer_dtype=lambda z, *_: z.dtype,
+    draws=True,
+    fragment="device",
 )
 # POISSON(words, rate), BINOMIAL(words, count, prob): each word names a stream of its own.
 POISSON = elementwise("poisson", None, 0.0, promotes_from=1, accepts="f", draws=True)

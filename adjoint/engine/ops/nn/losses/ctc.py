@@ -154,11 +154,13 @@ def _ctc_input(
 
 _CTC = in_float32(_ctc)
 _OPERANDS = ("x", "targets", "input_lengths", "target_lengths")
-CTC_LOSS = composite("ctc_loss", _CTC, operands=_OPERANDS)
+CTC_LOSS = composite("ctc_loss", _CTC, operands=_OPERANDS, fragment="device")
 # Of few elements: backward, all steps are taken once more, which is nothing beside thousands of
 # nodes of the tape (7 ms to 0.2 for six steps; with 480 columns it would be 171 ms for 67). On a
 # GPU it is so whatever their number: both are programs.
-CTC_LOSS_SMALL = composite("ctc_loss_small", _CTC, _ctc_input, None, None, None, operands=_OPERANDS)
+CTC_LOSS_SMALL = composite(
+    "ctc_loss_small", _CTC, _ctc_input, None, None, None, operands=_OPERANDS, fragment="device"
+)
 FEW = 512  # elements
 MANY = 8  # steps from which a GPU's program is a loop
 
