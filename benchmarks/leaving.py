@@ -1,12 +1,13 @@
 """Models outside of Python: sizes and times of C and WebAssembly, and what few bits cost.
 
-    python -m benchmarks.leaving [digits] [wasm] [decode] [language]
+    python -m benchmarks.leaving [digits] [wasm] [decode] [language] [files]
 
 `digits`    a convolutional network as a static executable: bytes besides its weights, start to
             answer, and a call of its C function beside the compiled call, one thread
 `wasm`      the same network as WebAssembly in wasmtime, beside its C function
 `decode`    one token of a GPT-2 small (124M, 128 tokens kept), C function and compiled call
 `language`  the perplexity of a small GPT on text it has not seen: float32, int8, int4 by groups
+`files`     the bytes of a GPT-2 small (124M) as safetensors: float32, int8, int4 by groups
 
 The least of many repeats, in turns. `python -m benchmarks.integers` has the products of int8,
 `examples/quantize_digits.py` accuracy in int8, `make compare` MiniLM's embeddings.
@@ -14,6 +15,7 @@ The least of many repeats, in turns. `python -m benchmarks.integers` has the pro
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib.util
 import math
@@ -235,11 +237,36 @@ def language(folder: Path) -> None:
         print(f"language: perplexity {changed:.3f} in {name}: {100 * (changed / plain - 1):+.2f}%")
 
 
+def files(folder: Path) -> None:
+    """Layers and embeddings in few bits; the output layer is the embedding, which is kept once."""
+    model = GPT2(GPT2Config())
+    path = folder / "floats.safetensors"
+    state = {k: v for k, v in model.state_dict().items() if k != "lm_head.weight"}
+    ad.io.safetensors.save_file(state, path)
+    whole = path.stat().st_size
+    print(f"files: {whole / 1e6:.0f} MB in float32")
+
+    def chosen(module: nn.Module, name: str) -> bool:
+        layers = isinstance(module, (nn.Linear, nn.Embedding))
+        return layers or hasattr(module, "linear_parameters")
+
+    for name, how in (
+        ("int8", q.Int8WeightOnlyConfig()),
+        ("int4, groups of 128", q.Int4WeightOnlyConfig(128, search=False)),
+    ):
+        few = copy.deepcopy(model)
+        q.quantize_(few, how, chosen)
+        q.save_quantized(few, folder / "few.safetensors")
+        size = (folder / "few.safetensors").stat().st_size
+        print(f"files: {size / 1e6:.0f} MB in {name}: {whole / size:.2f} times smaller")
+
+
 PARTS: dict[str, Callable[[Path], None]] = {
     "digits": digits,
     "wasm": wasm,
     "decode": decode,
     "language": language,
+    "files": files,
 }
 
 

@@ -426,8 +426,8 @@ def test_machines_are_known() -> None:
 FINE = {"float64": 1e-5, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 
 
-def check_random(program: Program, machine: Callable[[Any, tuple[Any, ...]], Any]) -> None:
-    """A random program exported and run as C runs it, against the compiled function."""
+def laid_out(program: Program) -> tuple[list[Any], list[Any]]:
+    """The states and the arguments of a program, the same each time."""
     rng = np.random.default_rng(0)
     states: list[Any] = []
     for spec in program.states:
@@ -435,24 +435,33 @@ def check_random(program: Program, machine: Callable[[Any, tuple[Any, ...]], Any
     arguments: list[Any] = []
     for spec in program.arguments:
         arguments.append(lay(rng, spec, arguments).detach().clone())
+    return states, arguments
+
+
+def results(program: Program, states: list[Any]) -> Callable[..., Any]:
+    """What a program returns, off the tape."""
     body: Any = function(program, states)
-    fn = lambda *args: [x.detach() for x in body(*args)[0] if x is not None]
-    ad.manual_seed(1)
+    return lambda *args: [x.detach() for x in body(*args)[0] if x is not None]
+
+
+def check_random(program: Program, machine: Callable[[Any, tuple[Any, ...]], Any]) -> None:
+    """A random program exported and run as C runs it, against the compiled function."""
+    states, arguments = laid_out(program)
     kept = [x.detach().clone() for x in states]
+    ad.manual_seed(1)
     try:
-        want = ad.compile(fn)(*[x.clone() for x in arguments])
+        want = ad.compile(results(program, states))(*[x.clone() for x in arguments])
     except (RuntimeError, IndexError, ValueError, TypeError):
         return
     for x, before in zip(states, kept, strict=True):
         if any(n > 1 and not s for n, s in zip(x.shape, x.stride(), strict=True)):
             # Nobody may write to elements that share memory.
             assert x.detach().numpy().tobytes() == before.numpy().tobytes()
-            continue
-        with ad.no_grad():
-            x.copy_(before)
+    # New states: those that were written are on the tape, whose backward is over.
+    states, arguments = laid_out(program)
     ad.manual_seed(1)
     try:
-        exported = machine(fn, tuple(arguments))
+        exported = machine(results(program, states), tuple(arguments))
     except ExportError:
         return
     got = exported(*[x.clone() for x in arguments])
