@@ -81,6 +81,7 @@ def c_function(program: Exported, folder: Path, inputs: Sequence[Any]) -> Callab
         arguments += [ctypes.c_void_p(state), ctypes.c_size_t(about.state_bytes)]
         alive.append(file)
     arena = aligned(max(about.arena_bytes))
+    alive.append(arena)
     arguments += [ctypes.c_void_p(arena.ctypes.data), ctypes.c_size_t(arena.size)]
     function = getattr(library, f"{about.name}_run")
 
