@@ -1,4 +1,4 @@
-"""Operations that C gets by other operations: transforms, searches, histograms, factors, choices."""
+"""Operations that C gets by other operations, and transforms: equal to NumPy's."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ REMEDIES = {
     "poisson": "draw before, and pass the numbers",
     "binomial": "draw before, and pass the numbers",
     "random_permutation": "rand(n).argsort() is exported",
-    "qr": "give mode='reduced' and at most 1024 columns of real numbers",
-    "svd": "give at most 128 rows or columns of real numbers",
-    "eigh": "give at most 128 columns of real numbers",
+    "qr": "give mode='reduced' and at most 100 columns of real numbers",
+    "svd": "give at most 96 rows or columns of real numbers",
+    "eigh": "give at most 96 columns of real numbers",
     "lu_factor": "linalg.solve and linalg.inv are exported",
     "lstsq": "linalg.pinv(a) @ b is exported",
 }

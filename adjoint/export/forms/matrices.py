@@ -1,4 +1,4 @@
-"""Factors of matrices: Householder's reflections, Jacobi's rotations.
+"""Eigenvalues and singular values by Jacobi's rotations.
 
 Each is a loop of the program that works on all matrices of a batch at once. The columns that an
 eigenvalue or a singular value stands with may have the other sign than LAPACK's; both are right.
@@ -13,50 +13,20 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.engine.core.state.context import concrete
+from adjoint.engine.ops.linalg.qr import QR
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.forms.table import Unwritten, form_of, refuse_complex
 
-SWEEPS = 12  # of Jacobi's; each squares what is off the diagonal once that is small
-ROTATED = 128  # columns that a loop of rotations is worth it for
-REFLECTED = 1024  # the same of reflections
+SWEEPS = 12  # each squares what is off the diagonal once that is small
+MOST = 96  # columns that a loop of rotations is worth it for
 
 
-def _checked(x: Tensor, most: int) -> tuple[int, int]:
+def _checked(x: Tensor) -> tuple[int, int]:
     refuse_complex(x)
     m, n = int(x.shape[-2]), int(x.shape[-1])
-    if not m or not n or min(m, n) > most:
-        raise Unwritten(f"of more than {most} columns")
+    if not m or not n or min(m, n) > MOST:
+        raise Unwritten(f"of more than {MOST} columns")
     return m, n
-
-
-@form_of("qr")
-def qr(x: Tensor, mode: str) -> tuple[Tensor, Tensor]:
-    """Householder's reflections, with LAPACK's signs."""
-    m, n = _checked(x, REFLECTED)
-    if mode == "r":
-        raise Unwritten("without Q; ask for mode='reduced'")
-    k = m if mode == "complete" else min(m, n)
-    rows = ad.arange(m)
-    eye = (rows.unsqueeze(1) == rows).to(x.dtype).expand(*x.shape[:-2], m, m).contiguous()
-
-    def reflect(j: Tensor, q: Tensor, r: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        column = r.index_select(-1, j.reshape(1)).squeeze(-1)  # (..., m)
-        head = ad.where(rows == j, column, 0).sum(-1, keepdim=True)
-        tail = ad.where(rows > j, column, 0)
-        size = tail.norm(dim=-1, keepdim=True)
-        whole = ad.hypot(head, size)
-        still = size == 0  # nothing is below the diagonal: it stays, with its sign
-        first = head + ad.where(head < 0, -whole, whole)
-        v = ad.where(rows == j, first, tail)
-        v = ad.where(still, 0, v / ad.where(still, 1, v.norm(dim=-1, keepdim=True)))
-        v = v.unsqueeze(-1)  # (..., m, 1)
-        r = r - 2 * v @ (v.mT @ r)
-        q = q - 2 * (q @ v) @ v.mT
-        return j + 1, q, r
-
-    steps = min(m - 1, n)
-    _, q, r = ad.while_loop(lambda j, q, r: j < steps, reflect, (ad.tensor(0), eye, x.contiguous()))
-    return q[..., :k].contiguous(), r[..., :k, :].triu()
 
 
 @lru_cache(maxsize=16)
@@ -115,7 +85,7 @@ def _identity(n: int, like: Tensor) -> Tensor:
 @form_of("eigh")
 def eigh(x: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
     """Rotations until nothing is off the diagonal."""
-    _, n = _checked(x, ROTATED)
+    _, n = _checked(x)
     half = x.triu() if upper else x.tril()
     whole = half + half.mT - x.diagonal(dim1=-2, dim2=-1).diag_embed()
     if n == 1:
@@ -145,7 +115,7 @@ def eigh(x: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
 @form_of("svd")
 def svd(x: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Columns rotated until they are orthogonal: their lengths are the singular values."""
-    m, n = _checked(x, ROTATED)
+    m, n = _checked(x)
     if m < n:
         u, s, vh = svd(x.mT, full_matrices)
         return vh.mT, s, u.mT
@@ -170,7 +140,7 @@ def svd(x: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
         return y.gather(-1, order.unsqueeze(-2).expand(*y.shape[:-1], n))
 
     # Reflections make columns of a length of zero orthogonal to the others, too.
-    u, r = qr(in_order(a[..., :n]), "complete" if full_matrices else "reduced")
+    u, r = QR(in_order(a[..., :n]), mode="complete" if full_matrices else "reduced")
     lengths = r[..., :n, :].diagonal(dim1=-2, dim2=-1)
     signs = ad.where(lengths < 0, -1.0, 1.0)
     if m > n and full_matrices:

@@ -16,9 +16,9 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.record.sources import State
 from adjoint.engine.graph.record.trace import Trace
 from adjoint.engine.tensor.storage import Storage
-from adjoint.export.forms import matrices as matrices  # fills the table
+from adjoint.export.forms import frames as frames  # fills the table
+from adjoint.export.forms import matrices as matrices
 from adjoint.export.forms import searching as searching
-from adjoint.export.forms import spectra as spectra
 from adjoint.export.forms.table import FORMS, Unwritten, needs_form
 
 # A context in which nothing is on but a recording.
@@ -41,7 +41,7 @@ def with_forms(task: Task) -> Task:
         graph=graph,
         sources=(*task.sources, *map(State, storages)),
         examples=(*task.examples, *(np.asarray(storage.buffer) for storage in storages)),
-        sizing=None,  # how a transform is taken apart depends on its size
+        sizing=None,  # how a form goes about it may depend on sizes
     )
 
 
