@@ -19,6 +19,7 @@ from __future__ import annotations
 from math import frexp
 from typing import Any
 
+from adjoint.engine.backends.triton.choices import VIEWS
 from adjoint.engine.backends.triton.templates.attention import BACKWARD
 from adjoint.engine.core.dtype import DType, bfloat16, float32
 from adjoint.engine.core.spec import Spec
@@ -29,7 +30,6 @@ from adjoint.engine.ops.nn.losses.classification import ROW_STATISTICS
 from adjoint.engine.ops.nn.normalization import MOMENTS
 
 STATISTICS = {ROW_STATISTICS.name, MOMENTS.name}  # that are found in float32 whatever they read
-VIEWS = {"reshape", "permute", "expand", "slice"}
 SMALL, LARGE = 2.0**-16, 2.0**16  # factors that lose nothing of a bfloat16 worth having
 
 

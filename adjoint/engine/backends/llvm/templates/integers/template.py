@@ -10,10 +10,9 @@ from adjoint.engine.backends.llvm.templates.integers import kernel
 from adjoint.engine.backends.llvm.templates.integers.dots import host_dot
 from adjoint.engine.backends.llvm.templates.product.template import (
     batches,
-    one_tall,
-    slice_batch,
+    products_of,
 )
-from adjoint.engine.compiler.memory.places import Dims, Place, common_batches
+from adjoint.engine.compiler.memory.places import Dims, Place
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template, knows_all
 from adjoint.engine.graph.ir import Node, Value
@@ -61,31 +60,7 @@ def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """The launch of one product, or of several if the batch has more than two ranges."""
-    a, b, c = *operands, results[0]
-    dims = common_batches([a, b, c])
-    if len(dims) == 1 and dims[0][1][1] == 0:
-        joined = one_tall(a, c, dims)
-        if joined is not None:
-            a, c, dims = *joined, []
-    if len(dims) > 2:
-        size = dims[0][0]
-        return [
-            launch
-            for i in range(size)
-            for launch in steps(setting, node, *_member([a, b, c], dims, i))
-        ]
-    while len(dims) < 2:
-        dims = [(1, (0, 0, 0)), *dims]
-    return [product_launch(a, b, c, dims)]
-
-
-def _member(places: list[Place], dims: Dims, i: int) -> tuple[list[Place], list[Place]]:
-    """Operands and result of one member of a batch's first range."""
-    members = []
-    for which, (place, stride) in enumerate(zip(places, dims[0][1], strict=True)):
-        moved = Place(place.buffer, place.shape, place.strides, place.offset + i * stride)
-        members.append(slice_batch(moved, dims[1:], which))
-    return members[:2], members[2:]
+    return [product_launch(*part) for part in products_of(*operands, *results)]
 
 
 def product_launch(a: Place, b: Place, c: Place, dims: Dims) -> Launch:

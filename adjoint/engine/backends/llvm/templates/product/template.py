@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import KINDS
@@ -58,24 +59,20 @@ def steps_with(
     stored: bool,
 ) -> list[Launch] | None:
     """Launches of one product whose last write does more (Note [epilogues])."""
-    a, b, c = *operands, result
-    dims = common_batches([a, b, c])
-    if len(dims) == 1 and dims[0][1][1] == 0:
-        joined = one_tall(a, c, dims)
-        if joined is not None:
-            a, c, dims = *joined, []
-    if len(dims) > 2:
-        return None
-    while len(dims) < 2:
-        dims = [(1, (0, 0, 0)), *dims]
-    return product_steps_with(a, b, c, dims, epilogue, stored)
+    parts = [*products_of(*operands, result)]
+    return product_steps_with(*parts[0], epilogue, stored) if len(parts) == 1 else None
 
 
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """Launches of one product, or of several if the batch has more than two ranges."""
-    a, b, c = *operands, results[0]
+    parts = products_of(*operands, *results)
+    return [launch for part in parts for launch in product_steps(*part)]
+
+
+def products_of(a: Place, b: Place, c: Place) -> Iterator[tuple[Place, Place, Place, Dims]]:
+    """A product as such with two ranges of a batch; where that shares b, it may be one tall one."""
     dims = common_batches([a, b, c])
     if len(dims) == 1 and dims[0][1][1] == 0:
         joined = one_tall(a, c, dims)
@@ -83,18 +80,16 @@ def steps(
             a, c, dims = *joined, []
     if len(dims) > 2:
         size, strides = dims[0]
-        out = []
         for i in range(size):
             moved = [
                 Place(p.buffer, p.shape, p.strides, p.offset + i * s)
                 for p, s in zip((a, b, c), strides, strict=True)
             ]
-            *inner, result = [slice_batch(p, dims[1:], j) for j, p in enumerate(moved)]
-            out += steps(setting, node, inner, [result])
-        return out
+            yield from products_of(*[slice_batch(p, dims[1:], j) for j, p in enumerate(moved)])
+        return
     while len(dims) < 2:
         dims = [(1, (0, 0, 0)), *dims]
-    return product_steps(a, b, c, dims)
+    yield a, b, c, dims
 
 
 def one_tall(a: Place, c: Place, dims: Dims) -> tuple[Place, Place] | None:
