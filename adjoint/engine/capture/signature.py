@@ -18,6 +18,7 @@ import numpy as np
 
 from adjoint.engine.core import dtype as dtypes
 from adjoint.engine.core.errors import users_line
+from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.instances import Held
 from adjoint.engine.core.operations.record import is_tensor
@@ -276,9 +277,7 @@ class Arguments:
             tests.append(f"len({{{memories}}}) == {len(self.tensors)}")
         given = "".join(f", {name}={name}" for name in scope)
         text = f"def fit(args{given}):\n    return ({' and '.join(tests)})\n"
-        exec(compile(text, "<arguments>", "exec"), scope)
-        fit: Callable[[Sequence[Any]], bool] = scope["fit"]
-        return fit
+        return function_of_text(text, "fit", "<arguments>", scope)
 
 
 def _own_flag(view: Tensor) -> bool:

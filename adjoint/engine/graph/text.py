@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, named
+from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.spec import Spec as spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -151,9 +152,7 @@ def to_text(graph: DataflowGraph, name: str = "graph") -> str:
 
 def load(text: str, name: str = "graph") -> Callable[..., Any]:
     """The function whose source `to_text` wrote. Runs the text: only for text you trust."""
-    scope: dict[str, Any] = {}
-    exec(compile(text, f"<{name}>", "exec"), scope)
-    return scope[name]
+    return function_of_text(text, name, f"<{name}>", {})
 
 
 DataflowGraph.__str__ = to_text  # type: ignore[assignment,method-assign]

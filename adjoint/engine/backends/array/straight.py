@@ -13,6 +13,7 @@ from adjoint.engine.backends.array.executor import cast_operand, make_plan, patt
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU
+from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.graph.ir import DataflowGraph, Value
 
@@ -74,9 +75,7 @@ class StraightWriter:
             f"        return ({''.join([f'{name}, ' for name in outputs])})\n"
             "    finally:\n        restore(token)\n"
         )
-        exec(compile(text, "<a straight program>", "exec"), self.scope)
-        function: Callable[..., Any] = self.scope["run"]
-        return function
+        return function_of_text(text, "run", "<a straight program>", self.scope)
 
 
 def straighten(

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.state.host import HostScalar
 
 _SIGNS: dict[Any, str] = {
@@ -63,10 +64,8 @@ class _ReaderWriter:
         """The function of these lines."""
         given = ", ".join(f"{name}={name}" for name in self.scope)  # locals are read fastest
         body = "\n".join([*self.lines, f"    return {result}"])
-        scope = dict(self.scope)
-        exec(compile(f"def read({given}):\n{body}\n", "<host scalars>", "exec"), scope)
-        read: Callable[[], Any] = scope.pop("read")  # else each would hold the other
-        return read
+        text = f"def read({given}):\n{body}\n"
+        return function_of_text(text, "read", "<host scalars>", dict(self.scope))
 
 
 def reader(scalars: Sequence[HostScalar]) -> Callable[[], list[Any]]:

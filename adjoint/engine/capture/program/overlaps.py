@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from adjoint.engine.core.generated import function_of_text
+
 ndarray = np.ndarray
 EXACT = 10_000  # steps that finding out about interleaved arrays may take
 
@@ -123,9 +125,7 @@ class Overlaps:
             )
             lines.append(f"  look({k}, inputs)")
         scope: dict[str, Any] = {"look": self.look, "roots": roots, "ndarray": ndarray}
-        exec(compile("\n".join(lines), "<overlaps>", "exec"), scope)
-        check: Callable[[Sequence[Any]], None] = scope["check"]
-        return check
+        return function_of_text("\n".join(lines), "check", "<overlaps>", scope)
 
     def look(self, k: int, inputs: Sequence[Any]) -> None:
         """Refuse one array, if it does."""

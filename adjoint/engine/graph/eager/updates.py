@@ -21,6 +21,7 @@ from typing import Any
 
 from numpy import ndarray
 
+from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
@@ -144,9 +145,8 @@ def written_out(
 
     both = [f"({''.join(f'{named(x)}, ' for x in xs)})" for xs in (tests, hosts)]
     head = f"def numbers({', '.join(f'given{i}' for i in range(count))}):"
-    exec("\n".join([head, *lines, f" return {', '.join(both)}"]), scope)
-    function: Callable[..., Any] = scope.pop("numbers")
-    return function
+    text = "\n".join([head, *lines, f" return {', '.join(both)}"])
+    return function_of_text(text, "numbers", "<numbers>", scope)
 
 
 class Updates:

@@ -25,6 +25,7 @@ from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, address_of, looks, slow_address
 from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.generated import function_of_text
 
 Fill = Callable[[list[Any], list[Any]], list[Any]]
 SMALL = 1 << 20  # bytes; larger results are not kept when nobody else wants them
@@ -122,9 +123,7 @@ def make_fill(
     ]
     given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
     text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
-    exec(compile(text, "<fill>", "exec"), scope)
-    fill: Fill = scope.pop("fill")  # else each would hold the other
-    return fill
+    return function_of_text(text, "fill", "<fill>", scope)
 
 
 def _put(image: ProgramImage, key: str, scope: dict[str, Any]) -> Iterator[str]:

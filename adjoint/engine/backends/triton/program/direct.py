@@ -35,6 +35,7 @@ from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, double_bits
 from adjoint.engine.core.dtype import named
+from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.graph.execution import Task
 
 PAGE = 256  # bytes that the pool's memory begins at a multiple of
@@ -249,6 +250,4 @@ class DirectProgram:
             f" return [{given}]",
         ]
         # By its name it is seen to be the package's, when a line of the program is looked for.
-        exec(compile("\n".join(text), f"{__file__}: fill", "exec"), scope)
-        fill: Callable[[list[Any], list[Any]], list[Any]] = scope["fill"]
-        return fill
+        return function_of_text("\n".join(text), "fill", f"{__file__}: fill", scope)

@@ -59,7 +59,8 @@ def steps_with(
     stored: bool,
 ) -> list[Launch] | None:
     """Launches of one product whose last write does more (Note [epilogues])."""
-    parts = [*products_of(*operands, result)]
+    a, b = operands
+    parts = [*products_of(a, b, result)]
     return product_steps_with(*parts[0], epilogue, stored) if len(parts) == 1 else None
 
 
