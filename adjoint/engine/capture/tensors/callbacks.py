@@ -33,18 +33,16 @@ def is_native(module: str) -> bool:
     return not module.startswith(_FOLLOWED)
 
 
-def touches_files(fn: Any) -> bool:
-    """Whether a function of the framework reads or writes files."""
-    return isinstance(fn, types.FunctionType) and (fn.__globals__.get("__name__") or "").startswith(
-        _OF_FILES
-    )
+@functools.lru_cache(maxsize=4096)
+def is_of_files(module: str) -> bool:
+    """Whether functions of a module read or write files."""
+    return module.startswith(_OF_FILES)
 
 
-def keeps_state(value: Any) -> bool:
-    """Whether an object of the framework's, as an optimizer, has attributes that a user may set."""
-    cls = type(value)
-    own = is_native(cls.__module__) and not cls.__module__.startswith(f"{_ENGINE}.engine.")
-    return own and bool(cls.__dictoffset__)
+@functools.lru_cache(maxsize=4096)
+def keeps_state(module: str) -> bool:
+    """Whether objects of a module's classes, as optimizers, have attributes that a user may set."""
+    return is_native(module) and not module.startswith(f"{_ENGINE}.engine.")
 
 
 def is_module(value: Any) -> bool:

@@ -47,9 +47,9 @@ from adjoint.engine.capture.tensors.callbacks import (
     has_user_cells,
     is_module,
     is_native,
+    is_of_files,
     is_users,
     keeps_state,
-    touches_files,
     wraps_users,
 )
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
@@ -245,7 +245,7 @@ class TensorEngine(CallNumbers):
                 f"{type(stepped).__name__}.{fn.__name__}", hindrance,
                 "Do that outside of the compiled function.",
             )  # fmt: skip
-        if touches_files(fn):
+        if isinstance(fn, types.FunctionType) and is_of_files(fn.__module__ or ""):
             raise recorder.refuse(
                 fn.__name__, "files may change between calls", "Save and load outside."
             )
@@ -488,8 +488,9 @@ class TensorEngine(CallNumbers):
                 f"{obj.name()}.{name}", "another call's operations may be others",
                 "Look at the tape outside.",
             )  # fmt: skip
-        if keeps_state(obj):
-            table, on_class = recorder.attributes(obj), has(type(obj), name)
+        table = recorder.attributes(obj) if keeps_state(type(obj).__module__) else None
+        if table is not None:
+            on_class = has(type(obj), name)
             value = recorder.item(table, name) if name in table or not on_class else MISSING
             if value is not MISSING and not on_class:
                 return value
@@ -515,7 +516,7 @@ class TensorEngine(CallNumbers):
             if not self.trace.was_there(obj):
                 self.tagged[id(obj)] = obj
             return False
-        if keeps_state(obj) and users:
+        if users and keeps_state(type(obj).__module__):
             return False
         setattr(obj, name, value)
         return True
