@@ -87,3 +87,57 @@ def groups_of_an_optimizer(wrap: Wrap) -> Any:
         of.param_groups = [{**of.param_groups[0], "lr": 7.0}]
 
     return changed(wrap, f, other_groups, lambda: delattr(of, "asked")), of.asked
+
+
+@program
+def future_that_is_set_later(wrap: Wrap) -> Any:
+    of: Any = ad.futures.Future()
+    return changed(
+        wrap, lambda x: x * (of.value() if of.done() else 5.0), lambda: of.set_result(9.0)
+    )
+
+
+@program
+def casts_that_are_turned_off(wrap: Wrap) -> Any:
+    casts, weight = ad.autocast("cpu", dtype=ad.bfloat16), ad.ones(2, 2)
+
+    def f(x):
+        with casts:
+            return x @ weight
+
+    return changed(wrap, f, lambda: setattr(casts, "_enabled", False))
+
+
+@program
+def interval_of_a_scaler(wrap: Wrap) -> Any:
+    of = ad.amp.GradScaler("cpu", init_scale=4.0)
+    return changed(
+        wrap, lambda x: of.scale(x.sum()) * of.get_growth_interval(),
+        lambda: of.set_growth_interval(7),
+    )  # fmt: skip
+
+
+@program
+def interval_of_a_scaler_set_inside(wrap: Wrap) -> Any:
+    of = ad.amp.GradScaler("cpu", init_scale=4.0)
+
+    def f(x):
+        of.set_growth_interval(of.get_growth_interval() + 1)
+        return x * of.get_growth_interval()
+
+    return times(wrap(f)), of.get_growth_interval()
+
+
+@program
+def traced_module_that_is_edited(wrap: Wrap) -> Any:
+    of = ad.fx.symbolic_trace(ad.nn.Sequential(ad.nn.ReLU()))
+
+    def negate():
+        node = next(node for node in of.graph.nodes if node.op == "call_module")
+        with of.graph.inserting_after(node):
+            negated = of.graph.call_function(ad.neg, (node,))
+        node.replace_all_uses_with(negated)
+        negated.args = (node,)
+        of.recompile()
+
+    return changed(wrap, of, negate)

@@ -223,6 +223,7 @@ class Recordable(Inspection):
             engine: Any = observation.recorder.engine
             engine.memory.check_written()
             engine.hooks.check()
+            engine.states.check()
             with CONTEXT.having(capture=trace, saved_hooks=()):
                 program = finish(trace, observation, leaves, tensors)
         except BaseException:

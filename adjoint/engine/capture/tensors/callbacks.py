@@ -16,7 +16,7 @@ _FOLLOWED = tuple(
     for name in (
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
         "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils", "data", "datasets",
-        "quantization", "utils.data", "utils.weak",
+        "quantization", "utils.data", "utils.weak", "fx",
         "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.structure_version",
     )

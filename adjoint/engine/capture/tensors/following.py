@@ -62,6 +62,7 @@ from adjoint.engine.capture.tensors.late_values import (
     with_elements,
 )
 from adjoint.engine.capture.tensors.looks import LOOKS, Has
+from adjoint.engine.capture.tensors.native_state import NativeState
 from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
 from adjoint.engine.capture.tensors.placed_hooks import PlacedHooks
@@ -104,6 +105,7 @@ class TensorEngine(CallNumbers):
         self.memory: ArrayMemory
         self.optimizers: SteppedOptimizers
         self.hooks: PlacedHooks
+        self.states: NativeState
         self.holders: dict[int, Any] = {}  # objects that declare what a recording depends on
         self.restores: list[Callable[[], None]] = []  # take back state they made
         self.restores_always: list[Callable[[], None]] = []  # hooks that were replaced meanwhile
@@ -129,6 +131,7 @@ class TensorEngine(CallNumbers):
         self.memory = ArrayMemory(recorder, self.trace)
         self.optimizers = SteppedOptimizers(recorder, self.trace)
         self.hooks = PlacedHooks(recorder, self.restores)
+        self.states = NativeState(recorder, self.restores)
         recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
         self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
@@ -269,8 +272,8 @@ class TensorEngine(CallNumbers):
         ):
             recorder.new(result)
             new_parts(recorder, result)
-        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or has(
-            type(result), "__next__"
+        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or (
+            has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(fn.__module__))
         ):
             recorder.new(result)
         return result
@@ -426,6 +429,7 @@ class TensorEngine(CallNumbers):
     def declare(self, value: Any) -> None:
         """Have what an object says of itself be part of what the recording depends on."""
         declares = has(type(value), "capture_children") and not is_captured(value)
+        self.states.meet(value)
         if not declares or id(value) in self.holders:
             return
         if self.recorder.is_fresh(value):
