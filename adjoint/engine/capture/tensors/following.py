@@ -492,7 +492,8 @@ class TensorEngine(CallNumbers):
                 f"{obj.name()}.{name}", "another call's operations may be others",
                 "Look at the tape outside.",
             )  # fmt: skip
-        table = recorder.attributes(obj) if keeps_state(type(obj).__module__) else None
+        stateful = not is_tensor(obj) and keeps_state(type(obj).__module__)
+        table = recorder.attributes(obj) if stateful else None
         if table is not None:
             on_class = has(type(obj), name)
             value = recorder.item(table, name) if name in table or not on_class else MISSING
@@ -520,7 +521,7 @@ class TensorEngine(CallNumbers):
             if not self.trace.was_there(obj):
                 self.tagged[id(obj)] = obj
             return False
-        if users and keeps_state(type(obj).__module__):
+        if users and not is_tensor(obj) and keeps_state(type(obj).__module__):
             return False
         setattr(obj, name, value)
         return True

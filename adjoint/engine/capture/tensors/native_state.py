@@ -13,6 +13,7 @@ from typing import Any
 from adjoint.engine.capture.python.errors import Refusal
 from adjoint.engine.capture.python.plain import MISSING, PLAIN, has, same
 from adjoint.engine.capture.tensors.callbacks import keeps_state
+from adjoint.engine.core.operations.record import is_tensor
 
 
 class NativeState:
@@ -24,7 +25,8 @@ class NativeState:
 
     def meet(self, value: Any) -> None:
         """A method is about to be called, or a function that is given the object."""
-        if id(value) in self.met or not keeps_state(type(value).__module__):
+        known = id(value) in self.met or is_tensor(value)
+        if known or not keeps_state(type(value).__module__):
             return
         table = None if self.recorder.is_fresh(value) else self.recorder.attributes(value)
         if table is None:
