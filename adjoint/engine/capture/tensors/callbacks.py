@@ -22,6 +22,7 @@ _FOLLOWED = tuple(
     )
 )  # fmt: skip
 _OF_FILES = tuple(f"{_ENGINE}.{name}" for name in ("io", "hub", "onnx", "utils.tensorboard"))
+_MACHINERY = (f"{_ENGINE}.engine.", f"{_ENGINE}.distributed.")
 PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -41,8 +42,11 @@ def is_of_files(module: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def keeps_state(module: str) -> bool:
-    """Whether objects of a module's classes, as optimizers, have attributes that a user may set."""
-    return is_native(module) and not module.startswith(f"{_ENGINE}.engine.")
+    """Whether objects of a module's classes, as optimizers, have attributes that a user may set.
+
+    What moves gradients between processes counts natively how far it is, in recordings too.
+    """
+    return is_native(module) and not module.startswith(_MACHINERY)
 
 
 def is_module(value: Any) -> bool:
