@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import recurrent
 from adjoint.graph import capture
 from adjoint.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -206,3 +207,38 @@ def test_a_layer_as_one_operation_is_its_steps(
     for mine, theirs in zip(layer_and_derivatives(kind, options), want, strict=True):
         ad.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
     assert len(asked) == options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_large_layers_are_one_program(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward: what the table computes, step by step, of sequences of any length."""
+    ad.manual_seed(2)
+    layer = getattr(ad.nn, kind)(24, 32, bidirectional=kind == "GRU")
+    asked: list[bool] = []
+    decide = recurrent.is_whole
+
+    def noted(*given: Any) -> bool:
+        asked.append(decide(*given))
+        return asked[-1]
+
+    monkeypatch.setattr(recurrent, "is_whole", noted)
+
+    def run(x: ad.Tensor) -> list[ad.Tensor]:
+        layer.zero_grad()
+        x = x.detach().requires_grad_()
+        out, last = layer(x)
+        states = last if isinstance(last, tuple) else (last,)
+        (out.square().sum() + sum(state.sin().sum() for state in states)).backward()
+        return [out, *states, x.grad, *[p.grad.clone() for p in layer.parameters()]]
+
+    for moments in (16, 17):
+        x = ad.randn(moments, 16, 24)
+        with CONTEXT.having(reference=True):
+            want = run(x)
+        assert not any(asked)
+        for got, wanted in zip(run(x), want, strict=True):
+            ad.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+        assert any(asked)
+        asked.clear()
+    layer(ad.randn(4, 1, 24))
+    assert not any(asked)

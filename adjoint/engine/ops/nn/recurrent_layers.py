@@ -1,9 +1,10 @@
-"""One direction of a recurrent layer as one operation, for GPUs.
+"""One direction of a recurrent layer as one operation.
 
 Step by step, a layer is a few launches for every moment of the sequence, each of which costs the
-host more than it costs the GPU. As one operation it is one fragment forward and one backward, whose
-launches are made in a row; products that need no order (the weight's gradient) are one for all
-moments. On the CPU, where kernels of a step cost little, layers stay what `recurrent` makes.
+host more than it costs the processor or the GPU. As one operation it is one fragment forward and
+one backward, whose launches are made in a row; products that need no order (the weight's gradient)
+are one for all moments. On the CPU short sequences of few elements, and halves, stay what
+`recurrent` makes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import float32
+from numpy import ndarray
+
+from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.core.operations.families import composite
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.gates import (
@@ -98,7 +101,7 @@ LSTM_LAYER: Record = composite(
     outputs=5,
     joint=_lstm_layer_joint,
     native_check=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -150,7 +153,7 @@ GRU_LAYER: Record = composite(
     outputs=4,
     joint=_gru_layer_joint,
     native_check=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -194,7 +197,7 @@ PLAIN_LAYER: Record = composite(
     outputs=2,
     joint=_plain_layer_joint,
     native_check=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -228,14 +231,18 @@ WHOLE: dict[str, Callable[..., tuple[Tensor, Any]]] = {
 }
 
 
+def is_long(x: Tensor, kinds: set[Any]) -> bool:
+    """Whether a sequence in the CPU's memory is worth a program of its own."""
+    return kinds == {ndarray} and x.dtype in (float32, float64) and is_large(x._array, LSTM_LAYER.large)
+
+
 def is_whole(step: str, x: Tensor, state: Sequence[Tensor], w: Any, b: Any) -> bool:
-    """Whether a layer's loop is one operation: eager, on a GPU, of states that keep their dtype."""
+    """Whether a layer's loop is one operation: eager, large, of states that keep their dtype."""
     if CONTEXT.capture is not None or CONTEXT.levels or CONTEXT.reference or CONTEXT.takers:
         return False
-    if x._array.__class__ not in DEVICE_LAYOUTS or x.shape[0] < 2:
-        return False
     given = [x, w, *state, *([] if b is None else [b])]
-    if not all(getattr(t, "_array", None).__class__ in DEVICE_LAYOUTS for t in given):
+    kinds = {getattr(t, "_array", None).__class__ for t in given}
+    if x.shape[0] < 2 or not (kinds <= DEVICE_LAYOUTS.keys() or is_long(x, kinds)):
         return False
     if not all(t.dtype.is_floating_point and t.dtype is s.dtype for t in given for s in state):
         # Autocast's halves: gates compute in the precision of the state, plain layers do not.
