@@ -231,9 +231,14 @@ WHOLE: dict[str, Callable[..., tuple[Tensor, Any]]] = {
 }
 
 
+MOMENTS = 4096  # of a sequence on the CPU: beyond, a program that lists them takes seconds to make
+
+
 def is_long(x: Tensor, kinds: set[Any]) -> bool:
     """Whether a sequence in the CPU's memory is worth a program of its own."""
-    return kinds == {ndarray} and x.dtype in (float32, float64) and is_large(x._array, LSTM_LAYER.large)
+    if kinds != {ndarray} or x.dtype not in (float32, float64) or x.shape[0] > MOMENTS:
+        return False
+    return is_large(x._array, LSTM_LAYER.large)
 
 
 def is_whole(step: str, x: Tensor, state: Sequence[Tensor], w: Any, b: Any) -> bool:
