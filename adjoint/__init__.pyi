@@ -123,6 +123,8 @@ from adjoint.checks import _check_tensor_all_with as _check_tensor_all_with
 from adjoint.checks import _check_type as _check_type
 from adjoint.checks import _check_value as _check_value
 from adjoint.checks import _check_with as _check_with
+from adjoint.engine.sparse.csr import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
+from adjoint.engine.sparse.csr import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from adjoint.engine.graph.flow.associative import associative_scan as associative_scan
 from adjoint.amp.autocast_mode import autocast as autocast

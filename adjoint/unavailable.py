@@ -17,10 +17,12 @@ from adjoint.engine.core.state import config
 TABLE: dict[str, tuple[str, str]] = {
     "_C._distributed_rpc": ("remote calls", "_is_current_rpc_agent_set"),
     "_inductor.config": ("settings of PyTorch's own compiler", ""),
+    "_subclasses.fake_tensor": ("end of a mode inside its block", "unset_fake_temporarily"),
     "ao.quantization.quantize_fx": (
         "quantization of traced graphs; prepare and convert take modules",
         "prepare_fx prepare_qat_fx convert_fx fuse_fx",
     ),
+    "classes": ("classes of C++ libraries", ""),
     "cuda": ("partitions of a GPU", "GreenContext"),
     "cuda.gds": (
         "reading of files by a GPU itself",
@@ -87,6 +89,10 @@ TABLE: dict[str, tuple[str, str]] = {
         "LoadPlan LoadPlanner SavePlan SavePlanner ReadItem WriteItem",
     ),
     "distributed.collective_utils": ("such collectives", "broadcast all_gather"),
+    "distributed.distributed_c10d": (
+        "groups of that kind; see new_group",
+        "_new_process_group_helper",
+    ),
     "distributed.elastic.agent.server.api": ("agents; see adjoint launch", "WorkerState"),
     "distributed.elastic.rendezvous": ("rendezvous of that kind; see adjoint launch", ""),
     "distributed.launcher.api": (

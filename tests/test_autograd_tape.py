@@ -7,6 +7,7 @@ import sys
 import threading
 import tracemalloc
 import weakref
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -417,3 +418,31 @@ def test_an_interrupt_leaves_numpys_warnings_as_they_were(no_collector: Any) -> 
         finally:
             sys.setprofile(None)
     assert number > 20
+
+
+def test_gradients_by_the_keys_of_a_dict() -> None:
+    layer = ad.nn.Linear(2, 1)
+    x = ad.tensor([[1.0, 2.0]])
+    named = dict(layer.named_parameters())
+    found = ad.autograd.grad(layer(x).sum(), named)
+    assert {key: value.tolist() for key, value in found.items()} == {
+        "weight": [[1.0, 2.0]],
+        "bias": [1.0],
+    }
+    unused = {**named, "other": ad.ones(2, requires_grad=True)}
+    assert ad.autograd.grad(layer(x).sum(), unused, allow_unused=True)["other"] is None
+    filled = ad.autograd.grad(layer(x).sum(), unused, materialize_grads=True)
+    assert filled["other"].tolist() == [0.0, 0.0]
+    ad.autograd.backward(layer(x).sum(), inputs={"bias": layer.bias})
+    assert layer.bias.grad.tolist() == [1.0]
+    assert layer.weight.grad is None
+    with pytest.raises(TypeError, match="must be a dict, not mappingproxy"):
+        ad.autograd.grad(layer(x).sum(), MappingProxyType(named))
+
+    @ad.compile
+    def step(weights: Any, x: Any) -> Any:
+        loss = ad.func.functional_call(layer, weights, (x,)).square().sum()
+        return ad.autograd.grad(loss, weights)
+
+    found, wanted = step(named, x), ad.autograd.grad(layer(x).square().sum(), named)
+    assert all(ad.allclose(found[key], wanted[key]) for key in wanted)

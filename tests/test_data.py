@@ -173,3 +173,21 @@ def test_loader_without_batching_and_subsets() -> None:
         [0, 1],
         [2, 3],
     ]
+
+
+class Restarting(IterableDataset[int]):
+    """Its own iterator, which starts over whenever one is asked for."""
+
+    def __iter__(self) -> Restarting:
+        self.rest = iter(range(5))
+        return self
+
+    def __next__(self) -> int:
+        return next(self.rest)
+
+
+def test_a_stream_that_is_its_own_iterator_is_asked_once() -> None:
+    batches = [batch.tolist() for batch in DataLoader(Restarting(), batch_size=2)]
+    assert batches == [[0, 1], [2, 3], [4]]
+    whole: Any = DataLoader(Restarting(), batch_size=2, drop_last=True)
+    assert [batch.tolist() for batch in whole] == [[0, 1], [2, 3]]

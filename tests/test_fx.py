@@ -10,6 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import fx, nn
+from adjoint.fx import _symbolic_trace as tracing
 from adjoint.fx.passes.shape_prop import ShapeProp
 from adjoint.nn import functional as F
 
@@ -142,3 +143,51 @@ def test_graph_modules_have_their_parameters_in_the_order_of_calls() -> None:
     net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 3)), nn.Linear(3, 1))
     names = [name for name, _ in fx.symbolic_trace(net).named_parameters()]
     assert names == [name for name, _ in net.named_parameters()]
+
+
+def test_a_place_for_new_nodes_holds_without_a_block() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    last = graph.output(x)
+    graph.inserting_after(x)
+    first = graph.call_function(ad.relu, (x,))
+    graph.inserting_after(first)
+    second = graph.call_function(ad.neg, (first,))
+    with graph.inserting_before(first):
+        graph.call_function(ad.abs, (x,))
+    last.args = (second,)
+    graph.lint()
+    assert [node.name for node in graph.nodes] == ["x", "abs_1", "relu", "neg", "output"]
+
+
+def test_tracers_of_libraries_replace_functions_for_a_block() -> None:
+    space = {"half": lambda x: x / 2}
+    before, call = space["half"], ad.nn.Linear.__call__
+
+    class Own(fx.Tracer):
+        @tracing.compatibility(is_backward_compatible=True)
+        def trace(self, root: Any, concrete_args: Any = None) -> fx.Graph:
+            self.root, self.graph = root, fx.Graph(tracer_cls=type(self))
+            self.submodule_paths = {module: name for name, module in root.named_modules()}
+            function, args = self.create_args_for_root(type(root).forward, True, concrete_args)
+
+            def calls(module: Any, *args: Any, **kwargs: Any) -> Any:
+                def forward(*args: Any, **kwargs: Any) -> Any:
+                    return tracing._orig_module_call(module, *args, **kwargs)
+
+                return self.call_module(module, forward, args, kwargs)
+
+            with tracing._Patcher() as patcher:
+                patcher.patch_method(ad.nn.Module, "__call__", calls, deduplicate=False)
+                tracing._patch_wrapped_functions(patcher)
+                tracing._autowrap_check(patcher, space, {id(before)})
+                out = space["half"](function(*args))
+                self.create_node("output", "output", (self.create_arg(out),), {})
+            return self.graph
+
+    root = ad.nn.Sequential(ad.nn.Linear(2, 3), ad.nn.ReLU())
+    graph = Own().trace(root)
+    ops = [node.op for node in graph.nodes]
+    assert ops == ["placeholder", "call_module", "call_module", "call_function", "output"]
+    assert space["half"] is before
+    assert ad.nn.Linear.__call__ is call

@@ -30,6 +30,7 @@ from adjoint.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 from adjoint.utils.data.datapipes.iter import IterableWrapper
+from adjoint.utils.data.datapipes.iter.combinatorics import ShufflerIterDataPipe
 from adjoint.utils.data.datapipes.map import SequenceWrapper
 from adjoint.utils.data.graph_settings import apply_sharding, apply_shuffle_settings
 from adjoint.utils.flop_counter import FlopCounterMode
@@ -282,6 +283,12 @@ def test_products_are_counted() -> None:
     places = 2 * 2 * 6 * 4 * 4 * 3 * 9
     assert counted(lambda: conv(image)) == places
     assert counted(lambda: conv(image).sum().backward()) == 3 * places
+    for groups in (3, 6):  # PyTorch counts the filters' gradient without regard to groups
+        grouped = ad.nn.Conv2d(6, 6, 3, padding=1, stride=2, groups=groups)
+        wide = ad.ones(2, 6, 8, 8, requires_grad=True)
+        once = 2 * 2 * 6 * 4 * 4 * (6 // groups) * 9
+        assert counted(lambda: grouped(wide)) == once  # noqa: B023
+        assert counted(lambda: grouped(wide).sum().backward()) == (2 + groups) * once  # noqa: B023
     attended = 2 * 2 * 4 * 6 * 6 * 16
     assert counted(lambda: ad.nn.functional.scaled_dot_product_attention(q, q, q)) == attended
     with FlopCounterMode(display=False) as counter:
@@ -354,3 +361,20 @@ def test_containers_are_taken_apart_by_hand_with_pytorchs_contexts(tree: Any, co
     assert type(again) is type(tree)
     assert isinstance(spec, pytree.TreeSpec)
     assert spec == pytree.tree_structure(tree)
+
+
+def test_pipes_are_found_where_pytorch_keeps_them() -> None:
+    pipe = IterableWrapper(range(6)).shuffle()
+    assert isinstance(pipe, ShufflerIterDataPipe)
+    assert sorted(pipe) == list(range(6))
+    assert list(pipe.set_shuffle(False)) == list(range(6))
+
+
+def test_tables_of_modules_are_dicts_to_trees() -> None:
+    layer = ad.nn.Linear(2, 3)
+    shapes = pytree.tree_map(lambda value: tuple(value.shape), layer._parameters)
+    assert shapes == {"weight": (3, 2), "bias": (3,)}
+    assert type(shapes) is dict
+    x = ad.ones(1, 2)
+    apply = ad.compile(lambda table, x: x @ table["weight"].T + table["bias"])
+    assert ad.allclose(apply(layer._parameters, x), layer(x))

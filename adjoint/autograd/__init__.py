@@ -61,8 +61,12 @@ class Variable(metaclass=_VariableType):
     _execution_engine = _ExecutionEngine()
 
 
+OF_PROFILER = ("_disable_profiler", "_profiler_enabled", "kineto_available")
+
+
 def __getattr__(name: str) -> Any:
-    """`autograd.profiler`, which loads the profiler on its first use."""
-    if name != "profiler":
+    """`autograd.profiler` and what it has of here, which load the profiler on their first use."""
+    if name != "profiler" and name not in OF_PROFILER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("adjoint.autograd.profiler")
+    profiler = importlib.import_module("adjoint.autograd.profiler")
+    return profiler if name == "profiler" else getattr(profiler, name)

@@ -9,11 +9,23 @@ from adjoint.cuda import nvtx
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.profiler.events import Averages
+from adjoint.profiler.profiler import kineto_available as kineto_available
 from adjoint.profiler.profiler import profile as _profile
 from adjoint.profiler.profiler import record_function as record_function
-from adjoint.profiler.recorder import Doors
+from adjoint.profiler.recorder import RECORDERS, Doors
 
 __all__ = ["emit_nvtx", "profile", "record_function"]
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profile is being recorded."""
+    return bool(RECORDERS)
+
+
+def _disable_profiler() -> None:
+    """Refuses where a profile is being recorded: what began it ends it."""
+    if RECORDERS:
+        raise RuntimeError("a profile is being recorded: leave its block, or call its stop()")
 
 
 class profile(_profile):

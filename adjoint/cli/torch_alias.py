@@ -21,6 +21,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from adjoint.cli.addresses import module as elsewhere
+from adjoint.cli.companions import CompanionFinder
 from adjoint.engine.core.state import config
 from adjoint.io import objects
 from adjoint.unavailable import fill as fill_in
@@ -260,7 +261,7 @@ def install() -> None:
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "adjoint" and (hasattr(module, "__path__") or not in_engine(name)):
             answer_reads(module)
-    sys.meta_path[:0] = [TorchFinder(), ModuleFinder()]
+    sys.meta_path[:0] = [TorchFinder(), ModuleFinder(), CompanionFinder()]
     config.display_name = "torch"
     config.fullgraph = False
     objects.Defaults.pickles = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 from adjoint.data.dataset import is_stream
@@ -38,8 +37,13 @@ class Fetcher:
             raise StopIteration
         if not self.auto_collation:
             return next(self.dataset_iter)  # type: ignore[arg-type]
-        items = list(islice(self.dataset_iter, len(indices)))  # type: ignore[arg-type]
-        self.ended = len(items) < len(indices)
+        items = []
+        for _ in indices:
+            try:  # `islice` asks for an iterator anew: a stream that is its own would start over
+                items.append(next(self.dataset_iter))  # type: ignore[arg-type]
+            except StopIteration:
+                self.ended = True
+                break
         if not items or (self.drop_last and self.ended):
             raise StopIteration
         return items

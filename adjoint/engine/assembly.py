@@ -260,6 +260,8 @@ ELSEWHERE = {
     "_check_tensor_all_with": "adjoint.checks",
     "_check_value": "adjoint.checks",
     "_check_with": "adjoint.checks",
+    "_convert_indices_from_coo_to_csr": "adjoint.engine.sparse.csr",
+    "_convert_indices_from_csr_to_coo": "adjoint.engine.sparse.csr",
     "Future": "adjoint.futures",
     "OutOfMemoryError": "adjoint.checks",
     "AcceleratorError": "adjoint.checks",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import contextlib
 import keyword
 import re
 from collections.abc import Callable, Iterator
@@ -46,6 +45,20 @@ class _UniqueNames:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+class _InsertPoint:
+    """Where new nodes go: at once, and until the end of the `with` block if there is one."""
+
+    def __init__(self, graph: Graph, place: int) -> None:
+        self.graph, self.before = graph, graph._insert
+        graph._insert = place
+
+    def __enter__(self) -> None:
+        """Nothing: nodes go there already."""
+
+    def __exit__(self, *error: object) -> None:
+        self.graph._insert = self.before
 
 
 class Graph:
@@ -198,21 +211,13 @@ class Graph:
         to_erase._update((), {})
         to_erase._erased = True
 
-    def inserting_before(self, n: Node | None = None) -> Any:
-        """A `with` block in which new nodes go before one."""
-        return self._inserting(0 if n is None else self._nodes.index(n))
+    def inserting_before(self, n: Node | None = None) -> _InsertPoint:
+        """New nodes go before one (or at the beginning), from now on or for a `with` block."""
+        return _InsertPoint(self, 0 if n is None else self._nodes.index(n))
 
-    def inserting_after(self, n: Node | None = None) -> Any:
-        """A `with` block in which new nodes go after one."""
-        return self._inserting(len(self._nodes) if n is None else self._nodes.index(n) + 1)
-
-    @contextlib.contextmanager
-    def _inserting(self, place: int) -> Iterator[None]:
-        before, self._insert = self._insert, place
-        try:
-            yield
-        finally:
-            self._insert = before
+    def inserting_after(self, n: Node | None = None) -> _InsertPoint:
+        """New nodes go after one (or at the end), from now on or for a `with` block."""
+        return _InsertPoint(self, len(self._nodes) if n is None else self._nodes.index(n) + 1)
 
     def _neighbour(self, node: Node, by: int) -> Node:
         place = self._nodes.index(node) + by

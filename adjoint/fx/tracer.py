@@ -66,8 +66,9 @@ class Tracer(TracerBase):
         self.root: Any = None
         self.param_shapes_constant = param_shapes_constant
         self._autowrap_functions = autowrap_functions
-        self._autowrap_modules = autowrap_modules
-        self._paths: dict[Module, str] = {}
+        self._autowrap_search = list(autowrap_modules)
+        self._autowrap_function_ids = {id(function) for function in autowrap_functions}
+        self.submodule_paths: dict[Module, str] = {}
         self._constants: dict[int, str] = {}
         self.module_stack: dict[str, Any] = {}
 
@@ -78,9 +79,9 @@ class Tracer(TracerBase):
 
     def path_of_module(self, mod: Module) -> str:
         """The name by which the root has a module."""
-        if mod not in self._paths:
+        if mod not in self.submodule_paths:
             raise NameError("module is not installed as a submodule")
-        return self._paths[mod]
+        return self.submodule_paths[mod]
 
     def call_module(
         self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -111,8 +112,8 @@ class Tracer(TracerBase):
         """A value as it stands in a node's arguments: tensors are attributes of the root."""
         if isinstance(a, Tensor):
             return self.create_node("get_attr", self._name_of(a), (), {})
-        if isinstance(a, Module) and a in self._paths:
-            return self.create_node("get_attr", self._paths[a], (), {})
+        if isinstance(a, Module) and a in self.submodule_paths:
+            return self.create_node("get_attr", self.submodule_paths[a], (), {})
         return super().create_arg(a)
 
     def _name_of(self, value: Tensor) -> str:
@@ -182,7 +183,9 @@ class Tracer(TracerBase):
         """The graph of what a module or function does."""
         if isinstance(root, Module):
             self.root, function = root, type(root).forward
-            self._paths = {mod: name for name, mod in root.named_modules(remove_duplicate=False)}
+            self.submodule_paths = {
+                mod: name for name, mod in root.named_modules(remove_duplicate=False)
+            }
         else:
             self.root, function = Module(), root
         self.graph = Graph(tracer_cls=type(self))

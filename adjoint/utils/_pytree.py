@@ -383,6 +383,22 @@ def _dict_unflatten(values: Any, context: Any) -> dict[Any, Any]:
     return dict(zip(context, values, strict=True))
 
 
+def _namedtuple_flatten(d: Any) -> tuple[list[Any], Any]:
+    return list(d), type(d)
+
+
+def _namedtuple_unflatten(values: Any, context: Any) -> Any:
+    return context(*values)
+
+
+def _tuple_flatten(d: tuple[Any, ...]) -> tuple[list[Any], Any]:
+    return list(d), None
+
+
+def _tuple_unflatten(values: Any, context: Any) -> tuple[Any, ...]:
+    return tuple(values)
+
+
 def _list_flatten(d: list[Any]) -> tuple[list[Any], Any]:
     return d, None
 

@@ -63,6 +63,10 @@ class FlopCounterMode:
         if record.name == "linear":
             shapes = shapes[:2]  # a bias is no product
         flops = count(shapes, results[0].shape)
+        if record.name == "convolution_weight":
+            # PyTorch counts the filters' gradient as if every channel met every other: its numbers
+            # are what programs compare with, so groups are not taken off here.
+            flops *= params["groups"]
         for place in {"Global", *self._inside}:
             self.flop_counts[place][record.name] += flops
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from adjoint.engine.core.identity.number_key import number_key
 from adjoint.engine.core.instances import Held, remade, written_in_c
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.core.value import TensorBase
 
 # Containers that programs registered: their children and what else there is, and back.
@@ -86,6 +87,8 @@ def split(tree: Any, fields_only: bool = False) -> Parts | None:
         parts = None if HOOKS.sparse is None else HOOKS.sparse.split(tree)
         return None if parts is None else (*parts, None)
     kind = type(tree)
+    if kind is TrackedDict:  # a module's table is to programs what PyTorch's is: a dict
+        kind = dict
     if kind in DICTS:
         return kind, tuple(tree), list(tree.values()), getattr(tree, "default_factory", None)
     if kind in (list, tuple):

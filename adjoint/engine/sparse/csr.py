@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import int32, int64
 from adjoint.engine.core.layout import Layout, sparse_csr
 from adjoint.engine.core.spec import Size
 from adjoint.engine.ops.index.index import INDEX_PUT
@@ -82,12 +82,7 @@ class CsrTensor(SparseTensor):
 
     def rows(self) -> Tensor:
         """The row of each element."""
-        # One more at the place of every row's start; the running count is the row.
-        count = self._nnz()
-        starts = self._starts[1:-1].to(int64)
-        marks = starts.new_zeros((count + 1,))
-        ones = starts.new_ones(starts.shape)
-        return INDEX_PUT(marks, ones, starts, dims=(0,), accumulate=True)[:count].cumsum(0)
+        return _rows(self._starts, self._nnz())
 
     def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
         """The tensor with coordinates; itself if asked for its own layout."""
@@ -126,10 +121,54 @@ def from_coo(sparse: CooTensor) -> CsrTensor:
         refuse_capture("to_sparse_csr")
     sparse = sparse.coalesce()
     rows, columns = sparse._coordinates.unbind(0)
-    counts = rows.new_zeros((sparse.shape[0] + 1,))
-    ones = rows.new_ones(rows.shape)
-    starts = INDEX_PUT(counts, ones, rows + 1, dims=(0,), accumulate=True).cumsum(0)
+    starts = _starts(rows, sparse.shape[0])
     return make_csr(starts, columns, sparse._elements, tuple(sparse.shape))
 
 
 CONVERSIONS[sparse_csr] = from_coo
+
+
+def _rows(starts: Tensor, count: int) -> Tensor:
+    """The row of each of so many elements, from where rows start."""
+    # One more at the place of every row's start; the running count is the row.
+    starts = starts[1:-1].to(int64)
+    marks = starts.new_zeros((count + 1,))
+    ones = starts.new_ones(starts.shape)
+    return INDEX_PUT(marks, ones, starts, dims=(0,), accumulate=True)[:count].cumsum(0)
+
+
+def _starts(rows: Tensor, count: int) -> Tensor:
+    """Where each of so many rows starts, from the row of each element, in order."""
+    counts = rows.new_zeros((count + 1,))
+    ones = rows.new_ones(rows.shape)
+    return INDEX_PUT(counts, ones, rows + 1, dims=(0,), accumulate=True).cumsum(0)
+
+
+def _convert_indices_from_coo_to_csr(
+    input: Tensor, size: int, *, out_int32: bool = False
+) -> Tensor:
+    """Where `size` rows start, from the row of each element, in order.
+
+    >>> import adjoint as ad
+    >>> _convert_indices_from_coo_to_csr(ad.tensor([0, 0, 2]), 4)
+    tensor([0, 2, 2, 3, 3])
+    """
+    return _starts(input.to(int64), size).to(int32 if out_int32 else int64)
+
+
+def _convert_indices_from_csr_to_coo(
+    crow_indices: Tensor,
+    col_indices: Tensor,
+    *,
+    out_int32: bool = False,
+    transpose: bool = False,
+) -> Tensor:
+    """Rows and columns of elements, from where rows start; columns first if transposed.
+
+    >>> import adjoint as ad
+    >>> _convert_indices_from_csr_to_coo(ad.tensor([0, 2, 3]), ad.tensor([1, 0, 2]))
+    tensor([[0, 0, 1],
+            [1, 0, 2]])
+    """
+    pair = [_rows(crow_indices, col_indices.shape[0]), col_indices.to(int64)]
+    return stack(pair[::-1] if transpose else pair).to(int32 if out_int32 else int64)

@@ -40,8 +40,36 @@ __all__ = [
     "ImageFolder",
     "VOCDetection",
     "VOCSegmentation",
+    "StandardTransform",
     "VisionDataset",
 ]
+
+
+class StandardTransform:
+    """A transform of the image and one of the target, called with both.
+
+    Args:
+        transform: applied to the image, or None.
+        target_transform: applied to the target, or None.
+
+    Example:
+        >>> StandardTransform(str.upper)("a", 1)
+        ('A', 1)
+    """
+
+    def __init__(
+        self,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.transform, self.target_transform = transform, target_transform
+
+    def __call__(self, input: Any, target: Any) -> tuple[Any, Any]:
+        if self.transform is not None:
+            input = self.transform(input)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return input, target
 
 
 class VisionDataset(Labelled):
@@ -67,6 +95,8 @@ class VisionDataset(Labelled):
             raise ValueError(
                 "Only transforms or transform/target_transform can be passed as argument"
             )
+        if transform or target_transform:
+            transforms = StandardTransform(transform, target_transform)
         self.transforms = transforms
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from adjoint.engine.autodiff.levels.grad_level import GradLevel
@@ -25,6 +26,7 @@ from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.public import method
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.mutation import payload
 
@@ -130,6 +132,18 @@ def _roots(tensors: list[Any], grads: list[Any]) -> list[tuple[Edge, Any]]:
     return roots
 
 
+def _inputs(given: Any, name: str) -> list[Any]:
+    """What to differentiate with respect to: a tensor or edge, several, or a dict of them."""
+    if type(given) in (dict, TrackedDict):
+        return list(given.values())
+    if isinstance(given, Mapping):
+        raise TypeError(
+            f"`inputs` argument to `{name}()` must be a dict, not {type(given).__name__}. Other "
+            "Mapping types are not supported."
+        )
+    return listed(given)
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -147,7 +161,7 @@ def backward(
     grads = [None] * len(roots) if grad_tensors is None else listed(grad_tensors)
     targets = None
     if inputs is not None:
-        chosen = listed(inputs)
+        chosen = _inputs(inputs, "backward")
         if not chosen:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         targets = []
@@ -190,13 +204,17 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
+) -> Any:
     """The gradients of `outputs` with respect to `inputs`, returned rather than accumulated.
+
+    A tuple; of a dict of inputs, a dict.
 
     >>> import adjoint as ad
     >>> x = ad.tensor(3.0, requires_grad=True)
     >>> ad.autograd.grad(x * x, x)
     (tensor(6.),)
+    >>> ad.autograd.grad(x * x, {"x": x})
+    {'x': tensor(6.)}
     """
     if not only_inputs:
         warnings.warn(
@@ -211,7 +229,7 @@ def grad(
             "allow_unused=False."
         )
     roots = listed(outputs)
-    chosen = listed(inputs)
+    chosen = _inputs(inputs, "grad")
     if not chosen:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = [None] * len(roots) if grad_outputs is None else listed(grad_outputs)
@@ -236,14 +254,16 @@ def grad(
         for t, g in zip(chosen, pull(run, roots, grads, edges, create_graph), strict=True)
     ]
     if materialize_grads:
-        return tuple(
+        results = [
             t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, results, strict=True)
-        )
-    if not allow_unused and any(g is None for g in results):
+        ]
+    elif not allow_unused and any(g is None for g in results):
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph. Set "
             "allow_unused=True if this is the desired behavior."
         )
+    if isinstance(inputs, Mapping):
+        return dict(zip(inputs, results, strict=True))
     return tuple(results)
 
 
