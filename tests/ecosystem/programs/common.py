@@ -51,3 +51,8 @@ def flat(found):
         few = value.numel() <= 16
         return value.flatten().tolist() if few else [float(value.sum()), float(value.abs().sum())]
     return [float(found)]
+
+
+def parts(*functions):
+    """Say all that functions found, one after the other."""
+    say(*(number for function in functions for number in flat(function())))
