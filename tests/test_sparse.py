@@ -803,3 +803,26 @@ def test_programs_without_sparse_tensors_do_not_load_them() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("reduce", "wanted"),
+    [
+        ("sum", [[1.0, -14.0], [0.0, 0.0], [-17.0, -18.0]]),
+        ("mean", [[0.5, -7.0], [0.0, 0.0], [-8.5, -9.0]]),
+        ("amax", [[6.0, -6.0], [0.0, 0.0], [3.0, 6.0]]),
+        ("amin", [[-5.0, -8.0], [0.0, 0.0], [-20.0, -24.0]]),
+    ],
+)
+def test_products_reduce_what_rows_keep(reduce: str, wanted: list[list[float]]) -> None:
+    dense = ad.tensor([[0.0, 2.0, -1.0], [0.0, 0.0, 0.0], [3.0, 0.0, -4.0]])
+    y = ad.tensor([[1.0, 2.0], [3.0, -4.0], [5.0, 6.0]], requires_grad=True)
+    for x in (dense.to_sparse(), dense.to_sparse_csr()):
+        assert ad.sparse.mm(x, y, reduce).tolist() == wanted
+
+    def value(y: Any) -> Any:
+        return ad.sparse.mm(dense.double().to_sparse(), y, reduce)
+
+    assert ad.autograd.gradcheck(value, (y.detach().double().requires_grad_(),))
+    with pytest.raises(ValueError, match="sum, mean, amax or amin"):
+        ad.sparse.mm(dense.to_sparse(), y, "prod")

@@ -9,6 +9,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
+from adjoint.engine.ops.index.scatter import index_reduce
 from adjoint.engine.ops.products.derived_products import addmm as dense_addmm
 from adjoint.engine.ops.products.matmul import check_dtypes
 from adjoint.engine.ops.products.matmul import mm as matrix_product
@@ -85,6 +86,12 @@ def _by_sparse(x: CooTensor, y: CooTensor) -> CooTensor:
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """The product of a sparse matrix and a dense or sparse one, with gradients to both.
 
+    Args:
+        mat1: the sparse matrix.
+        mat2: the other.
+        reduce: what becomes of an element's terms, those that are kept: "sum", "mean", "amax" or
+            "amin". Rows that keep none are zero.
+
     Example:
         >>> import adjoint as ad
         >>> adjacency = ad.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (2, 2))
@@ -92,12 +99,24 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
         tensor([[10.],
                 [ 2.]])
     """
-    if reduce not in (None, "sum"):
-        raise NotImplementedError(
-            f"sparse.mm: reduce must be 'sum', received {reduce!r}. For others, use "
-            "scatter_reduce on the elements."
+    if reduce in (None, "sum"):
+        return matrix_product(mat1, mat2)
+    if reduce not in ("mean", "amax", "amin"):
+        raise ValueError(f"sparse.mm: reduce must be sum, mean, amax or amin, received {reduce!r}")
+    if not _is_sparse(mat1) or _is_sparse(mat2):
+        raise TypeError(
+            f"sparse.mm: reduce={reduce!r} takes a sparse matrix and a dense one, received "
+            f"{mat1.layout} and {mat2.layout}"
         )
-    return matrix_product(mat1, mat2)
+    if mat1.shape[1] != mat2.shape[0]:
+        raise ShapeError(
+            f"sparse.mm: shapes {tuple(mat1.shape)} and {tuple(mat2.shape)} cannot be multiplied"
+        )
+    x = mat1.to_sparse()
+    rows, columns = x._coordinates.unbind(0)
+    terms = x._elements.unsqueeze(1) * INDEX(mat2, columns, dims=(0,))
+    out = terms.new_zeros((x.shape[0], mat2.shape[1]))
+    return index_reduce(out, 0, rows, terms, reduce, include_self=False)
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:

@@ -55,7 +55,7 @@ def streams():
                 )
             ]
         )
-        found.append([batch.tolist() for batch in DataLoader(source, batch_size=None)])
+        found.append([int(item) for item in DataLoader(source, batch_size=None)])
     found.append(
         sorted(
             n

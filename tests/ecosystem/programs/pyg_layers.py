@@ -61,7 +61,7 @@ def gathered():
     for each in (
         pyg.aggr.SoftmaxAggregation(learn=True), pyg.aggr.PowerMeanAggregation(learn=True), pyg.aggr.StdAggregation(), pyg.aggr.VarAggregation(), pyg.aggr.MulAggregation(),
         pyg.aggr.MedianAggregation(), pyg.aggr.QuantileAggregation([0.25, 0.75]), pyg.aggr.SortAggregation(2), pyg.aggr.LSTMAggregation(4, 3), pyg.aggr.Set2Set(4, 2),
-        pyg.aggr.AttentionalAggregation(torch.nn.Linear(4, 1)), pyg.aggr.MultiAggregation(["sum", "mean", "max"]), pyg.aggr.DegreeScalerAggregation("mean", ["amplification", "attenuation"], torch.tensor([1, 2, 3])),
+        pyg.aggr.AttentionalAggregation(torch.nn.Linear(4, 1)), pyg.aggr.MultiAggregation(["sum", "mean", "max"]), pyg.aggr.DegreeScalerAggregation("mean", "linear", torch.tensor([1, 2, 3])),
         pyg.aggr.GRUAggregation(4, 3), pyg.aggr.DeepSetsAggregation(torch.nn.Linear(4, 3)), pyg.aggr.SetTransformerAggregation(4, heads=2),
     ):  # fmt: skip
         found.append(fill(each)((rows.abs() + 0.1), index))
