@@ -74,8 +74,8 @@ def functional():
     """Updates of trees: schedules, masks, clipping, chains."""
     found = []
     for make in (
-        torchopt.adam(torchopt.polynomial_schedule(0.1, 0.01, 1.0, 5)), torchopt.chain(torchopt.clip.clip_grad_norm(0.5), torchopt.sgd(0.1, momentum=0.9, nesterov=True)),
-        torchopt.adamw(0.05, weight_decay=0.1), torchopt.sgd(torchopt.exponential_decay(0.1, 0.5, 1)),
+        torchopt.adam(torchopt.schedule.polynomial_schedule(0.1, 0.01, 1.0, 5)), torchopt.chain(torchopt.clip.clip_grad_norm(0.5), torchopt.sgd(0.1, momentum=0.9, nesterov=True)),
+        torchopt.adamw(0.05, weight_decay=0.1), torchopt.sgd(torchopt.schedule.exponential_decay(0.1, decay_rate=0.5, transition_steps=1)),
     ):  # fmt: skip
         net = network()
         named = dict(net.named_parameters())
@@ -112,6 +112,7 @@ def implicit():
             )
             return F.mse_loss(self.inner(x), y) + far
 
+        @torch.enable_grad()
         def solve(self):
             steps = torch.optim.SGD(self.inner.parameters(), lr=0.1)
             for _ in range(30):
