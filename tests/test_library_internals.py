@@ -378,3 +378,23 @@ def test_tables_of_modules_are_dicts_to_trees() -> None:
     x = ad.ones(1, 2)
     apply = ad.compile(lambda table, x: x @ table["weight"].T + table["bias"])
     assert ad.allclose(apply(layer._parameters, x), layer(x))
+
+
+def test_old_constructors_without_arguments_can_be_joined_to() -> None:
+    for empty in (ad.Tensor(), ad.FloatTensor(), ad.LongTensor(), ad.ones(2).new()):
+        assert empty.shape == (0,)
+        assert ad.cat([empty, ad.ones(2, 3)], 1).shape == (2, 3)
+    assert ad.Tensor(ad.Size([])).shape == ()
+
+
+def test_events_of_a_profile_tell_of_themselves(tmp_path: Any) -> None:
+    assert not ad.autograd._profiler_enabled()
+    with ad.profiler.profile() as profile:
+        assert ad.autograd._profiler_enabled()
+        with pytest.raises(RuntimeError, match="being recorded"):
+            ad.autograd._disable_profiler()
+        ad.ones(3) + 1
+    events = profile.events()
+    assert events.key_averages(group_by_input_shapes=True).table() == events.table()
+    events.export_chrome_trace(str(tmp_path / "trace.json"))
+    assert "traceEvents" in (tmp_path / "trace.json").read_text()

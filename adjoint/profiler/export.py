@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adjoint.profiler.events import TimedEvent
+from adjoint.profiler.events import Averages, TimedEvent, averages
 
 
 def trace_entry(event: TimedEvent) -> dict[str, Any]:
@@ -81,3 +81,21 @@ def write_stacks(path: str | Path, events: Iterable[TimedEvent], metric: str) ->
             times[f"{folded};{event.name}"] += round(getattr(event, metrics[metric]))
     text = "".join(f"{stack} {time}\n" for stack, time in times.items() if time > 0)
     Path(path).write_text(text, encoding="utf-8")
+
+
+class EventList(list[TimedEvent]):
+    """Events in the order they ended, as profiles give them."""
+
+    def key_averages(
+        self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **_: Any
+    ) -> Averages:
+        """Times by name (and by shapes, and by the innermost lines that led there)."""
+        return averages(self, group_by_input_shapes, group_by_stack_n)
+
+    def table(self, *args: Any, **kwargs: Any) -> str:
+        """Times by name, as text."""
+        return self.key_averages().table(*args, **kwargs)
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Write a file that trace viewers read."""
+        write_chrome_trace(path, self, {})

@@ -13,15 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.array.gpu.cuda import is_available
-from adjoint.profiler.events import (
-    OUTSIDE,
-    OUTSIDE_ON_DEVICE,
-    Average,
-    Averages,
-    TimedEvent,
-    averages,
-)
-from adjoint.profiler.export import write_chrome_trace, write_stacks
+from adjoint.profiler.events import OUTSIDE, OUTSIDE_ON_DEVICE, Average, Averages, averages
+from adjoint.profiler.export import EventList, write_chrome_trace, write_stacks
 from adjoint.profiler.memory import Allocation, MemoryTimeline
 from adjoint.profiler.recorder import RECORDERS, EventRecorder, Handle, Wanted, now
 from adjoint.profiler.roofline import measured
@@ -246,9 +239,9 @@ class profile:
             self._seen.append(self._recorder)
             self._recorder = self._step = None
 
-    def events(self) -> list[TimedEvent]:
+    def events(self) -> EventList:
         """What was seen, in the order it ended; kernels of compiled programs after all else."""
-        return [event for recorder in self._seen for event in recorder.everything()]
+        return EventList(event for recorder in self._seen for event in recorder.everything())
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **_: Any

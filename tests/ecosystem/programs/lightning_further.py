@@ -191,11 +191,11 @@ def limits():
     return found
 
 
-def compiled():
-    """A module that was compiled first, and one made of an exported state."""
+def kept():
+    """A checkpoint written by hand, and loaded with another setting."""
     with tempfile.TemporaryDirectory() as folder:
         net = Net()
-        trainer(folder, max_epochs=1).fit(torch.compile(net, backend="eager"))
+        trainer(folder, max_epochs=1).fit(net)
         path = folder + "/kept.ckpt"
         fit = trainer(folder, max_epochs=1)
         other = Net()
@@ -212,4 +212,4 @@ def compiled():
         ]
 
 
-parts(frozen, several, searched, pruned, averaged, measured, limits, compiled)
+parts(frozen, several, searched, pruned, averaged, measured, limits, kept)

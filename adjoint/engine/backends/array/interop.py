@@ -427,7 +427,10 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor
 def legacy_constructor(
     cls: type[Tensor], *args: Any, dtype: DType | None = None, device: Any = None
 ) -> Any:
-    """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: PyTorch's old constructor."""
+    """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(other)`: PyTorch's old constructor.
+
+    Without arguments it has one dimension, of size 0, so that others can be joined to it.
+    """
     dtype = dtype or dt.get_default_dtype()
     with concrete():
         if len(args) == 1 and is_tensor(args[0]):
@@ -439,7 +442,8 @@ def legacy_constructor(
         ):
             tensor = _from_array(to_array(args[0], dtype), device)
         else:
-            shape = tuple(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+            given = args or (0,)
+            shape = tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else given
             tensor = _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
     return tensor if cls is Tensor else tensor.as_subclass(cls)
 
