@@ -21,6 +21,7 @@ from adjoint.metrics import Accuracy
 from adjoint.training import EarlyStopping, NonFiniteLoss, Trainer, save_plot, summary
 from adjoint.training.writer import SummaryWriter
 from adjoint.utils.data import DataLoader, TensorDataset
+from adjoint.utils.tensorboard.summary import hparams
 
 
 def problem() -> TensorDataset:
@@ -426,3 +427,14 @@ def test_a_second_fit_that_asks_for_no_more_epochs_says_so() -> None:
         trainer.fit(loader, epochs=2)
     assert bits(trainer) == before
     assert len(trainer.fit(loader, epochs=3)) == 3
+
+
+def test_summaries_that_a_library_made_are_written(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer:
+        file = writer._get_file_writer()
+        for part in hparams({"lr": 0.1}, {"loss": 1.0}):
+            file.add_summary(part, 3)
+    names = ("experiment", "session_start_info", "session_end_info")
+    assert [part[1] for part in shown(tmp_path)] == [
+        [f"_hparams_/{name}".encode()] for name in names
+    ]

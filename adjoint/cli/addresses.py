@@ -26,7 +26,6 @@ TABLE: dict[str, str] = {
     "distributed.tensor.device_mesh": "distributed.device_mesh",
     "fx._pytree": "utils._pytree",
     "utils._cxx_pytree": "utils._pytree",
-    "utils.tensorboard.summary": "utils.tensorboard",
     "vision._internally_replaced_utils": "hub",
     "vision.datasets.cifar": "vision.datasets",
     "vision.datasets.coco": "vision.datasets",

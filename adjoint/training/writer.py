@@ -223,6 +223,10 @@ class SummaryWriter:
         for tag, value in metric_dict.items():
             self._add(summaries.scalar(tag, value), global_step, None, run)
 
+    def _get_file_writer(self) -> FileWriter:
+        """What takes summaries that a library made itself (lightning's logger)."""
+        return FileWriter(self)
+
     def flush(self) -> None:
         """Bring what was added to disk."""
         for file in self._files.values():
@@ -238,3 +242,21 @@ class SummaryWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class FileWriter:
+    """Takes summaries as they are written, into a writer's own run.
+
+    Args:
+        writer: whose run it is.
+    """
+
+    def __init__(self, writer: SummaryWriter) -> None:
+        self.writer = writer
+        self.flush, self.close, self.get_logdir = writer.flush, writer.close, writer.get_logdir
+
+    def add_summary(
+        self, summary: Any, global_step: Any = None, walltime: float | None = None
+    ) -> None:
+        """Add a summary, of a step and a time."""
+        self.writer._add(summary, global_step, walltime)

@@ -1,4 +1,4 @@
-"""torchopt: optimizers of modules, of functions, differentiable ones, schedules, chains, solvers, states; optuna's trials."""
+"""torchopt: optimizers of modules, of functions, differentiable ones, schedules, chains, states; optuna's trials."""
 
 import optuna
 import torch
@@ -87,47 +87,6 @@ def functional():
     return found
 
 
-def implicit():
-    """Gradients through a solution, by its conditions."""
-
-    class Inner(
-        torchopt.nn.ImplicitMetaGradientModule,
-        linear_solve=torchopt.linear_solve.solve_normal_cg(maxiter=10, atol=0.0),
-    ):
-        """Weights near those of another."""
-
-        def __init__(self, outer):
-            super().__init__()
-            self.outer = outer
-            self.inner = fill(nn.Linear(4, 2))
-
-        def optimality(self):
-            loss = self.objective()
-            return torch.autograd.grad(loss, tuple(self.inner.parameters()), create_graph=True)
-
-        def objective(self):
-            far = sum(
-                (p - q).square().sum()
-                for p, q in zip(self.inner.parameters(), self.outer.parameters())
-            )
-            return F.mse_loss(self.inner(x), y) + far
-
-        @torch.enable_grad()
-        def solve(self):
-            steps = torch.optim.SGD(self.inner.parameters(), lr=0.1)
-            for _ in range(30):
-                steps.zero_grad()
-                self.objective().backward(inputs=tuple(self.inner.parameters()))
-                steps.step()
-            return self
-
-    outer = fill(nn.Linear(4, 2))
-    inner = Inner(outer).solve()
-    loss = F.mse_loss(inner.inner(x), y)
-    loss.backward()
-    return [loss.detach(), outer.weight.grad, outer.bias.grad]
-
-
 def trials():
     """A search by optuna over a training."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -151,4 +110,4 @@ def trials():
     return [study.best_value, study.best_params["rate"], sorted(t.value for t in study.trials)]
 
 
-parts(plain, differentiable, functional, implicit, trials)
+parts(plain, differentiable, functional, trials)
