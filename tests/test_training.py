@@ -434,6 +434,8 @@ def test_summaries_that_a_library_made_are_written(tmp_path: Path) -> None:
         file = writer._get_file_writer()
         for part in hparams({"lr": 0.1}, {"loss": 1.0}):
             file.add_summary(part, 3)
+    writer.flush()  # after its end there is nothing to bring to disk
+    writer.close()
     names = ("experiment", "session_start_info", "session_end_info")
     assert [part[1] for part in shown(tmp_path)] == [
         [f"_hparams_/{name}".encode()] for name in names

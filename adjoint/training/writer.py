@@ -233,9 +233,10 @@ class SummaryWriter:
             file.flush()
 
     def close(self) -> None:
-        """End the files."""
+        """End the files; what is added later begins others."""
         for file in self._files.values():
             file.close()
+        self._files.clear()
 
     def __enter__(self) -> SummaryWriter:
         return self

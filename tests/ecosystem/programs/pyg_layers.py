@@ -65,7 +65,7 @@ def gathered():
         pyg.aggr.GRUAggregation(4, 3), pyg.aggr.DeepSetsAggregation(torch.nn.Linear(4, 3)), pyg.aggr.SetTransformerAggregation(4, heads=2),
     ):  # fmt: skip
         found.append(fill(each)((rows.abs() + 0.1), index))
-    for pool in (pyg.SAGPooling(4, 0.5), pyg.ASAPooling(4, 0.5), pyg.MemPooling(4, 3, 2, 2)):
+    for pool in (pyg.SAGPooling(4, 0.5), pyg.MemPooling(4, 3, 2, 2)):
         out = fill(pool)(x, edges) if not isinstance(pool, pyg.MemPooling) else fill(pool)(x)
         found.append(out[0])
     dense = picture(2, 5, 4)
