@@ -41,6 +41,8 @@ def annotation(text: Any) -> str:
     if text is inspect.Parameter.empty:
         return "Any"
     text = text if isinstance(text, str) else getattr(text, "__name__", "Any")
+    if text == "Tensors":
+        return "builtins.tuple[Tensor, ...]"
     words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9.]*", text))
     if not words <= KNOWN:
         return "Any"
@@ -82,6 +84,8 @@ def parameters(fn: Callable[..., Any], *, as_method: bool, out: bool) -> str:
 
 def returns(fn: Callable[..., Any]) -> str:
     """The return annotation."""
+    if fn.__name__ in PAIRS:
+        return "Pair"
     return annotation(inspect.signature(inspect.unwrap(fn)).return_annotation)
 
 
@@ -91,6 +95,7 @@ COMPARISONS = "eq ne lt le gt ge".split()
 UNARY = "neg pos abs invert".split()
 # Results that depend on whether a dimension is given.
 PAIRED = ("max", "min")
+PAIRS = ("sort", "topk", "kthvalue", "mode", "cummax", "cummin")  # always
 PAIR = """
 class Pair(NamedTuple):
     values: Tensor
@@ -134,6 +139,16 @@ def paired(name: str, first: str, margin: str) -> list[str]:
     ]
 
 
+SIZE = """    @overload
+    def size(self) -> Size: ...
+    @overload
+    def size(self, dim: builtins.int) -> builtins.int: ..."""
+WHERE = """@overload
+def where(condition: Tensor) -> builtins.tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Any, other: Any, *, out: Any = ...) -> Tensor: ..."""
+
+
 def functional_stub() -> str:
     """The stub of adjoint.nn.functional."""
     lines = [HEADER + IMPORTS + "from adjoint.engine.tensor.tensor import Tensor\n"]
@@ -161,6 +176,9 @@ def methods_stub() -> str:
         defined.add(name)
         if name in PAIRED:
             lines += paired(name, "self", "    ")
+            continue
+        if name == "size":
+            lines.append(SIZE)
             continue
         lines.append(
             f"    def {name}({parameters(fn, as_method=True, out=False)}) -> {returns(fn)}: ..."
@@ -190,7 +208,9 @@ def facade_stub() -> str:
     same_name = re.compile(r"from (adjoint\.|math)\S* import (\w+) as \2$")
     aliases = [line for line in source.splitlines() if same_name.match(line)]
     aliases.append("from adjoint.engine.tensor.methods import Pair")
-    lines = [HEADER + IMPORTS + "\n".join(aliases)]
+    # A name that is imported for this file alone first is no name of the package.
+    own = "".join(f"{line}\n" for line in IMPORTS.splitlines() if f"{line} as Size" not in aliases)
+    lines = [HEADER + own + "\n".join(aliases)]
     lines += [f"from adjoint import {name} as {name}" for name in sorted(assembly.SUBMODULES)]
     lines += [f"{name}: ModuleType" for name in sorted(assembly.FACADES)]
     lines += [f"from {path} import {name} as {name}" for name, path in elsewhere().items()]
@@ -210,6 +230,9 @@ def facade_stub() -> str:
             continue
         if name in PAIRED:
             lines += paired(name, "input: Tensor", "")
+            continue
+        if name == "where":
+            lines.append(WHERE)
             continue
         lines.append(
             f"def {name}({parameters(p.fn, as_method=False, out=p.out)}) -> {returns(p.fn)}: ..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.state.loading import brought as _brought
 from adjoint.optim.adadelta import Adadelta as Adadelta
@@ -24,8 +24,12 @@ from adjoint.optim.rprop import Rprop as Rprop
 from adjoint.optim.sgd import SGD as SGD
 from adjoint.optim.sparse_adam import SparseAdam as SparseAdam
 
+if TYPE_CHECKING:
+    from adjoint.optim import lr_scheduler as lr_scheduler
+    from adjoint.optim import swa_utils as swa_utils
+else:
 
-def __getattr__(name: str) -> Any:
-    if name in ("lr_scheduler", "swa_utils"):
-        return _brought(f"adjoint.optim.{name}")
-    raise AttributeError(f"module 'adjoint.optim' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in ("lr_scheduler", "swa_utils"):
+            return _brought(f"adjoint.optim.{name}")
+        raise AttributeError(f"module 'adjoint.optim' has no attribute {name!r}")

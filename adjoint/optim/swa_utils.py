@@ -122,7 +122,7 @@ class AveragedModel(Module):
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
-        self.module = deepcopy(model)
+        self.module: Any = deepcopy(model)  # of the model's own class
         if device is not None:
             self.module = self.module.to(device)
         self.register_buffer("n_averaged", zeros((), dtype=int64, device=device))

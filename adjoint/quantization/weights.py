@@ -84,8 +84,11 @@ def _searched(
             best = (error, scale, zero)
         else:
             less = error < best[0]
-            pairs = zip((error, scale, zero), best, strict=True)
-            best = tuple(ad.where(less, new, old) for new, old in pairs)
+            best = (
+                ad.where(less, error, best[0]),
+                ad.where(less, scale, best[1]),
+                ad.where(less, zero, best[2]),
+            )
     assert best is not None
     return best[1], best[2]
 

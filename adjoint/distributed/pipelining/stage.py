@@ -156,7 +156,7 @@ def pieces(tree: Any, count: int) -> list[Any]:
         if isinstance(leaf, Tensor):
             if leaf.shape[0] < count:
                 raise ValueError(f"a batch of {leaf.shape[0]} cannot be cut in {count} parts")
-            chunks = leaf.tensor_split(count)
+            chunks = [*leaf.tensor_split(count)]
         else:
             chunks = [leaf] * count
         for part, chunk in zip(cut, chunks, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
@@ -29,6 +29,10 @@ class Size(tuple[int, ...]):
     def __repr__(self) -> str:
         return f"{config.display_name}.Size({list(self)})"
 
+    @overload
+    def __getitem__(self, item: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, item: slice) -> Size: ...
     def __getitem__(self, item: Any) -> Any:
         picked = tuple.__getitem__(self, item)
         return Size(picked) if isinstance(item, slice) else picked
