@@ -42,6 +42,6 @@ def test_compiled_functions_say_what_they_are() -> None:
     )
     assert "not called yet" in double._repr_html_()
     double(ad.ones(3))
-    assert "1 programs, 1 recordings" in repr(double)
+    assert "1 program, recorded 1 time" in repr(double)
     assert "<lambda>" not in double._repr_html_()
     assert "steps" in double._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,20 +47,21 @@ def _written(figure: Any, path: str | Path) -> str:
 def images_picture(
     path: str | Path, history: History, images: Any, captions: Sequence[tuple[str, bool]]
 ) -> str | None:
-    """Curves, and images (N, H, W) or (N, H, W, 3) with captions, red where wrong."""
+    """Curves, and images (N, H, W) or (N, H, W, 3) with what they were taken for, red if wrong."""
     try:
         figure, (left, right) = _figure(11, 4.6, (1.0, 1.25))
     except MissingLibrary:
         return None
     _curves(figure.add_subplot(left), history, "loss", "loss")
-    count = min(len(captions), 18)
-    grid = right.subgridspec(3, 6)
-    for k in range(count):
-        axes = figure.add_subplot(grid[k // 6, k % 6])
-        axes.imshow(images[k], cmap="gray_r", interpolation="nearest")
-        text, right_one = captions[k]
-        axes.set_title(text, fontsize=9, color=INK if right_one else "#c0392b")
+    part = figure.add_subfigure(right)
+    part.suptitle("what it took them for", x=0.02, ha="left", color=INK, fontweight="bold")
+    for axes, image, (text, right_one) in itertools.zip_longest(
+        part.subplots(3, 6).flat, images[:18], captions[:18], fillvalue=("", True)
+    ):
         axes.axis("off")
+        if text:
+            axes.imshow(image, cmap="gray_r", interpolation="nearest")
+            axes.set_title(text, fontsize=9, color=INK if right_one else "#c0392b")
     return _written(figure, path)
 
 

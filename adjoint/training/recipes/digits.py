@@ -62,7 +62,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     right = (guesses == labels).tolist()
     wrong = [k for k, is_right in enumerate(right) if not is_right][:MISTAKES]
     order = wrong + [k for k, is_right in enumerate(right) if is_right]
-    captions = [(f"{int(guesses[k])}", bool(guesses[k] == labels[k])) for k in order]
+    captions = [
+        (f"{guess}" if guess == label else f"{guess}, is {label}", guess == label)
+        for guess, label in zip(guesses[order].tolist(), labels[order].tolist(), strict=True)
+    ]
     picture = images_picture(
         Path(chosen.folder) / "digits.png", trainer.history, images[order, 0].numpy(), captions
     )

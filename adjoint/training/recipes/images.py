@@ -138,8 +138,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()], meaning)
     some = [test[k] for k in range(min(SHOWN, len(test)))]
     guesses = trainer.predict([x.unsqueeze(0) for x, _ in some]).argmax(dim=1).tolist()
+    names = [name[:12] for name in data.classes]
     captions = [
-        (data.classes[g][:12], g == label) for g, (_, label) in zip(guesses, some, strict=True)
+        (names[g] if g == label else f"{names[g]},\nis {names[label]}", g == label)
+        for g, (_, label) in zip(guesses, some, strict=True)
     ]
     shown = np.stack([x.permute(1, 2, 0).clamp(0, 1).numpy() for x, _ in some])
     picture = images_picture(Path(chosen.folder) / "images.png", trainer.history, shown, captions)

@@ -47,7 +47,8 @@ class Inspection:
     def __repr__(self) -> str:
         """What it is, and how often it was recorded."""
         count = sum(map(len, self.programs.values()))
-        state = "not called yet" if not count else f"{count} programs, {self.traces} recordings"
+        programs = f"{count} program{'s' * (count != 1)}, recorded {self.traces} time"
+        state = programs + "s" * (self.traces != 1) if count else "not called yet"
         return f"<compiled {self.families.name}: {state}>"
 
     def _repr_html_(self) -> str:
