@@ -18,7 +18,8 @@ from adjoint import cli
 # Arguments, and what the one line says.
 REFUSED = {
     "": "arguments are required: command",
-    "nothing": "invalid choice: 'nothing'",
+    "nothing": "invalid choice: 'nothing'. There is: run, train",
+    "tran digits": "invalid choice: 'tran'. Did you mean 'train'?",
     "--bogus": "required: command",
     "info --bogus": "unrecognized arguments: --bogus",
     "run": "required: script",

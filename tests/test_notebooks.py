@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
+import pytest
+
 import adjoint as ad
 from adjoint import nn
 from adjoint.training import Trainer, summary
@@ -28,7 +33,7 @@ def test_tensors() -> None:
 
 def test_summaries_and_histories() -> None:
     model = nn.Linear(2, 1)
-    assert "<td>total</td>" in summary(model, ad.ones(1, 2))._repr_html_()
+    assert "<td style='text-align:left'>total</td>" in summary(model, ad.ones(1, 2))._repr_html_()
     trainer = Trainer(model, ad.optim.SGD(model.parameters(), 0.1), nn.MSELoss(), progress=False)
     history = trainer.fit([(ad.ones(4, 2), ad.zeros(4, 1))], epochs=2)
     assert history._repr_html_().count("<tr>") == 3
@@ -45,3 +50,19 @@ def test_compiled_functions_say_what_they_are() -> None:
     assert "1 program, recorded 1 time" in repr(double)
     assert "<lambda>" not in double._repr_html_()
     assert "steps" in double._repr_html_()
+
+
+def test_bars_are_shown_in_notebooks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = type("ZMQInteractiveShell", (), {})()
+    layer = ad.nn.Linear(2, 1)
+    data = [(ad.ones(4, 2), ad.ones(4, 1))] * 3
+    trainer = Trainer(layer, ad.optim.SGD(layer.parameters(), lr=0.1), ad.nn.MSELoss())
+    trainer.fit(data, epochs=1)
+    assert "/3 [" not in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    trainer.fit(data, epochs=2)
+    shown = capsys.readouterr()
+    assert "/3 [" in shown.out  # tqdm's bar: 0/3 [00:00<?, ?it/s]
+    assert shown.err == ""

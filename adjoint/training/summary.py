@@ -46,7 +46,7 @@ class Summary:
             for row in self.rows
         ]
         rows.append(["total", "", f"{self.parameters:,}", f"{self.flops:,}"])
-        return html.table(["layer", "output shape", "parameters", "FLOPs"], rows)
+        return html.table(["layer", "output shape", "parameters", "FLOPs"], rows, names=True)
 
     def __str__(self) -> str:
         cells = [("layer", "output shape", "parameters", "FLOPs")]

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from adjoint.amp import GradScaler, autocast
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import html
@@ -24,6 +22,7 @@ from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state, state_methods
 from adjoint.metrics import Metric
 from adjoint.training import state as parts
+from adjoint.training.bars import progress_bar, tqdm
 from adjoint.training.curves import save_plot
 from adjoint.training.nan import NonFiniteLoss, name_of_first_nan
 from adjoint.training.steps import CompiledSteps, Steps
@@ -314,9 +313,7 @@ class Trainer:
         total = len(train) if hasattr(train, "__len__") else None
         title = f"epoch {self.epoch + 1}/{epochs}"
         start, before = time.perf_counter(), self._samples if self._batches else 0
-        # None: shown on a terminal alone; elsewhere the line at the epoch's end must do.
-        off = None if self.progress else True
-        bar = tqdm(total=total, initial=self._batches, desc=title, leave=False, disable=off)
+        bar = progress_bar(self.progress, total, self._batches, title)
         if not self._batches:
             self._sum, self._samples = 0.0, 0
             for metric in self.metrics:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from typing import NoReturn
 
+from adjoint.engine.core.errors import did_you_mean
 from adjoint.engine.core.state.rng import check_seed
+
+# How argparse refuses a choice; newer versions leave the quotes out.
+CHOICE = re.compile(r"((?:argument [^:]*: )?invalid choice: '(.*?)') \(choose from (.*)\)$")
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
+        wrong = CHOICE.match(message)
+        if wrong is not None:
+            names = [name.strip(" '") for name in wrong[3].split(",")]
+            message = (
+                f"{wrong[1]}{did_you_mean(wrong[2], names) or '.'} There is: {', '.join(names)}"
+            )
         print(f"{self.prog}: {message} (see `{self.prog} --help`)", file=sys.stderr)
         raise SystemExit(2)
 

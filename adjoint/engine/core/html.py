@@ -6,17 +6,22 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table.
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, names: bool = False) -> str:
+    """A table; the first column has `names`, or numbers like the others.
 
     >>> table(["a"], [["<b>"]])
     '<table><tr><th>a</th></tr><tr><td>&lt;b&gt;</td></tr></table>'
     """
-    head = "".join(f"<th>{escape(str(t))}</th>" for t in titles)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+
+    def line(kind: str, cells: Sequence[object]) -> str:
+        left = " style='text-align:left'" if names else ""
+        return "".join(
+            f"<{kind}{left if not k else ''}>{escape(str(cell))}</{kind}>"
+            for k, cell in enumerate(cells)
+        )
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f"<table><tr>{line('th', titles)}</tr>{body}</table>"
 
 
 def folded(title: str, inside: str, *, opened: bool = False) -> str:
