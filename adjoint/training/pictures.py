@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,12 +54,11 @@ def images_picture(
     _curves(figure.add_subplot(left), history, "loss", "loss")
     part = figure.add_subfigure(right)
     part.suptitle("what it took them for", x=0.02, ha="left", color=INK, fontweight="bold")
-    for axes, image, (text, right_one) in itertools.zip_longest(
-        part.subplots(3, 6).flat, images[:18], captions[:18], fillvalue=("", True)
-    ):
+    for k, axes in enumerate(part.subplots(3, 6).flat):
         axes.axis("off")
-        if text:
-            axes.imshow(image, cmap="gray_r", interpolation="nearest")
+        if k < len(captions):
+            text, right_one = captions[k]
+            axes.imshow(images[k], cmap="gray_r", interpolation="nearest")
             axes.set_title(text, fontsize=9, color=INK if right_one else "#c0392b")
     return _written(figure, path)
 
