@@ -74,6 +74,14 @@ class Context(threading.local):
         """The same for the extent of a `with` block."""
         return ContextOverride(fields)
 
+    def every_field(self) -> dict[str, Any]:
+        """All fields, to be put back by `CONTEXT.__dict__.update`.
+
+        A `with` block is not enough where programs go on after an interrupt: one may come where
+        its end is entered. The update is one call of C's, which no interrupt divides.
+        """
+        return {name: getattr(self, name) for name in _FIELDS}
+
 
 class ContextOverride:
     """A `with` block in which fields of the context differ; quicker than a generator."""
@@ -92,6 +100,7 @@ class ContextOverride:
 
 
 CONTEXT = Context()
+_FIELDS = tuple(Context.__annotations__)
 
 
 def concrete() -> ContextOverride:

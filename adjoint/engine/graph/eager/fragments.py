@@ -345,9 +345,11 @@ def compiled(
 ) -> Fragment:
     """Record and compile what a function does with tensors and numbers."""
     body = OperationTrace(None, "a fragment")
+    before = CONTEXT.every_field()
     try:
         return compiled_in(body, tensors, numbers, fn, shared)
     finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
         body.lifted.clear()  # operands would be held until the collector comes
 
 

@@ -130,6 +130,7 @@ def entry_of(
     tensors = [x for x in operands if isinstance(x, Tensor)]
     given = [copied(x) for x in operands], {name: copied(x) for name, x in params.items()}
     settings: set[str] = set()
+    before = CONTEXT.every_field()
     try:
         with own_warnings() as warned, CONTEXT.having(consulted=settings):
             entry = None
@@ -140,6 +141,8 @@ def entry_of(
                 entry = make(calls, tensors, given, call)
     except Exception:  # whatever it is, calls go on as before
         return None
+    finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
     return None if settings or warned else entry
 
 

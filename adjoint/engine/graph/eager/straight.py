@@ -177,6 +177,7 @@ class StraightPrograms:
 
 def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straight | None:
     """The program of what a function does with tensors, if it can be one and does the same."""
+    before = CONTEXT.every_field()
     try:
         with CONTEXT.having(grad_enabled=False, reference=True):
             want, _ = flatten(fn())
@@ -184,6 +185,8 @@ def straight_program(tensors: Sequence[Tensor], fn: Callable[[], Any]) -> Straig
         results = program.kernels(*[t._array for t in tensors])
     except Exception:  # whatever it is, calls go on as before
         return None
+    finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
     arrays = [x._array for x in want if x is not None]
     if tuple([x is not None for x in want]) != program.gaps:
         return None

@@ -213,6 +213,7 @@ def compiled(
     """Record and compile what a rule does to tensors."""
     stand_ins: list[Tensor] = []
     body = UpdateRecording(numbers, {})
+    before = CONTEXT.every_field()
     try:
         with CONTEXT.having(grad_enabled=False):
             stand_ins += [body.entered(t) for t in tensors]
@@ -220,6 +221,8 @@ def compiled(
             body.run(rule, stand_ins, body.given)
     except Exception as error:  # as it is, it succeeds or says what is wrong
         raise Unfit from error
+    finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
     values = [body.cells[t._storage.identity].value for t in stand_ins]
     inputs = [body.lifted[id(t)].value for t in tensors]
     graph = body.graph
