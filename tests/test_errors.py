@@ -15,6 +15,7 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "view": (lambda: ad.ones(2, 3).t().view(6), RuntimeError, "reshape"),
     "reshape": (lambda: ad.ones(6).reshape(4), RuntimeError, "invalid for input of size 6"),
     "dim": (lambda: ad.ones(2).sum(3), IndexError, r"sum.*range"),
+    "dim of a number": (lambda: ad.tensor(1.0).flip(5), IndexError, r"flip.*range"),
     "index": (lambda: ad.ones(2)[5], IndexError, "out of bounds"),
     "too many": (lambda: ad.ones(2)[0, 0], IndexError, "too many"),
     "cat": (lambda: ad.cat([ad.ones(2, 3), ad.ones(2, 4)]), RuntimeError, "cat"),

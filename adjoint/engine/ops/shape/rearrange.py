@@ -55,7 +55,8 @@ def flip(input: Tensor, dims: Any) -> Tensor:
         >>> ad.tensor([1, 2, 3]).flip(0)
         tensor([3, 2, 1])
     """
-    return FLIP(input, dims=wrap_dims("flip", listed(dims), input.ndim) if input.ndim else ())
+    wrapped = wrap_dims("flip", listed(dims), max(input.ndim, 1))
+    return FLIP(input, dims=wrapped if input.ndim else ())
 
 
 @method(name="flip")
