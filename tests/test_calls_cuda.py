@@ -129,3 +129,28 @@ def test_cross_entropy_under_autocast_makes_no_copies_of_logits() -> None:
     plain.backward()
     ad.testing.assert_close(loss, plain, rtol=1e-6, atol=1e-6)
     ad.testing.assert_close(x.grad.float(), want.grad, rtol=1e-2, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_float8_is_kept_and_converted_as_on_the_cpu(name: str) -> None:
+    dtype = getattr(ad, name)
+    codes = ad.tensor(np.arange(256, dtype=np.uint8)).view(dtype)
+    there = codes.to("cuda")
+    assert (there.dtype, there.device.type) == (dtype, "cuda")
+    assert there.cpu().view(ad.uint8).equal(codes.view(ad.uint8))
+    ad.testing.assert_close(there.float().cpu(), codes.float(), rtol=0, atol=0, equal_nan=True)
+    edges = [0.0, -0.0, 464.0, 464.1, -480.0, 61439.0, 61440.0, 1e38, np.inf, -np.inf, np.nan]
+    x = np.concatenate([RNG.standard_normal(4000) * 10.0 ** RNG.integers(-9, 6, 4000), edges])
+    for source in (ad.float32, ad.bfloat16, ad.float64):
+        here = ad.tensor(x).to(source)
+        want, got = here.to(dtype), here.to("cuda").to(dtype).cpu()
+        ad.testing.assert_close(got.float(), want.float(), rtol=0, atol=0, equal_nan=True)
+    part = there.reshape(16, 16)[1:, ::2].t().clone()
+    ad.testing.assert_close(
+        part.to(ad.bfloat16).cpu(), codes.reshape(16, 16)[1:, ::2].t().to(ad.bfloat16),
+        rtol=0, atol=0, equal_nan=True,
+    )  # fmt: skip
+    assert ad.zeros(3, dtype=dtype, device="cuda").float().tolist() == [0.0] * 3
+    assert ad.full((2,), 1.5, dtype=dtype, device="cuda").float().tolist() == [1.5] * 2
+    with pytest.raises(NotImplementedError, match=f"not implemented for {name}"):
+        _ = there + there

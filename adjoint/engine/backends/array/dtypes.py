@@ -16,7 +16,14 @@ NUMPY_OF: dict[DType, np.dtype[Any]] = {
     for d in (*DTYPES, *STORAGE_DTYPES)
     if d is not dt.complex32 or hasattr(ml_dtypes, "complex32")  # ml_dtypes 0.6 brought it
 }
+# CuPy has no arrays of float8: there they are bytes of a kind of their own, which are kept, copied
+# and converted. By NumPy's dtype, and back.
+FLOAT8: dict[np.dtype[Any], np.dtype[Any]] = {
+    NUMPY_OF[d]: np.dtype([(d.name, np.uint8)]) for d in (dt.float8_e4m3fn, dt.float8_e5m2)
+}
+HOST_FLOAT8 = {there: here for here, there in FLOAT8.items()}
 DTYPE_OF.update({v: k for k, v in NUMPY_OF.items()})
+DTYPE_OF.update({there: DTYPE_OF[here] for here, there in FLOAT8.items()})
 
 
 def accumulator(d: DType) -> np.dtype[Any]:

@@ -296,8 +296,8 @@ def fits(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> b
     for x in operands:
         if is_tensor(x):
             array = x._array
-            if array.__class__ not in DEVICE_LAYOUTS:
-                return False
+            if array.__class__ not in DEVICE_LAYOUTS or array.dtype.names is not None:
+                return False  # on the host, or of float8
             most = max(most, array.size)
             if partly and x.requires_grad:
                 return False

@@ -53,7 +53,7 @@ def require_tensors(name: str, *operands: Any) -> None:
             raise TypeError(f"{name}(): argument {position} must be Tensor, not {type(x).__name__}")
 
 
-LARGEST = {d: finfo(d).max for d in dt.DTYPES if d.category == dt.FLOAT}
+LARGEST = {d: finfo(d).max for d in (*dt.DTYPES, *dt.STORAGE_DTYPES) if d.category == dt.FLOAT}
 _INTEGERS = {
     d: (min(iinfo(d).min, -iinfo(d).max), iinfo(d).max)
     for d in (*dt.DTYPES, *dt.STORAGE_DTYPES)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import active, cupy, known_device_of, other_device
+from adjoint.engine.backends.array.dtypes import FLOAT8, HOST_FLOAT8
 from adjoint.engine.backends.array.gpu.faults import wait
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import warn_user
@@ -64,6 +65,8 @@ def transfer(array: Array, device: Device, non_blocking: bool = False) -> Array:
     if registered is not None:
         with active(device):
             return registered.from_host(array if here else on_host(array))
+    if here and array.dtype in FLOAT8:
+        array = array.view(FLOAT8[array.dtype])
     with active(device):
         if here and array.flags.c_contiguous and is_pinned(array):
             out = cupy().empty(array.shape, array.dtype)
@@ -80,7 +83,8 @@ def on_host(array: Array) -> Array:
         if Waiting.mode == "error":
             raise RuntimeError(message)
         warn_user(message)
-    return wait(array.get)
+    found = wait(array.get)
+    return found.view(HOST_FLOAT8[found.dtype]) if found.dtype in HOST_FLOAT8 else found
 
 
 def from_pinned(target: Array, source: Array, wait: bool) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.dtypes import FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.kernels.create.fused import fused_multiply_add
+from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.memory.strides import allocate
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DType
@@ -23,6 +24,9 @@ def full(
 ) -> Array:
     if hasattr(value, "get"):  # a HostScalar
         value = value.get()
+    if on_device(xp) and NUMPY_OF[dtype] in FLOAT8:
+        made = full(np, value, shape, dtype, device, strides)
+        return xp.asarray(made.view(FLOAT8[made.dtype]))
     if strides is None and value == 0 and not any(np.asarray(value).tobytes()):  # not -0.0
         return xp.zeros(shape, NUMPY_OF[dtype])
     if isinstance(value, int) and not dtype.is_inexact:  # -1 in uint8 wraps around to 255
@@ -34,7 +38,8 @@ def full(
 
 @lowers(creation.EMPTY)
 def empty(xp: Any, *, shape: Shape, dtype: DType, device: Any, strides: Shape | None) -> Array:
-    return allocate(xp, shape, NUMPY_OF[dtype], strides)
+    kind = NUMPY_OF[dtype]
+    return allocate(xp, shape, FLOAT8.get(kind, kind) if on_device(xp) else kind, strides)
 
 
 def _arithmetic(dtype: DType) -> np.dtype[Any]:

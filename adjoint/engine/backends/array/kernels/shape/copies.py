@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.dtypes import FLOAT8, HOST_FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.kernels.order.device import bisect, on_device
+from adjoint.engine.backends.array.kernels.shape.float8 import from_float8, to_float8
 from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.backends.array.table import lowers, row_major
 from adjoint.engine.core.device import Device
-from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.dtype import DType, float32
 from adjoint.engine.ops.shape import convert, join, rearrange, triangular
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
@@ -23,6 +24,12 @@ Shape = tuple[int, ...]
 @lowers(convert.CAST)
 def cast(xp: Any, x: Array, dtype: DType) -> Array:
     old, new = DTYPE_OF[x.dtype], NUMPY_OF[dtype]
+    if on_device(xp):
+        if x.dtype in HOST_FLOAT8:
+            x = from_float8(xp, x)
+            old = float32
+        if new in FLOAT8:
+            return to_float8(xp, x.real if old.is_complex else x, new)
     if old.is_complex and not dtype.is_complex and dtype.name != "bool":
         x = x.real
     if old.name == "bfloat16" or (old.name == "float64" and dtype.name == "float16"):
