@@ -398,3 +398,12 @@ def test_events_of_a_profile_tell_of_themselves(tmp_path: Any) -> None:
     assert events.key_averages(group_by_input_shapes=True).table() == events.table()
     events.export_chrome_trace(str(tmp_path / "trace.json"))
     assert "traceEvents" in (tmp_path / "trace.json").read_text()
+
+
+def test_dicts_of_parameters_are_in_the_order_of_names() -> None:
+    one, two = ad.nn.Parameter(ad.ones(1)), ad.nn.Parameter(ad.ones(2))
+    table = ad.nn.ParameterDict({"b": one, "a": two})
+    assert list(table) == [name for name, _ in table.named_parameters()] == ["a", "b"]
+    assert list(ad.nn.ParameterDict(OrderedDict(b=one, a=two))) == ["b", "a"]
+    given = ad.nn.ParameterDict([("b", one), ("a", two)])
+    assert list(given) == list(given.copy()) == ["b", "a"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -165,7 +166,7 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
-        return ParameterDict({key: self[key] for key in self._keys})
+        return ParameterDict((key, self[key]) for key in self._keys)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a key, which is set to `default` if it was not there."""
@@ -213,15 +214,20 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Add items from a mapping or pairs; those of the same name are replaced."""
+        """Add items from a mapping or pairs; those of the same name are replaced.
+
+        A plain dict's are added in the order of their names, as PyTorch does: the order of
+        parameters, and with it that of an optimizer's state, hangs on it.
+        """
         if not isinstance(parameters, Iterable):
             raise TypeError(
                 "ParametersDict.update should be called with an iterable of key/value pairs, but "
                 f"got {type(parameters).__name__}"
             )
         if isinstance(parameters, (Mapping, ParameterDict)):
-            for key, value in parameters.items():
-                self[key] = value
+            ordered = isinstance(parameters, (OrderedDict, ParameterDict))
+            for key in parameters if ordered else sorted(parameters):
+                self[key] = parameters[key]
             return
         for i, pair in enumerate(parameters):
             if not isinstance(pair, Iterable):
