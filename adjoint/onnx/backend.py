@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import adjoint as ad
-from adjoint.onnx.module import OnnxModule, load
+from adjoint.onnx.loading import load
+from adjoint.onnx.module import OnnxModule
 from adjoint.onnx.types import array_of, value_of
 
 

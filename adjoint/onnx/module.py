@@ -25,7 +25,6 @@ from adjoint.onnx.reading import (
     array,
     check_functions,
     opsets,
-    read_model,
 )
 from adjoint.onnx.types import Value, value_of
 
@@ -204,12 +203,3 @@ def without(message: Any, *names: str) -> Any:
         else:
             getattr(rest, field.name).MergeFrom(value)
     return rest
-
-
-def load(source: Any) -> OnnxModule:
-    """A model from an ONNX file, its bytes, or its message, as a module that trains and compiles.
-
-    Nothing outside the file's folder is read, and nothing is executed but the operators of ONNX.
-    """
-    model, folder = read_model(source)
-    return OnnxModule(model, folder)

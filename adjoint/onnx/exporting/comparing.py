@@ -15,7 +15,7 @@ from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.sizes.extents import SizeScope, evaluate
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.onnx.exporting.recording import CallForOnnx, Dims, ExampleArguments
-from adjoint.onnx.module import load
+from adjoint.onnx.loading import load
 from adjoint.onnx.types import OnnxError, array_of, value_of
 
 # Of a result's largest element: what sums in another order may differ by.

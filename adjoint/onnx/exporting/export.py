@@ -46,7 +46,7 @@ from adjoint.onnx.exporting.spelling import (
     in_training,
 )
 from adjoint.onnx.exporting.writer import NodeWriter, Shared, real_parts
-from adjoint.onnx.module import load
+from adjoint.onnx.loading import load
 from adjoint.onnx.types import ARRAYS, NUMBERS, OnnxError
 
 OLDEST, NEWEST, USUAL = 18, 28, 20

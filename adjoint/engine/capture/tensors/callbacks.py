@@ -21,8 +21,11 @@ _FOLLOWED = tuple(
         "engine.core.state.structure_version",
     )
 )  # fmt: skip
-_OF_FILES = tuple(f"{_ENGINE}.{name}" for name in ("io", "hub", "onnx", "utils.tensorboard"))
-_MACHINERY = (f"{_ENGINE}.engine.", f"{_ENGINE}.distributed.")
+_OF_FILES = tuple(
+    f"{_ENGINE}.{name}"
+    for name in ("io", "hub", "onnx.loading", "onnx.exporting.export", "utils.tensorboard")
+)
+_MACHINERY = (f"{_ENGINE}.engine.", f"{_ENGINE}.distributed.", f"{_ENGINE}.library.")
 PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -44,7 +47,8 @@ def is_of_files(module: str) -> bool:
 def keeps_state(module: str) -> bool:
     """Whether objects of a module's classes, as optimizers, have attributes that a user may set.
 
-    What moves gradients between processes counts natively how far it is, in recordings too.
+    What moves gradients between processes counts natively how far it is, in recordings too; an
+    operation of one's own learns from its first call what it returns.
     """
     return is_native(module) and not module.startswith(_MACHINERY)
 

@@ -155,7 +155,7 @@ def read_json_object(data: bytes, budget: Budget) -> dict[str, Any]:
         >>> read_json_object(b"[1]", Budget(3, "load: a.json"))
         Traceback (most recent call last):
             ...
-        adjoint.engine.core.errors.FileError: load: a.json holds a list, not an object
+        adjoint.errors.FileError: load: a.json holds a list, not an object
     """
     try:
         content = read_json(data, budget)
