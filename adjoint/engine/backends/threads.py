@@ -151,7 +151,7 @@ def library_threads() -> Iterator[None]:
         yield
         return
     for change in _libraries():
-        change(get_num_threads())
+        change(_present())  # which is no reading of the setting by the program
     try:
         yield
     finally:
