@@ -1,4 +1,4 @@
-"""Elementwise operations of several steps, conditions, and elements put at indices, as rows."""
+"""Elementwise operations of several steps, and conditions, as rows."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.small.operations import (
-    pick,
     select,
     ufunc_of,
-    without,
-    write_scatter,
 )
 from adjoint.engine.backends.llvm.small.rows import (
     Array,
     NoRow,
     RowWriter,
     Spot,
-    one_piece,
     spread,
     writes,
 )
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.common.checks import REQUIRE
 from adjoint.engine.ops.elementwise import arithmetic, division, exponential
-from adjoint.engine.ops.index import gather
 from adjoint.engine.ops.random.tensor_parameters import BERNOULLI
 
 # -- elementwise --------------------------------------------------------------------------------
@@ -114,33 +109,3 @@ def write_bernoulli(w: RowWriter, out: Array, fractions: Spot, p: Spot) -> Spot:
     need(w, ufunc_of(w, np.logical_and, at_least, at_most))
     chances = w.copy(p, w.scratch(np.empty(p.array.shape, np.float64)))
     return ufunc_of(w, np.less, fractions, chances)
-
-
-# -- indices ------------------------------------------------------------------------------------
-
-
-@writes(gather.SCATTER)
-def write_put(
-    w: RowWriter,
-    out: Array,
-    x: Spot,
-    y: Spot,
-    picks: Spot,
-    dim: int,
-    accumulate: bool,
-    classes_of: str = "",
-) -> Spot:
-    """Of elements put at one place the last one stays, in the order in which indices lie."""
-    if accumulate:
-        return write_scatter(w, out, x, y, picks, dim, accumulate, classes_of)
-    in_order = one_piece(picks.array) and one_piece(y.array)
-    if not in_order or y.array.shape != picks.array.shape or y.array.dtype != out.dtype:
-        raise NoRow
-    if x.array.dtype != out.dtype or out.dtype.kind not in "fiub":
-        raise NoRow
-    place = w.copy(x, w.scratch(out))
-    array, shape = place.array, picks.array.shape
-    steps = [[*y.array.strides], [*picks.array.strides], without(array, dim)]
-    name, size, along = f"scatter{array.itemsize}", array.shape[dim], array.strides[dim]
-    pick(w, name, [y, picks, place], shape, steps, size, along)
-    return place

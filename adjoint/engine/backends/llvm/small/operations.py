@@ -15,6 +15,7 @@ from adjoint.engine.backends.llvm.small.rows import (
     NoRow,
     RowWriter,
     Spot,
+    one_piece,
     spread,
     writes,
 )
@@ -314,14 +315,20 @@ def write_scatter(
     accumulate: bool,
     classes_of: str = "",
 ) -> Spot:
-    if not accumulate or y.array.shape != picks.array.shape or out.dtype.char not in "fd":
+    """Of elements put at one place the last one stays, in the order in which indices lie."""
+    if y.array.shape != picks.array.shape or not x.array.dtype == y.array.dtype == out.dtype:
         raise NoRow
-    if not x.array.dtype == y.array.dtype == out.dtype:
+    if accumulate:
+        fits = out.dtype.char in "fd"
+    else:
+        in_order = one_piece(picks.array) and one_piece(y.array)
+        fits = in_order and out.dtype.kind in "fiub"
+    if not fits:
         raise NoRow
     place = w.copy(x, w.scratch(out))
-    array = place.array
+    array, shape = place.array, picks.array.shape
     steps = [[*y.array.strides], [*picks.array.strides], without(array, dim)]
-    name, shape = f"scatter_add_{out.dtype.char}", picks.array.shape
+    name = f"scatter_add_{out.dtype.char}" if accumulate else f"scatter{array.itemsize}"
     pick(w, name, [y, picks, place], shape, steps, array.shape[dim], array.strides[dim])
     return place
 
