@@ -10,6 +10,7 @@ import gc
 import os
 import random
 import signal
+import sys
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -18,7 +19,6 @@ import numpy as np
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture import providers
 
 # Before adjoint is imported: both are read when first needed.
 os.environ.setdefault("ADJOINT_VERIFY", "1")
@@ -36,10 +36,11 @@ settings.register_profile(
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
 settings.load_profile(PROFILE)
+# Hypothesis draws numbers and words that stand in modules which are loaded by then: examples would
+# hang on what other tests had imported, and on each line of the package. To read all of it takes
+# seconds as well. This is Hypothesis's own affair, so it may be elsewhere some day.
+providers = sys.modules.get("hypothesis.internal.conjecture.providers")
 if PROFILE == "same" and hasattr(providers, "is_local_module_file"):
-    # Hypothesis draws numbers and words that stand in modules which are loaded by then: examples
-    # would hang on what other tests had imported, and on each line of the package. To read all of
-    # it takes seconds as well.
     vars(providers)["is_local_module_file"] = lambda path: False
 
 # What a shell starts in the background ignores Ctrl-C, and so would every process that it starts.
