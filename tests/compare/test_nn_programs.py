@@ -14,9 +14,18 @@ torch: Any = pytest.importorskip("torch")
 pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
 
 
+# What ours say beyond PyTorch's message.
+REMEDIES = (
+    ". It only holds modules: call them yourself, or use Sequential.",
+    ". Begin __init__ with super().__init__().",
+)
+
+
 def text(value: Any) -> Any:
-    """Strings without the frameworks' names."""
+    """Strings without the frameworks' names and without remedies."""
     if isinstance(value, str):
+        for remedy in REMEDIES:
+            value = value.removesuffix(remedy)
         return value.replace("adjoint.", "torch.")
     if isinstance(value, dict):
         return {k: text(v) for k, v in value.items()}

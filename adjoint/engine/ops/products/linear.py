@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.spec import Spec, broadcast_shapes, same_shape
 from adjoint.engine.ops.products.matmul import product
 
 if TYPE_CHECKING:
@@ -80,8 +80,19 @@ def _spec(x: Spec, weight: Spec, bias: Spec | None) -> Spec | None:
     return x._replace(shape=(*x.shape[:-1], weight.shape[0]))
 
 
+def bias_of_another_dtype(product: Any, bias: Any) -> str:
+    """What is wrong with a bias whose dtype is not the product's."""
+    return (
+        f"linear: input and bias must have the same dtype, but got {product} and {bias}. "
+        "Convert one with .to(...)."
+    )
+
+
 def _compose(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if x.ndim > 2 and weight.ndim == 2 and x.device.type == "cuda" and 0 not in x.shape:
+    if bias is not None and bias.dtype is not x.dtype:
+        raise DTypeError(bias_of_another_dtype(x.dtype, bias.dtype))
+    plain = bias is None or bias.ndim < 2
+    if x.ndim > 2 and weight.ndim == 2 and plain and x.device.type == "cuda" and 0 not in x.shape:
         # One product of rows, which adds the bias itself.
         rows = _compose(x.reshape((-1, x.shape[-1])), weight, bias)
         return rows.reshape((*x.shape[:-1], weight.shape[0]))
@@ -119,4 +130,16 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"linear: mat1 and mat2 shapes cannot be multiplied: input {tuple(input.shape)} has "
             f"{input.shape[-1]} features, weight {tuple(weight.shape)} wants {weight.shape[-1]}"
         )
-    return LINEAR(input, weight) if bias is None else LINEAR(input, weight, bias)
+    if bias is None:
+        return LINEAR(input, weight)
+    if not is_tensor(bias):
+        raise TypeError(f"linear(): argument 'bias' must be Tensor, not {type(bias).__name__}")
+    if not same_shape(bias.shape, weight.shape[:-1]):
+        shape = (*input.shape[:-1], *weight.shape[:-1])
+        if broadcast_shapes("linear", shape, bias.shape) != shape:
+            raise ShapeError(
+                f"linear: a bias {tuple(bias.shape)} does not fit the result {shape} of input "
+                f"{tuple(input.shape)} and weight {tuple(weight.shape)}: give it the shape "
+                f"{tuple(weight.shape[:-1])}"
+            )
+    return LINEAR(input, weight, bias)

@@ -11,7 +11,7 @@ from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DTYPES, bfloat16, bool_
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
-from adjoint.engine.ops.products.linear import LINEAR
+from adjoint.engine.ops.products.linear import LINEAR, bias_of_another_dtype
 from adjoint.engine.ops.products.matmul import MATMUL
 
 # What the libraries multiply as PyTorch does. NumPy has no products of halves worth having; they
@@ -50,13 +50,15 @@ def linear(xp: Any, x: Any, y: Any, z: Any = None) -> Any:
             f"linear: mat1 and mat2 must have the same dtype, but got {x.dtype} and {y.dtype}. "
             "Convert one with .to(...)."
         )
+    if z is not None and z.dtype != x.dtype:
+        raise DTypeError(bias_of_another_dtype(x.dtype, z.dtype))
     if x.ndim > 2 and y.ndim == 2:  # one product of matrices, not one per leading index
         out = matmul(xp, x.reshape(-1, x.shape[-1]), y.T).reshape(*x.shape[:-1], y.shape[0])
     else:
         out = matmul(xp, x, y.T)
     if z is None:
         return out
-    if out.ndim and out.dtype == z.dtype and z.ndim <= out.ndim:
+    if out.ndim:
         out += z
         return out
     return out + z
