@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from adjoint.engine.core.device import Device
@@ -93,3 +94,10 @@ def _is_tracing() -> bool:
 def _get_privateuse1_backend_name() -> str:
     """What a backend of one's own would be called."""
     return "privateuseone"
+
+
+def __getattr__(name: str) -> Any:
+    """The parts that are loaded when first asked for."""
+    if name != "_profiler":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("adjoint._C._profiler")

@@ -61,7 +61,7 @@ class Variable(metaclass=_VariableType):
     _execution_engine = _ExecutionEngine()
 
 
-OF_PROFILER = ("_disable_profiler", "_profiler_enabled", "kineto_available")
+OF_PROFILER = ("DeviceType", "_disable_profiler", "_profiler_enabled", "kineto_available")
 
 
 def __getattr__(name: str) -> Any:

@@ -90,12 +90,12 @@ class DeviceClock:
             while around and around[-1].end <= event.start:
                 around.pop()
             if event.marks is not None:
-                event.device_time = max(time_of(*event.marks) - event.waited, 0.0)
+                event.device_time_total = max(time_of(*event.marks) - event.waited, 0.0)
                 waited += event.waited
                 event.marks = None
                 for outer in around:  # which have no marks
-                    outer.device_time += event.device_time
-                    outer.inside_device += event.device_time
+                    outer.device_time_total += event.device_time_total
+                    outer.inside_device += event.device_time_total
             around.append(event)
         total = 0.0
         if self.whole is not None and last is not None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from adjoint.profiler.events import Averages, TimedEvent, averages
+from adjoint.profiler.averages import Average, Averages, averages
+from adjoint.profiler.events import TimedEvent
 
 
 def trace_entry(event: TimedEvent) -> dict[str, Any]:
@@ -23,8 +24,9 @@ def trace_entry(event: TimedEvent) -> dict[str, Any]:
     if event.modules:
         args["modules"] = list(event.modules)
     if event.places:
-        args["lines"] = list(dict.fromkeys(f"{w.file}:{w.line}" for w in event.places))
-    counts = {"flops": event.flops, "bytes": event.moved, "memory": event.memory}
+        args["lines"] = list(event.lines)
+    counts = {"flops": event.flops, "bytes": event.moved, "memory": event.cpu_memory_usage}
+    counts["device memory"] = event.device_memory_usage
     args |= {key: value for key, value in counts.items() if value}
     if event.count > 1:
         args["turns"] = event.count
@@ -67,7 +69,10 @@ def write_chrome_trace(
 
 def write_stacks(path: str | Path, events: Iterable[TimedEvent], metric: str) -> None:
     """Write stacks with the time spent in them, as flame graph tools read them."""
-    metrics = {"self_cpu_time_total": "self_cpu_time_total", "self_cuda_time_total": "device_time"}
+    metrics = {
+        "self_cpu_time_total": "self_cpu_time_total",
+        "self_cuda_time_total": "self_device_time_total",
+    }
     if metric not in metrics:
         known = ", ".join(metrics)
         raise ValueError(f"export_stacks: metric must be one of {known}, received {metric!r}")
@@ -92,6 +97,15 @@ class EventList(list[TimedEvent]):
         """Times by name (and by shapes, and by the innermost lines that led there)."""
         return averages(self, group_by_input_shapes, group_by_stack_n)
 
+    def total_average(self) -> Average:
+        """All in one."""
+        return self.key_averages().total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds of all."""
+        return sum(event.self_cpu_time_total for event in self)
+
     def table(self, *args: Any, **kwargs: Any) -> str:
         """Times by name, as text."""
         return self.key_averages().table(*args, **kwargs)
@@ -99,3 +113,7 @@ class EventList(list[TimedEvent]):
     def export_chrome_trace(self, path: str) -> None:
         """Write a file that trace viewers read."""
         write_chrome_trace(path, self, {})
+
+    def export_stacks(self, path: str, metric: str) -> None:
+        """Write the stacks and the time in each, for flame graphs."""
+        write_stacks(path, self, metric)

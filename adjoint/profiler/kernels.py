@@ -30,13 +30,14 @@ def kernel_events(
             if outer is not None:
                 event.thread, event.depth = outer.thread, outer.depth + 1
                 event.places = event.places or outer.places
+                event.put_in(outer)
                 outer.inside += event.cpu_time_total
                 if event.flops:
                     outer.count_inside(outer.inside_flops - outer.flops)  # they are its kernels'
                     outer.count_inside(event.flops)
-                outer.inside_device += event.device_time
+                outer.inside_device += event.device_time_total
                 # Where the GPU was not timed as a whole, its kernels are what is known.
-                outer.device_time = max(outer.device_time, outer.inside_device)
+                outer.device_time_total = max(outer.device_time_total, outer.inside_device)
             yield event
 
 
@@ -56,7 +57,7 @@ def _entries(run: Ran, accounts: list[Any]) -> Iterator[TimedEvent]:
         start = (began + shift) / 1000
         event = _event(name, start, start + took / 1000, count, account)
         if run.device:
-            event.device, event.device_time = run.device, took / 1000
+            event.device, event.device_time_total = run.device, took / 1000
         yield event
 
 

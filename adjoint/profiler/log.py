@@ -26,8 +26,10 @@ class Details:
     shapes: tuple[Any, ...] = ()
     stack: tuple[str, ...] = ()
     places: tuple[Where, ...] = ()
+    derivative: bool = False  # it is one, and these are its operation's
     flops: int = 0
-    memory: int = 0  # bytes of its own results
+    memory: int = 0  # bytes that it took itself, less what it gave back
+    device_memory: int = 0  # the same of a GPU's
 
 
 @dataclass(slots=True, eq=False)
@@ -74,12 +76,14 @@ class ThreadLog:
             event.waited = self.waited.get(began, 0.0)
             if around:
                 outer = around[-1][1]
-                event.outer = outer
+                event.put_in(outer)
                 outer.inside += event.cpu_time_total
                 outer.flops += event.flops
                 outer.inside_flops += event.flops
-                outer.memory += event.memory
-                outer.inside_memory += event.memory
+                outer.cpu_memory_usage += event.cpu_memory_usage
+                outer.inside_memory += event.cpu_memory_usage
+                outer.device_memory_usage += event.device_memory_usage
+                outer.inside_device_memory += event.device_memory_usage
             by_beginning[began] = event
 
         at = 0
@@ -94,7 +98,8 @@ class ThreadLog:
             if at in self.details:
                 more = self.details[at]
                 event.shapes, event.stack, event.places = more.shapes, more.stack, more.places
-                event.flops, event.memory = more.flops, more.memory
+                event.flops, event.cpu_memory_usage = more.flops, more.memory
+                event.device_memory_usage = more.device_memory
             around.append((at, event))
             at += BEGINNING
         while around:

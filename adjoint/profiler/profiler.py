@@ -7,93 +7,42 @@ import functools
 import json
 import os
 import socket
+import uuid
+import warnings
 from collections.abc import Callable, Iterable
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from adjoint.engine.backends.array.gpu.cuda import is_available
-from adjoint.profiler.events import OUTSIDE, OUTSIDE_ON_DEVICE, Average, Averages, averages
+from adjoint.profiler.averages import OUTSIDE, OUTSIDE_ON_DEVICE, Average, Averages, averages
 from adjoint.profiler.export import EventList, write_chrome_trace, write_stacks
-from adjoint.profiler.memory import Allocation, MemoryTimeline
+from adjoint.profiler.memory import Allocation, of_programs
+from adjoint.profiler.memory_timeline import MemoryTimeline
 from adjoint.profiler.recorder import RECORDERS, EventRecorder, Handle, Wanted, now
 from adjoint.profiler.roofline import measured
+from adjoint.profiler.settings import ProfilerAction as ProfilerAction
+from adjoint.profiler.settings import ProfilerActivity as ProfilerActivity
+from adjoint.profiler.settings import activities_of, always
+from adjoint.profiler.settings import schedule as schedule
+from adjoint.profiler.settings import supported_activities as supported_activities
 
-
-class ProfilerActivity(Enum):
-    """What to time: the CPU, and what a GPU does meanwhile."""
-
-    CPU = 0
-    XPU = 1
-    CUDA = 3
-    MTIA = 4
-    HPU = 5
-    PrivateUse1 = 6
-
-
-class ProfilerAction(Enum):
-    """What a schedule asks for in a step."""
-
-    NONE = 0
-    WARMUP = 1
-    RECORD = 2
-    RECORD_AND_SAVE = 3
-
-
-def schedule(
-    *,
-    wait: int,
-    warmup: int,
-    active: int,
-    repeat: int = 0,
-    skip_first: int = 0,
-    skip_first_wait: int = 0,
-) -> Callable[[int], ProfilerAction]:
-    """Which steps to record: cycles of `wait`, `warmup` and `active` steps.
-
-    Args:
-        wait: steps of a cycle that are left alone.
-        warmup: steps that run but are not kept.
-        active: steps that are recorded; at the end of the last the trace is handed over.
-        repeat: how many cycles; 0 for as many as there are.
-        skip_first: steps before the first cycle.
-        skip_first_wait: if not 0, the first cycle does not wait.
-
-    Example:
-        >>> plan = schedule(wait=1, warmup=1, active=1)
-        >>> [plan(step).name for step in range(4)]
-        ['NONE', 'WARMUP', 'RECORD_AND_SAVE', 'NONE']
-    """
-    if min(wait, warmup, active, repeat, skip_first) < 0 or active == 0:
-        raise AssertionError("Invalid profiler schedule arguments")
-
-    def plan(step: int) -> ProfilerAction:
-        if step < skip_first:
-            return ProfilerAction.NONE
-        step -= skip_first
-        if skip_first_wait:
-            step += wait
-        length = wait + warmup + active
-        if repeat > 0 and step // length >= repeat:
-            return ProfilerAction.NONE
-        place = step % length
-        if place < wait:
-            return ProfilerAction.NONE
-        if place < wait + warmup:
-            return ProfilerAction.WARMUP
-        return ProfilerAction.RECORD if place < length - 1 else ProfilerAction.RECORD_AND_SAVE
-
-    return plan
-
-
-def _always(step: int) -> ProfilerAction:
-    return ProfilerAction.RECORD
+RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
 def tensorboard_trace_handler(
-    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+    dir_name: str,
+    worker_name: str | None = None,
+    use_gzip: bool = False,
+    use_python_export: bool = False,
 ) -> Callable[[profile], None]:
-    """An `on_trace_ready` that writes each trace into a folder."""
+    """An `on_trace_ready` that writes each trace into a folder.
+
+    Args:
+        dir_name: the folder, made if it is not there.
+        worker_name: what files are called; by default the machine's name and the process's number.
+        use_gzip: whether files are gzipped.
+        use_python_export: accepted as PyTorch has it: traces are always written by Python.
+    """
 
     def save(profiled: profile) -> None:
         folder = Path(dir_name)
@@ -122,11 +71,13 @@ class profile:
         with_flops: count floating-point operations; the table then has each row's share of what
             this machine was measured to do.
         with_modules: keep the module at work.
-        experimental_config: accepted as PyTorch has it; there is nothing to configure.
-        execution_trace_observer: refused unless None: there are no execution traces.
+        experimental_config: PyTorch's finer settings, an `_ExperimentalConfig`.
+        execution_trace_observer: has `start()`, `stop()` and `cleanup()`, which are called when
+            recording begins, when it ends, and at the end of the block.
         acc_events: keep the events of all cycles.
         use_cuda: PyTorch's older way to ask for `ProfilerActivity.CUDA`.
-        custom_trace_id_callback: gives the trace file an id of the program's.
+        custom_trace_id_callback: gives each cycle's trace an id of the program's.
+        post_processing_timeout_s: accepted as PyTorch has it: events are made in one go.
 
     Example:
         >>> import adjoint as ad
@@ -144,7 +95,7 @@ class profile:
     def __init__(
         self,
         *,
-        activities: Iterable[ProfilerActivity] | None = None,
+        activities: Iterable[ProfilerActivity | dict[ProfilerActivity, list[str]]] | None = None,
         schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[..., Any] | None = None,
         record_shapes: bool = False,
@@ -157,15 +108,18 @@ class profile:
         acc_events: bool = False,
         use_cuda: bool | None = None,
         custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
-        if execution_trace_observer is not None:
-            raise NotImplementedError(
-                "profile: there are no execution traces; use export_chrome_trace."
+        self.activities = activities_of(activities)
+        if use_cuda is not None:
+            warnings.warn(
+                "`use_cuda` is deprecated, use `activities` argument instead",
+                FutureWarning,
+                stacklevel=2,
             )
-        self.activities = set(activities or supported_activities())
-        if use_cuda:
-            self.activities.add(ProfilerActivity.CUDA)
-        self.schedule = schedule or _always
+            self.activities -= {ProfilerActivity.CUDA}
+            self.activities |= {ProfilerActivity.CUDA} if use_cuda else set()
+        self.schedule = schedule or always
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes
@@ -175,12 +129,17 @@ class profile:
         self.with_modules = with_modules
         self.acc_events = acc_events
         self.custom_trace_id_callback = custom_trace_id_callback
+        self.experimental_config = experimental_config
+        self.execution_trace_observer = execution_trace_observer
+        self.post_processing_timeout_s = post_processing_timeout_s
         self.step_num = 0
         self.current_action = self.schedule(0)
         self._recorder: EventRecorder | None = None
         self._step: Handle | None = None
         self._seen: list[EventRecorder] = []  # finished ones
         self._metadata: dict[str, Any] = {}
+        self._left_off: set[ProfilerActivity] = set()
+        self._trace_id: str | None = None
 
     def __enter__(self) -> profile:
         self.start()
@@ -188,6 +147,8 @@ class profile:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.cleanup()
 
     def start(self) -> None:
         """Begin, as the schedule says for the first step."""
@@ -212,16 +173,29 @@ class profile:
         self._act()
 
     def _act(self) -> None:
-        record = self.current_action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        record = self.current_action in RECORDING
         if record and self._recorder is None:
             if not self.acc_events:
                 self._seen = []
-            self._recorder = EventRecorder(self._wanted())
-            self._recorder.start()
+            self._trace_id = None
+            self._begin_recording()
         elif not record:
             self._end_recording()
-        if self._recorder is not None and self.record_steps:
-            self._step = self._recorder.open(f"ProfilerStep#{self.step_num}", "user_annotation")
+        elif self._recorder is not None and self.record_steps:
+            self._begin_step(self._recorder)
+
+    def _begin_recording(self) -> None:
+        if ProfilerActivity.CPU in self._left_off:
+            return
+        self._recorder = EventRecorder(self._wanted())
+        self._recorder.start()
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer.start()
+        if self.record_steps:
+            self._begin_step(self._recorder)
+
+    def _begin_step(self, recorder: EventRecorder) -> None:
+        self._step = recorder.open(f"ProfilerStep#{self.step_num}", "user_annotation")
 
     def _wanted(self) -> Wanted:
         return Wanted(
@@ -230,26 +204,44 @@ class profile:
             stack=self.with_stack,
             flops=self.with_flops,
             modules=self.with_modules,
-            device=ProfilerActivity.CUDA in self.activities and is_available(),
+            device=ProfilerActivity.CUDA in self.activities - self._left_off and is_available(),
         )
 
     def _end_recording(self) -> None:
         if self._recorder is not None:
             self._recorder.stop()
+            if self.execution_trace_observer is not None:
+                self.execution_trace_observer.stop()
             self._seen.append(self._recorder)
             self._recorder = self._step = None
 
     def events(self) -> EventList:
         """What was seen, in the order it ended; kernels of compiled programs after all else."""
+        if getattr(self.experimental_config, "trace_only", False):
+            raise RuntimeError(
+                "events() is not available when trace_only=True in ExperimentalConfig. Use "
+                "export_chrome_trace() instead."
+            )
+        return self._all_events()
+
+    def _all_events(self) -> EventList:
         return EventList(event for recorder in self._seen for event in recorder.everything())
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **_: Any
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
     ) -> Averages:
         """Times by name (and by shapes, and by the innermost lines that led there).
 
         What the program did outside of all events is a row too, so that the times of all rows
         together are those of the block; and so is what a GPU did then, or did not do.
+
+        Args:
+            group_by_input_shape: count operands of other shapes apart (`record_shapes=True`).
+            group_by_stack_n: count so many innermost lines apart (`with_stack=True`).
+            group_by_overload_name: accepted as PyTorch has it: operations have no overloads here.
         """
         events = self.events()
         rows = averages(events, group_by_input_shape, group_by_stack_n)
@@ -258,6 +250,7 @@ class profile:
             rows.append(
                 Average(OUTSIDE, count=1, cpu_time_total=outside, self_cpu_time_total=outside)
             )
+        rows += [r.freed_outside for r in self._seen if r.freed_outside.count]
         on_device = sum(recorder.total_on_device for recorder in self._seen)
         if on_device > rows.self_device_time_total:
             rest = on_device - rows.self_device_time_total
@@ -276,26 +269,54 @@ class profile:
                     row.roofline = measured(kind).share(row.flops, row.moved, taken / 1e6)
         return rows
 
-    def memory_timeline(self) -> MemoryTimeline:
-        """Memory over time, what held it at the peak, and for which modules."""
+    def memory_timeline(self, device: str | None = None) -> MemoryTimeline:
+        """Memory over time, what held it at the peak, and for which modules.
+
+        Args:
+            device: whose memory; unless given, the first GPU's if anything was put there, else the
+                CPU's.
+        """
         if not self.profile_memory:
             raise RuntimeError("memory_timeline: the profile was made without profile_memory=True")
-        allocations: list[Allocation] = []
+        found: list[Allocation] = []
         for recorder in self._seen:
             if recorder.allocations is not None:
-                allocations += recorder.allocations.seen
-        return MemoryTimeline(allocations)
+                found += recorder.allocations.seen
+                found += of_programs(recorder.ran_programs)
+        devices = sorted({a.device for a in found} - {"cpu"})
+        wanted = device or (devices[0] if devices else "cpu")
+        wanted = "cuda:0" if wanted == "cuda" else wanted
+        return MemoryTimeline([a for a in found if a.device == wanted])
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
-        """Write memory over time: `.html` as a picture, else as JSON, `[times, sizes]`."""
-        self.memory_timeline().export(str(path))
+        """Write memory over time, as the name's ending says.
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Write a file that trace viewers read (Perfetto); gzipped where the name says so."""
-        metadata = dict(self._metadata)
-        if self.custom_trace_id_callback is not None:
-            metadata["trace_id"] = self.custom_trace_id_callback()
-        write_chrome_trace(path, self.events(), metadata)
+        Args:
+            path: `.html` for a picture; `.json` or `.json.gz` for `[times, sizes]`, sizes by
+                PyTorch's categories, all in the last one here; `.raw.json.gz` for every change.
+            device: whose memory, as for `memory_timeline`.
+        """
+        self.memory_timeline(device).export(str(path))
+
+    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
+        """Write a file that trace viewers read (Perfetto); gzipped where the name says so.
+
+        Args:
+            path: the file.
+            use_python_export: accepted as PyTorch has it: traces are always written by Python.
+        """
+        metadata = {**self._metadata, "trace_id": self.get_trace_id()}
+        write_chrome_trace(path, self._all_events(), metadata)
+
+    def get_trace_id(self) -> str | None:
+        """The id of the latest cycle's trace; None before the first."""
+        if self._trace_id is None and (self._seen or self._recorder):
+            self._trace_id = (self.custom_trace_id_callback or _any_id)()
+        return self._trace_id
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
+        """Have the traces of cycles to come named by a function."""
+        self.custom_trace_id_callback = callback
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write the stacks and the time in each, for flame graphs; needs `with_stack=True`."""
@@ -315,12 +336,28 @@ class profile:
         """`add_metadata_json` before the profile begins."""
         self.add_metadata_json(key, value)
 
-    def toggle_collection_dynamic(self, enable: bool, activities: Any = None) -> None:
-        """Go on, or leave off, recording."""
+    def toggle_collection_dynamic(
+        self, enable: bool, activities: Iterable[ProfilerActivity]
+    ) -> None:
+        """Go on recording, or leave it off for a while.
+
+        Args:
+            enable: whether to record.
+            activities: what. Without the CPU's nothing is recorded: a GPU's times are those of
+                operations that the CPU asked for.
+        """
+        recording = self._recorder is not None or bool(self._left_off)
         if enable:
-            self._act()
+            self._left_off -= set(activities)
         else:
+            self._left_off |= set(activities)
+        if recording and self.current_action in RECORDING:
             self._end_recording()
+            self._begin_recording()
+
+
+def _any_id() -> str:
+    return uuid.uuid4().hex.upper()
 
 
 class record_function(contextlib.ContextDecorator):
@@ -348,11 +385,6 @@ class record_function(contextlib.ContextDecorator):
                 return func(*args, **kwargs)
 
         return ranged
-
-
-def supported_activities() -> set[ProfilerActivity]:
-    """What can be timed."""
-    return {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if is_available() else set())
 
 
 def kineto_available() -> bool:

@@ -12,15 +12,16 @@ from typing import Any
 
 from adjoint.engine.core.errors import EXECUTING, is_ours
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.origins import place_now
+from adjoint.engine.core.origins import Where, place_now
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS, Ran, tell_all
 from adjoint.engine.graph.flops import flops_of
+from adjoint.profiler.averages import FREED, Average
 from adjoint.profiler.device import DeviceClock
 from adjoint.profiler.events import TimedEvent
 from adjoint.profiler.kernels import kernel_events
 from adjoint.profiler.log import BEGINNING, ENDING, ThreadLog, name_of
-from adjoint.profiler.memory import Allocations
+from adjoint.profiler.memory import Allocation, Allocations
 
 
 def now() -> float:
@@ -64,17 +65,31 @@ class Doors:
 
     def __init__(self, around: Callable[[Any], Any], around_write: Callable[[Any], Any]) -> None:
         self.around, self.around_write = around, around_write
-        self._before: tuple[Any, ...] = ()
 
     def open(self) -> None:
         """Operations are asked for through what is around."""
-        self._before = HOOKS.run, HOOKS.bind, HOOKS.compute_into
-        HOOKS.run, HOOKS.bind = self.around(HOOKS.run), self.around(HOOKS.bind)
-        HOOKS.compute_into = self.around_write(HOOKS.compute_into)
+        if not OPEN:
+            PLAIN[:] = HOOKS.run, HOOKS.bind, HOOKS.compute_into
+        OPEN.append(self)
+        hang_doors()
 
     def close(self) -> None:
-        """As before."""
-        HOOKS.run, HOOKS.bind, HOOKS.compute_into = self._before
+        """As without this one, whichever others were opened or closed meanwhile."""
+        OPEN.remove(self)
+        hang_doors()
+
+
+OPEN: list[Doors] = []  # the innermost first
+PLAIN: list[Any] = []  # the doors with nothing around them
+
+
+def hang_doors() -> None:
+    """Have operations asked for through all that is open."""
+    run, bind, compute_into = PLAIN
+    for doors in OPEN:
+        run, bind = doors.around(run), doors.around(bind)
+        compute_into = doors.around_write(compute_into)
+    HOOKS.run, HOOKS.bind, HOOKS.compute_into = run, bind, compute_into
 
 
 class EventRecorder:
@@ -84,13 +99,17 @@ class EventRecorder:
         self.events: list[TimedEvent] = []  # once it ended
         self.wanted = wanted
         self.began = self.ended = 0.0
-        self.allocations = Allocations() if wanted.memory else None
+        self.allocations = Allocations(self.freed) if wanted.memory else None
         self.total_on_device = 0.0
         self.thread = 0  # that profiles
         self._doors = Doors(self.timed, self.timed_write)
         self._logs: dict[int, ThreadLog] = {}  # by thread
         self._runs: list[tuple[ThreadLog, int, Ran]] = []  # kernels, and the event they ran in
         self._kernels: list[tuple[TimedEvent | None, Ran]] = []  # the same, once it ended
+        # By numbers of derivatives: lines and modules that asked for what is derived.
+        self._asked: dict[int, tuple[tuple[Where, ...], tuple[str, ...]]] = {}
+        self.ran_programs: list[Ran] = []  # where memory is asked for
+        self.freed_outside = Average(FREED)  # memory that went outside of all events
 
     def start(self) -> None:
         """Begin to record.
@@ -180,12 +199,21 @@ class EventRecorder:
         wanted, details = self.wanted, log.detail(at)
         if wanted.shapes:
             details.shapes = tuple(tuple(x.shape) for x in operands if is_tensor(x))
-        if wanted.stack:
-            details.stack = program_stack()
-        if wanted.modules or wanted.memory:
-            place = place_now()
-            details.places = () if place is None else (place,)
+        around = [log.details[each] for each in log.opened if each in log.details]
+        derivative = next((each for each in reversed(around) if each.derivative), None)
+        if derivative is not None:
+            details.places, details.stack = derivative.places, derivative.stack
+        else:
+            if wanted.stack:
+                details.stack = program_stack()
+            if wanted.modules or wanted.memory:
+                place = place_now()
+                details.places = () if place is None else (place,)
         outs = out if isinstance(out, tuple) else (out,)
+        if details.places or details.stack:
+            asked = tuple(w._replace(backward=True) for w in details.places), details.stack
+            nodes = [x._node for x in outs if is_tensor(x)]
+            self._asked |= {node.sequence: asked for node in nodes if node is not None}
         alone = len(log.words) == at + BEGINNING + ENDING  # else its parts were counted
         if wanted.flops and alone:
             # A fragment knows what it computes; a kernel of the table is known by its operation.
@@ -202,11 +230,33 @@ class EventRecorder:
         details.places = () if place is None else (place,)
         outs = results if isinstance(results, (tuple, list)) else (results,)
         for x in outs:
-            if is_tensor(x):
-                details.memory += self.allocations.made(x, name, place)
+            taken = self.allocations.made(x, name, place) if is_tensor(x) else None
+            if taken is not None and taken.device == "cpu":
+                details.memory += taken.nbytes
+            elif taken is not None:
+                details.device_memory += taken.nbytes
 
-    def open(self, name: str, kind: str = "cpu_op") -> Handle:
-        """An event begins."""
+    def freed(self, gone: Allocation) -> None:
+        """Memory went, in whatever this thread is at; it may be at anything."""
+        log = self._logs.get(get_ident())
+        if log is not None and log.opened:
+            details = log.detail(log.opened[-1])
+            if gone.device == "cpu":
+                details.memory -= gone.nbytes
+            else:
+                details.device_memory -= gone.nbytes
+            return
+        row = self.freed_outside
+        row.count += 1
+        if gone.device == "cpu":
+            row.cpu_memory_usage -= gone.nbytes
+            row.self_cpu_memory_usage -= gone.nbytes
+        else:
+            row.device_memory_usage -= gone.nbytes
+            row.self_device_memory_usage -= gone.nbytes
+
+    def open(self, name: str, kind: str = "cpu_op", node: int = -1) -> Handle:
+        """An event begins; a derivative comes from where its operation was asked for."""
         log = self._logs.get(get_ident()) or self.log()
         words, clock, mark = log.words, log.clock, None
         at, start = len(words), perf_counter_ns()
@@ -216,6 +266,10 @@ class EventRecorder:
                 log.marked, start = at, perf_counter_ns()
         log.opened.append(at)
         words += (kind, name, start, mark)
+        if node in self._asked:
+            details = log.detail(at)
+            details.places, details.stack = self._asked[node]
+            details.derivative = True
         return log, at
 
     def close(self, event: Handle) -> None:
@@ -241,6 +295,8 @@ class EventRecorder:
                 total = log.clock.read(events.values())
                 self.total_on_device += total if log.thread == self.thread else 0.0
         runs, self._runs = self._runs, []
+        if self.allocations is not None:
+            self.ran_programs = [run for _, _, run in runs]
         self._kernels = [(by_thread[log.thread].get(at), run) for log, at, run in runs]
 
     def everything(self) -> list[TimedEvent]:

@@ -201,8 +201,8 @@ class Backward:
 
     def run_heard(self, node: BackwardNode, grads: list[Any]) -> Sequence[Any]:
         """Run a node while somebody listens."""
-        name = node.name()
-        events = [(listener, listener.open(name, "cpu_op")) for listener in LISTENERS]
+        name, number = node.name(), node.sequence
+        events = [(listener, listener.open(name, "cpu_op", number)) for listener in LISTENERS]
         try:
             if node.extra is None and self.targets is None and not CONTEXT.anomaly:
                 results = node.apply(grads, None, self.level)

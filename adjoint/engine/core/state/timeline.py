@@ -32,8 +32,8 @@ class Ran:
 class Listener(Protocol):
     """Who is told."""
 
-    def open(self, name: str, kind: str) -> Any:
-        """A stretch of work begins."""
+    def open(self, name: str, kind: str, node: int = -1) -> Any:
+        """A stretch of work begins; a derivative's has the number of its node on the tape."""
         ...
 
     def close(self, event: Any) -> None:
@@ -97,7 +97,7 @@ class stage:
 class Silent:
     """Listens and keeps nothing: programs then time their kernels themselves."""
 
-    def open(self, name: str, kind: str) -> Any:
+    def open(self, name: str, kind: str, node: int = -1) -> Any:
         """Nothing to keep."""
 
     def close(self, event: Any) -> None:
