@@ -18,6 +18,7 @@ from adjoint.engine.core.dtype import (
 )
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import same_shape
 from adjoint.engine.ops.common.scalars import LARGEST, converted, fits, require_word
 
 Shape = tuple[int, ...]
@@ -83,6 +84,19 @@ def need_tensor(name: str, x: Any) -> None:
     """Refuse what is no tensor."""
     if not is_tensor(x):
         raise TypeError(f"{name}: argument 'input' must be Tensor, not {type(x).__name__}")
+
+
+def require_within(name: str, what: str, operand: Any, shape: Any) -> None:
+    """Refuse a secondary operand that broadcasting would enlarge the result by."""
+    if same_shape(operand.shape, shape):
+        return
+    extra = len(operand.shape) - len(shape)
+    sizes = zip(operand.shape, tuple(shape)[-extra:] if extra < 0 else shape, strict=False)
+    if extra > 0 or any(size not in (1, wanted) for size, wanted in sizes):
+        raise ShapeError(
+            f"{name}: {what} of shape {list(operand.shape)} does not fit the result of shape "
+            f"{list(shape)}"
+        )
 
 
 def listed(dims: Any) -> tuple[Any, ...]:

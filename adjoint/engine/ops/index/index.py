@@ -234,11 +234,15 @@ def fit_values(values: Tensor, wanted: Dims) -> Tensor:
         have = have[1:]
     tail = wanted[len(wanted) - len(have) :]
     if len(have) > len(wanted) or any(h not in (1, w) for h, w in zip(have, tail, strict=True)):
-        raise ShapeError(
-            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
-            f"indexing result of shape {list(wanted)}"
-        )
+        raise _mismatch(values, wanted)
     return values.reshape(have).expand(wanted)
+
+
+def _mismatch(values: Tensor, wanted: Dims) -> ShapeError:
+    return ShapeError(
+        f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+        f"indexing result of shape {list(wanted)}"
+    )
 
 
 def same_dtype(name: str, x: Tensor, source: Tensor) -> None:
@@ -266,6 +270,8 @@ def index_put(
     if not dims:
         return input.clone()
     wanted = selected_shape(input.shape, [p.shape for p in picks], dims)
+    if values.ndim > len(wanted):  # an assignment drops leading dimensions of 1, this does not
+        raise _mismatch(values, wanted)
     values = fit_values(values, wanted)
     return INDEX_PUT(input, values, *picks, dims=dims, accumulate=accumulate)
 

@@ -223,6 +223,12 @@ def index_reduce(
         raise RuntimeError(
             f"index_reduce: expected reduce to be one of prod, mean, amax or amin but got {reduce}"
         )
+    if input.ndim != source.ndim:
+        raise ShapeError(
+            f"index_reduce: source tensor shape must match self tensor shape, excluding the "
+            f"specified dimension. Got self.shape = {list(input.shape)} source.shape = "
+            f"{list(source.shape)}"
+        )
     d, picks, y = check_slices("index_reduce", input, dim, index, source)
     if 0 in y.shape:
         return input.clone()
@@ -258,7 +264,8 @@ def check_slices(
             f"for dim {d}, received source of shape {list(source.shape)}"
         )
     wanted = (*x.shape[:d], picks.shape[0], *x.shape[d + 1 :])
-    if tuple(y.shape) != wanted:
+    number = not source.ndim and x.ndim > 1 and name == "index_copy"  # index_add takes it
+    if number or tuple(y.shape) != wanted:
         raise ShapeError(
             f"{name}: source of shape {list(source.shape)} must match self of shape "
             f"{list(input.shape)} outside dimension {d}"

@@ -162,6 +162,12 @@ def lu_unpack(
             "lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype, "
             f"received {LU_pivots.dtype.name}"
         )
+    wanted = (*LU_data.shape[:-2], min(LU_data.shape[-2:]))
+    if unpack_pivots and tuple(LU_pivots.shape) != wanted:
+        raise ShapeError(
+            f"lu_unpack: LU_data of shape {list(LU_data.shape)} wants LU_pivots of shape "
+            f"{list(wanted)}, received {list(LU_pivots.shape)}"
+        )
     nothing = LU_data.new_zeros((0,))
     P = _permutation_matrix(LU_pivots, LU_data.shape[-2], LU_data) if unpack_pivots else nothing
     L, U = split_factors(LU_data) if unpack_data else (nothing, nothing)

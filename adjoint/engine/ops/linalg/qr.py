@@ -187,10 +187,11 @@ def _check_ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
             f"{tuple(other.shape)} and {tuple(input.shape)}"
         )
     size = other.shape[-2] if left else other.shape[-1]
-    if tau.shape[-1] > size or input.shape[-2] != size or tau.shape[-1] > input.shape[-1]:
+    if input.shape[-2] != size or tau.shape[-1] != min(size, input.shape[-1]):
         raise ShapeError(
-            f"ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2] and at "
-            f"least tau.shape[-1], received {tuple(other.shape)}, {tuple(input.shape)}, "
+            f"ormqr: other.shape[{-2 if left else -1}] must be equal to input.shape[-2], and the "
+            f"smaller of it and input.shape[-1] to tau.shape[-1], received "
+            f"{tuple(other.shape)}, {tuple(input.shape)}, "
             f"{tuple(tau.shape)}"
         )
 

@@ -267,9 +267,16 @@ def instance_norm(
         raise ShapeValueError(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
         )
-    check_affine("instance_norm", (input.shape[1],), weight=weight, bias=bias)
+    check_affine(
+        "instance_norm",
+        (input.shape[1],),
+        weight=weight,
+        bias=bias,
+        running_mean=running_mean,
+        running_var=running_var,
+    )
     require_floating("instance_norm", input)
-    check_dtypes("instance_norm", input, weight, bias)
+    check_dtypes("instance_norm", input, weight, bias, running_mean, running_var)
     out, mean, variance = INSTANCE_NORM(input, *given(weight, bias), batch=False, eps=eps)
     if running_mean is not None:
         blend(running_mean, mean.mean(0), momentum)

@@ -134,6 +134,16 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear: weight of shape {list(weight.shape)} wants inputs of {weight.shape[1]} and "
             f"{weight.shape[2]} features, received {input1.shape[-1]} and {input2.shape[-1]}"
         )
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise ShapeError(
+            f"bilinear: bias size does not match weight size: got {list(bias.shape)} but expected "
+            f"{[weight.shape[0]]}"
+        )
+    if bias is not None and bias.dtype is not weight.dtype:
+        raise DTypeError(
+            f"bilinear: all tensors must have the same dtype, but the weight has "
+            f"{weight.dtype.name} and the bias {bias.dtype.name}. Convert one with .to(...)."
+        )
     x = input1.reshape((-1, input1.shape[-1]))
     y = input2.reshape((-1, input2.shape[-1]))
     out = BILINEAR(x, y, weight).reshape((*input1.shape[:-1], weight.shape[0]))

@@ -6,7 +6,7 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.nn.activations import SELU_ALPHA, SELU_SCALE
 from adjoint.engine.ops.nn.common import FUNCTIONAL, apply
@@ -59,6 +59,16 @@ def _dropped(
     _check(name, p)
     if not training or p == 0 or not input.numel():
         return input
+    if not input.dtype.is_inexact:
+        raise DTypeError(
+            f"{name}: result type float32 can't be cast to the desired output type "
+            f"{input.dtype.name}. Convert the input with .float() first."
+        )
+    if channels and p < 1 and input.ndim < 2:
+        raise ShapeError(
+            f"{name}: Feature dropout requires at least 2 dimensions in the input, received "
+            f"{input.ndim}"
+        )
     return apply(f"{name}_", how, input, inplace, name, p, channels)
 
 

@@ -244,6 +244,16 @@ def _check_bags(
         raise ValueError(
             f"embedding_bag: mode has to be one of sum, mean or max, received {mode!r}"
         )
+    if weight.ndim != 2:
+        raise ShapeValueError(
+            "embedding_bag: weight has to be a 2D Tensor, but got Tensor of dimension "
+            f"{weight.ndim}"
+        )
+    if not weight.dtype.is_floating_point:
+        raise DTypeError(
+            "embedding_bag: expected a weight of float16, bfloat16, float32 or float64, received "
+            f"{weight.dtype.name}"
+        )
     if per_sample_weights is not None:
         if per_sample_weights.shape != input.shape:
             raise ShapeValueError(

@@ -12,7 +12,7 @@ from adjoint.engine.core.operations.families import depends_on_values, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
-from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.create.creation import ARANGE, FULL
 from adjoint.engine.ops.elementwise.records import where
@@ -111,7 +111,7 @@ def _check_points(name: str, x: Tensor, weight: Tensor | None) -> None:
             f"{name}: if weight tensor is provided, it should have the same dtype as input, "
             f"received {weight.dtype.name} and {x.dtype.name}"
         )
-    if weight.numel() != (x.numel() // max(x.shape[-1], 1)):
+    if not same_shape(weight.shape, x.shape[:-1]):
         raise ShapeError(
             f"{name}: if weight tensor is provided, it should have the shape of the input without "
             f"its innermost dimension, received {tuple(weight.shape)} and {tuple(x.shape)}"
@@ -178,6 +178,7 @@ def histogram(
 ) -> Any:
     """Counts (or weights) in bins, and the edges of the bins."""
     points = input.detach().reshape(-1, 1)
+    weight = None if weight is None else weight.reshape(-1)
     _check_points("histogram", points, weight)
     if is_tensor(bins):
         if bins.dtype is not input.dtype:

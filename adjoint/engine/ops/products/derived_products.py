@@ -7,14 +7,13 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import bool_, float32
+from adjoint.engine.core.dtype import bool_, float32, promote_types
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
@@ -385,7 +384,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
             f"addr: expected 1-D argument vec1 and vec2, but got {vec1.ndim}-D and {vec2.ndim}-D"
         )
     products = outer(vec1, vec2)
-    dtype = common_dtype((input, products))
+    dtype = promote_types(input.dtype, products.dtype)
     for argument, factor in (("beta", beta), ("alpha", alpha)):
         if isinstance(factor, (float, complex)) and not dtype.is_inexact:
             raise DTypeError(

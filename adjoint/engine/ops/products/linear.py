@@ -10,7 +10,8 @@ from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.spec import Spec, broadcast_shapes, same_shape
+from adjoint.engine.core.spec import Spec, same_shape
+from adjoint.engine.ops.common.arguments import require_within
 from adjoint.engine.ops.products.matmul import product
 
 if TYPE_CHECKING:
@@ -135,11 +136,5 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not is_tensor(bias):
         raise TypeError(f"linear(): argument 'bias' must be Tensor, not {type(bias).__name__}")
     if not same_shape(bias.shape, weight.shape[:-1]):
-        shape = (*input.shape[:-1], *weight.shape[:-1])
-        if broadcast_shapes("linear", shape, bias.shape) != shape:
-            raise ShapeError(
-                f"linear: a bias {tuple(bias.shape)} does not fit the result {shape} of input "
-                f"{tuple(input.shape)} and weight {tuple(weight.shape)}: give it the shape "
-                f"{tuple(weight.shape[:-1])}"
-            )
+        require_within("linear", "a bias", bias, (*input.shape[:-1], *weight.shape[:-1]))
     return LINEAR(input, weight, bias)

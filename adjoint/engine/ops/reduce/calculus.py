@@ -35,6 +35,12 @@ def diff(
                 "diff: expected prepend and append to have the same number of dimensions as input, "
                 f"{input.ndim}, received {extra.ndim}"
             )
+        for i in range(input.ndim):
+            if extra is not None and i != d and extra.shape[i] != input.shape[i]:
+                raise ShapeError(
+                    "diff: expected prepend and append to match the shape of input except along "
+                    f"dimension {d}: input has {list(input.shape)}, received {list(extra.shape)}"
+                )
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
     if n == 0:  # whatever is to be put before or after it
@@ -62,8 +68,6 @@ def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
         x = x.reshape([x.shape[0] if d == dim else 1 for d in range(y.ndim)])
     elif x.ndim < y.ndim:
         x = x.reshape((*(1,) * (y.ndim - x.ndim), *x.shape))
-    elif x.ndim > y.ndim:
-        dim += x.ndim - y.ndim
     left, right = _sides(x, dim)
     return right - left
 
@@ -106,7 +110,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
         _check_samples("trapezoid", y, x, dx)
         return (y.sum(d) - ends) * (1 if dx is None else dx)
     areas = _areas("trapezoid", y, x, dx, d)
-    return areas.sum(d + areas.ndim - y.ndim) / 2
+    return areas.sum(d) / 2
 
 
 @public()
@@ -116,7 +120,7 @@ def cumulative_trapezoid(
     """The running integral along `dim` by the trapezoidal rule."""
     d = _sample_dim("cumulative_trapezoid", dim, y)
     areas = _areas("cumulative_trapezoid", y, x, dx, d)
-    return areas.cumsum(d + areas.ndim - y.ndim) / 2
+    return areas.cumsum(d) / 2
 
 
 def _at(x: Tensor, dim: int, index: int) -> Tensor:

@@ -82,8 +82,8 @@ STACK = linear(
 )
 
 
-def _listed(name: str, tensors: Any) -> list[Any]:
-    """The tensors to join, at least one, all of one dtype."""
+def _listed(name: str, tensors: Any, shaped: Any = None) -> list[Any]:
+    """The tensors to join, at least one, `shaped` first, then all of one dtype."""
     if is_tensor(tensors):
         raise TypeError(f"{name}: expected a tuple or list of Tensors, received one Tensor")
     many = list(tensors)
@@ -95,6 +95,8 @@ def _listed(name: str, tensors: Any) -> list[Any]:
     if not many:
         kind = ValueError if name == "cat" else RuntimeError
         raise kind(f"{name}: expected a non-empty list of Tensors")
+    if shaped is not None:
+        many = [shaped(x) for x in many]
     if not mixed:
         return many
     common = common_dtype(many)
@@ -156,27 +158,30 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
 @public(out=True)
 def hstack(tensors: Any) -> Tensor:
     """Side by side: along dimension 1, or 0 for vectors."""
-    many = [atleast_1d(x) for x in _listed("hstack", tensors)]
+    many = _listed("hstack", tensors, atleast_1d)
     return _cat(many, 0 if many[0].ndim == 1 else 1)
 
 
 @public(out=True, aliases=("row_stack",))
 def vstack(tensors: Any) -> Tensor:
     """One above the other: along dimension 0 of matrices, vectors being rows."""
-    return _cat([atleast_2d(x) for x in _listed("vstack", tensors)], 0)
+    return _cat(_listed("vstack", tensors, atleast_2d), 0)
 
 
 @public(out=True)
 def dstack(tensors: Any) -> Tensor:
     """Along dimension 2."""
-    return _cat([atleast_3d(x) for x in _listed("dstack", tensors)], 2)
+    return _cat(_listed("dstack", tensors, atleast_3d), 2)
 
 
 @public(out=True)
 def column_stack(tensors: Any) -> Tensor:
     """Side by side as columns, vectors becoming columns first."""
-    many = _listed("column_stack", tensors)
-    return hstack([x.reshape(x.numel(), 1) if x.ndim <= 1 else x for x in many])
+    return hstack(_listed("column_stack", tensors, _as_columns))
+
+
+def _as_columns(x: Tensor) -> Tensor:
+    return x.reshape(x.numel(), 1) if x.ndim <= 1 else x
 
 
 @public()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.errors import DTypeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.ops.common.arguments import require_within
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.nn.activations import LOG_SIGMOID
 from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating
@@ -77,8 +78,16 @@ def binary_cross_entropy(
     scores = ". Apply sigmoid first, or use binary_cross_entropy_with_logits."
     x = require(input, (input >= 0) & (input <= 1), message.format("input") + scores)
     y = require(target, (target >= 0) & (target <= 1), message.format("target"))
-    loss = BINARY_CROSS_ENTROPY(x, y)
-    return reduced(loss if weight is None else loss * weight, how)
+    return reduced(_weighted("binary_cross_entropy", BINARY_CROSS_ENTROPY(x, y), weight), how)
+
+
+def _weighted(name: str, loss: Tensor, weight: Tensor | None) -> Tensor:
+    """Losses times their factors, in the losses' shape and dtype."""
+    if weight is None:
+        return loss
+    require_within(name, "weight", weight, loss.shape)
+    require_result_in(name, loss.dtype, loss, weight)
+    return (loss * weight).to(loss.dtype)
 
 
 def _with_logits(x: Tensor, y: Tensor, *pos_weight: Any) -> Tensor:
@@ -126,9 +135,13 @@ def binary_cross_entropy_with_logits(
         )
     require_floating("binary_cross_entropy_with_logits", input)
     require_result_in("binary_cross_entropy_with_logits", target.dtype, input, target)
-    more = () if pos_weight is None else (pos_weight,)
+    more = ()
+    if pos_weight is not None:
+        require_within("binary_cross_entropy_with_logits", "pos_weight", pos_weight, input.shape)
+        require_result_in("binary_cross_entropy_with_logits", target.dtype, pos_weight, target)
+        more = (pos_weight,)
     loss = BCE_WITH_LOGITS(input, target, *more).to(target.dtype)
-    return reduced(loss if weight is None else loss * weight, how)
+    return reduced(_weighted("binary_cross_entropy_with_logits", loss, weight), how)
 
 
 @public(name="binary_cross_entropy_with_logits")

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import int64, uint8
+from adjoint.engine.core.dtype import int64, promote_types, uint8
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError, ShapeValueError
 from adjoint.engine.core.operations.autocast import WIDENED
 from adjoint.engine.core.operations.families import composite
@@ -391,6 +391,9 @@ def _with_probabilities(
             f"cross_entropy: weight tensor should be defined for all {channels} classes, received "
             f"{list(weight.shape)}"
         )
+    dtype = promote_types(input.dtype, target.dtype)
+    if weight is not None:
+        dtype = promote_types(dtype, weight.dtype)
     y = widen(target)
     if smoothing:
         y = y * (1 - smoothing) + smoothing / channels
@@ -398,9 +401,9 @@ def _with_probabilities(
     if weight is not None:
         terms = terms * _along_classes((weight,), input)
     if how == "none":
-        return terms.sum(dim).to(input.dtype)
+        return terms.sum(dim).to(dtype)
     total = terms.sum()
-    return (total / (input.numel() / channels) if how == "mean" else total).to(input.dtype)
+    return (total / (input.numel() / channels) if how == "mean" else total).to(dtype)
 
 
 @public(namespaces=FUNCTIONAL)

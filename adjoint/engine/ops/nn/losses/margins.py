@@ -158,7 +158,7 @@ def _rows(name: str, input: Tensor, target: Tensor, like_input: bool) -> tuple[T
     else:
         y = target
     wanted = tuple(x.shape) if like_input else (x.shape[0],)
-    if one and like_input and target.ndim > 1:
+    if one and target.ndim > 1:
         wanted = ()  # the target of a single sample has no batch dimension either
     if x.ndim != 2 or not x.shape[1]:
         raise ShapeError(
@@ -219,6 +219,11 @@ def multi_margin_loss(
             f"{list(weight.shape)}"
         )
     require_floating("multi_margin_loss", input)
+    if weight is not None and weight.dtype is not input.dtype:
+        raise DTypeError(
+            f"multi_margin_loss: expected a weight of the input's dtype {input.dtype.name}, "
+            f"received {weight.dtype.name}"
+        )
     inside = (y >= 0) & (y < x.shape[1])
     y = require(y, inside, f"multi_margin_loss: target out of range of {x.shape[1]} classes")
     more = () if weight is None else (weight,)
