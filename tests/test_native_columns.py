@@ -11,7 +11,7 @@ import adjoint as ad
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 
 
-@pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515)])
+@pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515), (544, 33)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_of_columns(shape: tuple[int, int], dtype: Any) -> None:
     rng = np.random.default_rng(0)
@@ -45,7 +45,12 @@ def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
         "adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None
     )  # compile anew
     total = ad.compile(lambda x: x.sum(0), backend="native")
-    total(ad.ones(640, 640))
+    total(ad.ones(320, 640))
     (step,) = total.latest.executable.plan.steps
     assert sums_columns(step.form)
     assert step.pieces == -(-640 // STRIP)
+    # Of few and long ones parts are summed first, or few workers would have anything to do.
+    total(ad.ones(2080, 96))
+    first, second = total.latest.executable.plan.steps
+    assert sums_columns(first.form)
+    assert first.pieces >= 32 > second.pieces

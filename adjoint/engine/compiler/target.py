@@ -69,6 +69,10 @@ class Target(ABC):
     # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
+    # So does a sum down columns, of which there are fewer than `few_columns`, that are longer than
+    # `long_columns`: its pieces are strips of columns, and workers are many.
+    long_columns: ClassVar[int] = 512
+    few_columns: ClassVar[int] = 0
     # Whether the first step takes all last dimensions that leave `few` results, or the very last.
     together: ClassVar[bool] = False
     # Whether a kernel that reduces rows can also sum columns: the longest row of such a kernel, and

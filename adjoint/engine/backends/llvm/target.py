@@ -44,6 +44,7 @@ class LlvmTarget(Target):
     )  # fmt: skip
     kept_whole = frozenset(groups.TEMPLATES)
     reads_parts = True
+    few_columns = 1024
     templates = {
         **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
         **convolution.TEMPLATES, **folds.TEMPLATES,

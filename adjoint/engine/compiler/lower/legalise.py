@@ -206,6 +206,8 @@ class Legal:
         length = prod(shape[d] for d in dims)
         target = self.setting.target
         by_parts = typical(results) < target.few and typical(length) > target.long
+        if len(shape) - 1 not in dims and typical(results) < target.few_columns:
+            by_parts = by_parts or typical(length) > target.long_columns
         if target.columns and dims == (len(shape) - 1,):
             self.reduced_rows.update(made_of(x))
         tall = by_parts and self.beside_rows(record, x, dims)
@@ -222,7 +224,7 @@ class Legal:
         elif (
             len(dims) == 1
             and by_parts
-            and (cut := divisor(content(length), self.near(length, tall)))
+            and (cut := divisor(content(length), self.near(length, tall, last < len(shape) - 1)))
         ):
             parts = (*shape[:last], length // cut, cut, *shape[last + 1 :])
             split = self.reshape(x, parts)
@@ -239,9 +241,12 @@ class Legal:
                 return dims[k:]
         return dims[-1:]
 
-    def near(self, length: int, tall: bool) -> int:
+    def near(self, length: int, tall: bool, columns: bool) -> int:
         """About how many elements a part of a long reduction has."""
-        return max(self.setting.target.part, typical(length) // 1024) if tall else 1024
+        target = self.setting.target
+        if tall:
+            return max(target.part, typical(length) // 1024)
+        return min(1024, max(64, typical(length) // 32)) if columns and target.few_columns else 1024
 
     def beside_rows(self, record: Record, x: Value, dims: tuple[int, ...]) -> bool:
         """Whether a kernel that reduces rows has what is summed here (Note [column sums])."""
