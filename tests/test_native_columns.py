@@ -11,7 +11,9 @@ import adjoint as ad
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 
 
-@pytest.mark.parametrize("shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515), (544, 33)])
+@pytest.mark.parametrize(
+    "shape", [(1, 17), (63, 5), (64, 64), (65, 100), (200, 130), (70, 515), (544, 33)]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sums_of_columns(shape: tuple[int, int], dtype: Any) -> None:
     rng = np.random.default_rng(0)

@@ -140,7 +140,43 @@ NEW: dict[str, Call] = {
     "rfft": lambda x, y: ad.fft.rfft(x, norm="ortho"),
     "irfft": lambda x, y: ad.fft.irfft(ad.complex(x, y)),
     "irfft of columns": lambda x, y: ad.fft.irfft(ad.complex(x, y), 5, 0, "forward"),
+    "searchsorted": lambda x, y: ad.searchsorted(x[0].sort().values, y),
+    "searched after equals": lambda x, y: ad.searchsorted(x[0].sort().values, x, right=True),
+    "searched out of order": lambda x, y: ad.searchsorted(x[0].contiguous(), y.contiguous()),
+    "bucketize": lambda x, y: ad.bucketize(y, x[1].sort().values, out_int32=True),
+    "histc": lambda x, y: ad.histc(x, 4),
+    "histc of a range": lambda x, y: x.histc(5, -1, 1),
+    "masked": lambda x, y: x[x > y],
+    "masked rows": lambda x, y: x[y[:, 0] > 0],
+    "masked columns": lambda x, y: x[:, y[0] > 0],
+    "masked by nothing": lambda x, y: x[ad.zeros(x.shape, dtype=ad.bool)],
+    "masked by too much": lambda x, y: x[ad.ones(9, 9, dtype=ad.bool)],
+    "masked_select": lambda x, y: x.masked_select(x > y),
+    "masked_select of rows": lambda x, y: x.masked_select(y[0] > 0),
+    "columns by index": lambda x, y: x[:, places(x)[0]],
+    "columns by another": lambda x, y: x[:, places(x)[0] - 9],
+    "nonzero": lambda x, y: (x > y).nonzero(),
+    "nonzero of a row": lambda x, y: (x > y)[0].nonzero(),
+    "unique": lambda x, y: x.unique(return_inverse=True, return_counts=True),
+    "unique rows": lambda x, y: ad.cat([x, x]).unique(dim=0, return_counts=True),
+    "consecutive": lambda x, y: x.round().unique_consecutive(return_inverse=True, return_counts=True),
+    "bincount": lambda x, y: places(x)[0].bincount(minlength=3),
+    "bincount of less than 0": lambda x, y: (places(x)[0] - 2).bincount(),
+    "equal": lambda x, y: ad.tensor([ad.equal(x, y), ad.equal(x, x.clone()), ad.equal(x, x[:1])]),
+    "zero diagonal": lambda x, y: x.clone().fill_diagonal_(0.0),
+    "diagonal of a stack": lambda x, y: ad.stack([x[:2, :2], y[:2, :2]]).fill_diagonal_(3),
+    "diagonal of a view": lambda x, y: y.clone().T.fill_diagonal_(2),
+    "as itself": lambda x, y: (x.float(), x.double(), x.contiguous(), x.long()),
+    "batch norm": lambda x, y: batch_normed(x, y),
 }  # fmt: skip
+
+
+def batch_normed(x: ad.Tensor, y: ad.Tensor) -> tuple[ad.Tensor, ...]:
+    """A result, and running statistics that were moved."""
+    mean, variance = y[0].clone(), y[1].abs().contiguous()
+    return F.batch_norm(x, mean, variance, training=True), mean, variance
+
+
 # Of a matrix of probabilities.
 DRAWS: dict[str, Call] = {
     "rand": lambda p: ad.rand(3, 2),

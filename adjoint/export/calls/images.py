@@ -59,7 +59,6 @@ REMEDIES = {
     "standard_gamma": "draw before, and pass the numbers",
     "poisson": "draw before, and pass the numbers",
     "binomial": "draw before, and pass the numbers",
-    "random_permutation": "rand(n).argsort() is exported",
     "qr": "give mode='reduced' and at most 100 columns of real numbers",
     "svd": "give at most 96 rows or columns of real numbers",
     "eigh": "give at most 96 columns of real numbers",

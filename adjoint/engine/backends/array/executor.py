@@ -7,6 +7,7 @@ the dtype pattern, look up the plan for that pattern, call the kernel, wrap, rec
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -385,31 +386,56 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
 Links = tuple[tuple[Record, dict[str, Any]], ...]
 
 
-def view_call(chains: tuple[Links, ...], single: bool) -> Callable[..., Any]:
-    """A function that shows a tensor on the CPU through these chains, whose links were checked."""
+def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..., Any]:
+    """A function that shows a tensor on the CPU through these chains, whose links were checked.
 
-    def shown(source: Any, record: Record, kernel: Any, params: dict[str, Any]) -> Any:
-        out = window(source, kernel(source._array, **params), record, params)
+    All that it is given lie in memory as `like` does.
+    """
+
+    def shown(source: Any, record: Record, show: Any, params: dict[str, Any]) -> Any:
+        out = window(source, show(source._array), record, params)
         mark_view(out, source)
         if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
             HOOKS.attach(record, (source,), params, out)
         return out
 
-    prepared = [[(record, find_kernel(record), params) for record, params in c] for c in chains]
+    def prepared(links: Links) -> list[tuple[Record, Callable[[Any], Any], dict[str, Any]]]:
+        array, ready = like, []
+        for record, params in links:
+            kernel = partial(find_kernel(record), **params)
+            ready.append((record, shower(array, kernel), params))
+            array = kernel(array)
+        return ready
+
+    every = [prepared(links) for links in chains]
 
     def follow(source: Any) -> Any:
         outs = []
-        for links in prepared:
+        for links in every:
             out = source
             for link in links:
                 out = shown(out, *link)
             outs.append(out)
         return outs[0] if single else tuple(outs)
 
-    if not single or len(prepared[0]) != 1:
+    if not single or len(every[0]) != 1:
         return follow
-    (((record, kernel, params),),) = prepared
-    return lambda source: shown(source, record, kernel, params)
+    (((record, show, params),),) = every
+    return lambda source: shown(source, record, show, params)
+
+
+def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What shows arrays that lie as `like` does the way a kernel of views does.
+
+    Of an array in one piece a view is known by its place, which NumPy is told at once.
+    """
+    seen = kernel(like)
+    plain = like.flags.c_contiguous and like.dtype.isbuiltin == 1 and seen.flags.writeable
+    if not plain or not seen.size or not np.may_share_memory(seen, like):
+        return kernel
+    shape, dtype, strides = seen.shape, seen.dtype, seen.strides
+    ahead = seen.ctypes.data - like.ctypes.data
+    return lambda array: ndarray(shape, dtype, array, ahead, strides)
 
 
 def wrap_results(result: Any, xp: Any) -> Any:

@@ -22,7 +22,7 @@ REDUCTIONS = (
     "logcumsumexp logsumexp max mean median min nanmean nansum norm prod std std_mean sum trace "
     "var var_mean vector_norm matrix_norm"
 )
-ORDER = "argsort sort topk bucketize searchsorted"
+ORDER = "argsort sort topk bucketize histc searchsorted"
 SHAPE = (
     "cat clone column_stack concat concatenate diag diag_embed dstack flip fliplr flipud gather "
     "hstack index_add index_select kron pixel_shuffle pixel_unshuffle repeat "

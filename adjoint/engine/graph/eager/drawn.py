@@ -27,7 +27,7 @@ from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
 from adjoint.engine.graph.passes.unmark import unmark
 from adjoint.engine.ops.create.creation import EMPTY
-from adjoint.engine.ops.random.random import PERMUTATION, RANDOM
+from adjoint.engine.ops.random.random import RANDOM
 from adjoint.engine.tensor.tensor import Tensor
 
 SEED = 5  # of the generator that programs are tried with
@@ -56,7 +56,7 @@ def program_of(
     graph, places, drawn = recorded(tensors, call)
     if not drawn:
         return unwritten(graph, call)
-    (node,) = [n for n in graph.nodes if n.record in (RANDOM, PERMUTATION)]
+    (node,) = [n for n in graph.nodes if n.record is RANDOM]
     if node.inputs != (SEED, 0) or node.params["device"] is not CPU:
         raise Unfit
     arrays = [t._array for t in tensors]

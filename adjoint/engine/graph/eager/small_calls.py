@@ -210,7 +210,7 @@ def entry_of_views(
     if not chains or not agrees(calls, None if single else tuple):
         return None
     entry: Entry = HOOKS.small_entry(
-        None, HOOKS.view_call(tuple(chains), single), (), (*given, single)
+        None, HOOKS.view_call(tuple(chains), single, source._array), (), (*given, single)
     )
     return entry
 

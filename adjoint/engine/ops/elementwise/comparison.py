@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
-from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.ops.common.scalars import require_tensors
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ ISNAN = elementwise("isnan", None, promotion="logical")
 ISINF = elementwise("isinf", None, promotion="logical")
 ISFINITE = elementwise("isfinite", None, promotion="logical")
 SIGNBIT = elementwise("signbit", None, promotion="logical", accepts="bif")
+
+FEW = 1 << 11  # elements that are compared sooner than operations are called
 
 
 @public(method=True, inplace=True, out=True)
@@ -219,6 +223,13 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
+def _are_few(x: Any, y: Any) -> bool:
+    """Whether arrays are alike, of a dtype of NumPy's own, and sooner compared than bound."""
+    return bool(
+        x.size <= FEW and x.shape == y.shape and x.dtype is y.dtype and x.dtype.isbuiltin == 1
+    )
+
+
 @public(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements.
@@ -228,6 +239,9 @@ def equal(input: Tensor, other: Tensor) -> bool:
         >>> ad.equal(ad.tensor([1, 2]), ad.tensor([1, 2]))
         True
     """
+    x, y = getattr(input, "_array", None), getattr(other, "_array", None)
+    if x.__class__ is ndarray is y.__class__ and _are_few(x, y) and may_be_small():
+        return True not in (x != y).tobytes()
     require_tensors("equal", input, other)
     if input.shape != other.shape:
         return False

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy import ascontiguousarray, ndarray
+
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeTypeError
 from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
-from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import need_tensor
+from adjoint.engine.ops.elementwise.comparison import FEW
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import INDEX
 
@@ -92,6 +95,19 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return NONZERO_STATIC(input, size=size, fill_value=fill_value)
 
 
+def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
+    """What `NONZERO` and `INDEX` select, without the way there; None where somebody looks on.
+
+    The mask covers the first dimensions.
+    """
+    array, held = x._array, mask._array
+    if array.__class__ is not ndarray or held.__class__ is not ndarray or array.size > FEW:
+        return None
+    if not held.ndim or not may_be_small() or (CONTEXT.grad_enabled and x.requires_grad):
+        return None
+    return HOOKS.array.wrap(ascontiguousarray(array[held]))
+
+
 def require_mask(name: str, mask: Tensor) -> None:
     """Refuse a mask that is not boolean."""
     if mask.dtype is not bool_:
@@ -111,6 +127,9 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         tensor([1, 3])
     """
     require_mask("masked_select", mask)
+    chosen = chosen_by(input, mask) if input._array.shape == mask._array.shape else None
+    if chosen is not None:
+        return chosen
     shape = broadcast_shapes("masked_select", tuple(input.shape), tuple(mask.shape))
     positions = NONZERO(mask.expand(shape).reshape(-1)).reshape(-1)
     return INDEX(input.expand(shape).reshape(-1), positions, dims=(0,))

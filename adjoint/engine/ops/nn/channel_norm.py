@@ -106,10 +106,9 @@ MOVED_STATISTIC = composite(
 
 def blend(running: Tensor | None, new: Tensor, momentum: float, scale: float | None = None) -> None:
     """Move a running statistic towards a new value, by then scaled, in place."""
-    if running is None:
-        return
-    with CONTEXT.having(grad_enabled=False):
-        running.copy_(MOVED_STATISTIC(running, new, momentum, scale))
+    if running is not None:
+        with CONTEXT.having(grad_enabled=False):
+            running.copy_(MOVED_STATISTIC(running, new, momentum, scale))
 
 
 def blend_both(
@@ -119,8 +118,12 @@ def blend_both(
     unbiased = n / max(n - 1, 1)
 
     def move(tensors: Any, numbers: Any) -> None:
-        blend(tensors[0], tensors[2], numbers[0])
-        blend(tensors[1], tensors[3], numbers[0], numbers[1])
+        mean, variance, *new = tensors
+        with CONTEXT.having(grad_enabled=False):
+            if mean is not None:
+                mean.copy_(MOVED_STATISTIC(mean, new[0], numbers[0], None))
+            if variance is not None:
+                variance.copy_(MOVED_STATISTIC(variance, new[1], *numbers))
 
     tensors = (*running, *new)
     at_once = (
@@ -192,7 +195,7 @@ def batch_norm(
     channels = input.shape[1]
     for which, p in (("running_mean", running_mean), ("running_var", running_var),
                      ("weight", weight), ("bias", bias)):  # fmt: skip
-        if p is not None and tuple(p.shape) != (channels,):
+        if p is not None and tuple(p._array.shape) != (channels,):
             raise ShapeError(
                 f"batch_norm: {which} should contain {channels} elements, not {list(p.shape)}, "
                 f"for an input of shape {list(input.shape)}"

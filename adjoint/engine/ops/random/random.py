@@ -17,6 +17,8 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator, generator_for
 from adjoint.engine.ops.common.arguments import need_tensor, sizes, whole
 from adjoint.engine.ops.create.creation import EMPTY, finish, place, shape_of
+from adjoint.engine.ops.elementwise.logical import BITWISE_AND, BITWISE_XOR
+from adjoint.engine.ops.order.sort import ARGSORT
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -32,12 +34,6 @@ RANDOM = primitive(
     pointwise=True,
     creates=True,
     fragment="composed",
-)
-PERMUTATION = primitive(
-    "random_permutation",
-    lambda seed, offset, *, length, batch, dtype, device: Spec((*batch, length), dtype, device),
-    None,
-    None,
 )
 # Laws that make integers take 64-bit words whatever the dtype; an event takes 32 bits.
 WORD_BITS = {"integers": 64, "bits": 64, "bernoulli": 32, "fraction": 32}
@@ -405,8 +401,9 @@ def randperm(
     if n - 1 > value_range(dtype)[1]:
         raise RuntimeError(f"randperm: n is too large for {dtype.name}: received {n}")
     where = place(device if device is not None or out is None else out.device)
-    levels = batch_levels("randperm")
-    batch = tuple(level.size for level in levels)
-    seed, offset = generator_for("randperm", generator, where).draw(blocks(prod(batch) * n, 64))
-    order = PERMUTATION(seed, offset, length=n, batch=batch, dtype=dtype, device=where)
-    return finish(wrap_batches(levels, order), requires_grad, "randperm", out)
+    words = draw("randperm", "bits", (), (n,), dt.int64, where, generator)
+    # In the order of all but as many low bits as positions have: without a sign, equal ones as
+    # they come.
+    keys = BITWISE_XOR(BITWISE_AND(words, -1 << max(n - 1, 1).bit_length()), -1 << 63)
+    order = ARGSORT(keys, dim=0, descending=False, stable=True)
+    return finish(order.to(dtype), requires_grad, "randperm", out)

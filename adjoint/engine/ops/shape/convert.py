@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from numpy import ndarray
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.device import Device
@@ -20,7 +23,7 @@ from adjoint.engine.core.layout import (
     preserve_format,
 )
 from adjoint.engine.core.operations.families import fit, linear
-from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.operations.public import METHODS, method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -81,7 +84,9 @@ def _strides(x: Tensor, memory_format: Any) -> Any:
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its elements lie in memory in the order asked for, else such a copy."""
     if memory_format is contiguous_format:
-        capture = CONTEXT.capture
+        capture, array = CONTEXT.capture, self._array
+        if capture is None and array.__class__ is ndarray and array.flags.c_contiguous:
+            return self
         if capture is not None and capture.doubts(self):
             dense = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
             capture.pair(self, dense)
@@ -219,8 +224,21 @@ def _conversion(name: str, dtype: DType) -> Callable[..., Any]:
     return convert_to
 
 
+def _unless_it_is(dtype: DType, convert_to: Callable[..., Any]) -> Callable[..., Any]:
+    """A conversion that hands a tensor of its dtype back, which has no program to look for."""
+
+    @functools.wraps(convert_to)
+    def variant(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not args and not kwargs and self.dtype is dtype:
+            return self
+        return convert_to(self, *args, **kwargs)
+
+    return variant
+
+
 for _name, _dtype in CONVERSIONS.items():
     method(_conversion(_name, _dtype))
+    METHODS[_name] = _unless_it_is(_dtype, METHODS[_name])
 
 
 @method

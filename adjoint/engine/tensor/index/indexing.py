@@ -30,7 +30,7 @@ from adjoint.engine.ops.index.index import (
     index_put,
     selected_shape,
 )
-from adjoint.engine.ops.index.nonzero import nonzero_rows, spread
+from adjoint.engine.ops.index.nonzero import chosen_by, nonzero_rows, spread
 from adjoint.engine.ops.shape.views import SLICE
 from adjoint.engine.tensor.index.subscripts import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.reading.item import known, plain_number, scalar_tensor
@@ -40,6 +40,7 @@ from adjoint.engine.tensor.writing.mutation import assign, constants, direct_arr
 
 # Numbers up to these are written as they are: larger ones may overflow, or a library has none.
 PLAIN = 2.0**62
+EVERYTHING = slice(None)
 DIRECT = {d: min(largest, PLAIN) for d, largest in LARGEST.items()}
 
 
@@ -83,6 +84,9 @@ def getitem(self: Tensor, key: Any) -> Any:
             return INDEX(self, key, dims=(0,))
         if key.dtype is bool_ and key.device == self.device:
             return _select(self, 0, key)
+    alone = _only_index(self, key)
+    if alone is not None:
+        return INDEX(self, key[alone], dims=(alone,))
     basic, picks = split_key(self, key)
     if not picks:
         return SLICE(self, index=basic)
@@ -96,9 +100,26 @@ def getitem(self: Tensor, key: Any) -> Any:
     return INDEX(x, *indices, dims=dims)
 
 
+def _only_index(x: Tensor, key: Any) -> int | None:
+    """Where the one index of a key is, if it is a tensor among slices of all there is."""
+    at = None
+    for d, k in enumerate(key if key.__class__ is tuple and len(key) <= x.ndim else ()):
+        if k.__class__ is slice and k == EVERYTHING:
+            continue
+        if at is not None or not isinstance(k, Tensor) or k.dtype is not int64:
+            return None
+        if not k._array.shape or k.device != x.device:
+            return None
+        at = d
+    return at
+
+
 def _select(x: Tensor, dim: int, mask: Tensor) -> Tensor:
     """The slices where one mask holds, by positions in the flattened dimensions it covers."""
-    check_mask(mask, x.shape, dim)
+    check_mask(mask, x._array.shape, dim)
+    chosen = chosen_by(x, mask) if dim == 0 else None
+    if chosen is not None:
+        return chosen
     if mask.ndim > 1:
         x = x.reshape((*x.shape[:dim], mask.numel(), *x.shape[dim + mask.ndim :]))
         mask = mask.reshape(-1)

@@ -22,7 +22,7 @@ def numel(self: Tensor) -> int:
 @method(aliases=("ndimension",))
 def dim(self: Tensor) -> int:
     """The number of dimensions."""
-    return self.ndim
+    return self._array.ndim
 
 
 @method

@@ -84,13 +84,18 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @public(method=True, name="fill_", numbers="values")
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
-    if type(value) is float and -65504 <= value <= 65504 and input.dtype.is_inexact:
+    if _fits(value, input):
         array = direct_array(input)
         if array is not None:
             HOOKS.array.copy_into(array, value)
             input._storage.version += 1
             return input
     return update("fill_", input, fill, value)
+
+
+def _fits(value: Any, target: Tensor) -> bool:
+    """Whether a number can be written to a tensor without a look at its dtype's range."""
+    return type(value) in (float, int) and -65504 <= value <= 65504 and target.dtype.is_inexact
 
 
 @public(method=True, name="zero_")
@@ -120,6 +125,12 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise ShapeError(
             f"fill_diagonal_: all dimensions of input must be of equal length, received {shape}"
         )
+    if not wrap and _fits(fill_value, self) and direct_array(self) is not None:
+        diagonal = self
+        while diagonal.ndim > 1:
+            diagonal = diagonal.diagonal(0, 0, -1)
+        diagonal.fill_(fill_value)
+        return self
     count = min(shape)
     indices = [self.new_arange(count)] * len(shape)
     if wrap and len(shape) == 2 and shape[0] > shape[1] + 1 and shape[1]:

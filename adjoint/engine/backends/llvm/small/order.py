@@ -17,7 +17,7 @@ from adjoint.engine.backends.llvm.small.order_loops import DESCENDING, DISTINCT
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, RowWriter, Spot, writes
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.elementwise import rounding
-from adjoint.engine.ops.order import sort
+from adjoint.engine.ops.order import search, sort
 from adjoint.engine.ops.reduce import extremes, product, reduction, scan
 from adjoint.engine.ops.shape import rearrange, triangular
 
@@ -112,6 +112,21 @@ def writes_best(record: Record, flags: int) -> None:
 
 writes_best(extremes.ARGMAX, DESCENDING)
 writes_best(extremes.ARGMIN, 0)
+
+
+@writes(search.SEARCHSORTED)
+def write_searchsorted(w: RowWriter, out: Array, x: Spot, y: Spot, right: bool) -> Spot:
+    sequence, values = x.array, y.array
+    alike = sequence.dtype == values.dtype and sequence.dtype.isnative
+    if sequence.ndim != 1 or not alike or sequence.dtype.char not in order_loops.ELEMENTS:
+        raise NoRow
+    if not values.flags.c_contiguous or not out.ndim:  # which NumPy goes through in one go
+        raise NoRow
+    place, step = w.scratch(out), sequence.strides[0]
+    steps = [(0,) * out.ndim, values.strides, place.array.strides]
+    loop, sizes = w.loop(f"search_{sequence.dtype.char}"), (len(sequence), int(right))
+    w.call(loop, [x, y, place], out.shape, steps, sizes, (step,))
+    return place
 
 
 # -- reductions and running results -------------------------------------------------------------

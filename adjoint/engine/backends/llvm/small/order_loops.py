@@ -1,4 +1,4 @@
-"""Inner loops that put rows of few elements in order, and that find the best of a row.
+"""Inner loops that put rows of few elements in order, find the best of a row, and search one.
 
 Called as NumPy calls its own, on a first element and a first place of each row: `dims` are how many
 rows there are, how long they are and flags; the steps along rows come after those between them.
@@ -13,7 +13,7 @@ LONGEST = 64  # elements of a row, which are inserted one by one
 
 def text() -> str:
     """The functions."""
-    loops = (_order, _best, _running_best)
+    loops = (_order, _best, _running_best, _search)
     return "\n".join([loop(char) for loop in loops for char in ELEMENTS])
 
 
@@ -236,6 +236,86 @@ take:
   br label %element
 rowEnd:
   br label %row
+end:
+  ret void
+}}"""
+
+
+def _search(char: str) -> str:
+    """Where values go in a sequence, after equal ones with a flag: the steps that NumPy takes.
+
+    A value that is larger than the one before is looked for from where that one was.
+    """
+    kind = ELEMENTS[char]
+    return f"""
+define void @search_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{
+entry:
+  %count = load i64, ptr %dims
+  %lengthAt = getelementptr i64, ptr %dims, i64 1
+  %length = load i64, ptr %lengthAt
+  %rightAt = getelementptr i64, ptr %dims, i64 2
+  %rightBit = load i64, ptr %rightAt
+  %right = icmp ne i64 %rightBit, 0
+  %x = load ptr, ptr %args
+  %vAt = getelementptr ptr, ptr %args, i64 1
+  %v0 = load ptr, ptr %vAt
+  %oAt = getelementptr ptr, ptr %args, i64 2
+  %o0 = load ptr, ptr %oAt
+  %vStepAt = getelementptr i64, ptr %steps, i64 1
+  %vStep = load i64, ptr %vStepAt
+  %oStepAt = getelementptr i64, ptr %steps, i64 2
+  %oStep = load i64, ptr %oStepAt
+  %alongAt = getelementptr i64, ptr %steps, i64 3
+  %along = load i64, ptr %alongAt
+  %first = load {kind}, ptr %v0
+  br label %value
+value:
+  %i = phi i64 [0, %entry], [%iNext, %found]
+  %from = phi i64 [0, %entry], [%low, %found]
+  %to = phi i64 [%length, %entry], [%high, %found]
+  %last = phi {kind} [%first, %entry], [%v, %found]
+  %some = icmp slt i64 %i, %count
+  br i1 %some, label %take, label %end
+take:
+  %vAway = mul i64 %i, %vStep
+  %vPlace = getelementptr i8, ptr %v0, i64 %vAway
+  %v = load {kind}, ptr %vPlace
+  %lastLess = call i1 @before_{char}({kind} %last, {kind} %v, i1 false)
+  %lastMore = call i1 @before_{char}({kind} %v, {kind} %last, i1 false)
+  %lastLeast = xor i1 %lastMore, true
+  %onward = select i1 %right, i1 %lastLeast, i1 %lastLess
+  %shorter = icmp slt i64 %to, %length
+  %toNext = add i64 %to, 1
+  %back = select i1 %shorter, i64 %toNext, i64 %length
+  %low0 = select i1 %onward, i64 %from, i64 0
+  %high0 = select i1 %onward, i64 %length, i64 %back
+  br label %halve
+halve:
+  %low = phi i64 [%low0, %take], [%lowNext, %look]
+  %high = phi i64 [%high0, %take], [%highNext, %look]
+  %more = icmp slt i64 %low, %high
+  br i1 %more, label %look, label %found
+look:
+  %width = sub i64 %high, %low
+  %half = lshr i64 %width, 1
+  %middle = add i64 %low, %half
+  %mAway = mul i64 %middle, %along
+  %mAt = getelementptr i8, ptr %x, i64 %mAway
+  %m = load {kind}, ptr %mAt
+  %less = call i1 @before_{char}({kind} %m, {kind} %v, i1 false)
+  %greater = call i1 @before_{char}({kind} %v, {kind} %m, i1 false)
+  %least = xor i1 %greater, true
+  %goes = select i1 %right, i1 %least, i1 %less
+  %beyond = add i64 %middle, 1
+  %lowNext = select i1 %goes, i64 %beyond, i64 %low
+  %highNext = select i1 %goes, i64 %high, i64 %middle
+  br label %halve
+found:
+  %oAway = mul i64 %i, %oStep
+  %oPlace = getelementptr i8, ptr %o0, i64 %oAway
+  store i64 %low, ptr %oPlace
+  %iNext = add i64 %i, 1
+  br label %value
 end:
   ret void
 }}"""

@@ -304,7 +304,9 @@ def scatter_reduce(xp: Any, x: Array, y: Array, picks: Array, dim: int, reduce: 
 def nonzero_(xp: Any, x: Array) -> Array:
     if not x.ndim:
         return xp.zeros((int(x != 0), 0), dtype=np.int64)
-    return xp.stack(xp.nonzero(x), axis=0).T  # a column lies in one piece, as in PyTorch
+    places = x.nonzero()
+    # A column lies in one piece, as in PyTorch.
+    return (np.array(places, np.int64) if xp is np else xp.stack(places, axis=0)).T
 
 
 @lowers(nonzero.NONZERO_STATIC)

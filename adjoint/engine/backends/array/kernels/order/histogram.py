@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,31 @@ from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.order import histogram
 
 Array = Any
+NEGATIVE = "bincount: only supports 1-d non-negative integral inputs"
 
 
 @lowers(histogram.BINCOUNT)
 def bincount(xp: Any, x: Array, weights: Array | None = None, *, minlength: int) -> Array:
     if x.size == 0:
         return xp.zeros(minlength, dtype=np.int64 if weights is None else weights.dtype)
-    least, most = (int(n) for n in ends(xp, x))
-    if least < 0:
-        raise RuntimeError("bincount: only supports 1-d non-negative integral inputs")
-    if weights is None and on_device(xp):
-        return device.count(xp, x, max(most + 1, minlength))
-    out = counted(xp, x.astype(np.int64), weights, minlength)
+    if xp is np:  # which itself looks for numbers below 0
+        try:
+            out = np.bincount(x.astype(np.int64, copy=False), weights, minlength)
+        except ValueError:
+            raise RuntimeError(NEGATIVE) from None
+    else:
+        least, most = (int(n) for n in ends(xp, x))
+        if least < 0:
+            raise RuntimeError(NEGATIVE)
+        if weights is None and on_device(xp):
+            return device.count(xp, x, max(most + 1, minlength))
+        out = counted(xp, x.astype(np.int64), weights, minlength)
     return out.astype(np.int64 if weights is None else weights.dtype, copy=False)
 
 
 def ends(xp: Any, x: Array) -> Any:
     """The least and the greatest element, for which a GPU is waited once."""
-    both = xp.stack([x.min(), x.max()])
-    return both if xp is np else xp.asnumpy(both)
+    return xp.asnumpy(xp.stack([x.min(), x.max()]))
 
 
 def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Array:
@@ -48,7 +54,8 @@ def counted(xp: Any, places: Array, weights: Array | None, minlength: int) -> Ar
 
 @lowers(histogram.HISTC)
 def histc(xp: Any, x: Array, low: Array, high: Array, bins: int) -> Array:
-    if not bool(xp.isfinite(low) & xp.isfinite(high)):
+    sure = isfinite(low) and isfinite(high) if xp is np else xp.isfinite(low) & xp.isfinite(high)
+    if not bool(sure):
         raise RuntimeError(f"histc: range of [{float(low)}, {float(high)}] is not finite")
     inside = (x >= low) & (x <= high)
     x = x if on_device(xp) else x[inside]

@@ -118,15 +118,20 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
     axis = 0 if dim is None else dim
     rows = x.reshape(-1) if dim is None else x
     n = rows.shape[axis]
-    flat = xp.moveaxis(rows, axis, 0).reshape(n, -1) if rows.size else rows.reshape(n, 0)
-    fresh = xp.ones(n, dtype=bool)
-    changed = flat[1:] != flat[:-1]
-    fresh[1:] = changed[:, 0] if dim is None and rows.size else changed.any(axis=1)
-    starts = xp.nonzero(fresh)[0]
-    inverse = (xp.cumsum(fresh) - 1).astype(np.int64)
-    counts = xp.diff(xp.concatenate([starts, xp.asarray([n])])).astype(np.int64)
-    values = xp.take(rows, starts, axis=axis)
-    return values, inverse.reshape(x.shape) if dim is None else inverse, counts
+    fresh = xp.empty(n, dtype=bool)
+    fresh[:1] = True
+    if dim is None:
+        xp.not_equal(rows[1:], rows[:-1], out=fresh[1:])
+    else:
+        flat = xp.moveaxis(rows, axis, 0).reshape(n, -1) if rows.size else rows.reshape(n, 0)
+        fresh[1:] = (flat[1:] != flat[:-1]).any(axis=1)
+    (starts,) = fresh.nonzero()
+    inverse = fresh.cumsum(dtype=np.int64)
+    inverse -= 1
+    counts = xp.empty(starts.shape, np.int64)
+    xp.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1:] = n - starts[-1:]
+    return rows.take(starts, axis), inverse.reshape(x.shape) if dim is None else inverse, counts
 
 
 @lowers(hashing.HASH_TENSOR)

@@ -12,7 +12,7 @@ from adjoint.engine.backends.array.kernels.random.distributions import LAWS
 from adjoint.engine.backends.array.kernels.random.philox import random_words
 from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.ops.random.random import PERMUTATION, RANDOM, word_bits
+from adjoint.engine.ops.random.random import RANDOM, word_bits
 
 Array = Any
 
@@ -42,27 +42,3 @@ def random(
             values = values.astype(np.float32)  # to halves by one way on every device
         out[start : start + chunk.size] = values
     return out.view(NUMPY_OF[dtype]).reshape(shape)
-
-
-@lowers(PERMUTATION)
-def random_permutation(
-    xp: Any,
-    seed: int,
-    offset: int,
-    *,
-    length: int,
-    batch: tuple[int, ...],
-    dtype: DType,
-    device: Any,
-) -> Array:
-    # Sort keys whose low bits are the positions: no two are equal, so any sort gives one answer.
-    bits = max(length - 1, 1).bit_length()
-    count = prod(batch) * length
-    keys = xp.empty(count, np.uint64)
-    for start, chunk in random_words(xp, seed, offset, count, 64):
-        keys[start : start + chunk.size] = chunk
-    keys = keys.reshape((*batch, length))
-    mask = np.uint64((1 << bits) - 1)
-    keys &= ~mask
-    keys |= xp.arange(length, dtype=np.uint64)
-    return (xp.sort(keys, axis=-1) & mask).astype(NUMPY_OF[dtype])
