@@ -135,7 +135,7 @@ def binary_cross_entropy_with_logits(
         )
     require_floating("binary_cross_entropy_with_logits", input)
     require_result_in("binary_cross_entropy_with_logits", target.dtype, input, target)
-    more = ()
+    more: tuple[Tensor, ...] = ()
     if pos_weight is not None:
         require_within("binary_cross_entropy_with_logits", "pos_weight", pos_weight, input.shape)
         require_result_in("binary_cross_entropy_with_logits", target.dtype, pos_weight, target)
