@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from adjoint.engine.core.operations.return_types import RETURN_TYPES
+from adjoint.engine.core.operations.return_types import all_types
 
-__all__ = list(RETURN_TYPES)
+_TYPES = all_types()
+__all__ = list(_TYPES)
 
-globals().update(RETURN_TYPES)
+globals().update(_TYPES)

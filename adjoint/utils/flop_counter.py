@@ -8,7 +8,7 @@ from typing import Any
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.flops import COUNTED, shape_of
+from adjoint.engine.graph.flops import shape_of
 from adjoint.nn.modules.hooks import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -55,7 +55,7 @@ class FlopCounterMode:
     def _observe(
         self, record: Record, operands: tuple[Any, ...], params: dict[str, Any], outs: Any
     ) -> None:
-        count = COUNTED.get(record.name)
+        count = record.flops
         if count is None or (record.compose is not None and kernel_for(record) is None):
             return  # the products that such a composition is made of were seen themselves
         results = outs if isinstance(outs, tuple) else (outs,)

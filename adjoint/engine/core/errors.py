@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
+import importlib
 import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from os.path import basename, dirname
 from types import CodeType, FrameType
 
-_PACKAGE = str(Path(__file__).parents[2])
+_PACKAGE = dirname(dirname(dirname(__file__)))
 
 
 class AdjointError(Exception):
@@ -86,6 +86,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     >>> did_you_mean("leaky_rely", ["relu", "leaky_relu"])
     ". Did you mean 'leaky_relu'?"
     """
+    difflib = importlib.import_module("difflib")  # not at the top: few programs come here
     close = difflib.get_close_matches(str(name), list(names), 1)
     return f". Did you mean {close[0]!r}?" if close else ""
 
@@ -146,7 +147,7 @@ def source_line(path: str, line: int) -> str:
 def show_line(path: str, line: int) -> str:
     """A line of a program, for a message: `train.py:12, "loss = model(x).item()"`."""
     text = source_line(path, line)
-    return f"{Path(path).name}:{line}" + (f', "{text}"' if text else "")
+    return f"{basename(path)}:{line}" + (f', "{text}"' if text else "")
 
 
 def users_line() -> str:

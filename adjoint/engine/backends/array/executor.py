@@ -18,7 +18,7 @@ from adjoint.engine.backends.array.devices import active, cupy, full_device, lib
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.gpu.transfers import transfer
-from adjoint.engine.backends.array.libraries.eager import prepared_call
+from adjoint.engine.backends.array.libraries.prepared import prepared_call
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core import dtype as dt
@@ -55,10 +55,6 @@ class Casting:
         self.whole = whole  # which operands are whole numbers of Python's
 
 
-# What is computed with unsigned integers wider than a byte; all kept dtypes are compared.
-OF_WIDE_UNSIGNED = ("mul", "bitwise_and", "bitwise_or", "bitwise_xor", "where")
-
-
 LARGE = 2**63  # from here on a whole number is no int64
 
 
@@ -81,8 +77,8 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Cast
         if (
             isinstance(spec, Spec)
             and spec.dtype in dt.STORAGE_DTYPES
-            and record.name not in ("eq", "ne")
-            and not (spec.dtype.category == dt.INT and record.name in OF_WIDE_UNSIGNED)
+            and record.takes_kept != "all"
+            and not (spec.dtype.category == dt.INT and record.takes_kept == "unsigned")
         ):
             raise NotImplementedError(
                 f'"{record.name}" not implemented for {spec.dtype.name}: tensors are kept in it '

@@ -23,7 +23,6 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 PARTS = 4  # that are chosen from at most
 WORK = 6  # operations that are done again for a part
-VIEWS = {"reshape", "permute", "slice", "expand"}
 View = tuple[str, dict[str, Any]]
 
 
@@ -32,6 +31,11 @@ def choose_parts(graph: DataflowGraph) -> DataflowGraph:
     if not any(node.record.name == "cat" for node in graph.nodes):
         return graph
     return dce(Choosing(graph).run())
+
+
+def is_plain_view(node: Node) -> bool:
+    """Whether a node is a view of elements as they are."""
+    return node.record.is_view and node.record.selects
 
 
 def is_pointwise(node: Node) -> bool:
@@ -82,7 +86,7 @@ class Choosing:
         readers = self.readers.get(x, [])
         return x not in self.handed and bool(readers) and all(
             is_pointwise(node)
-            or (node.record.name in VIEWS and self.is_for_loops(node.outputs[0]))
+            or (is_plain_view(node) and self.is_for_loops(node.outputs[0]))
             for node in readers
         )  # fmt: skip
 
@@ -115,7 +119,7 @@ class Choosing:
     def seen(self, x: Value, views: list[View], left: list[int]) -> Value:
         """A value of the old graph through views, with as much work as is left."""
         node = x.node
-        if node is not None and node.record.name in VIEWS and node.inputs[0].__class__ is Value:
+        if node is not None and is_plain_view(node) and node.inputs[0].__class__ is Value:
             return self.seen(node.inputs[0], [(node.record.name, node.params), *views], left)
         if node is not None and can_repeat(node) and left[0] > 0:
             left[0] -= 1

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import frexp
 from typing import Any
 
-from adjoint.engine.backends.triton.choices import VIEWS
+from adjoint.engine.backends.triton.choices import is_plain_view
 from adjoint.engine.backends.triton.templates.attention import BACKWARD
 from adjoint.engine.core.dtype import DType, bfloat16, float32
 from adjoint.engine.core.spec import Spec
@@ -171,7 +171,7 @@ class Narrowing:
                 given = (*given[:2], self.half(given[2]))
             spec = Spec(x.spec.shape, dtype, x.spec.device)
             return self.builder.graph.add_node(node.record, given, node.params, (spec,))[0]
-        if node.record.name not in VIEWS:
+        if not is_plain_view(node):
             return None
         inner = self.result(old.node.inputs[0], node.inputs[0], dtype)
         return None if inner is None else self.builder.emit(node.record, inner, **node.params)
@@ -192,7 +192,7 @@ def is_device_tensor(x: Any) -> bool:
 
 def is_sum(x: Value) -> bool:
     """Whether a value is a view of attention's gradients: sums that began with zero."""
-    while x.node is not None and x.node.record.name in VIEWS:
+    while x.node is not None and is_plain_view(x.node):
         x = x.node.inputs[0]
     return x.node is not None and x.node.record.name == BACKWARD
 
@@ -211,7 +211,7 @@ def half_of(x: Any) -> DType | None:
     if node.record.name == "cast":
         dtype: DType = node.inputs[0].spec.dtype
         return dtype if dtype.is_half and x.spec.dtype is float32 else None
-    if node.record.name in VIEWS:
+    if is_plain_view(node):
         return half_of(node.inputs[0])
     if node.record.name == "mul":
         y, factor = factored(node)

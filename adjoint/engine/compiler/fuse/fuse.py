@@ -51,7 +51,6 @@ OTHER_ORDER = (
     "reduces over other dimensions, or reads elements in another order, than the "
     "kernel that makes its operand"
 )
-PICKED = {"gather", "index"}  # their first operand is read at any element
 
 
 @dataclass(eq=False, slots=True)
@@ -234,7 +233,7 @@ class Fusion:
             where = unit.maps.get(base)
             if where is None:
                 continue
-            if x is node.inputs[0] and node.record.name in PICKED:
+            if x is node.inputs[0] and node.record.indexed == "read":
                 return None  # read at other elements than this one
             shown = through(where, views)
             if shown is None:
@@ -338,7 +337,7 @@ class Fusion:
 
     def absorb(self, unit: Unit, node: Node, kind: str) -> None:
         """Join kernels of the node's other operands that are in step with it."""
-        if kind == REDUCE or node.record.name in PICKED:
+        if kind == REDUCE or node.record.indexed == "read":
             return
         if unit.reduced is not None and not self.absorbs:
             return

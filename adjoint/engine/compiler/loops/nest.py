@@ -38,7 +38,8 @@ from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, is_extent
 
 PlaceOf = Callable[[Value], Place]
 PLAIN = {0, 1, -1, 2, -2, 0.5, -0.5}  # factors that no size gives, or that code is simpler for
-PLACED = {"triu", "tril", "random", "arange", "scatter"}  # depend on coordinates
+# Operations that `placed` has a form for: their elements depend on coordinates.
+PLACED = {"triu", "tril", "random", "arange", "scatter"}
 Applied = tuple[str, tuple[Any, ...], Any, str]  # name, arguments, parameters, dtype computed in
 NOWHERE = PlannedBuffer(INPUT, int64, 0)  # of coordinates, which are places without memory
 
@@ -211,7 +212,7 @@ class Nest:
     def visit(self, node: Node) -> None:
         """Add a node's operation."""
         out = node.outputs[0]
-        if node.record.name in ("gather", "index"):
+        if node.record.indexed == "read":
             self.pick(node)
             return
         if self.is_reduction(node):

@@ -29,7 +29,6 @@ class Fault:
         return self.kind.__name__, text
 
 
-INDEXED = {"gather", "index", "index_put", "scatter", "scatter_reduce"}
 ASKED = "asked"  # parameter of a node whose dimensions were moved: where they were
 
 

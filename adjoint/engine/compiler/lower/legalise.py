@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-from adjoint.engine.compiler.fuse.fuse import CALL, FREE, PICKED, POINT, REDUCE, TEMPLATE, VIEW
+from adjoint.engine.compiler.fuse.fuse import CALL, FREE, POINT, REDUCE, TEMPLATE, VIEW
 from adjoint.engine.compiler.loops.nest import as_operand, reduced_dtype
 from adjoint.engine.compiler.lower.half_precision import is_half, wide_specs
 from adjoint.engine.compiler.lower.indexed import ASKED
@@ -22,7 +22,7 @@ from adjoint.engine.compiler.lower.substitutes import (
     loop_product,
     wants_another_scatter,
 )
-from adjoint.engine.compiler.memory.places import STRIDED, Place, show, virtual
+from adjoint.engine.compiler.memory.places import Place, is_strided, show, virtual
 from adjoint.engine.compiler.target import Setting, Template, knows_all
 from adjoint.engine.core.dtype import DType, float32, int64
 from adjoint.engine.core.operations.record import REGISTRY, Record
@@ -151,7 +151,7 @@ class Legal:
         if template is not None:
             self.keep(node, inputs, TEMPLATE)
             return
-        if not known or not (in_parts or node.record.name in STRIDED):
+        if not known or not (in_parts or is_strided(node.record)):
             self.keep(node, inputs, CALL)
             return
         place = show(self.layout[source], node)
@@ -384,7 +384,7 @@ class Legal:
             if kind == VIEW:
                 if node.outputs[0] in used:
                     used.add(node.inputs[0])
-            elif kind in (TEMPLATE, CALL) or node.record.name in PICKED:
+            elif kind in (TEMPLATE, CALL) or node.record.indexed == "read":
                 zeros = self.setting.template(node.record.name).zeros if kind == TEMPLATE else ()
                 for i, x in enumerate(node.inputs):
                     if isinstance(x, Value) and not (i in zeros and is_zero(x)):

@@ -41,11 +41,9 @@ from adjoint.engine.ops.signal.fft import FFT, IRFFT, RFFT, SPECTRUM
 Part = Any  # a value, or a number
 Pair = tuple[Part, Part]
 
-# What moves elements, or adds them up: both parts alike.
-ALIKE = frozenset(
-    "reshape permute expand slice flip diagonal cat stack roll tril triu index gather clone sum "
-    "neg add sub".split()
-)
+# A rule of this pass: what puts elements together, adds them up or turns their sign does so with
+# both parts alike; so does what only selects them.
+ALIKE = frozenset("cat stack tril triu sum neg add sub".split())
 
 
 def is_complex(x: Any) -> bool:
@@ -135,7 +133,7 @@ class Pairs:
         if not concerned and node.record is SLICE and self.takes_part(node):
             return
         if concerned and self.computes(node):
-            rule = RULES.get(node.record.name) or (alike if node.record.name in ALIKE else None)
+            rule = RULES.get(node.record.name) or (alike if is_alike(node) else None)
             if rule is not None:
                 result = rule(self, node)
                 if result is not None:
@@ -268,6 +266,11 @@ def arithmetic(p: Pairs, record: Record, x: Part, y: Part) -> Part:
         return p.emit(record, x, y)
     one, other = float(x), float(y)
     return {"add": one + other, "sub": one - other, "mul": one * other}[record.name]
+
+
+def is_alike(node: Node) -> bool:
+    """Whether `alike` is its rule."""
+    return node.record.selects or node.record.name in ALIKE
 
 
 def alike(p: Pairs, node: Node) -> Pair | None:

@@ -10,6 +10,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, contiguous_strides, same_shape
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.ops.shape.rearrange import FLIP
 from adjoint.engine.ops.shape.views import view_strides
 
 Shape = tuple[int, ...]
@@ -88,8 +89,10 @@ def virtual(value: Value) -> Place:
     return row_major(PlannedBuffer(INPUT, value.spec.dtype, size), value.spec.shape)
 
 
-# Views that show elements of the same type through other strides.
-STRIDED = {"reshape", "permute", "expand", "slice", "diagonal", "unfold", "as_strided", "flip"}
+def is_strided(record: Record) -> bool:
+    """Whether it shows elements of the same type through other strides: below zero, those of flip,
+    which eager mode copies."""
+    return (record.is_view and not record.reinterprets) or record is FLIP
 
 
 def show(place: Place, node: Node) -> Place | None:
@@ -101,11 +104,11 @@ def look(place: Place, record: Record, params: dict[str, Any]) -> Place | None:
     """What a view shows of a place; None where no strides will do."""
     if record.name == "view_as_real":
         return as_reals(place)
-    if record.name not in STRIDED:
+    if not is_strided(record):
         return None
     if record.name == "reshape":
         return reshaped(place, params["shape"])
-    if record.name == "flip":
+    if record is FLIP:
         return flipped(place, params["dims"])
     if record.name == "as_strided" and not lies(place, params["x_stride"]):
         return None  # it names elements by where they are in memory, and there they are not

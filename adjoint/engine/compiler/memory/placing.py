@@ -11,7 +11,6 @@ from adjoint.engine.compiler.flow import bodies
 from adjoint.engine.compiler.fuse.fuse import Fusion, Unit
 from adjoint.engine.compiler.loops.ir import can_fail
 from adjoint.engine.compiler.loops.nest import strides_over
-from adjoint.engine.compiler.lower.indexed import INDEXED
 from adjoint.engine.compiler.memory.places import (
     ARENA,
     INPUT,
@@ -28,7 +27,7 @@ from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 
-FIRST_INDEX = {"index": 1, "index_put": 2}  # which operands are indices
+INDICES = "*indices"  # the operands of records that take an index for each of some dimensions
 Check = tuple[Value, int, bool]  # indices, the size they are below, whether they may be negative
 
 
@@ -316,10 +315,10 @@ class Placing:
 
     def checks(self, node: Node) -> Iterator[Check | None]:
         """The bounds that an indexing keeps its indices within; None where that is not known."""
-        name, params = node.record.name, node.params
-        if name not in FIRST_INDEX or "dims" not in params:
+        operands, params = node.record.operands, node.params
+        if not node.record.indexed or INDICES not in operands:
             return
-        shape, indices = node.inputs[0].spec.shape, node.inputs[FIRST_INDEX[name] :]
+        shape, indices = node.inputs[0].spec.shape, node.inputs[operands.index(INDICES) :]
         if len(indices) != len(params["dims"]) or not all(isinstance(x, Value) for x in indices):
             yield None
             return
@@ -398,7 +397,7 @@ def may_fail(setting: Setting, unit: Unit) -> bool:
     if unit.kind == "template" and subgraphs(unit.nodes[0]):
         return bodies.can_fail(setting, unit.nodes[0])
     return unit.kind == "call" or any(
-        n.record.name in INDEXED or can_fail(n.record.name, "int") for n in unit.nodes
+        n.record.indexed or can_fail(n.record.name, "int") for n in unit.nodes
     )
 
 

@@ -19,26 +19,32 @@ from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Sour
 GUARDS = 3000  # that are listed
 BLOCKS = 1500  # of memory that are drawn: the largest
 KINDS = {State: "state", CallArgument: "argument", GradOf: "gradient", Host: "number"}
-FAMILIES = {  # colours of the graph, by record
-    "product": ("matmul", "linear", "convolution", "scaled_dot_product_attention", "embedding"),
-    "norm": ("layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm"),
-    "reduction": ("sum", "mean", "amax", "amin", "prod", "logsumexp", "cumsum", "cross_entropy"),
+# Colours of the graph, a choice of this page: of records whose own facts do not decide theirs.
+COLOURS = {
+    "product": ("linear", "scaled_dot_product_attention", "embedding"),
+    "norm": (
+        "layer_norm", "batch_norm", "batch_norm_inference", "group_norm", "rms_norm",
+        "instance_norm",
+    ),
+    "reduction": ("logsumexp", "cross_entropy"),
     "movement": (
-        "reshape", "permute", "slice", "cat", "clone", "expand", "view_scatter", "index", "gather",
-        "scatter", "index_put", "cast", "unfold_windows", "fold_windows", "full", "arange",
+        "cat", "stack", "view_scatter", "scatter", "index_put", "cast", "unfold_windows",
+        "fold_windows",
     ),
 }  # fmt: skip
-FAMILY_OF = {name: family for family, names in FAMILIES.items() for name in names}
+COLOUR_OF = {name: colour for colour, names in COLOURS.items() for name in names}
 
 
 def family(record: Record) -> str:
     """The kind of operation, for its colour."""
-    name = record.name.removesuffix("_backward")
-    for prefix in ("convolution", "batch_norm"):
-        if name.startswith(prefix):
-            name = prefix
-    kind = FAMILY_OF.get(name)
-    return kind or ("elementwise" if record.family == "elementwise" else "other")
+    if record.family == "bilinear":
+        return "product"
+    if record.reduces or record.running or record.position_of:
+        return "reduction"
+    if record.selects or record.is_view or (record.creates and not record.draws):
+        return "movement"
+    colour = COLOUR_OF.get(record.name.removesuffix("_backward"))
+    return colour or ("elementwise" if record.family == "elementwise" else "other")
 
 
 @dataclass(slots=True)

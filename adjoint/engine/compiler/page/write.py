@@ -6,12 +6,12 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from adjoint.engine.compiler.page.collect import collect
+from adjoint.engine.core.html import escape
 
 SOURCE_LIMIT = 400_000  # characters of one function that are shown
 

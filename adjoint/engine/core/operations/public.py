@@ -78,7 +78,7 @@ def public(
         complete(fn.__globals__)
         base = name or fn.__name__.rstrip("_")
         small = small_calls(base)
-        plain = _adapted(base, fn, small)
+        plain = _adapted(base, fn, small) if method else fn
         published = _adapted(base, fn, small, out=out, checked=True)
         for alias in (base, *aliases):
             _note_numbers(alias, numbers)

@@ -26,7 +26,7 @@ Note [rules]
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,6 +36,15 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.value import TensorBase
 
 OPERAND_NAMES = ("x", "y", "z", "w")
+Shape = Sequence[int]
+
+
+def _is_bare(fn: Callable[..., Any]) -> bool:
+    """Whether its code alone says what it takes: most rules, of which there are hundreds."""
+    code = getattr(fn, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return False
+    return not (fn.__defaults__ or fn.__kwdefaults__ or hasattr(fn, "__wrapped__"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,9 @@ class Rule:
         """Read the parameter names, once, when the operation is declared."""
         if fn is None:
             return None
+        if _is_bare(fn):
+            code = fn.__code__
+            return Rule(fn, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         asked = inspect.signature(fn).parameters
         given = {n: p.default for n, p in asked.items() if p.default is not p.empty}
         return Rule(fn, tuple(asked), given)
@@ -113,6 +125,16 @@ class Record:
     creates: bool = False  # it takes no tensors
     opaque: bool = False  # a function of the user's, whose errors are passed on as they are
     pointwise: bool = False  # element by element, though of no such family
+    selects: bool = False  # its elements are elements of its first operand
+    reinterprets: bool = False  # a view of its operand's bytes as another dtype
+    # Operands hold positions in the first: "read", elements there are its result; "written", it is
+    # the first with others put there.
+    indexed: str = ""
+    # Which of the dtypes that tensors are otherwise only kept in it takes: "unsigned", "all".
+    takes_kept: str = ""
+    # Multiplications and additions, from the shapes of operands and of the first result; None: as
+    # many as `graph.flops` counts for its family.
+    flops: Callable[[Sequence[Shape], Shape], int] | None = None
     never_negative_zero: bool = False  # -0.0 is not among its results
     logical: bool = False  # of a reduction: elements are true or false to it
     position_of: str = ""  # it says where the result of this reduction is

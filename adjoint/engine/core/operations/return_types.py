@@ -61,4 +61,16 @@ def _declare(name: str, fields: str) -> type[Any]:
     return type(name, (make(name, fields),), members)
 
 
-RETURN_TYPES: dict[str, Any] = {name: _declare(name, fields) for name, fields in _FIELDS.items()}
+class _ReturnTypes(dict[str, Any]):
+    """The types by name, each made when it is first asked for: to make one takes a while."""
+
+    def __missing__(self, name: str) -> Any:
+        return self.setdefault(name, _declare(name, _FIELDS[name]))
+
+
+RETURN_TYPES = _ReturnTypes()
+
+
+def all_types() -> dict[str, Any]:
+    """Every one of them."""
+    return {name: RETURN_TYPES[name] for name in _FIELDS}

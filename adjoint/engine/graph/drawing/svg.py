@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from html import escape
 
+from adjoint.engine.core.html import escape
 from adjoint.engine.graph.drawing.layers import Box, assign_layers, place
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.text import graphs_in, literal

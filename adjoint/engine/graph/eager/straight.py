@@ -27,7 +27,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.return_types import RETURN_TYPES
+from adjoint.engine.core.operations.return_types import all_types
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
@@ -46,7 +46,7 @@ KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
 LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
 Arrays = Sequence[Any]
-SIMPLE = frozenset({tuple, list, *RETURN_TYPES.values()})
+SIMPLE = frozenset({tuple, list, *all_types().values()})
 
 
 @dataclass(slots=True)

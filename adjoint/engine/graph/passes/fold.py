@@ -17,8 +17,6 @@ from adjoint.engine.graph.passes.rules.algebra import made_by
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.create.creation import FULL
 
-_VIEWS = frozenset({"reshape", "permute", "expand", "slice", "clone", "diagonal", "unfold"})
-
 
 def fold(graph: DataflowGraph) -> DataflowGraph:
     """The graph with operations on constants replaced by their results."""
@@ -27,14 +25,15 @@ def fold(graph: DataflowGraph) -> DataflowGraph:
 
 def _visit(b: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> tuple[Value, ...] | None:
     record = node.record
-    if not (record.family == "elementwise" or record.name == "cast" or record.name in _VIEWS):
+    selects = record.selects and not record.indexed  # which may fail
+    if not (record.family == "elementwise" or record.name == "cast" or selects):
         return None
     if not inputs or len(node.outputs) != 1 or record.draws:
         return None
     if not all(x.__class__ is not Value or _is_filled(x) for x in inputs):
         return None
     spec = node.outputs[0].spec
-    if record.name in _VIEWS:
+    if selects:
         number = inputs[0].node.inputs[0]
     elif any(is_extent(_filling(x)) for x in inputs):
         return None  # another number at another size

@@ -16,8 +16,8 @@ from adjoint.engine.ops.common.scalars import require_tensors
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
-EQ = elementwise("eq", None, None, promotion="compare", tensors=1, cost="free")
-NE = elementwise("ne", None, None, promotion="compare", tensors=1, cost="free")
+EQ = elementwise("eq", None, None, promotion="compare", tensors=1, cost="free", takes_kept="all")
+NE = elementwise("ne", None, None, promotion="compare", tensors=1, cost="free", takes_kept="all")
 LT = elementwise("lt", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")
 LE = elementwise("le", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")
 GT = elementwise("gt", None, None, promotion="compare", accepts="bif", tensors=1, cost="free")

@@ -38,6 +38,7 @@ WHERE = elementwise(
     check=_require_mask,
     tensors=1,
     rounding="exact",
+    takes_kept="unsigned",
 )
 
 

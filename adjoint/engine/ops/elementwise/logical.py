@@ -14,9 +14,9 @@ LOGICAL_AND = elementwise("logical_and", None, None, promotion="logical", tensor
 LOGICAL_OR = elementwise("logical_or", None, None, promotion="logical", tensors=2)
 LOGICAL_XOR = elementwise("logical_xor", None, None, promotion="logical", tensors=2)
 LOGICAL_NOT = elementwise("logical_not", None, promotion="logical", cost="free")
-BITWISE_AND = elementwise("bitwise_and", None, None, accepts="bi")
-BITWISE_OR = elementwise("bitwise_or", None, None, accepts="bi")
-BITWISE_XOR = elementwise("bitwise_xor", None, None, accepts="bi")
+BITWISE_AND = elementwise("bitwise_and", None, None, accepts="bi", takes_kept="unsigned")
+BITWISE_OR = elementwise("bitwise_or", None, None, accepts="bi", takes_kept="unsigned")
+BITWISE_XOR = elementwise("bitwise_xor", None, None, accepts="bi", takes_kept="unsigned")
 BITWISE_NOT = elementwise("bitwise_not", None, accepts="bi")
 # Shifts by a negative amount or past the width give 0, or -1 for a negative x shifted right.
 LEFT_SHIFT = elementwise("bitwise_left_shift", None, None, accepts="i")

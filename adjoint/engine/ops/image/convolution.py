@@ -14,6 +14,7 @@ Note [exact padding]
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeError
@@ -192,6 +193,13 @@ def _share_weight(
 
 # -- the three records ---------------------------------------------------------------------------
 
+
+def _weight_flops(shapes: Sequence[Sequence[int]], out: Sequence[int]) -> int:
+    """A product for each element of a filter, channel and place of the maps."""
+    maps = min(shapes[:2], key=lambda shape: prod(shape[2:]))
+    return 2 * prod(out) * maps[0] * prod(maps[2:])
+
+
 # x (N, G I, S...), y (G O, I, K...) -> (N, G O, L...)
 CONVOLUTION: Record = bilinear(
     "convolution",
@@ -207,6 +215,7 @@ CONVOLUTION: Record = bilinear(
     fragment="computed",
     by_library=True,
     in_steps=True,
+    flops=lambda shapes, out: 2 * prod(out) * prod(shapes[1][1:]),
 )
 
 # x (N, G O, L...), y (G O, I, K...) -> (N, G I, S...)
@@ -224,6 +233,7 @@ CONVOLUTION_TRANSPOSE: Record = bilinear(
     fragment="computed",
     by_library=True,
     in_steps=True,
+    flops=lambda shapes, out: 2 * prod(shapes[0]) * prod(shapes[1][1:]),
 )
 
 # x (N, G I, S...), y (N, G O, L...) -> (G O, I, K...)
@@ -241,4 +251,5 @@ CONVOLUTION_WEIGHT: Record = bilinear(
     fragment="computed",
     by_library=True,
     in_steps=True,
+    flops=_weight_flops,
 )

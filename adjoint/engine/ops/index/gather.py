@@ -38,6 +38,8 @@ GATHER: Record = linear(
     fragment="composed",
     fills_zeros=True,
     in_steps=True,
+    selects=True,
+    indexed="read",
 )
 
 
@@ -62,6 +64,7 @@ SCATTER: Record = linear(
     fails="values",
     fragment="device",
     in_steps=True,
+    indexed="written",
 )
 
 

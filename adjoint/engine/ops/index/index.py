@@ -79,6 +79,8 @@ INDEX: Record = linear(
     fragment="device",
     fills_zeros=True,
     in_steps=True,
+    selects=True,
+    indexed="read",
 )
 
 
@@ -132,6 +134,7 @@ INDEX_PUT: Record = linear(
     rounding="exact",
     fragment="device",
     in_steps=True,
+    indexed="written",
 )
 
 

@@ -76,6 +76,7 @@ SCATTER_REDUCE: Record = primitive(
     native_check=True,
     rounding="sum",
     fragment="device",
+    indexed="written",
 )
 
 

@@ -52,6 +52,15 @@ def _joint(
     return [next(cotangents) if n else None for n in needed]
 
 
+def _flops(shapes: Sequence[Sequence[int]], out: Sequence[int]) -> int:
+    query, key, value = shapes[:3]
+    return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+
+
+def _backward_flops(shapes: Sequence[Sequence[int]], out: Sequence[int]) -> int:
+    return 5 * _flops(shapes, out) // 2  # five products to the two of before, one made again
+
+
 # ATTENTION(query, key, value, [mask], [dropout's factors, or seed and offset of their draw, as two
 # numbers or as one tensor])
 # or ATTENTION(query, key, value, first key of each query, one past its last)
@@ -65,6 +74,7 @@ ATTENTION: Record = composite(
     fragment="composed",
     lies_in_rows=True,
     given_a_draw=True,
+    flops=_flops,
 )
 
 
@@ -108,6 +118,7 @@ ATTENTION_BACKWARD: Record = composite(
     fragment="composed",
     lies_in_rows=True,
     given_a_draw=True,
+    flops=_backward_flops,
 )
 
 

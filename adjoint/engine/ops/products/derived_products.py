@@ -13,7 +13,7 @@ from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import Shape, is_tensor
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
@@ -239,6 +239,10 @@ def _combine(name: str, input: Tensor, product: Tensor, beta: Any, alpha: Any) -
     return _scale(input, beta) + scaled
 
 
+def _addmm_flops(shapes: Sequence[Shape], out: Shape) -> int:
+    return (2 * shapes[1][-1] + 1) * prod(out)
+
+
 # bias (n,), x (..., k), y (k, n): one node where it is one product that adds the bias.
 ADDMM = composite(
     "addmm",
@@ -249,6 +253,7 @@ ADDMM = composite(
     native_check=True,  # `_affine` checks
     fragment="device",
     of_rows=True,
+    flops=_addmm_flops,
 )
 
 
@@ -266,6 +271,7 @@ LOW_ADDMM = composite(
     native_check=True,
     fragment="device",
     of_rows=True,
+    flops=_addmm_flops,
 )
 LOWERED["addmm"] = LOW_ADDMM
 

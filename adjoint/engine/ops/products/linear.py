@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.record import Shape, is_tensor
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.ops.common.arguments import require_within
 from adjoint.engine.ops.products.matmul import product
@@ -40,6 +41,10 @@ def _input_gradient(g: Tensor, y: Tensor, spec: Spec | None = None) -> Tensor:
     return out if spec is None else out.to(spec.dtype)
 
 
+def _flops(shapes: Sequence[Shape], out: Shape) -> int:
+    return 2 * prod(out) * shapes[1][-1] + (prod(out) if len(shapes) > 2 else 0)
+
+
 # x (..., in), weight (out, in) or (in,), bias (out,) or ().
 LINEAR = composite(
     "linear",
@@ -51,6 +56,7 @@ LINEAR = composite(
     infer_specs=lambda x, y, z=None: _spec(x, y, z),
     fragment="computed",
     of_rows=True,
+    flops=_flops,
 )
 
 
@@ -64,6 +70,7 @@ LOW_LINEAR = composite(
     native_check=True,
     fragment="device",
     of_rows=True,
+    flops=_flops,
 )
 LOWERED["linear"] = LOW_LINEAR
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, get_default_dtype
@@ -100,7 +101,13 @@ def _logsumexp_vjp(
     return restore(g, x_spec, dims, keepdim) * (x - total).exp().conj()
 
 
-LOGSUMEXP = composite("logsumexp", _logsumexp, _logsumexp_vjp, fragment="composed")
+LOGSUMEXP = composite(
+    "logsumexp",
+    _logsumexp,
+    _logsumexp_vjp,
+    fragment="composed",
+    flops=lambda shapes, out: prod(shapes[0]),
+)
 
 
 @public(method=True, out=True)

@@ -65,6 +65,7 @@ CLONE: Record = linear(
     rounding="exact",
     pointwise=True,
     fragment="device",
+    selects=True,
 )
 
 

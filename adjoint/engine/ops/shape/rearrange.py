@@ -32,6 +32,7 @@ FLIP: Record = linear(
     batched_params=lambda params, size: {"dims": tuple(d + 1 for d in params["dims"])},
     native_check=True,
     fragment="device",
+    selects=True,
 )
 ROLL: Record = linear(
     "roll",
@@ -43,6 +44,7 @@ ROLL: Record = linear(
     },
     native_check=True,
     fragment="device",
+    selects=True,
 )
 
 

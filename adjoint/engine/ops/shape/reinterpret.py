@@ -47,6 +47,7 @@ VIEW_AS_REAL: Record = linear(
     window=_as_real_window,
     batched_params=_same_params,
     native_check=True,
+    reinterprets=True,
 )
 VIEW_AS_COMPLEX: Record = linear(
     "view_as_complex",
@@ -55,6 +56,7 @@ VIEW_AS_COMPLEX: Record = linear(
     window=_as_complex_window,
     batch=lambda size, x: VIEW_AS_COMPLEX(x if pairs_adjoin(x) else x.contiguous()),
     native_check=True,
+    reinterprets=True,
 )
 
 
@@ -146,6 +148,7 @@ VIEW_DTYPE: Record = primitive(
     window=_dtype_window,
     batched_params=_same_params,
     native_check=True,
+    reinterprets=True,
 )
 
 

@@ -60,6 +60,7 @@ DIAGONAL: Record = linear(
         "dim2": params["dim2"] + 1,
     },
     native_check=True,
+    selects=True,
 )
 
 
@@ -180,6 +181,7 @@ UNFOLD: Record = linear(
     window=_unfold_window,
     batched_params=lambda params, size: {**params, "dim": params["dim"] + 1},
     native_check=True,
+    selects=True,
 )
 
 

@@ -84,6 +84,7 @@ RESHAPE: Record = linear(
     window=_reshape_window,
     batch=lambda size, x, shape: x.reshape((size, *shape)),
     native_check=True,
+    selects=True,
 )
 
 
@@ -162,6 +163,7 @@ PERMUTE: Record = linear(
     window=_permute_window,
     batched_params=lambda params, size: {"dims": (0, *(d + 1 for d in params["dims"]))},
     native_check=True,
+    selects=True,
 )
 
 
@@ -218,6 +220,7 @@ EXPAND: Record = linear(
     window=_expand_window,
     batch=_expand_batch,
     native_check=True,
+    selects=True,
 )
 
 
@@ -312,6 +315,7 @@ SLICE: Record = linear(
     native_check=True,
     fragment="device",
     fills_zeros=True,
+    selects=True,
 )
 
 

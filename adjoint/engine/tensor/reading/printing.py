@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from html import escape
 from typing import Any
 
 from adjoint.engine.core import dtype as dt
@@ -248,8 +247,8 @@ def to_html(tensor: Tensor) -> str:
     if small and tensor.device.type == "cpu" and type(tensor._array) is not Window:
         rows = [[f"{x:.4g}" if isinstance(x, float) else x for x in r] for r in tensor.tolist()]
         body = html.table([str(j) for j in range(tensor.shape[1])], rows)
-        return f"<div><small>{escape(about)}</small>{body}</div>"
-    return f"<div><small>{escape(about)}</small>{html.code(to_string(tensor))}</div>"
+        return f"<div><small>{html.escape(about)}</small>{body}</div>"
+    return f"<div><small>{html.escape(about)}</small>{html.code(to_string(tensor))}</div>"
 
 
 def install_printing() -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from os.path import dirname
 from typing import Any
 
 from adjoint.engine.core.errors import OutOfMemoryError, pass_over
@@ -292,7 +292,7 @@ POOLS: list[Pools] = []  # one, once CuPy is there
 def install(cupy: Any) -> None:
     """Have all of CuPy's memory come from counted pools."""
     POOLS[:] = [Pools(cupy)]
-    pass_over(str(Path(cupy.__file__).parent))
+    pass_over(dirname(cupy.__file__))
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
         TRACKING.start(history=None)
 

@@ -12,15 +12,16 @@ from math import prod
 
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.sizes.extents import typical
-
-INDEXED = {"gather", "index", "scatter"}  # that kernels do among other operations
+from adjoint.engine.ops.index.gather import SCATTER
 
 
 def is_light(node: Node) -> bool:
     """Whether a node may become part of a kernel with others."""
     record = node.record
-    pointwise = record.family == "elementwise" or record.pointwise
-    return pointwise or record.reduces or record.name in INDEXED
+    if record.family == "elementwise" or record.pointwise or record.reduces:
+        return True
+    # Kernels read elsewhere on the way; to write one place of each line is to compare, everywhere.
+    return record.indexed == "read" or record is SCATTER
 
 
 def nbytes(value: Value) -> int:

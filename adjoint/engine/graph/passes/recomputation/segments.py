@@ -8,9 +8,9 @@ layers of a deep network) are decided on together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
+from adjoint.engine.graph.flops import flops
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.passes.recomputation.lifetimes import Lifetimes, nbytes
 from adjoint.engine.graph.passes.recomputation.recompute import (
@@ -21,10 +21,10 @@ from adjoint.engine.graph.passes.recomputation.recompute import (
     rewritten,
     work,
 )
+from adjoint.engine.graph.sizes.extents import typical
 
 ATTEMPTS = 24
 LONGEST = 200  # nodes in a segment
-PRODUCTS = {"matmul", "convolution", "convolution_transpose"}
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def segment_of(lives: Lifetimes, value: Value, reader: int) -> RecomputedSegment
                 continue  # it is there anyway
         if v is not value and lives.base_of(v).node is None:
             continue
-        if not (repeatable(v.node, "memory") or v.node.record.name in PRODUCTS):
+        if not (repeatable(v.node, "memory") or v.node.record.family == "bilinear"):
             extended += nbytes(v)
             continue
         nodes.add(v)
@@ -119,13 +119,9 @@ def effort(node: Node) -> int:
     """The work of a node, products included."""
     if node.record.is_view:
         return 0
-    name = node.record.name
-    size = prod(node.outputs[0].spec.shape)
-    if name == "matmul":
-        return size * int(node.inputs[0].spec.shape[-1])
-    if name in PRODUCTS:
-        weight = node.inputs[1].spec.shape
-        return size * int(prod(weight) // max(weight[0], 1))
+    if node.record.family == "bilinear":
+        shapes = [list(map(typical, v.spec.shape)) for v in (*node.inputs, node.outputs[0])]
+        return flops(node.record, shapes[:-1], shapes[-1:]) // 2
     return work(node)
 
 

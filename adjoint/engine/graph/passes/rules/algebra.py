@@ -65,9 +65,6 @@ def is_real(dtype: DType) -> bool:
     return dtype.category == FLOAT
 
 
-_SAME_ELEMENTS = frozenset({"reshape", "permute", "expand", "slice", "clone", "index", "gather"})
-
-
 def never_negative_zero(x: Any, depth: int = 4) -> bool:
     """Whether no element of x can be -0.0, as far as its definition shows."""
     number = number_in(x)
@@ -79,7 +76,7 @@ def never_negative_zero(x: Any, depth: int = 4) -> bool:
     name = node.record.name
     if node.record.never_negative_zero:
         return True
-    if name in _SAME_ELEMENTS:
+    if node.record.selects:
         return never_negative_zero(node.inputs[0], depth - 1)
     if name == "mul":
         return node.inputs[0] is node.inputs[1]

@@ -1,0 +1,81 @@
+"""Convolutions by cuDNN whose operands were met before, in eager mode on a GPU.
+
+Note [prepared convolutions]
+    To find a plan takes longer than to run it, so what was decided for operands of one kind is kept
+    under a key that is put together in one go, and calls that find it there do no more than take
+    memory and hand over addresses (`prepared_call`). A call that does not goes the long way, which
+    checks its operands (`convolved`, in `eager.py`, which loads with the convolutions).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.state import switches
+
+if TYPE_CHECKING:
+    from adjoint.engine.backends.array.libraries.cudnn import Planned
+
+Array = Any
+Shape = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was decided for operands of one kind."""
+
+    plan: Planned
+    shape: Shape  # of the result
+    channels_last: bool
+    copied: tuple[bool, bool]  # operands that lie otherwise than they must
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        out = empty(self.shape, x.dtype, self.channels_last)
+        if self.copied[0]:
+            x = dense(x, self.channels_last)
+        if self.copied[1]:
+            y = dense(y, self.channels_last)
+        room = cupy().ndarray(self.plan.workspace or 1, "uint8")
+        self.plan((x.data.ptr, y.data.ptr, out.data.ptr), room.data.ptr)
+        return out
+
+
+PREPARED: dict[Any, Prepared | None] = {}
+
+
+def key_of(
+    name: str, x: Array, y: Array, stride: Shape, padding: Pairs, dilation: Shape, groups: int
+) -> Any:
+    """All that decides how a convolution runs."""
+    return (
+        name, x.dtype, x.shape, x.strides, x.data.device_id, y.dtype, y.shape, y.strides,
+        y.data.device_id, stride, padding, dilation, groups, switches.computed_with,
+        switches.get("backends.cudnn.benchmark"),
+    )  # fmt: skip
+
+
+def prepared_call(record: Record, x: Array, y: Array, geometry: dict[str, Any]) -> Array | None:
+    """The result, if a convolution of such operands was prepared on the current device."""
+    prepared = PREPARED.get(key_of(record.name, x, y, **geometry))
+    if prepared is None or cupy().cuda.runtime.getDevice() != x.data.device_id:
+        return None
+    return prepared(x, y)
+
+
+def empty(shape: Shape, dtype: Any, channels_last: bool) -> Array:
+    """A new array in an order."""
+    if not channels_last:
+        return cupy().ndarray(shape, dtype)
+    channels_inside = cupy().ndarray((shape[0], *shape[2:], shape[1]), dtype)
+    return channels_inside.transpose((0, len(shape) - 1, *range(1, len(shape) - 1)))
+
+
+def dense(x: Array, channels_last: bool) -> Array:
+    """The same elements without gaps in an order."""
+    copied = empty(x.shape, x.dtype, channels_last)
+    copied[...] = x
+    return copied
