@@ -33,7 +33,7 @@ ELSEWHERE = frozenset(
 
 
 class Watcher:
-    """Checks each operation's results against `infer`, and notes which records ran."""
+    """Checks each operation's results against what its record says, and notes which records ran."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -52,6 +52,15 @@ class Watcher:
         got = tuple(o._spec for o in (outs if isinstance(outs, tuple) else (outs,)))
         if got != want:
             self.wrong.append(f"{record.name}{specs} {params}: infers {want}, computes {got}")
+        if record.selects and not elements(outs) <= elements(operands[0]):
+            self.wrong.append(
+                f"{record.name}{specs} {params}: has elements that its operand has not"
+            )
+
+
+def elements(x: Any) -> set[bytes]:
+    """The elements of a tensor, byte by byte."""
+    return {element.tobytes() for element in x._array.ravel()}
 
 
 def backward(case: Case) -> None:
