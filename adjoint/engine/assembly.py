@@ -166,6 +166,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.backends.array.kernels.special.special",
     "adjoint.engine.backends.array.memory.sharing",
     "adjoint.engine.sparse.creation",
+    "adjoint.engine.sparse.compressed_creation",
     "adjoint.engine.backends.array.kernels.sparse",
     "adjoint.engine.ops.quantized.affine",
     "adjoint.engine.ops.quantized.convolution",
@@ -176,12 +177,13 @@ WAITING = frozenset(LAZY) - {*NETWORKS}
 # Methods that those bring: a tensor asked for another name that it has not loads nothing.
 LATE_METHODS = frozenset(
     """
-    bincount cholesky cholesky_inverse cholesky_solve coalesce col_indices corrcoef cov
-    crow_indices dense_dim det diff digamma digamma_ geqrf hash_tensor histc histogram i0 i0_
+    bincount ccol_indices cholesky cholesky_inverse cholesky_solve coalesce col_indices corrcoef
+    cov crow_indices dense_dim det diff digamma digamma_ geqrf hash_tensor histc histogram i0 i0_
     igamma igamma_ igammac igammac_ indices inverse is_coalesced is_shared istft lgamma lgamma_
     logdet lu lu_solve matrix_exp matrix_power mvlgamma mvlgamma_ nanquantile orgqr ormqr
-    pinverse polygamma polygamma_ qr quantile share_memory_ slogdet sparse_dim sparse_mask stft
-    svd to_sparse to_sparse_coo to_sparse_csr triangular_solve unique unique_consecutive values
+    pinverse polygamma polygamma_ qr quantile row_indices share_memory_ slogdet sparse_dim
+    sparse_mask stft svd to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc
+    to_sparse_csr triangular_solve unique unique_consecutive values
     """.split()
 )
 # Public submodules, imported by attribute: adjoint.linalg, adjoint.func, ...
@@ -260,8 +262,8 @@ ELSEWHERE = {
     "_check_tensor_all_with": "adjoint.checks",
     "_check_value": "adjoint.checks",
     "_check_with": "adjoint.checks",
-    "_convert_indices_from_coo_to_csr": "adjoint.engine.sparse.csr",
-    "_convert_indices_from_csr_to_coo": "adjoint.engine.sparse.csr",
+    "_convert_indices_from_coo_to_csr": "adjoint.engine.sparse.compressed",
+    "_convert_indices_from_csr_to_coo": "adjoint.engine.sparse.compressed",
     "Future": "adjoint.futures",
     "OutOfMemoryError": "adjoint.checks",
     "AcceleratorError": "adjoint.checks",

@@ -15,7 +15,7 @@ import numpy as np
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.core.files.budget import Budget
-from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr, strided
+from adjoint.engine.core.layout import CONSTANTS, Layout, jagged, sparse_coo, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
@@ -143,8 +143,8 @@ def _sparse(budget: Budget, layout: Any, data: Any) -> Tensor:
 
 
 def _layout(budget: Budget, name: Any) -> Layout:
-    for layout in (strided, sparse_coo, sparse_csr):
-        if isinstance(name, str) and name == f"torch.{layout.name}":
+    for layout in CONSTANTS.values():
+        if isinstance(layout, Layout) and layout is not jagged and name == f"torch.{layout.name}":
             return layout
     raise TypeError(f"tensors of layout {brief(name)} are not loaded")
 

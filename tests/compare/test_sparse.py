@@ -33,8 +33,10 @@ def plain(x: Any) -> Any:
     layout = str(x.layout).rsplit(".", 1)[-1]
     if layout == "strided":
         return x.numpy()
-    if layout == "sparse_csr":
+    if layout in ("sparse_csr", "sparse_bsr"):
         return [layout, x.crow_indices().numpy(), x.col_indices().numpy(), x.values().numpy()]
+    if layout in ("sparse_csc", "sparse_bsc"):
+        return [layout, x.ccol_indices().numpy(), x.row_indices().numpy(), x.values().numpy()]
     return [layout, tuple(x.shape), x._indices().numpy(), x._values().numpy(), x.is_coalesced()]
 
 
@@ -74,6 +76,11 @@ SAME: dict[str, Callable[..., Any]] = {
     "dense": lambda lib, x, y, d: (x.to_dense(), d + x, d - x),
     "softmax": lambda lib, x, y, d: (lib.sparse.softmax(x, 1), lib.sparse.log_softmax(x, 0)),
     "csr": lambda lib, x, y, d: (x.to_sparse_csr(), x.to_sparse_csr() @ d.t(), x.to_sparse_csr() * 2),
+    "csc": lambda lib, x, y, d: (x.to_sparse_csc(), x.to_sparse_csc() @ d.t(), x.to_sparse_csc() * 2, x.to_sparse_csr().t(), x.to_sparse_csc().t(), x.to_sparse_csc().to_sparse()),
+    "rows of lines": lambda lib, x, y, d: (x.to_sparse_csr()[0], x.to_sparse_csr()[:, 1], x.to_sparse_csr().sum(1, keepdim=True), x.to_sparse_csr().sum(0, keepdim=True)),
+    "blocks": lambda lib, x, y, d: (d.to_sparse_bsr((1, 2)), d.to_sparse_bsc((3, 2)), d.to_sparse_bsr((3, 1)).t(), x.to_sparse_csr().to_sparse_bsr((3, 2))),
+    "layouts": lambda lib, x, y, d: [x.to_sparse(layout=layout) for layout in (lib.sparse_coo, lib.sparse_csr, lib.sparse_csc)],
+    "diagonals": lambda lib, x, y, d: lib.sparse.spdiags(d, lib.tensor([0, -1, 2]), (4, 4)).coalesce(),
     "from dense": lambda lib, x, y, d: (d.to_sparse(), d.to_sparse(1), (d > 0).to_sparse(), d.to_sparse_csr()),
     "mask": lambda lib, x, y, d: d.sparse_mask(x.coalesce()),
     "unary": lambda lib, x, y, d: (x.abs(), x.sin(), x.tanh(), lib.nn.functional.relu(x), x**2),
@@ -102,6 +109,7 @@ def test_printing(coalesced: bool) -> None:
     for lib in BOTH:
         x, _, d = pair(lib, coalesced)
         made = [x, x.float(), x.to_sparse_csr(), lib.sparse_coo_tensor((2, 3)), d.to_sparse(1)]
+        made += [x.to_sparse_csc(), d.to_sparse_bsr((3, 2)), d.float().to_sparse_bsc((1, 2))]
         made += [x.float().requires_grad_(), x.bool(), x.to_sparse_csr().float()]
         shown.append([repr(m).replace("adjoint.", "torch.") for m in made])
     assert shown[0] == shown[1]
@@ -213,11 +221,11 @@ def test_refusals(name: str) -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [False, True])
-def test_files_both_ways(rows: bool) -> None:
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_files_both_ways(layout: str) -> None:
     def made(lib: Any) -> Any:
-        x = pair(lib, True)[0]
-        return x.to_sparse_csr() if rows else x
+        x, blocks = pair(lib, True)[0], layout.startswith("b")
+        return getattr(x, f"to_sparse_{layout}")(*[(3, 2)] * blocks)
 
     file = BytesIO()
     ad.save({"x": made(ad)}, file)

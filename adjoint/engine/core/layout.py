@@ -53,6 +53,9 @@ channels_last_3d = MemoryFormat("channels_last_3d")
 strided = Layout("strided")
 sparse_coo = Layout("sparse_coo")
 sparse_csr = Layout("sparse_csr")
+sparse_csc = Layout("sparse_csc")
+sparse_bsr = Layout("sparse_bsr")
+sparse_bsc = Layout("sparse_bsc")
 jagged = Layout("jagged")
 
 CONSTANTS: Final[dict[str, _Named]] = {
@@ -65,6 +68,9 @@ CONSTANTS: Final[dict[str, _Named]] = {
         strided,
         sparse_coo,
         sparse_csr,
+        sparse_csc,
+        sparse_bsr,
+        sparse_bsc,
         jagged,
     )
 }

@@ -1,4 +1,4 @@
-"""Sparse tensors: COO and CSR, made of ordinary ones; rules by record."""
+"""Sparse tensors: coordinates or lines, made of ordinary ones; rules by record."""
 
 from adjoint.engine.sparse import rules
 

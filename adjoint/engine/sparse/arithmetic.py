@@ -9,6 +9,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.order.search import searchsorted
 from adjoint.engine.ops.shape.join import cat
+from adjoint.engine.sparse.compressed import CompressedTensor
 from adjoint.engine.sparse.coo import (
     CooTensor,
     added,
@@ -19,7 +20,6 @@ from adjoint.engine.sparse.coo import (
     positions,
     refuse_capture,
 )
-from adjoint.engine.sparse.csr import CsrTensor
 from adjoint.engine.sparse.tensor import SparseTensor, refusal
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -33,10 +33,12 @@ def add(x: Any, y: Any) -> Tensor:
     if not isinstance(y, SparseTensor):
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     _same_shape("add", x, y)
-    if isinstance(x, CsrTensor) or isinstance(y, CsrTensor):
+    if isinstance(x, CompressedTensor) or isinstance(y, CompressedTensor):
         if type(x) is not type(y):
             raise refusal("add of two layouts", x)
-        return joined(x.to_sparse(), y.to_sparse()).coalesce().to_sparse_csr()
+        if x._starts is y._starts and x._places is y._places:
+            return x.with_elements(x._elements + y._elements)  # type: ignore[no-any-return]
+        return x.in_layout(joined(x.spread(), y.spread()).coalesce())  # type: ignore[no-any-return]
     return joined(x, y)
 
 
@@ -61,7 +63,7 @@ def _dense_plus(x: Any, y: Any) -> Tensor:
     if not is_tensor(x):
         raise refusal("add of a number", y)
     _same_shape("add", x, y)
-    y = y.to_sparse()
+    y = y.spread()
     dtype = (x._elements if isinstance(x, SparseTensor) else x).new_zeros(())
     common = (dtype + y._elements.new_zeros(())).dtype
     return added(x.to(common), y.to(common))
@@ -80,14 +82,8 @@ def multiply(x: Any, y: Any) -> Tensor:
         return x.with_elements(x._elements * y)
     if isinstance(y, SparseTensor):
         _same_shape("mul", x, y)
-        return _back(_common(x.to_sparse().coalesce(), y.to_sparse().coalesce()), x)
-    sparse = x.to_sparse()
-    other = picked(y.expand(tuple(x.shape)), sparse)
-    return x.with_elements(sparse._elements * other)
-
-
-def _back(result: CooTensor, like: SparseTensor) -> Any:
-    return result.to_sparse_csr() if isinstance(like, CsrTensor) else result
+        return x.in_layout(_common(x.to_sparse().coalesce(), y.to_sparse().coalesce()))
+    return x.with_elements(x._elements * picked(y.expand(tuple(x.shape)), x))
 
 
 def _common(x: CooTensor, y: CooTensor) -> CooTensor:

@@ -14,11 +14,11 @@ from typing import Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import CaptureError, users_line
-from adjoint.engine.core.layout import Layout, sparse_coo, sparse_csr
+from adjoint.engine.core.layout import Layout, sparse_coo
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
-from adjoint.engine.sparse.tensor import CONVERSIONS, SparseTensor, bare
+from adjoint.engine.sparse.tensor import SparseTensor, bare
 from adjoint.engine.tensor.tensor import Tensor
 
 Shape = tuple[int, ...]
@@ -134,22 +134,21 @@ class CooTensor(SparseTensor):
         dense = added(zeros, self)
         return dense if dtype is None else dense.to(dtype)
 
-    def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
-        """The tensor in another sparse layout; itself where that is its own."""
-        layout = kwargs.get("layout", args[0] if args else None)
-        if layout is None or layout is sparse_coo or layout == self.sparse_dim():
-            return self
-        if isinstance(layout, Layout):
-            return self.to_sparse_csr()
-        return self.to_dense().to_sparse(layout)
-
     def to_sparse_coo(self) -> CooTensor:
         """The tensor itself."""
         return self
 
-    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
-        """The tensor row by row."""
-        return CONVERSIONS[sparse_csr](self)
+    def at(self) -> tuple[Tensor, ...]:
+        return tuple(self._coordinates.unbind(0))
+
+    def spread(self) -> CooTensor:
+        return self
+
+    def in_order(self) -> CooTensor:
+        return self
+
+    def in_layout(self, sparse: CooTensor) -> CooTensor:
+        return sparse
 
     # -- the tape -----------------------------------------------------------------------------
 
@@ -244,13 +243,12 @@ def added(dense: Tensor, sparse: CooTensor) -> Tensor:
     return INDEX_PUT(dense, elements, *rows, dims=dims, accumulate=True, wrap=False)
 
 
-def picked(dense: Tensor, sparse: CooTensor) -> Tensor:
-    """The elements of a dense tensor of the same shape at a sparse one's coordinates."""
+def picked(dense: Tensor, sparse: SparseTensor) -> Tensor:
+    """The elements of a dense tensor of the same shape where a sparse one keeps some."""
     rank = sparse.sparse_dim()
     if rank == 0:
         return dense.unsqueeze(0).expand((sparse._nnz(), *dense.shape))
-    rows = sparse._coordinates.unbind(0)
-    return INDEX(dense, *rows, dims=tuple(range(rank)), wrap=False)
+    return INDEX(dense, *sparse.at(), dims=tuple(range(rank)), wrap=False)
 
 
 def empty_like(sparse: CooTensor, size: Shape) -> CooTensor:

@@ -6,13 +6,12 @@ from typing import Any
 
 from adjoint.engine.core.dtype import DType, int64
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.layout import sparse_coo, sparse_csr
+from adjoint.engine.core.layout import sparse_coo
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.convert import _TYPE_NAMES
 from adjoint.engine.sparse.coo import CooTensor, make, picked
-from adjoint.engine.sparse.csr import CsrTensor, from_coo, make_csr
 from adjoint.engine.sparse.products import masked
 from adjoint.engine.sparse.tensor import SparseTensor
 from adjoint.engine.tensor.tensor import Tensor
@@ -20,16 +19,16 @@ from adjoint.engine.tensor.tensor import Tensor
 Size = tuple[int, ...]
 
 
-def _tensor(data: Any, dtype: Any, device: Any) -> Tensor:
+def as_tensor(data: Any, dtype: Any, device: Any) -> Tensor:
     """Data as a tensor, sharing its memory where it is one already."""
     if not is_tensor(data):
         return HOOKS.array.tensor(data, dtype=dtype, device=device)
     return data.to(device=device or data.device, dtype=dtype or data.dtype)
 
 
-def _elements(values: Any, dtype: Any, device: Any, *, requires_grad: bool) -> Tensor:
+def as_elements(values: Any, dtype: Any, device: Any, *, requires_grad: bool) -> Tensor:
     """The elements of a new tensor: a leaf if asked for, else with the history of `values`."""
-    elements = _tensor(values, dtype, device)
+    elements = as_tensor(values, dtype, device)
     if elements.ndim == 0:
         elements = elements.reshape((1,))
     if requires_grad or not elements.requires_grad:
@@ -72,8 +71,8 @@ def sparse_coo_tensor(
     """
     if values is None:  # only a size, under either name
         return _empty(tuple(indices if size is None else size), dtype, device, requires_grad)
-    elements = _elements(values, dtype, device, requires_grad=requires_grad)
-    coordinates = _tensor(indices, int64, device or elements.device)
+    elements = as_elements(values, dtype, device, requires_grad=requires_grad)
+    coordinates = as_tensor(indices, int64, device or elements.device)
     if coordinates.ndim == 1 and not coordinates.shape[0]:
         coordinates = coordinates.reshape((0 if size is None else len(size), 0))
     check_coordinates(coordinates, elements)
@@ -137,83 +136,19 @@ def _check_bounds(coordinates: Tensor, size: Size) -> None:
             )
 
 
-@public()
-def sparse_csr_tensor(
-    crow_indices: Any,
-    col_indices: Any,
-    values: Any,
-    size: Any = None,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
-    check_invariants: bool | None = None,
-) -> Any:
-    """A sparse matrix kept row by row.
-
-    Args:
-        crow_indices: (rows + 1,), where each row begins among the elements, and the end.
-        col_indices: (nnz,), the column of each element.
-        values: (nnz,), the elements.
-        size: the shape; by default just large enough.
-
-    Example:
-        >>> import adjoint as ad
-        >>> ad.sparse_csr_tensor([0, 1, 3], [1, 0, 2], [1.0, 2.0, 3.0]).to_dense()
-        tensor([[0., 1., 0.],
-                [2., 0., 3.]])
-    """
-    elements = _elements(values, dtype, device, requires_grad=requires_grad)
-    starts = _tensor(crow_indices, None, device or elements.device)
-    columns = _tensor(col_indices, None, device or elements.device)
-    if not (starts.ndim == columns.ndim == elements.ndim == 1):
-        raise NotImplementedError(
-            "sparse_csr_tensor: batches and dense dimensions are not implemented, received "
-            f"crow_indices {list(starts.shape)}, col_indices {list(columns.shape)} and values "
-            f"{list(elements.shape)}. Use sparse_coo_tensor."
-        )
-    if size is None:
-        width = int(columns.max()) + 1 if columns.shape[0] else 0
-        size = (starts.shape[0] - 1, width)
-    size = tuple(size)
-    check_rows(starts, columns, elements, size)
-    _check_order(starts, columns, size)
-    return make_csr(starts, columns, elements, size)
-
-
-def check_rows(starts: Tensor, columns: Tensor, elements: Tensor, size: Size) -> None:
-    """Refuse parts whose shapes do not make a matrix of this size."""
-    count = elements.shape[0]
-    if len(size) != 2 or starts.shape[0] != size[0] + 1 or columns.shape[0] != count:
-        raise ShapeError(
-            f"sparse_csr_tensor: {starts.shape[0]} row starts, {columns.shape[0]} columns and "
-            f"{count} values do not make a matrix of size {list(size)}"
-        )
-
-
-def _check_order(starts: Tensor, columns: Tensor, size: Size) -> None:
-    count = columns.shape[0]
-    if CONTEXT.capture is not None:
-        return
-    listed = starts[:1].tolist() + starts[-1:].tolist()
-    if listed != [0, count] or bool((starts[1:] < starts[:-1]).any()):
-        raise RuntimeError(
-            f"sparse_csr_tensor: crow_indices must rise from 0 to the number of values, {count}"
-        )
-    if count and not (int(columns.min()) >= 0 and int(columns.max()) < size[1]):
-        raise RuntimeError(
-            f"sparse_csr_tensor: col_indices must be from 0 to {size[1] - 1}, received "
-            f"{int(columns.min())} to {int(columns.max())}"
-        )
-
-
 # -- from dense tensors -------------------------------------------------------------------------
 
 
 @method
-def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None, **_: Any) -> Any:
-    """The nonzero elements as a sparse tensor.
+def to_sparse(
+    self: Tensor,
+    sparse_dim: Any = None,
+    *,
+    layout: Any = None,
+    blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Any:
+    """The nonzero elements as a sparse tensor: with coordinates, or in the layout given.
 
     >>> import adjoint as ad
     >>> ad.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse().indices()
@@ -221,10 +156,8 @@ def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None, **_: 
             [1]])
     """
     layout = sparse_dim if layout is None and not isinstance(sparse_dim, int) else layout
-    if layout not in (None, sparse_coo, sparse_csr):
-        raise NotImplementedError(f"to_sparse: layout {layout!r} is not implemented")
-    if layout is sparse_csr:
-        return to_sparse_csr(self)
+    if layout is not None and layout is not sparse_coo:
+        return to_sparse(self).to_sparse(layout=layout, blocksize=blocksize)
     rank = sparse_dim if isinstance(sparse_dim, int) else self.ndim
     if not 0 < rank <= self.ndim:
         raise RuntimeError(
@@ -243,12 +176,6 @@ def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None, **_: 
 def to_sparse_coo(self: Tensor) -> Any:
     """The nonzero elements with their coordinates."""
     return to_sparse(self)
-
-
-@method
-def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Any:
-    """The nonzero elements of a matrix, row by row."""
-    return from_coo(to_sparse(self))
 
 
 @method
@@ -275,11 +202,12 @@ def sparse_dim(self: Tensor) -> int:
     return 0
 
 
-def _only_sparse(name: str, layout: str) -> None:
+def only_sparse(name: str, layout: str) -> None:
+    """Refuse a question that only tensors of some layout answer, as PyTorch does."""
+
     def refuse(self: Tensor) -> Any:
-        raise RuntimeError(
-            f"{name} expected sparse {layout} tensor layout but got {self.layout.name.title()}"
-        )
+        received = self.layout.name.title().replace("_", "")  # sparse_csr: SparseCsr
+        raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got {received}")
 
     refuse.__name__ = name
     refuse.__doc__ = f"Refused: the tensor is not sparse ({layout})."
@@ -287,9 +215,7 @@ def _only_sparse(name: str, layout: str) -> None:
 
 
 for _name in ("coalesce", "is_coalesced", "indices", "values", "_indices", "_values", "_nnz"):
-    _only_sparse(_name, "coordinate")
-for _name in ("crow_indices", "col_indices"):
-    _only_sparse(_name, "row compressed")
+    only_sparse(_name, "coordinate")
 
 
 # -- PyTorch's constructors of old --------------------------------------------------------------
@@ -324,4 +250,4 @@ KINDS = {
     if not dtype.is_complex
 }
 
-__all__ = ["KINDS", "CsrTensor", "sparse_coo_tensor", "sparse_csr_tensor"]
+__all__ = ["KINDS", "sparse_coo_tensor"]

@@ -15,7 +15,6 @@ from adjoint.engine.ops.products.matmul import check_dtypes
 from adjoint.engine.ops.products.matmul import mm as matrix_product
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.sparse.coo import CooTensor, make, picked
-from adjoint.engine.sparse.csr import CsrTensor
 from adjoint.engine.sparse.runs import matches
 from adjoint.engine.sparse.tensor import SparseTensor, refusal
 from adjoint.engine.tensor.tensor import Tensor
@@ -57,11 +56,10 @@ def matmul(x: Any, y: Any) -> Tensor:
             f"{y.shape[0]}. Transpose one operand or check the last two dimensions."
         )
     if not _is_sparse(x):
-        return _by_dense(y.to_sparse().t(), x.t()).t()
+        return _by_dense(y.spread().t(), x.t()).t()
     if not _is_sparse(y):
-        return _by_dense(x.to_sparse(), y)
-    product = _by_sparse(x.to_sparse(), y.to_sparse())
-    return product.to_sparse_csr() if isinstance(x, CsrTensor) else product
+        return _by_dense(x.spread(), y)
+    return x.in_layout(_by_sparse(x.spread(), y.spread()))  # type: ignore[no-any-return]
 
 
 def _is_sparse(x: Any) -> bool:
@@ -112,7 +110,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
         raise ShapeError(
             f"sparse.mm: shapes {tuple(mat1.shape)} and {tuple(mat2.shape)} cannot be multiplied"
         )
-    x = mat1.to_sparse()
+    x = mat1.spread()
     rows, columns = x._coordinates.unbind(0)
     terms = x._elements.unsqueeze(1) * INDEX(mat2, columns, dims=(0,))
     out = terms.new_zeros((x.shape[0], mat2.shape[1]))
@@ -138,9 +136,9 @@ def sampled_addmm(
             f"sampled_addmm: input of shape {tuple(input.shape)} does not match the product of "
             f"{tuple(mat1.shape)} and {tuple(mat2.shape)}"
         )
-    rows, columns = input.to_sparse()._coordinates.unbind(0)
+    rows, columns = input.at()
     terms = INDEX(mat1, rows, dims=(0,)) * INDEX(mat2.t(), columns, dims=(0,))
-    return input.with_elements(input._elements * beta + terms.sum(1) * alpha)
+    return input.with_elements(input._elements * beta + terms.sum(-1) * alpha)
 
 
 @public(aliases=("dsmm",))
@@ -151,4 +149,4 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 def masked(dense: Tensor, mask: Any) -> Any:
     """The elements of a dense tensor at the positions a sparse one keeps."""
-    return mask.with_elements(picked(dense, mask.to_sparse()))
+    return mask.with_elements(picked(dense, mask))

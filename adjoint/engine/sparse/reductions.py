@@ -10,6 +10,7 @@ from adjoint.engine.ops.reduce.norms import P_NORM
 from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.reduce.softmax import log_softmax as dense_log_softmax
 from adjoint.engine.ops.reduce.softmax import softmax as dense_softmax
+from adjoint.engine.sparse.compressed import CompressedTensor
 from adjoint.engine.sparse.coo import make, positions
 from adjoint.engine.sparse.runs import groups
 from adjoint.engine.sparse.tensor import SparseTensor, refusal
@@ -26,7 +27,7 @@ def total(x: Any, *, dims: Dims, keepdim: bool) -> Tensor:
         return out.reshape((1,) * x.ndim) if keepdim else out
     if not dims:
         return x
-    x = x.to_sparse()
+    whole, x = x, x.spread()
     rank = x.sparse_dim()
     gone = [d for d in dims if d < rank]
     inner = tuple(d - rank + 1 for d in dims if d >= rank)
@@ -41,7 +42,9 @@ def total(x: Any, *, dims: Dims, keepdim: bool) -> Tensor:
         coordinates = x._coordinates * flags.unsqueeze(1)
     else:
         coordinates = x._coordinates[left]
-    return make(coordinates, elements, tuple(size), coalesced=x._coalesced and not gone).coalesce()
+    out = make(coordinates, elements, tuple(size), coalesced=x._coalesced and not gone).coalesce()
+    single = isinstance(whole, CompressedTensor) and not whole.in_blocks
+    return whole.in_layout(out) if keepdim and single else out
 
 
 def norm(x: Any, *, ord: float, dims: Dims, keepdim: bool) -> Tensor:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.core.layout import sparse_coo, sparse_csr
+from adjoint.engine.core.layout import sparse_coo
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import TreeDef
@@ -22,9 +22,10 @@ from adjoint.engine.ops.shape.convert import CAST, CLONE, TO_DEVICE
 from adjoint.engine.ops.shape.join import CAT, STACK
 from adjoint.engine.ops.shape.views import PERMUTE, SLICE
 from adjoint.engine.sparse import arithmetic, products, reductions, shapes
+from adjoint.engine.sparse.compressed import KINDS, make_compressed
+from adjoint.engine.sparse.compressed_creation import check_lines
 from adjoint.engine.sparse.coo import CooTensor, make
-from adjoint.engine.sparse.creation import check_coordinates, check_rows, check_shape
-from adjoint.engine.sparse.csr import CsrTensor, make_csr
+from adjoint.engine.sparse.creation import check_coordinates, check_shape
 from adjoint.engine.sparse.tensor import Pattern, SparseTensor, complete, refusal
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -98,10 +99,9 @@ def assemble(layout: Any, tensors: list[Tensor], size: tuple[int, ...], coalesce
         check_coordinates(coordinates, elements)
         check_shape(coordinates, elements, size)
         return make(coordinates, elements, size, coalesced)
-    if layout is sparse_csr and len(tensors) == 3:
-        starts, columns, elements = tensors
-        check_rows(starts, columns, elements, size)
-        return make_csr(starts, columns, elements, size)
+    if layout in KINDS and len(tensors) == 3:
+        check_lines(KINDS[layout], *tensors, size)
+        return make_compressed(KINDS[layout], *tensors, size)
     raise TypeError(f"{len(tensors)} tensors do not make one of layout {layout!r}")
 
 
@@ -139,6 +139,6 @@ RULES: dict[Record, Fn] = {
 
 def install() -> None:
     """Let the one door know of sparse operands."""
-    for cls in (CooTensor, CsrTensor):
+    for cls in (CooTensor, *KINDS.values()):
         complete(cls)
     HOOKS.sparse = sys.modules[__name__]

@@ -8,6 +8,7 @@ from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape import join
 from adjoint.engine.ops.shape.views import PERMUTE, SLICE
+from adjoint.engine.sparse.compressed import CompressedTensor
 from adjoint.engine.sparse.coo import CooTensor, make, refuse_capture
 from adjoint.engine.sparse.runs import matches
 from adjoint.engine.sparse.tensor import refusal
@@ -16,9 +17,10 @@ from adjoint.engine.tensor.tensor import Tensor
 Dims = tuple[int, ...]
 
 
-def permute(x: Any, *, dims: Dims) -> CooTensor:
+def permute(x: Any, *, dims: Dims) -> Any:
     """Dimensions in another order, indexed ones among themselves."""
-    _require_coo("permute", x)
+    if isinstance(x, CompressedTensor):
+        return x if dims == (0, 1) else x.transposed()
     rank = x.sparse_dim()
     outer, inner = dims[:rank], dims[rank:]
     if any(d >= rank for d in outer):
@@ -32,7 +34,7 @@ def permute(x: Any, *, dims: Dims) -> CooTensor:
 
 def select(x: Any, *, index: tuple[Any, ...]) -> Tensor:
     """`x[1, 2:4]`: an integer drops a dimension, a slice shortens it."""
-    _require_coo("indexing", x)
+    x = x.in_order()
     if None in index:
         raise refusal("a new dimension by indexing", x)
     refuse_capture("indexing")

@@ -9,7 +9,14 @@ from typing import Any, NoReturn
 
 from adjoint.engine.autodiff.tape.flags import detach as detach_elements
 from adjoint.engine.autodiff.tape.hooks import Handle
-from adjoint.engine.core.layout import Layout
+from adjoint.engine.core.layout import (
+    Layout,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+)
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
@@ -23,7 +30,7 @@ _new = object.__new__
 
 
 # From COO to other layouts; each layout's module enters its own.
-CONVERSIONS: dict[Layout, Callable[[Any], Any]] = {}
+CONVERSIONS: dict[Layout, Callable[..., Any]] = {}
 
 
 class SparseTensor(Tensor):
@@ -58,6 +65,26 @@ class SparseTensor(Tensor):
     @abstractmethod
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
         """All elements, zeros included."""
+
+    @abstractmethod
+    def at(self) -> tuple[Tensor, ...]:
+        """Where the elements are: an index for each sparse dimension, as many as elements."""
+
+    @abstractmethod
+    def spread(self) -> Any:
+        """The elements with their coordinates, in whatever order they are kept."""
+
+    @abstractmethod
+    def in_order(self) -> Any:
+        """The elements with their coordinates, row by row if that takes no more than sorting."""
+
+    @abstractmethod
+    def to_sparse_coo(self) -> Any:
+        """The tensor with coordinates."""
+
+    @abstractmethod
+    def in_layout(self, sparse: Any) -> Any:
+        """A tensor of coordinates in this tensor's layout."""
 
     @abstractmethod
     def moved(self, device: Any) -> Any:
@@ -181,6 +208,42 @@ class SparseTensor(Tensor):
 
     # -- conversion ---------------------------------------------------------------------------
 
+    def to_sparse(
+        self,
+        sparse_dim: Any = None,
+        *,
+        layout: Any = None,
+        blocksize: Any = None,
+        dense_dim: int | None = None,
+    ) -> Any:
+        """The tensor with coordinates, or in another sparse layout; itself if that is its own."""
+        if layout is None and isinstance(sparse_dim, Layout):
+            layout, sparse_dim = sparse_dim, None
+        if layout is self.layout and blocksize is None:
+            return self
+        if layout is not None and layout is not sparse_coo:
+            return _conversion("to_sparse", layout)(self.in_order(), blocksize)
+        coordinates = self.to_sparse_coo()
+        if sparse_dim is None or sparse_dim == coordinates.sparse_dim():
+            return coordinates
+        return self.to_dense().to_sparse(sparse_dim)
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
+        """The matrix row by row."""
+        return self.to_sparse(layout=sparse_csr)
+
+    def to_sparse_csc(self, dense_dim: int | None = None) -> Any:
+        """The matrix column by column."""
+        return self.to_sparse(layout=sparse_csc)
+
+    def to_sparse_bsr(self, blocksize: Any, dense_dim: int | None = None) -> Any:
+        """The matrix in blocks, one row of blocks after the other."""
+        return self.to_sparse(layout=sparse_bsr, blocksize=blocksize)
+
+    def to_sparse_bsc(self, blocksize: Any, dense_dim: int | None = None) -> Any:
+        """The matrix in blocks, one column of blocks after the other."""
+        return self.to_sparse(layout=sparse_bsc, blocksize=blocksize)
+
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Convert dtype and/or device; the tensor itself where nothing changes."""
         given = _read_to(args, kwargs)
@@ -296,6 +359,12 @@ def bare(cls: type[Any], elements: Tensor, size: tuple[int, ...]) -> Any:
     return tensor
 
 
+def _conversion(name: str, layout: Any) -> Callable[..., Any]:
+    if layout not in CONVERSIONS:
+        raise RuntimeError(f"{name}: {layout!r} is no sparse layout")
+    return CONVERSIONS[layout]
+
+
 def refusal(name: str, operand: Any) -> NotImplementedError:
     """The error for an operation that has no meaning, or no rule, for a sparse tensor."""
     return NotImplementedError(
@@ -311,7 +380,8 @@ _SHARED = frozenset(
     is_conj is_neg resolve_conj resolve_neg is_same_size is_distributed is_cpu is_cuda is_mps is_xpu
     is_meta is_nested is_quantized is_mkldnn is_inference name volatile grad_dtype retains_grad
     element_size itemsize output_nr _version _is_view new_tensor layout float double half bfloat16
-    int long short char byte bool cfloat cdouble type_as is_sparse is_sparse_csr
+    int long short char byte bool cfloat cdouble type_as is_sparse is_sparse_csr is_coalesced
+    indices crow_indices col_indices ccol_indices row_indices
     """.split()
 )
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from adjoint.engine.sparse.creation import KINDS as _KINDS
+from adjoint.engine.sparse.diagonals import spdiags as spdiags
+from adjoint.engine.sparse.invariants import (
+    check_sparse_tensor_invariants as check_sparse_tensor_invariants,
+)
 from adjoint.engine.sparse.products import addmm as addmm
 from adjoint.engine.sparse.products import mm as mm
 from adjoint.engine.sparse.products import sampled_addmm as sampled_addmm
