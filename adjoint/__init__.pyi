@@ -108,6 +108,7 @@ from adjoint.cuda import Stream as Stream
 from adjoint.checks import SymBool as SymBool
 from adjoint.checks import SymFloat as SymFloat
 from adjoint.checks import SymInt as SymInt
+from adjoint.library.tags import Tag as Tag
 from adjoint.engine.tensor.tensor import TensorType as TensorType
 from adjoint.engine.tensor.memory import TypedStorage as TypedStorage
 from adjoint.engine.tensor.memory import UntypedStorage as UntypedStorage
@@ -124,6 +125,8 @@ from adjoint.checks import _check_value as _check_value
 from adjoint.checks import _check_with as _check_with
 from adjoint.engine.sparse.compressed import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
 from adjoint.engine.sparse.compressed import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
+from adjoint.compiler import _disable_dynamo as _disable_dynamo
+from adjoint.checks import _has_compatible_shallow_copy_type as _has_compatible_shallow_copy_type
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from adjoint.engine.graph.flow.associative import associative_scan as associative_scan
 from adjoint.amp.autocast_mode import autocast as autocast

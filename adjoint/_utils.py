@@ -96,3 +96,11 @@ def _get_device_module(device_type: str) -> Any:
 def set_vital(section: str, name: str, value: str) -> bool:
     """Nothing: PyTorch notes such facts for its owner's statistics."""
     return False
+
+
+def _set_obj_state(obj: Any, state: Any) -> Any:
+    """Give an object its pickled state: a dict of attributes, or that and one of slots."""
+    attributes, slots = state if isinstance(state, tuple) else (state, {})
+    for name, value in {**(attributes or {}), **(slots or {})}.items():
+        setattr(obj, name, value)
+    return obj

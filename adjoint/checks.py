@@ -128,3 +128,8 @@ def sym_sum(args: Any) -> Any:
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
     """The second where the first holds, else the third."""
     return t if b else f
+
+
+def _has_compatible_shallow_copy_type(input: Any, from_: Any) -> bool:
+    """Whether one tensor may take over the memory of another: of one class and layout."""
+    return type(input) is type(from_) and bool(input.layout is from_.layout)

@@ -16,6 +16,10 @@ from adjoint.library import OPERATIONS
 from adjoint.library.aten_names import NAMES
 
 SPACES = ("nn.functional", "linalg", "special", "fft")
+# Namespaces of PyTorch's whose operations tables of handlers name; they refuse when called.
+NAMED_ONLY = frozenset(
+    "_c10d_functional c10d_functional c10d fsdp prims quantized_decomposed".split()
+)
 
 
 class OpOverload:
@@ -136,6 +140,8 @@ class Namespace:
         full = f"{self._name}::{name}"
         if full in OPERATIONS:
             return OPERATIONS[full]
+        if self._name in NAMED_ONLY:
+            return OpOverload(full, None)
         if self._name != "aten":
             raise AttributeError(
                 f"'_OpNamespace' '{self._name}' object has no attribute '{name}'", name=name

@@ -13,14 +13,213 @@ from typing import Any, NoReturn
 
 from adjoint.engine.core.state import config
 
+_COMPILER = "such part of PyTorch's own compiler; compile is Adjoint's"
+_QUANTIZED_GRAPHS = "quantization of traced graphs; prepare and convert take modules"
+
 # Path within the package: what it is for; the names it has.
 TABLE: dict[str, tuple[str, str]] = {
     "_C._distributed_rpc": ("remote calls", "_is_current_rpc_agent_set"),
-    "_inductor.config": ("settings of PyTorch's own compiler", ""),
     "_subclasses.fake_tensor": ("end of a mode inside its block", "unset_fake_temporarily"),
     "ao.quantization.quantize_fx": (
+        _QUANTIZED_GRAPHS,
+        (
+            "prepare_fx prepare_qat_fx convert_fx fuse_fx convert_to_reference_fx "
+            "_convert_to_reference_decomposed_fx"
+        ),
+    ),
+    "_C": (
+        "such internals",
+        (
+            "_DisableTorchDispatch ScriptObject _dispatch_dump "
+            "_dispatch_has_kernel_for_dispatch_key _cuda_getCurrentStream"
+        ),
+    ),
+    "_export": ("such internals; see export", ""),
+    "_export.config": ("such internals; see export", ""),
+    "_export.error": ("such internals; see export", "InternalError"),
+    "_export.utils": (
+        "such internals; see export",
+        "_disable_aten_to_metadata_assertions _is_cia_op",
+    ),
+    "_higher_order_ops.inline_asm_elementwise": (
+        "kernels from a line of assembler; adjoint.library takes CUDA C and Triton",
+        "inline_asm_elementwise",
+    ),
+    "_inductor": (_COMPILER, "aoti_compile_and_package aoti_load_package"),
+    "_inductor.codegen.cpp_flex_attention_template": (_COMPILER, "CppFlexAttentionTemplate"),
+    "_inductor.codegen.cpp_template": (_COMPILER, "CppTemplate"),
+    "_inductor.codegen.cpp_template_kernel": (
+        _COMPILER,
+        "parse_expr_with_index_symbols wrap_with_tensorbox",
+    ),
+    "_inductor.codegen.triton": (_COMPILER, "TritonOverrides"),
+    "_inductor.constant_folding": (_COMPILER, "constant_fold"),
+    "_inductor.custom_graph_pass": (_COMPILER, "CustomGraphPass get_hash_for_files"),
+    "_inductor.freezing_utils": (_COMPILER, "maybe_set_is_frozen_param"),
+    "_inductor.fx_passes.freezing_patterns": (
+        _COMPILER,
+        "freezing_passes register_freezing_graph_pattern",
+    ),
+    "_inductor.fx_passes.mkldnn_fusion": (
+        _COMPILER,
+        (
+            "_gelu_fusion_1 _gelu_fusion_2 _get_remaining_users _hardswish_fusion "
+            "_hardtanh_fusion _silu_fusion"
+        ),
+    ),
+    "_inductor.ir": (
+        _COMPILER,
+        (
+            "Buffer ChoiceCaller CppTemplateBuffer FixedLayout IRNode Layout Pointwise TensorBox "
+            "get_fill_order"
+        ),
+    ),
+    "_inductor.kernel.flex.common": (_COMPILER, "construct_strides maybe_realize"),
+    "_inductor.kernel.flex_attention": (_COMPILER, "construct_strides maybe_realize"),
+    "_inductor.lowering": (_COMPILER, "expand lowerings register_lowering to_dtype"),
+    "_inductor.metrics": (_COMPILER, "reset"),
+    "_inductor.pattern_matcher": (
+        _COMPILER,
+        (
+            "Arg CallFunction KeywordArg Match PatternMatcherPass filter_nodes "
+            "register_lowering_pattern"
+        ),
+    ),
+    "_inductor.select_algorithm": (
+        _COMPILER,
+        "DataProcessorTemplateWrapper ExternKernelChoice autotune_select_algorithm",
+    ),
+    "_inductor.utils": (_COMPILER, "parallel_num_threads"),
+    "_inductor.virtualized": (_COMPILER, "ops"),
+    "_prims_common.wrappers": ("such internals", "_maybe_convert_to_dtype"),
+    "ao.nn.intrinsic": ("such fused layers", "_FusedModule"),
+    "ao.ns.fx.utils": ("comparison of traced graphs", "compute_sqnr"),
+    "ao.pruning": (
+        "pruning by that name; see nn.utils.prune",
+        "BaseSparsifier get_arg_info_from_tensor_fqn",
+    ),
+    "ao.quantization": (
         "quantization of traced graphs; prepare and convert take modules",
-        "prepare_fx prepare_qat_fx convert_fx fuse_fx",
+        "QConfigMapping",
+    ),
+    "ao.quantization.backend_config": (
+        _QUANTIZED_GRAPHS,
+        "BackendConfig get_executorch_backend_config get_native_backend_config",
+    ),
+    "ao.quantization.backend_config.utils": (
+        _QUANTIZED_GRAPHS,
+        (
+            "get_fused_module_classes get_pattern_to_dtype_configs get_qat_module_classes "
+            "get_root_module_to_quantized_reference_module"
+        ),
+    ),
+    "ao.quantization.fx._decomposed": (
+        _QUANTIZED_GRAPHS,
+        "_per_token_quant_qparam_dim_check quantize_per_channel_group quantized_decomposed_lib",
+    ),
+    "ao.quantization.fx._equalize": (
+        _QUANTIZED_GRAPHS,
+        "convert_eq_obs update_obs_for_equalization",
+    ),
+    "ao.quantization.fx.custom_config": (
+        _QUANTIZED_GRAPHS,
+        "ConvertCustomConfig PrepareCustomConfig",
+    ),
+    "ao.quantization.fx.graph_module": (
+        _QUANTIZED_GRAPHS,
+        "_is_observed_module _is_observed_standalone_module",
+    ),
+    "ao.quantization.fx.lower_to_fbgemm": (_QUANTIZED_GRAPHS, "lower_to_fbgemm"),
+    "ao.quantization.fx.prepare": (_QUANTIZED_GRAPHS, "_insert_obs_or_fq _save_state"),
+    "ao.quantization.fx.qconfig_mapping_utils": (
+        _QUANTIZED_GRAPHS,
+        (
+            "_compare_prepare_convert_qconfig_mappings _generate_node_name_to_qconfig "
+            "_is_qconfig_supported_by_dtype_configs _update_qconfig_for_fusion "
+            "_update_qconfig_for_qat"
+        ),
+    ),
+    "ao.quantization.fx.utils": (
+        _QUANTIZED_GRAPHS,
+        "_get_module graph_module_from_producer_nodes node_arg_is_weight",
+    ),
+    "ao.quantization.observer": (_QUANTIZED_GRAPHS, "AffineQuantizedObserverBase"),
+    "ao.quantization.qconfig": (_QUANTIZED_GRAPHS, "QConfigAny qconfig_equals"),
+    "ao.quantization.qconfig_mapping": (_QUANTIZED_GRAPHS, "QConfigMapping"),
+    "ao.quantization.utils": (
+        _QUANTIZED_GRAPHS,
+        (
+            "MatchAllNode _parent_name get_qparam_dict is_per_channel to_underlying_dtype "
+            "weight_is_quantized"
+        ),
+    ),
+    "distributed._symmetric_memory": (
+        "memory shared by GPUs",
+        "empty enable_symm_mem_for_group is_symm_mem_enabled_for_group rendezvous",
+    ),
+    "distributed.tensor._dispatch": (
+        "tables of that kind; see adjoint.distributed.tensor.rules",
+        "",
+    ),
+    "fx.experimental.symbolic_shapes": (
+        "sizes of that kind; see export.Dim",
+        (
+            "has_free_symbols ShapeEnv DimDynamic StatelessSymbolicContext guard_size_oblivious "
+            "statically_known_true"
+        ),
+    ),
+    "fx.passes.utils.matcher_with_name_node_map_utils": (
+        "such matching; see fx.subgraph_rewriter",
+        "InternalMatch SubgraphMatcherWithNameNodeMap",
+    ),
+    "fx.passes.utils.source_matcher_utils": (
+        "such matching; see fx.subgraph_rewriter",
+        "SourcePartition check_subgraphs_connected get_source_partitions",
+    ),
+    "fx.subgraph_rewriter": (
+        "such matching; see replace_pattern",
+        "ReplacedPatterns replace_pattern_with_filters",
+    ),
+    "fx.traceback": ("accounts of where nodes came from", "NodeSource NodeSourceAction"),
+    "nested._internal.nested_tensor": (
+        "such internals; see nested",
+        "nested_view_from_values_offsets",
+    ),
+    "nn.attention": (
+        "choice of another's attention kernels",
+        "activate_flash_attention_impl restore_flash_attention_impl",
+    ),
+    "nn.attention.experimental": ("attention of that kind", ""),
+    "nn.functional": ("products of scaled halves", "scaled_mm scaled_grouped_mm"),
+    "profiler._utils": ("such internals", "_init_for_cuda_graphs"),
+    "sparse": ("checks of that kind; see autograd.gradcheck", "as_sparse_gradcheck"),
+    "sparse._triton_ops": (
+        "such kernels; products of sparse matrices are @",
+        (
+            "broadcast_batch_dims launch_kernel prepare_inputs ptr_stride_extractor "
+            "tile_to_blocksize bsr_dense_addmm bsr_dense_mm"
+        ),
+    ),
+    "sparse._triton_ops_meta": (
+        "such kernels; products of sparse matrices are @",
+        "get_meta minimize update",
+    ),
+    "testing._internal": ("PyTorch's own tests; see testing", ""),
+    "testing._internal.common_quantization": (
+        "PyTorch's own tests; see testing",
+        "NodeSpec QuantizationTestCase",
+    ),
+    "testing._internal.common_utils": (
+        "PyTorch's own tests; see testing",
+        "TestCase instantiate_parametrized_tests parametrize run_tests",
+    ),
+    "testing._internal.distributed._tensor.common_dtensor": (
+        "PyTorch's own tests; see testing",
+        "DTensorTestBase with_comms",
+    ),
+    "testing._internal.inductor_utils": (
+        "PyTorch's own tests; see testing",
+        "clone_preserve_strides_offset",
     ),
     "classes": ("classes of C++ libraries", ""),
     "cuda": ("partitions of a GPU", "GreenContext"),

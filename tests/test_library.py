@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint.library import CustomOpDef, cuda_kernel, custom_op, llvm_kernel, wrap_triton
+from adjoint.library import (
+    CustomOpDef,
+    Library,
+    cuda_kernel,
+    custom_op,
+    infer_schema,
+    llvm_kernel,
+    wrap_triton,
+)
 from adjoint.library.kernels import compiled_for
 from tests import toy_device
 
@@ -371,3 +379,31 @@ def test_training_on_a_device_from_outside(compiled: bool) -> None:
     before = len(toy_device.PROGRAMS)
     assert train("toy") == pytest.approx(train("cpu"), rel=1e-5)
     assert (len(toy_device.PROGRAMS) > before) == compiled
+
+
+def test_an_operation_of_others_is_followed_and_takes_keywords() -> None:
+    """Declared as PyTorch's `CompositeImplicitAutograd`: no more than a name for a function."""
+
+    def weighed(x: ad.Tensor, by: float = 2.0, plus: float = 0.0) -> ad.Tensor:
+        return x * by + plus
+
+    library = Library("tests_transparent", "FRAGMENT")
+    library.define("weighed" + infer_schema(weighed, mutates_args=()))
+    library.impl("weighed", weighed, "CompositeImplicitAutograd")
+    operation = ad.ops.tests_transparent.weighed
+    x = ad.tensor([1.0, 3.0], requires_grad=True)
+    operation(x, plus=1.0).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    assert ad.compile(lambda x: operation(x, by=3.0))(x).tolist() == [3.0, 9.0]
+    library.define("opaque(Tensor x, float by) -> Tensor")
+    library.impl("opaque", lambda x, by: x * by, "CPU")
+    assert ad.ops.tests_transparent.opaque(x.detach(), by=4.0).tolist() == [4.0, 12.0]
+
+
+def test_operations_of_pytorchs_own_namespaces_can_be_named() -> None:
+    table = {ad.ops._c10d_functional.wait_tensor.default: 1}
+    assert table[ad.ops._c10d_functional.wait_tensor.default] == 1
+    with pytest.raises(NotImplementedError, match="_c10d_functional::wait_tensor"):
+        ad.ops._c10d_functional.wait_tensor(ad.ones(2))
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = ad.ops.nobodys.operation

@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint import _prims_common as prims
 from adjoint._C import _functorch as wrapped
 from adjoint._functorch import package as functorch
 from adjoint._functorch import vmap as steps
+from adjoint._higher_order_ops.out_dtype import out_dtype
 from adjoint._utils import ExceptionWrapper
 from adjoint.engine.autodiff.transforms.batching import STEP_NAMES
 from adjoint.nn.utils._named_member_accessor import NamedMemberAccessor, swap_tensor
 from adjoint.utils import _pytree as pytree
+from adjoint.utils._ordered_set import OrderedSet
 from adjoint.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from adjoint.utils.data import DataLoader, TensorDataset
 from adjoint.utils.data import _utils as data_utils
@@ -407,3 +410,55 @@ def test_dicts_of_parameters_are_in_the_order_of_names() -> None:
     assert list(ad.nn.ParameterDict(OrderedDict(b=one, a=two))) == ["b", "a"]
     given = ad.nn.ParameterDict([("b", one), ("a", two)])
     assert list(given) == list(given.copy()) == ["b", "a"]
+
+
+def test_settings_of_pytorchs_compiler_are_kept_and_said_to_have_no_effect() -> None:
+    from adjoint._inductor import config
+
+    with pytest.warns(UserWarning, match="_inductor.config.tests_own = 3 has no effect"):
+        config.tests_own = 3
+    with pytest.warns(UserWarning, match="config.triton.tests_own"):
+        config.triton.tests_own = True
+    assert (config.tests_own, config.triton.tests_own) == (3, True)
+    with config.patch({"tests_own": 4, "triton.tests_own": False}):
+        assert (config.tests_own, config.triton.tests_own) == (4, False)
+    assert (config.tests_own, config.triton.tests_own) == (3, True)
+    with pytest.raises(AttributeError, match="no such setting, and none was given"):
+        _ = config.max_autotune
+
+
+def test_sets_in_order() -> None:
+    kept: OrderedSet[int] = OrderedSet([3, 1, 3, 2])
+    kept.add(0)
+    kept.discard(1)
+    kept.update([5, 3])
+    assert list(kept) == [3, 2, 0, 5]
+    assert list(reversed(kept)) == [5, 0, 2, 3]
+    assert list(kept.union([9]).difference([2, 5])) == [3, 0, 9]
+    assert list(kept.intersection([5, 3, 8])) == [3, 5]
+    assert kept.issuperset([0])
+    assert OrderedSet([0]).issubset(kept)
+    assert kept == {0, 2, 3, 5}
+
+
+def test_questions_about_memory() -> None:
+    pictures = ad.ones(2, 3, 4, 5)
+    assert prims.suggest_memory_format(pictures) is ad.contiguous_format
+    last = pictures.to(memory_format=ad.channels_last)
+    assert prims.suggest_memory_format(last) is ad.channels_last
+    assert prims.make_contiguous_strides_for((2, 3, 4)) == (12, 4, 1)
+    assert prims.make_contiguous_strides_for((2, 3, 4), row_major=False) == (12, 1, 3)
+    assert prims.canonicalize_dims(3, (-1, 0)) == (2, 0)
+    assert prims.get_computation_dtype(ad.bfloat16) is ad.float32
+
+
+def test_a_wider_result() -> None:
+    x = ad.full((2, 2), 100, dtype=ad.int8)
+    out = out_dtype(ad.ops.aten.mm.default, ad.int32, x, x)
+    assert (out.dtype, out.tolist()) == (ad.int32, [[20000] * 2] * 2)
+
+
+def test_no_sparsity_of_two_in_four() -> None:
+    with pytest.raises(NotImplementedError, match="no sparsity of two in four"):
+        ad.sparse.to_sparse_semi_structured(ad.ones(4, 4))
+    assert not isinstance(ad.ones(2), ad.sparse.SparseSemiStructuredTensor)

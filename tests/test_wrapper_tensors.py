@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import pytest
@@ -93,6 +95,21 @@ def test_parameters_stay_wrappers() -> None:
     ad.testing.assert_close(out.elem, x @ weight.t())
     out.sum().backward()
     ad.testing.assert_close(inside(layer.weight.grad), x.sum(0).expand(2, 3))
+
+
+def test_wrappers_in_files() -> None:
+    """A file may hold one where the program says that its class is safe."""
+    layer = nn.Linear(3, 2, bias=False)
+    layer.weight = nn.Parameter(Held(ad.arange(6.0).reshape(2, 3)))
+    file = BytesIO()
+    ad.save(layer.state_dict(), file)
+    with pytest.raises(UnpicklingError, match="Held"):
+        ad.load(BytesIO(file.getvalue()), weights_only=True)
+    with ad.serialization.safe_globals([Held]):
+        weight = ad.load(BytesIO(file.getvalue()), weights_only=True)["weight"]
+    assert type(weight) is Held
+    assert (weight.shape, weight.elem.tolist()) == ((2, 3), [[0, 1, 2], [3, 4, 5]])
+    assert (weight + 1).elem.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -15,6 +15,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator as Generator
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.tensor import TensorType as _TensorMeta  # noqa: F401
+from adjoint.library.tags import Tag as Tag
 
 
 class _nn:
@@ -37,6 +38,17 @@ class _nn:
         where = device if device is None or isinstance(device, Device) else Device(device)
         wait = bool(kwargs.get("non_blocking", flags[0] if flags else False))
         return where, dtype, wait, kwargs.get("memory_format")
+
+
+class _cpu:
+    """What PyTorch's own kernels find in the processor: they are not here."""
+
+    @staticmethod
+    def _is_vnni_supported() -> bool:
+        """No."""
+        return False
+
+    _is_amx_tile_supported = _is_avx512_vnni_supported = _is_vnni_supported
 
 
 class PyTorchFileReader:

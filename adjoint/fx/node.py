@@ -12,6 +12,8 @@ from adjoint.ops import OpOverload
 if TYPE_CHECKING:
     from adjoint.fx.graph import Graph
 
+# What a node may be called with, for annotations.
+Argument = Any
 KINDS = ("placeholder", "get_attr", "call_function", "call_module", "call_method", "output")
 
 

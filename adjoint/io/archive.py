@@ -16,11 +16,13 @@ from adjoint.engine.core.errors import CaptureError, FileError
 from adjoint.engine.core.files.budget import Budget, FileRefusal
 from adjoint.engine.core.files.zipped import STORED, Archive, BadZip
 from adjoint.engine.core.layout import strided
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io.builders import brief, names
 from adjoint.io.names import STORAGES, parameter_class
+from adjoint.io.objects import global_name
 from adjoint.io.pickler import Global, Persistent, Pickler
 from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, locate, memory_of
 from adjoint.io.unpickler import Unpickler
@@ -44,6 +46,8 @@ class StorageCollector:
             parts = tensor.detach().tensors()  # type: ignore[attr-defined]
             data = (*parts, Size(size), *others)
             return "torch._utils _rebuild_sparse_tensor", (tensor.layout, data)
+        if HOOKS.wrappers is not None and HOOKS.wrappers.among((tensor,)):
+            return self._wrapper(tensor)
         if type(tensor._array) is Window or tensor._storage.buffer is None:
             raise CaptureError("save: a traced tensor cannot be saved: it has no elements")
         is_parameter = type(tensor) is not Tensor or "_is_param" in tensor.__dict__
@@ -67,6 +71,19 @@ class StorageCollector:
         return (
             "torch._tensor _rebuild_from_type_v2",
             (rebuild, Global("torch Tensor"), plain, state),
+        )
+
+    def _wrapper(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
+        """A tensor that stands for others: its class, what it looks like, its attributes."""
+        kind = Global(global_name(type(tensor)))
+        look = (
+            kind, tensor.dtype, Size(tensor.shape), tuple(tensor.stride()), 0, strided,
+            tensor.device, bool(tensor.requires_grad),
+        )  # fmt: skip
+        rebuild = Global("torch._utils _rebuild_wrapper_subclass")
+        return (
+            "torch._tensor _rebuild_from_type_v2",
+            (rebuild, kind, look, dict(tensor.__dict__)),
         )
 
     def _plain(self, tensor: Tensor) -> tuple[Any, ...]:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.core.device import Device
-from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
+from adjoint.engine.core.dtype import DTYPES, NAMED_ONLY, STORAGE_DTYPES, DType
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.layout import CONSTANTS, Layout, jagged, sparse_coo, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.io import objects
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
 from adjoint.io.storages import Stored
 
@@ -104,10 +105,18 @@ def _parameter_with_state(
 
 def _from_type(budget: Budget, rebuild: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor with attributes, or of a subclass; of subclasses only Parameter is known."""
-    if not isinstance(rebuild, Builder) or not isinstance(kind, ClassName):
+    if not isinstance(rebuild, Builder) or not isinstance(kind, (ClassName, type)):
         raise TypeError(
             f"expected a rebuilding function and a class, found {brief(rebuild)}, {brief(kind)}"
         )
+    if isinstance(kind, type):  # one that the program allows, of tensors that stand for others
+        if rebuild.build is not _wrapper or not isinstance(args, tuple) or kind is not args[0]:
+            raise TypeError(f"{rebuild.name} does not rebuild {kind.__name__}")
+        tensor = _wrapper(budget, *args)
+        if isinstance(state, dict):
+            budget.spend(_PAIR * len(state), "a tensor's attributes")
+        objects.set_state(tensor, state)
+        return tensor
     if rebuild.build is _from_type or not isinstance(args, tuple):
         raise TypeError(f"{rebuild.name} cannot rebuild a tensor from a {type(args).__name__}")
     tensor = rebuild.build(budget, *args)
@@ -116,6 +125,18 @@ def _from_type(budget: Budget, rebuild: Any, kind: Any, args: Any, state: Any) -
     if kind.name == "torch.nn.parameter.Parameter" and type(tensor) is Tensor:
         tensor = _parameter(budget, tensor, tensor.requires_grad)
     return _with_attributes(budget, tensor, state)
+
+
+def _wrapper(
+    budget: Budget, cls: Any, dtype: Any, size: Any, stride: Any, offset: Any, layout: Any,
+    device: Any, requires_grad: Any,
+) -> Any:  # fmt: skip
+    """A tensor of a class with `__torch_dispatch__`, without its attributes."""
+    if not isinstance(cls, type) or not issubclass(cls, Tensor) or not isinstance(dtype, DType):
+        raise TypeError(f"expected a class of tensors and a dtype, found {brief(cls)}")
+    shape, strides = _geometry(budget, size, stride)
+    tensor = HOOKS.load_wrappers().make(cls, shape, strides, dtype=dtype, device=device)
+    return tensor.requires_grad_(requires_grad is True)
 
 
 def _with_attributes(budget: Budget, tensor: Any, state: Any) -> Any:
@@ -337,6 +358,7 @@ def _builders() -> dict[str, Callable[..., Any]]:
         "torch._utils._rebuild_parameter_with_state": _parameter_with_state,
         "torch._tensor._rebuild_from_type_v2": _from_type,
         "torch._utils._rebuild_sparse_tensor": _sparse,
+        "torch._utils._rebuild_wrapper_subclass": _wrapper,
         "torch.serialization._get_layout": _layout,
         "numpy.dtype": _numpy_dtype,
     }
@@ -351,6 +373,7 @@ def names() -> dict[str, Any]:
     """Every name a file may use."""
     known: dict[str, Any] = {name: Builder(name, fn) for name, fn in _builders().items()}
     known |= {f"torch.{d.name}": d for d in (*DTYPES, *STORAGE_DTYPES)}
+    known |= {f"torch.{name}": d for name, d in NAMED_ONLY.items()}
     for name, dtype in DTYPE_OF_STORAGE.items():
         known[f"torch.{name}"] = known[f"torch.cuda.{name}"] = ClassName(f"torch.{name}", dtype)
     untyped = ClassName("torch.storage.UntypedStorage", None)

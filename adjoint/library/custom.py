@@ -56,6 +56,7 @@ class CustomOpDef:
         self._qualname = name
         self._init_fn = fn
         self._kernels: dict[str, Callable[..., Any]] = {}
+        self._transparent = False  # no more than a name for a function of other operations
         self._mutates = tuple(mutates) if not isinstance(mutates, str) else mutates
         self._schema = schema
         self._fake: Callable[..., Any] | None = None
@@ -134,6 +135,8 @@ class CustomOpDef:
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
+        if self._transparent:
+            return self._kernels[""](*values)
         if self._mutates or self._returns_nothing():
             return self._compute(values)
         operands, layout = arranged(values)
@@ -141,13 +144,22 @@ class CustomOpDef:
         return outs[0] if self._kind is Tensor else (self._kind or tuple)(outs)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if self._signature is None:
+        signature = self._signature
+        if signature is None and kwargs:
+            kernel = next(iter(self._kernels.values()), None)
+            signature = None if kernel is None else inspect.signature(kernel)
+        if signature is None:
             if kwargs:
                 raise TypeError(f"{self._qualname}: pass arguments by position")
             return args
-        given = self._signature.bind(*args, **kwargs)
+        given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         return (*given.args, *given.kwargs.values())
+
+    def make_transparent(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Have the operation be a function of others, which is followed into its parts."""
+        self._kernels[""], self._transparent = fn, True
+        return fn
 
     def _returns_nothing(self) -> bool:
         return self._signature is not None and self._signature.return_annotation in (None, "None")

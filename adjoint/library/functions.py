@@ -64,11 +64,10 @@ def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()
 
 def impl(qualname: str, types: Any, func: Callable[..., Any] | None = None, **_: Any) -> Any:
     """Give an operation its kernel for devices."""
-    kinds = (
-        ""
-        if types in ("default", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
-        else types
-    )
+    if types == "CompositeImplicitAutograd":
+        operation = _find(qualname)
+        return operation.make_transparent if func is None else operation.make_transparent(func)
+    kinds = "" if types in ("default", "CompositeExplicitAutograd") else types
     return _find(qualname).register_kernel(kinds, func)
 
 
@@ -122,6 +121,9 @@ class Library:
             raise NotImplementedError("Library.impl: use register_autograd for derivatives")
         if key == "meta":
             _find(f"{self.ns}::{name}").register_fake(fn)
+            return
+        if key == "compositeimplicitautograd":
+            _find(f"{self.ns}::{name}").make_transparent(fn)
             return
         _find(f"{self.ns}::{name}").register_kernel(key if key in ("cpu", "cuda") else "", fn)
 

@@ -13,6 +13,8 @@ from adjoint.engine.core.state.loading import brought as _brought
 def __getattr__(name: str) -> Any:
     if name == "grad":  # PyTorch has its module here
         return _brought("adjoint.nn.grad")
+    if name in ("ScalingType", "SwizzleType"):
+        return getattr(_brought("adjoint.nn.scaling"), name)
     if not name.startswith("__"):
         value = _assembly.find_in("nn.functional", name)
         globals()[name] = value

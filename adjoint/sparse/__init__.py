@@ -13,5 +13,17 @@ from adjoint.engine.sparse.products import sampled_addmm as sampled_addmm
 from adjoint.engine.sparse.reductions import log_softmax as log_softmax
 from adjoint.engine.sparse.reductions import softmax as softmax
 from adjoint.engine.sparse.reductions import sum as sum
+from adjoint.sparse.semi_structured import (
+    SparseSemiStructuredTensor as SparseSemiStructuredTensor,
+)
+from adjoint.sparse.semi_structured import (
+    SparseSemiStructuredTensorCUSPARSELT as SparseSemiStructuredTensorCUSPARSELT,
+)
+from adjoint.sparse.semi_structured import (
+    SparseSemiStructuredTensorCUTLASS as SparseSemiStructuredTensorCUTLASS,
+)
+from adjoint.sparse.semi_structured import (
+    to_sparse_semi_structured as to_sparse_semi_structured,
+)
 
 globals().update(_KINDS)

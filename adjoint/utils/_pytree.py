@@ -255,6 +255,11 @@ def register_constant(cls: type) -> None:
 _WRITTEN = {kind.__name__: kind for kind in (list, tuple, dict, OrderedDict)}
 
 
+def treespec_leaf() -> TreeSpec:
+    """The structure of a leaf."""
+    return LEAF
+
+
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
     """A structure of lists, tuples and dicts as text."""
 

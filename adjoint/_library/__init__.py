@@ -1,0 +1,1 @@
+"""PyTorch's path of what is in `adjoint.library`."""
