@@ -24,7 +24,7 @@ def _tell(path: str, value: Any) -> None:
         )
 
 
-class Group:
+class SettingsGroup:
     """Settings under one name: `config.triton`."""
 
     def __init__(self, path: str) -> None:
@@ -43,7 +43,7 @@ class Group:
         )
 
 
-class Settings(ModuleType):
+class CompilerSettings(ModuleType):
     """The module's class, for the sake of assignments to its attributes."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -88,5 +88,5 @@ def patch(changes: Any = None, value: Any = None, **named: Any) -> Iterator[None
 
 
 for _name in _GROUPS:
-    globals()[_name] = Group(_name)
-sys.modules[__name__].__class__ = Settings
+    globals()[_name] = SettingsGroup(_name)
+sys.modules[__name__].__class__ = CompilerSettings
