@@ -11,9 +11,10 @@ from adjoint.engine.compiler.executors import register_compiler as register_comp
 from adjoint.engine.compiler.marks import allow_in_graph as allow_in_graph
 from adjoint.engine.compiler.marks import assume_constant_result as assume_constant_result
 from adjoint.engine.compiler.marks import cudagraph_mark_step_begin as cudagraph_mark_step_begin
-from adjoint.engine.compiler.marks import disable as _disable_dynamo  # noqa: F401
 from adjoint.engine.compiler.marks import disable as disable
 from adjoint.engine.compiler.marks import is_dynamo_compiling as is_dynamo_compiling
 from adjoint.engine.compiler.marks import is_exporting as is_exporting
 from adjoint.engine.compiler.stance import set_stance as set_stance
 from adjoint.engine.core.state.validation import ValidationError as ValidationError
+
+_disable_dynamo = disable  # PyTorch's name in its own modules

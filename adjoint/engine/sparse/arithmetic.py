@@ -34,11 +34,11 @@ def add(x: Any, y: Any) -> Tensor:
         raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
     _same_shape("add", x, y)
     if isinstance(x, CompressedTensor) or isinstance(y, CompressedTensor):
-        if type(x) is not type(y):
+        if not isinstance(x, CompressedTensor) or type(x) is not type(y):
             raise refusal("add of two layouts", x)
         if x._starts is y._starts and x._places is y._places:
-            return x.with_elements(x._elements + y._elements)  # type: ignore[no-any-return]
-        return x.in_layout(joined(x.spread(), y.spread()).coalesce())  # type: ignore[no-any-return]
+            return x.with_elements(x._elements + y._elements)
+        return x.in_layout(joined(x.spread(), y.spread()).coalesce())
     return joined(x, y)
 
 

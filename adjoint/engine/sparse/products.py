@@ -59,7 +59,7 @@ def matmul(x: Any, y: Any) -> Tensor:
         return _by_dense(y.spread().t(), x.t()).t()
     if not _is_sparse(y):
         return _by_dense(x.spread(), y)
-    return x.in_layout(_by_sparse(x.spread(), y.spread()))  # type: ignore[no-any-return]
+    return x.in_layout(_by_sparse(x.spread(), y.spread()))
 
 
 def _is_sparse(x: Any) -> bool:
@@ -81,7 +81,7 @@ def _by_sparse(x: CooTensor, y: CooTensor) -> CooTensor:
     return make(at, terms, (x.shape[0], y.shape[1]), coalesced=False).coalesce()
 
 
-def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+def mm(mat1: Any, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """The product of a sparse matrix and a dense or sparse one, with gradients to both.
 
     Args:

@@ -100,8 +100,9 @@ def assemble(layout: Any, tensors: list[Tensor], size: tuple[int, ...], coalesce
         check_shape(coordinates, elements, size)
         return make(coordinates, elements, size, coalesced)
     if layout in KINDS and len(tensors) == 3:
-        check_lines(KINDS[layout], *tensors, size)
-        return make_compressed(KINDS[layout], *tensors, size)
+        starts, places, elements = tensors
+        check_lines(KINDS[layout], starts, places, elements, size)
+        return make_compressed(KINDS[layout], starts, places, elements, size)
     raise TypeError(f"{len(tensors)} tensors do not make one of layout {layout!r}")
 
 
@@ -139,6 +140,7 @@ RULES: dict[Record, Fn] = {
 
 def install() -> None:
     """Let the one door know of sparse operands."""
-    for cls in (CooTensor, *KINDS.values()):
+    complete(CooTensor)
+    for cls in KINDS.values():
         complete(cls)
     HOOKS.sparse = sys.modules[__name__]
