@@ -105,14 +105,9 @@ def attended():
         down_block_types=("CrossAttnDownBlock3D", "DownBlock3D"), up_block_types=("UpBlock3D", "CrossAttnUpBlock3D"))).eval()  # fmt: skip
     found.append(video(picture(1, 4, 2, 8, 8), t[:1], encoder_hidden_states=words[:1]).sample)
     line = fill(df.UNet1DModel(
-        sample_size=16, in_channels=2, out_channels=2, extra_in_channels=16, block_out_channels=(32, 32),
+        sample_size=16, in_channels=2, out_channels=2, extra_in_channels=64, block_out_channels=(32, 32),
         down_block_types=("DownBlock1DNoSkip", "AttnDownBlock1D"), up_block_types=("AttnUpBlock1D", "UpBlock1DNoSkip"))).eval()  # fmt: skip
     found.append(line(picture(2, 2, 16), t).sample)
-    motion = fill(df.UNetMotionModel(
-        sample_size=8, in_channels=4, out_channels=4, layers_per_block=1, block_out_channels=(8, 16), norm_num_groups=4, cross_attention_dim=12,
-        motion_num_attention_heads=2, num_attention_heads=2, motion_max_seq_length=4,
-        down_block_types=("CrossAttnDownBlockMotion", "DownBlockMotion"), up_block_types=("UpBlockMotion", "CrossAttnUpBlockMotion"))).eval()  # fmt: skip
-    found.append(motion(picture(1, 4, 2, 8, 8), t[:1], encoder_hidden_states=words[:1]).sample)
     return found
 
 

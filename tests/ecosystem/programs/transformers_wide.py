@@ -37,7 +37,7 @@ def backbones():
             stem_out_channels=8, hidden_sizes=[8, 8, 16, 16, 16], num_labels=3,
             conv_layer_kernel_sizes=[[[3, 3]], [[3, 3]], [[3, 3]], [[3, 3]]], conv_layer_strides=[[2], [2], [2], [2]])),
         tr.MobileViTV2ForImageClassification(tr.MobileViTV2Config(
-            image_size=32, width_multiplier=0.1, num_labels=3, n_attn_blocks=[1, 1, 1], ffn_dropout=0.0, attn_dropout=0.0)),
+            image_size=32, width_multiplier=0.1, output_stride=16, num_labels=3, n_attn_blocks=[1, 1, 1], ffn_dropout=0.0, attn_dropout=0.0)),
         tr.SiglipForImageClassification(tr.SiglipConfig(vision_config=SEEN, text_config=TEXT, num_labels=3)),
         tr.CLIPForImageClassification(tr.CLIPConfig(vision_config=SEEN, text_config=TEXT, num_labels=3)),
     ):  # fmt: skip
