@@ -8,7 +8,7 @@ JOBS ?= 2
 # Where it is set, each of the hundred processes that tests start compiles the whole package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test train check lint types layers stubs-check unit doctest validate compare ecosystem bench docs pages stubs format clean
+.PHONY: test train check lint types layers stubs-check unit doctest validate compare ecosystem bench docs links pages stubs format clean
 
 # The checker of types takes a core for a minute: the others run beside it.
 test: $(STAMP)           ## everything a change must pass
@@ -71,6 +71,9 @@ bench: $(STAMP)          ## training steps and overhead, interleaved with PyTorc
 pages: $(STAMP)          ## pages that people open, checked in a headless Chromium
 	$(BIN)/python -m tests.pages.check
 	$(BIN)/python tools/check_page.py
+
+links: $(STAMP)          ## links of README and docs, those into the network too (needs one)
+	$(BIN)/python -m tests.pages.links
 
 docs: $(STAMP)           ## HTML documentation in docs/_build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.pages import links
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -69,3 +74,72 @@ def test_a_readme_names_all_its_folder_has(folder: Path) -> None:
     names = {path.name for path in folder.glob("*.py")} - {"__init__.py"}
     names |= {path.parent.name for path in folder.glob("*/__init__.py")}
     assert [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", text)] == []
+
+
+# -- links --------------------------------------------------------------------------------------
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    found = [link for page in links.pages() for link in links.links_of(page)]
+    assert len(found) > 60
+    assert links.lost_in_the_repository(found) == []
+
+
+def test_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# The `one` heading\n## Again\n## Again\n")
+    (tmp_path / "page.md").write_text(
+        """[a](other.md) [b](other.md#the-one-heading) [c](other.md#again-1) [d](#top) `[e](gone.md)`
+```python
+x = [f](gone.md)
+```
+![g](gone.png "a title") and [h](other.md#gone)
+[i]: gone.txt
+<https://example.invalid/a>, [j](https://example.invalid/b)
+# Top
+"""
+    )
+    found = links.links_of(tmp_path / "page.md")
+    lost = [text.rsplit("page.md:", 1)[1] for text in links.lost_in_the_repository(found)]
+    assert lost == [
+        "5: gone.png: there is no such file",
+        "5: other.md#gone: there is no such heading",
+        "6: gone.txt: there is no such file",
+    ]
+    addresses = [link.target for link in found if link.is_address]
+    assert addresses == ["https://example.invalid/a", "https://example.invalid/b"]
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers with the number that the path is; `/501/200` with 200, to GET alone."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(int(self.path.split("/")[1]))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(int(self.path.split("/")[-1]))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_address[1]}"
+        running.shutdown()
+
+
+def test_addresses_are_asked_for(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    nobody = "http://127.0.0.1:9"  # the port of a service that throws away
+    asked = [f"{server}/{path}" for path in ("200", "404", "403", "501/200", "500")] + [nobody]
+    lost = links.lost_in_the_network(asked, seconds=30)
+    assert set(lost) == {f"{server}/404", f"{server}/500", nobody}
+    assert lost[f"{server}/404"].startswith("404")
+    assert lost[nobody].startswith("no answer")
+    with pytest.raises(links.NoAnswer, match="127.0.0.1:9"):
+        links.lost_in_the_network([nobody], seconds=30)
+    assert links.lost_in_the_network([], seconds=1) == {}
