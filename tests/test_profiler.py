@@ -300,6 +300,9 @@ class MarksOfTheHost:
     def getDevice(self) -> int:
         return 0
 
+    def setDevice(self, device: int) -> None:
+        assert device == 0
+
     def getDeviceCount(self) -> int:
         return self.devices
 

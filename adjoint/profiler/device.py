@@ -4,34 +4,52 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
+from time import perf_counter_ns
 
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.profiler.events import TimedEvent
 
 FREE: dict[int, list[int]] = defaultdict(list)  # marks that have been read, by device
 DEVICE_OF: dict[int, int] = {}  # every mark's
-CLOSE = 25_000  # nanoseconds between two operations that one mark serves
+
+
+@dataclass(slots=True)
+class Anchors:
+    """Two moments of a GPU's and of the host's clock, between which they are compared."""
+
+    stream: int  # that marks are in, unless they are said to be elsewhere
+    first: int  # the mark that all others of the device are read from
+    began: int  # nanoseconds of the host's when it was reached
+    ended: int = 0
+    length: float = 0.0  # microseconds of the GPU's between both
+
+    def on_device(self, host: float) -> float:
+        """Microseconds of the host's clock as those of the GPU's since the first mark."""
+        span = (self.ended - self.began) / 1000
+        return (host - self.began / 1000) * (self.length / span if span > 0 else 1.0)
 
 
 class DeviceClock:
-    """Times what a GPU does between the beginning and the end of events (CUDA's events).
+    """Times what a GPU does for events (CUDA's events).
 
-    Every mark takes the host and the GPU about a microsecond. So only operations have them that no
-    other one is part of, and where one follows closely on another, its beginning is the other's
-    end. What surrounds operations took as long as they did.
+    Every mark takes the host and the GPU about a microsecond. So only operations have one that no
+    other one is part of, at their end. A GPU begins with an operation when it is done with the one
+    before, or when the host asked for it: the host's clock says when, which is compared with the
+    GPU's at the beginning and at the end. What surrounds operations took as long as they did.
     """
 
     def __init__(self) -> None:
         import cupy  # type: ignore[import-not-found, unused-ignore]
 
         runtime = cupy.cuda.runtime
-        self.device_now, self.stream_now = runtime.getDevice, cupy.cuda.get_current_stream
+        self.device_now, self.go_to = runtime.getDevice, runtime.setDevice
+        self.stream_now = cupy.cuda.get_current_stream
         self.create, self.record = runtime.eventCreate, runtime.eventRecord
         self.elapsed, self.wait = runtime.eventElapsedTime, runtime.deviceSynchronize
         self.alone = runtime.getDeviceCount() == 1  # then it is the current one
-        self.whole: int | None = None  # where all that is timed begins
-        self.device, self.stream = 0, 0  # where the event began that is timed now
-        self.latest, self.when = 0, -CLOSE  # the last mark there, and nanoseconds
+        self.anchors: dict[int, Anchors] = {}  # by device
+        self.elsewhere: dict[int, int] = {}  # marks in other streams
 
     def mark(self, device: int, stream: int) -> int:
         """A mark in a stream."""
@@ -43,63 +61,70 @@ class DeviceClock:
         self.record(event, stream)
         return event
 
-    def begin(self, now: int) -> int | None:
-        """A mark now; None while a graph is captured, which would have it as a node."""
+    def start(self) -> None:
+        """All that is timed begins, on the device that is current."""
+        self.wait()
+        device, stream = self.device_now(), self.stream_now().ptr
+        first = self.mark(device, stream)
+        self.wait()
+        self.anchors[device] = Anchors(stream, first, perf_counter_ns())
+
+    def end(self) -> int | None:
+        """A mark after what was asked for; None while a graph is captured, which would have it."""
         if STREAM_CAPTURE.graph is not None:
             return None
-        stream = self.stream_now().ptr
         device = 0 if self.alone else self.device_now()
-        if stream == self.stream and device == self.device and now - self.when < CLOSE:
-            return self.latest
-        self.device, self.stream = device, stream
-        return self.mark(device, stream)
-
-    def end(self, now: int) -> int | None:
-        """The second mark, in the stream of the first; None where the device is another one now.
-
-        An operation that works in another stream meanwhile comes back to where it was asked for.
-        """
-        if STREAM_CAPTURE.graph is not None or not (self.alone or self.device_now() == self.device):
+        anchors = self.anchors.get(device)
+        if anchors is None:  # the first event there: it is not timed
+            self.start()
             return None
-        mark = self.latest = self.mark(self.device, self.stream)
-        self.when = now
+        stream = self.stream_now().ptr
+        mark = self.mark(device, stream)
+        if stream != anchors.stream:
+            self.elsewhere[mark] = stream
         return mark
-
-    def start(self) -> None:
-        """All that is timed begins."""
-        self.whole = self.begin(0)
 
     def read(self, events: Iterable[TimedEvent]) -> float:
         """Wait for the GPU, and give every event its time there.
 
         Returns microseconds of all that was timed, but for what the device was held up.
         """
-        last, device = None, self.device_now()
-        if self.whole is not None and device == DEVICE_OF[self.whole]:
-            last = self.mark(device, self.stream_now().ptr)
-        self.wait()
-        used: set[int] = set()
-
-        def time_of(first: int, last: int) -> float:
-            used.update((first, last))
-            return 1000 * float(self.elapsed(first, last))
-
+        used = self.compare_again()
+        reached: dict[tuple[int, int], float] = {}  # by device and stream, when it was done last
         around: list[TimedEvent] = []
         waited = 0.0
         for event in sorted(events, key=lambda e: (e.start, -e.end)):
             while around and around[-1].end <= event.start:
                 around.pop()
-            if event.marks is not None:
-                event.device_time_total = max(time_of(*event.marks) - event.waited, 0.0)
+            if event.mark is not None:
+                mark, event.mark = event.mark, None
+                used.append(mark)
+                anchors = self.anchors[DEVICE_OF[mark]]
+                place = DEVICE_OF[mark], self.elsewhere.get(mark, anchors.stream)
+                done = 1000 * float(self.elapsed(anchors.first, mark))
+                began = max(reached.get(place, 0.0), anchors.on_device(event.start))
+                reached[place] = done
+                event.device_time_total = max(done - began - event.waited, 0.0)
                 waited += event.waited
-                event.marks = None
                 for outer in around:  # which have no marks
                     outer.device_time_total += event.device_time_total
                     outer.inside_device += event.device_time_total
             around.append(event)
-        total = 0.0
-        if self.whole is not None and last is not None:
-            total = max(time_of(self.whole, last) - waited, 0.0)
         for mark in used:
             FREE[DEVICE_OF[mark]].append(mark)
-        return total
+        whole = self.anchors.get(self.device_now())
+        return 0.0 if whole is None else max(whole.length - waited, 0.0)
+
+    def compare_again(self) -> list[int]:
+        """Wait for every device that was timed, and compare its clock again; the marks for it."""
+        used, here = [], self.device_now()
+        for device, anchors in self.anchors.items():
+            self.go_to(device)
+            self.wait()
+            last = self.mark(device, anchors.stream)
+            self.wait()
+            anchors.ended = perf_counter_ns()
+            anchors.length = 1000 * float(self.elapsed(anchors.first, last))
+            used += [anchors.first, last]
+        self.go_to(here)
+        return used

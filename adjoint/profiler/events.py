@@ -102,7 +102,7 @@ class TimedEvent(EventSums):
     operations: tuple[str, ...] = ()  # that a fused kernel does
     device_time_total: float = 0.0
     inside_device: float = 0.0
-    marks: Any = None  # of a GPU, the first and the last, until they are read
+    mark: Any = None  # of a GPU, put after it, until it is read
     waited: float = 0.0  # of the time on the device, what it was held up for, to be timed
     device: str = ""  # a GPU's name: its kernel, which takes no time of the CPU's
     outer: Any = None  # the event that it is within

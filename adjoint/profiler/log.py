@@ -9,9 +9,9 @@ from typing import Any
 from adjoint.engine.core.origins import Where
 from adjoint.profiler.events import TimedEvent
 
-# Words of an event's beginning: kind, name or an operation's record, nanoseconds, mark on the GPU
-# or None; and of an end: None, nanoseconds, mark.
-BEGINNING, ENDING = 4, 3
+# Words of an event's beginning: kind, name or an operation's record, nanoseconds; and of an end:
+# None, nanoseconds, mark on the GPU or None.
+BEGINNING, ENDING = 3, 3
 
 
 def name_of(work: Any) -> str:
@@ -72,7 +72,7 @@ class ThreadLog:
         def end(at: float, mark: int | None = None) -> None:
             began, event = around.pop()
             event.end = max(at, event.start)
-            event.marks = None if None in (event.marks, mark) else (event.marks, mark)
+            event.mark = mark
             event.waited = self.waited.get(began, 0.0)
             if around:
                 outer = around[-1][1]
@@ -92,9 +92,9 @@ class ThreadLog:
                 end(words[at + 1] / 1000, words[at + 2])
                 at += ENDING
                 continue
-            kind, name, start, mark = words[at : at + BEGINNING]
+            kind, name, start = words[at : at + BEGINNING]
             event = TimedEvent(name_of(name), start / 1000, 0.0, kind, len(around), self.thread)
-            event.marks, event.thread_name = mark, self.name
+            event.thread_name = self.name
             if at in self.details:
                 more = self.details[at]
                 event.shapes, event.stack, event.places = more.shapes, more.stack, more.places

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adjoint.engine.compiler.memory.footprint import footprint
 from adjoint.engine.compiler.package.draft import concrete
 from adjoint.engine.core.origins import Where, below_root
 from adjoint.engine.core.state.timeline import Ran
@@ -81,10 +82,9 @@ class Allocations:
 
 
 def of_programs(runs: Iterable[Ran]) -> Iterator[Allocation]:
-    """What programs took while they ran: their largest values by name, the rest in one.
+    """What programs took while they ran: the values that were there when they needed most.
 
-    They have all of it from beginning to end. The names are of those that were there when they
-    needed most.
+    They have all of it from beginning to end; what lies unused between values is one piece.
     """
     known: dict[int, dict[str, Any]] = {}
     for run in runs:
@@ -102,7 +102,7 @@ def of_programs(runs: Iterable[Ran]) -> Iterator[Allocation]:
                     value["bytes"], name, value["where"], value["what"], device, *times
                 )
         if rest > 0:
-            yield Allocation(rest, "other values of a program", None, "", device, *times)
+            yield Allocation(rest, "room between values of a program", None, "", device, *times)
 
 
 def footprint_of(executable: Any) -> dict[str, Any]:
@@ -115,5 +115,5 @@ def footprint_of(executable: Any) -> dict[str, Any]:
         found: dict[str, Any] = image.memory
     else:
         draft, sizes = drafted()
-        found = draft.details(image.arena, concrete(sizes))["memory"]
+        found = footprint(draft.plan, draft.blocks, image.arena, concrete(sizes), None)
     return found

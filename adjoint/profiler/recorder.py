@@ -158,22 +158,21 @@ class EventRecorder:
             words, opened = log.words, log.opened
             if opened and words[opened[-1] + 1] is record:  # by another door
                 return run(record, operands, params)
-            at, clock, mark, start = len(words), log.clock, None, perf_counter_ns()
+            at, clock = len(words), log.clock
             if clock is not None and log.marked < 0 and not record.is_view:
-                mark = clock.begin(start)
-                if mark is not None:
-                    log.marked, start = at, perf_counter_ns()
+                log.marked = at
             opened.append(at)
-            words += ("cpu_op", record, start, mark)
+            words += ("cpu_op", record, perf_counter_ns())
             try:
                 out = run(record, operands, params)
             finally:
-                end = perf_counter_ns()
                 if opened and opened[-1] == at:
                     opened.pop()
-                    if mark is not None:
-                        mark, log.marked = clock.end(end), -1
-                    words += (None, end, mark)
+                    if log.marked == at:
+                        log.marked = -1
+                        words += (None, perf_counter_ns(), clock.end())
+                    else:
+                        words += (None, perf_counter_ns(), None)
                 else:
                     self.close((log, at))
             if not bare:
@@ -189,7 +188,7 @@ class EventRecorder:
             log, start = self.log(), perf_counter_ns()
             done = compute(record, into, other)
             if done:
-                log.words += ("cpu_op", record, start, None, None, perf_counter_ns(), None)
+                log.words += ("cpu_op", record, start, None, perf_counter_ns(), None)
             return done
 
         return compute_into
@@ -258,14 +257,12 @@ class EventRecorder:
     def open(self, name: str, kind: str = "cpu_op", node: int = -1) -> Handle:
         """An event begins; a derivative comes from where its operation was asked for."""
         log = self._logs.get(get_ident()) or self.log()
-        words, clock, mark = log.words, log.clock, None
-        at, start = len(words), perf_counter_ns()
-        if clock is not None and log.marked < 0 and kind in ON_DEVICE:
-            mark = clock.begin(start)
-            if mark is not None:
-                log.marked, start = at, perf_counter_ns()
+        words = log.words
+        at = len(words)
+        if log.clock is not None and log.marked < 0 and kind in ON_DEVICE:
+            log.marked = at
         log.opened.append(at)
-        words += (kind, name, start, mark)
+        words += (kind, name, perf_counter_ns())
         if node in self._asked:
             details = log.detail(at)
             details.places, details.stack = self._asked[node]
@@ -282,7 +279,7 @@ class EventRecorder:
         while last != at:
             last, mark = opened.pop(), None
             if last == log.marked:
-                mark, log.marked = log.clock.end(end), -1
+                mark, log.marked = log.clock.end(), -1
             words += (None, end, mark)
 
     def _make_events(self) -> None:

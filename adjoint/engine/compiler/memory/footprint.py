@@ -24,9 +24,12 @@ SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def footprint(
-    plan: Plan, blocks: list[ArenaBlock], arena: int, at_sizes: AtSizes
+    plan: Plan, blocks: list[ArenaBlock], arena: int, at_sizes: AtSizes, count: int | None = SHOWN
 ) -> dict[str, Any]:
-    """A plan's memory in plain data: sizes, and the largest buffers alive at the peak."""
+    """A plan's memory in plain data: sizes, and the largest buffers alive at the peak.
+
+    So many of these are named; None for all.
+    """
     room = [rounded(at_sizes(block.nbytes)) for block in blocks]
     moments = plan.moments
     sizes = alive(blocks, room, len(moments))
@@ -44,7 +47,7 @@ def footprint(
         "step": moments[at][0] if moments else "1",
         "alive": len(there),
         "largest": [
-            {"bytes": n} | _line(moments, block, at, values, at_sizes) for block, n in there[:SHOWN]
+            {"bytes": n} | _line(moments, block, at, values, at_sizes) for block, n in there[:count]
         ],
         "inputs": sum(at_sizes(b.nbytes) for b in inputs.values()),
         "results": sum(at_sizes(b.nbytes) for b in plan.results.values()),

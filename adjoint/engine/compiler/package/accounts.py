@@ -47,12 +47,39 @@ def accounts(draft: Draft, at_sizes: AtSizes) -> list[list[Account]]:
         if isinstance(step, EagerCall):
             calls.append(_call(step, str(number), at_sizes))
     called = iter(calls)
+    shares = shares_of_flops(draft, at_sizes)
     return [
         [next(called)]
         if segment is None
-        else [account(name, e, numbers[id(e)], at_sizes) for name, _, e in segment]
+        else [account(name, e, numbers[id(e)], at_sizes, shares) for name, _, e in segment]
         for segment in draft.segments
     ]
+
+
+def shares_of_flops(draft: Draft, at_sizes: AtSizes) -> dict[tuple[int, Node], int]:
+    """The floating-point operations of each template's node, by launch and node.
+
+    Of a template's launches the one that costs most does them, or several that cost the same; the
+    others (packing, ordering) move elements only.
+    """
+    launches: dict[Node, list[Launch]] = {}
+    for segment in draft.segments:
+        for _, _, entry in segment or ():
+            if isinstance(entry, Launch) and entry.form is None:
+                for node in nodes_of(entry):
+                    launches.setdefault(node, []).append(entry)
+    shares: dict[tuple[int, Node], int] = {}
+    for node, entries in launches.items():
+        costs = [at_sizes(entry.cost) for entry in entries]
+        works = [e for e, cost in zip(entries, costs, strict=True) if cost == max(costs)]
+        each, rest = divmod(node_flops(node, at_sizes), len(works))
+        shares |= {(id(e), node): each + (rest if k == 0 else 0) for k, e in enumerate(works)}
+    return shares
+
+
+def nodes_of(entry: Launch) -> list[Node]:
+    """What a launch does or has a part in, each once."""
+    return list(dict.fromkeys(node for work in entry.works for node in work.nodes))
 
 
 def _call(step: EagerCall, number: str, at_sizes: AtSizes) -> Account:
@@ -63,13 +90,17 @@ def _call(step: EagerCall, number: str, at_sizes: AtSizes) -> Account:
     )  # fmt: skip
 
 
-def account(function: str, entry: Entry, number: str, at_sizes: AtSizes) -> Account:
-    """What one entry does."""
+def account(
+    function: str,
+    entry: Entry,
+    number: str,
+    at_sizes: AtSizes,
+    shares: dict[tuple[int, Node], int],
+) -> Account:
+    """What one entry does; of a template's node, its share of the operations."""
     if not isinstance(entry, Launch):
         return Account(number, "test", "test", "", (), (), "", 0, 0, 0)
-    nodes = list(dict.fromkeys(node for work in entry.works for node in work.nodes))
-    label = label_text(entry.label, at_sizes)
-    whole = entry.form is not None or label.split(" ")[0] == entry_record(nodes)
+    nodes, label = nodes_of(entry), label_text(entry.label, at_sizes)
     return Account(
         number,
         label,
@@ -80,14 +111,11 @@ def account(function: str, entry: Entry, number: str, at_sizes: AtSizes) -> Acco
         entry.reason,
         _bytes(entry.reads, at_sizes),
         _bytes(entry.writes, at_sizes),
-        # A template's other launches (packing, ordering) move elements only.
-        sum(node_flops(node, at_sizes) for node in nodes) if whole else 0,
+        sum(
+            shares.get((id(entry), node), 0) if entry.form is None else node_flops(node, at_sizes)
+            for node in nodes
+        ),
     )
-
-
-def entry_record(nodes: list[Node]) -> str:
-    """The name of a template's node."""
-    return nodes[0].record.name if nodes else ""
 
 
 def _places(nodes: list[Node]) -> tuple[Where, ...]:
