@@ -87,8 +87,22 @@ def test_csv(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="row 2"):
         datasets.read_csv(path)
     path.write_text("a;b\n1;2,5\n3;4,5\n")
+    assert datasets.read_csv(path)[0] == ["a", "b"]  # what divides them is found
     with pytest.raises(RuntimeError, match="Pass delimiter=';'"):
-        datasets.read_csv(path)
+        datasets.read_csv(path, delimiter=",")
+    path.write_text("kind\tprice\ndog\t1\ncat\t2\n")
+    data = datasets.CSVDataset(path, target="price")
+    assert data.features.tolist() == [[1], [0]]
+    new = tmp_path / "new.csv"
+    new.write_text("kind\ndog\n")
+    again = datasets.CSVDataset(new, categories=data.categories)
+    assert again.features.tolist() == [[1]]
+    assert again.categories == data.categories
+    new.write_text("kind\nbird\n")
+    with pytest.raises(RuntimeError, match="'bird' in the column 'kind' is not among"):
+        datasets.CSVDataset(new, categories=data.categories)
+    with pytest.raises(KeyError, match="Did you mean 'price'"):
+        datasets.CSVDataset(path, target="Price")
     path.write_text("a,b\n1,x\nNA,y\n3,z\n")
     with pytest.raises(
         RuntimeError, match="'a' has numbers and 1 cells that are none, such as 'NA'"

@@ -204,6 +204,8 @@ ABOUT_LOSSES: dict[str, tuple[Callable[[], nn.Module], Any, Any, list[str]]] = {
     "no logarithms": (scores, CLASSES, nn.NLLLoss(), ["outputs"]),
     "of samples": (lambda: scores(nn.LogSoftmax(0)), CLASSES, F.nll_loss, ["outputs"]),
     "another shape": (lambda: scores(width=1), [0.5] * 31 + [1.0], nn.MSELoss(), ["shapes"]),
+    "another shape, by default": (lambda: scores(width=1), [0.5] * 31 + [1.0], None, ["shapes"]),
+    "classes as floats": (scores, [0.0, 1.0] * 16, None, ["labels"]),
     "beyond one": (lambda: scores(width=1), [[2.0]] * 32, nn.BCEWithLogitsLoss(), ["labels"]),
     "one class": (scores, [1] * 32, nn.CrossEntropyLoss(), ["labels"]),
     "no gradient": (WithoutGradient, CLASSES, nn.CrossEntropyLoss(), ["unused"]),

@@ -214,7 +214,7 @@ def test_classes_declared_safe() -> None:
 def test_what_has_no_name_cannot_be_saved() -> None:
     with pytest.raises(TypeError, match=r"at \['fn'\]: a local or nested function"):
         whole({"fn": lambda: 0})
-    with pytest.raises(TypeError, match="cannot save a _io.BytesIO|cannot save a _thread"):
+    with pytest.raises(TypeError, match="cannot save _io.BytesIO|cannot save _thread"):
         whole([threading.Lock()])
 
 

@@ -16,7 +16,7 @@ from adjoint.data import DataLoader
 from adjoint.data.readers import CharacterDataset
 from adjoint.data.readers.images import rgb
 from adjoint.training import Trainer, curves, pictures
-from adjoint.training.recipes import _cells, _table, csv, gpt
+from adjoint.training.recipes import _cells, _common, _table, csv, gpt
 
 
 @pytest.fixture(autouse=True)
@@ -196,8 +196,9 @@ def test_separators_are_found_and_columns_told(
 ) -> None:
     flats("f.csv", separator)
     chosen = Namespace(
-        file="f.csv", target="price", without=[], encoding="utf-8", decimal=".", missing="no"
-    )
+        file="f.csv", target="price", without=[], encoding="utf-8", decimal=".", missing="no",
+        exact=False, days="",
+    )  # fmt: skip
     columns, features, target, cells = csv.table(chosen)
     assert [c.holds for c in columns] == ["date", "choice", "number", "number", "choice"]
     assert (features.shape, target.name, len(cells)) == ((40, 7), "price", 40)
@@ -212,7 +213,7 @@ def test_predictions_of_new_rows_are_the_networks(capsys: pytest.CaptureFixture[
     assert main([*command, "--target", "price"]) == 0
     said = capsys.readouterr().out
     assert "price (a number) from date, city, rooms, area, balcony" in said
-    assert "adjoint train csv 'f f.csv' --target price --epochs 2" in said
+    assert "adjoint train csv 'f f.csv' --target price --no-compile --epochs 2 --resume" in said
     new = "balcony;area;rooms;city;date\nyes;33.5;2;Bonn;2024-03-04\nno;21;1;Köln;2024-05-06\n"
     Path("new.csv").write_text(new, encoding="utf-8")
     assert main(["predict", "runs/csv", "new.csv"]) == 0
@@ -247,8 +248,9 @@ def test_whole_numbers_that_do_not_come_again_are_numbers() -> None:
 def test_rows_with_gaps_are_left_out_when_told(capsys: pytest.CaptureFixture[str]) -> None:
     flats("f.csv", gap=True)
     chosen = Namespace(
-        file="f.csv", target=None, without=[], encoding="utf-8", decimal=".", missing="drop"
-    )
+        file="f.csv", target=None, without=[], encoding="utf-8", decimal=".", missing="drop",
+        exact=False, days="",
+    )  # fmt: skip
     assert len(csv.table(chosen)[3]) == 39
     assert "left out 1 of 40 rows: the column 'area' has empty cells" in capsys.readouterr().out
 
@@ -260,13 +262,13 @@ def test_rows_with_gaps_are_learned_from_when_told(capsys: pytest.CaptureFixture
     command = ["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]
     assert main(command) == 2
     told = capsys.readouterr().err
-    assert "'x' has cells that are no number, such as 'na'; gaps also in kind, y. Mend" in told
+    assert "'x' has cells that are no number, such as 'na' (row 5); gaps also in kind" in told
     assert "--missing fill to learn from what is there, or --missing drop" in told
     assert main([*command, "--missing", "fill", "--folder", "runs/t"]) == 0
     said = capsys.readouterr().out
     assert "left out 1 of 40 rows: the column 'y' has empty cells" in said
     assert "39 rows; y (a number) from x, kind, five" in said
-    assert "t.csv --missing fill --folder runs/t --epochs 2" in said
+    assert "t.csv --missing fill --folder runs/t --no-compile --epochs 2 --resume runs/t" in said
     Path("new.csv").write_text("x,kind,five\n,a,2\n7,,\n", encoding="utf-8")
     assert main(["predict", "runs/t", "new.csv"]) == 0
     got = [float(line) for line in capsys.readouterr().out.splitlines()[1:]]
@@ -276,9 +278,14 @@ def test_rows_with_gaps_are_learned_from_when_told(capsys: pytest.CaptureFixture
     scaled = (plain - np.array(mean)) / np.array(kept["spread"])
     scores = csv.restored("runs/t")(ad.tensor(scaled, dtype=ad.float32))[:, 0].detach().numpy()
     np.testing.assert_allclose(got, scores * kept["target_spread"] + kept["target_mean"], 1e-4)
-    Path("bad.csv").write_text("x,kind,five\n1,c,2\n", encoding="utf-8")
+    Path("other.csv").write_text("x,kind,five\n7,c,\n", encoding="utf-8")
+    assert main(["predict", "runs/t", "other.csv"]) == 0
+    shown = capsys.readouterr()
+    assert "row 2: 'c' in the column 'kind' was not there when it learned" in shown.err
+    assert float(shown.out.split()[1]) == pytest.approx(got[1], rel=1e-4)
+    Path("bad.csv").write_text("x,kind,five\nseven,a,2\n", encoding="utf-8")
     assert main(["predict", "runs/t", "bad.csv"]) == 2
-    assert "'c' in the column 'kind'" in capsys.readouterr().err
+    assert "row 2: 'seven' in the column 'x'" in capsys.readouterr().err
 
 
 def test_scales_ignore_what_is_absent_and_leave_one_value_as_it_is() -> None:
@@ -309,7 +316,11 @@ def test_thousands_set_apart(decimal: str, cells: list[str], numbers: list[float
 MESSY = [
     ("a;y\n1,5;2\n2,5;3\n", ["csv"], "Pass --decimal ,"),
     ("a;y\n1.250,5;2\n2.300,5;3\n", ["csv"], "Pass --decimal ,"),
-    ("a,y\n1,2\nx,3\n4,5\n", ["csv", "--missing", "fill"], "are no number, such as 'x'. Mend"),
+    (
+        "a,y\n1,2\nx,3\n4,5\n",
+        ["csv", "--missing", "fill"],
+        "are no number, such as 'x' (row 3). Mend",
+    ),
     ("a,a\n1,2\n2,3\n", ["csv"], "more than one column is called 'a'"),
     ("y\n1\n2\n", ["csv"], "the only column is 'y'"),
     ("a,d\n1,2024-01-02\n2,2024-01-03\n", ["csv"], "holds dates"),
@@ -409,7 +420,10 @@ def test_a_finished_run_learns_on(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
     assert main([*command, "--epochs", "1"]) == 0
     said = capsys.readouterr().out
-    assert "--length 4 --blocks 8 --epochs 2 --resume runs/gpt/last.pt" in said.replace("\\", "/")
+    assert (
+        "--length 4 --blocks 8 --no-compile --epochs 2 --resume runs/gpt/last.pt"
+        in said.replace("\\", "/")
+    )
     before = ad.load("runs/gpt/model.pt")["weights"]
     Path("runs/gpt/model.pt").unlink()
     assert main(["predict", "runs/gpt", "la"]) == 2
@@ -538,7 +552,7 @@ def test_a_column_is_left_out_where_asked(capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     assert "plan (2 classes) from age\n" in said
     assert "counts the rows" not in said
-    assert "adjoint train csv t.csv --without customer --epochs 2" in said
+    assert "adjoint train csv t.csv --without customer --no-compile --epochs 2" in said
     Path("new.csv").write_text("age\n3\n4\n")
     assert main(["predict", "runs/csv", "new.csv"]) == 0
     for without, words in (("costumer", "'customer'"), ("plan", "--target")):
@@ -604,8 +618,8 @@ def test_other_encodings_other_files_and_rare_classes(capsys: pytest.CaptureFixt
     command = ["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]
     assert main([*command, "--encoding", "cp1252", "--decimal", "."]) == 0
     said = capsys.readouterr().out
-    assert "recognized  no " in said
-    assert "--decimal . --encoding cp1252 --epochs 2" in said
+    assert "recognized  no: " in said
+    assert "--decimal . --encoding cp1252 --no-compile --epochs 2" in said
     for encoding in ("utf-8", "cp1252"):
         Path("new.csv").write_text("größe,k\nä,3\n", encoding=encoding)
         assert main(["predict", "runs/csv", "new.csv"]) == 0
@@ -624,3 +638,125 @@ def test_percent_and_moments_are_numbers(capsys: pytest.CaptureFixture[str]) -> 
     moments = ["05.01.2024 12:00", "2024-01-05 12:00", "05.01.2024 12:00:00"]
     assert len({_cells.day(moment) for moment in moments}) == 1
     assert _cells.day(moments[0]) == (_cells.day("05.01.2024") or 0) + 0.5
+
+
+# -- what people stumbled over -------------------------------------------------------------------
+
+
+def test_texts_that_differ_in_case_or_spaces_are_one_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kinds = ["Adelie", "adelie", "ADELIE", "Adelie ", "Gentoo", "gentoo"]
+    rows = [f"{k % 6},{'Male' if k % 2 else 'male'},{kinds[k % 6]}" for k in range(60)]
+    Path("t.csv").write_text("\n".join(["x,sex,kind", *rows]), encoding="utf-8")
+    command = ["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "kind: 'ADELIE', 'Adelie', 'Adelie ', 'adelie' differ in case or spaces alone" in said
+    assert "and 1 more such (--exact keeps them apart)" in said
+    assert "kind (2 classes)" in said
+    assert "on 12 rows it has not seen, too few to tell much" in said
+    Path("new.csv").write_text("x,sex\n1, MALE\n", encoding="utf-8")
+    assert main(["predict", "runs/csv", "new.csv"]) == 0
+    assert main([*command, "--exact"]) == 0
+    assert "kind (6 classes)" in capsys.readouterr().out
+
+
+def test_a_prediction_that_is_worth_nothing_is_called_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    draw = np.random.RandomState(0)
+    rows = [f"{a:.3f},{b:.3f}" for a, b in draw.normal(size=(60, 2))]
+    rows[7] = "0.5,99999999"
+    Path("t.csv").write_text("\n".join(["a,b", *rows]), encoding="utf-8")
+    assert main(["train", "csv", "t.csv", "--epochs", "1", "--no-compile"]) == 0
+    said = capsys.readouterr().out
+    assert "b: 99999999 is far from all else" in said
+    assert ("no better than always saying the mean" in said) == (
+        errors_of(said)[0] >= errors_of(said)[1]
+    )
+
+
+def errors_of(said: str) -> list[float]:
+    """The two errors that a run of numbers ends with."""
+    return [float(x) for x in re.findall(r"(?:mean error|always the mean:) ([\d.e+-]+)", said)]
+
+
+def test_the_end_suggests_what_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = Namespace(history=[{"validation_loss": loss} for loss in (4, 3, 2, 1)])
+    assert _common.still_learns(trainer)  # type: ignore[arg-type]
+    trainer.history = [{"validation_loss": loss} for loss in (4, 1, 1, 1)]
+    assert not _common.still_learns(trainer)  # type: ignore[arg-type]
+    flats("f.csv")
+    options = ["--seed", "3", "--batch-size", "8", "--epochs", "1", "--no-compile"]
+    assert main(["train", "csv", "f.csv", *options]) == 0
+    again = "--seed 3 --batch-size 8 --no-compile --epochs 2 --resume runs/csv/last.pt"
+    assert again in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["train", "t.csv"], "Did you mean `adjoint train csv t.csv`?"),
+        (["train", "t.txt", "--epochs", "2"], "Did you mean `adjoint train gpt t.txt --epochs 2`?"),
+        (["train", "runs"], "Did you mean `adjoint train images runs`?"),
+        (["predict", "t.csv"], "as in `adjoint predict runs/csv t.csv`"),
+        (["predict", "runs/cvs", "t.csv"], "Did you mean 'runs/csv'?"),
+        (["train", "csv", "t.csv", "--target", "Y"], "Did you mean 'y'?"),
+        (["predict", "runs/csv", "gone.csv"], "there is no file 'gone.csv'"),
+        (["predict", "runs/csv", "other.csv"], "lacks the column 'share'"),
+        (["predict", "runs/csv", "percent.csv"], "Write 84%, if that is what it means"),
+        (["predict", "runs/csv", "grouped.csv"], "Write 1493, if that is what it means"),
+    ],
+)
+def test_what_was_meant_is_said(
+    command: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{k}%,{k},{3 * k + 0.5}" for k in range(1, 41)]
+    Path("t.csv").write_text("\n".join(["share,amount,y", *rows]), encoding="utf-8")
+    Path("other.csv").write_text("Share,amount\n1%,2\n")
+    Path("percent.csv").write_text("share,amount\n84,2\n")
+    Path("grouped.csv").write_text('share,amount\n84%,"1,493"\n')
+    kept = {"name": "", "holds": "number", "kinds": []}
+    columns = [kept | {"name": "share", "mark": "%"}, kept | {"name": "amount"}]
+    settings = {"target": "y", "columns": columns, "mean": [0, 0], "spread": [1, 1],
+                "decimal": ".", "encoding": "utf-8", "classes": None, "target_mean": 0,
+                "target_spread": 1}  # fmt: skip
+    Path("runs/csv").mkdir(parents=True)
+    _common.keep("runs/csv", "csv", csv.network(2, 1), settings)
+    assert main(command) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_unknown_options_are_refused_by_their_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["predict", "runs/csv", "t.csv", "--out", "p.csv"])
+    assert "adjoint predict: unrecognized arguments: --out p.csv" in capsys.readouterr().err
+
+
+def test_predictions_in_a_program_and_beside_their_rows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [f"{k},{k % 7},{'ab'[k % 2]}" for k in range(40)]
+    Path("t.csv").write_text("\n".join(["id,x,y", *rows]), encoding="utf-8")
+    command = ["train", "csv", "t.csv", "--without", "id", "--epochs", "1", "--no-compile"]
+    assert main(command) == 0
+    found = csv.predictions("runs/csv", "t.csv")
+    assert len(found) == 40
+    assert {answer["y"] for answer in found} <= {"a", "b"}
+    capsys.readouterr()
+    assert main(["predict", "runs/csv/model.pt", "t.csv", "--with-rows"]) == 0
+    title, first, *_ = capsys.readouterr().out.splitlines()
+    assert title == "id,x,y,predicted y,probability"
+    assert first == f"0,0,a,{found[0]['y']},{found[0]['probability']:.3f}"
+
+
+def test_days_with_slashes_as_one_says() -> None:
+    cells = ["3/4/2024", "5/6/2024"]
+    with pytest.raises(ValueError, match="--days day/month or --days month/day"):
+        _table.column("t.csv", "day", cells, ".")
+    for order, month in (("day/month", 4), ("month/day", 3)):
+        column = _table.column("t.csv", "day", cells, ".", days=order)
+        value = column.number("3/4/2024", ".")
+        assert value is not None
+        assert date.fromordinal(int(value)).month == month

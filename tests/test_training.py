@@ -17,6 +17,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.data import Dataset
 from adjoint.metrics import Accuracy
 from adjoint.training import EarlyStopping, NonFiniteLoss, Trainer, save_plot, summary
 from adjoint.training.writer import SummaryWriter
@@ -220,6 +221,37 @@ def test_bad_input() -> None:
         trainer.fit([])
     with pytest.raises(ValueError, match="precision"):
         trainer_and_loader(precision="int8")
+
+
+class Squares(Dataset[Any]):
+    """Samples, each a number and its square."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, i: int) -> Any:
+        return ad.tensor([float(i)]), ad.tensor(float(i * i))
+
+
+def test_samples_are_no_batches() -> None:
+    model = ad.nn.Linear(1, 3)
+    optimizer = ad.optim.SGD(model.parameters(), 0.1)
+    trainer = Trainer(model, optimizer, ad.nn.MSELoss(), progress=False)
+    for verb in (trainer.fit, trainer.evaluate, trainer.predict):
+        with pytest.raises(TypeError, match="wants batches, received Squares"):
+            verb(Squares())
+    with pytest.raises(TypeError, match="a sample, not a batch"):
+        trainer.fit([(ad.ones(1), ad.tensor(1.0))])
+    x = ad.randn(5, 1)
+    assert trainer.predict(x).equal(trainer.predict([x]))  # a tensor is one batch
+    for wrong, said in ((Accuracy, "the class 'Accuracy'"), ("accuracy", "'accuracy'")):
+        with pytest.raises(TypeError, match=said):
+            Trainer(model, optimizer, ad.nn.MSELoss(), metrics=[wrong])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"Pass model\.parameters\(\)"):
+        ad.optim.Adam(ad.nn.Sequential(model))
+    checkpoint = {"model": model.state_dict(), "epoch": 3}
+    with pytest.raises(RuntimeError, match="in its entry 'model'"):
+        model.load_state_dict(checkpoint)
 
 
 def test_progress_off_a_terminal_is_a_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:

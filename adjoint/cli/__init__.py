@@ -100,7 +100,10 @@ def parser() -> argparse.ArgumentParser:
 
     predict = commands.add_parser("predict", help="use what `adjoint train` made")
     predict.add_argument("folder", help="where it was trained into, such as runs/csv")
-    predict.add_argument("inputs", nargs="+", help="tables, pictures, or beginnings of a text")
+    predict.add_argument("inputs", nargs="*", help="tables, pictures, or beginnings of a text")
+    predict.add_argument(
+        "--with-rows", action="store_true", help="of tables: print each row before its prediction"
+    )
     predict.add_argument("--length", type=positive, help="characters that a text goes on for (200)")
     predict.add_argument(
         "--temperature",
@@ -155,7 +158,9 @@ def dispatch(chosen: argparse.Namespace) -> int:
     if chosen.command == "predict":
         from adjoint.cli.predict import predict
 
-        return predict(chosen.folder, chosen.inputs, chosen.length, chosen.temperature)
+        return predict(
+            chosen.folder, chosen.inputs, chosen.length, chosen.temperature, chosen.with_rows
+        )
     if chosen.command == "explain":
         from adjoint.cli.explain import explain_script
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,17 @@ def recipes() -> dict[str, str]:
     }
 
 
+def meant(name: str, args: Sequence[str]) -> str:
+    """The end of a message to someone who gave the data where the recipe's name belongs."""
+    endings = {".csv": "csv", ".tsv": "csv", ".txt": "gpt", ".md": "gpt"}
+    recipe = "images" if Path(name).is_dir() else endings.get(Path(name).suffix.lower())
+    return (
+        f". Did you mean `{shlex.join(['adjoint', 'train', recipe, name, *args])}`?"
+        if recipe
+        else ""
+    )
+
+
 def train_recipe(name: str | None, args: Sequence[str]) -> int:
     """Run a recipe; without a name, list them."""
     if name is not None and name.endswith(".py"):
@@ -40,5 +52,5 @@ def train_recipe(name: str | None, args: Sequence[str]) -> int:
     if name is None:
         print(f"adjoint train RECIPE [--help]\n{listing}")
         return 0
-    close = did_you_mean(str(name), known)
+    close = meant(str(name), args) or did_you_mean(str(name), known)
     raise ValueError(f"no recipe {name!r}{close or '; there is: ' + ', '.join(known)}")

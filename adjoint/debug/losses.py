@@ -41,7 +41,7 @@ def about_loss(
     if not is_tensor(outputs) or not is_tensor(targets):
         return
     if loss is None:
-        kind = None if targets.dtype.is_floating_point else "cross entropy"
+        kind = "elementwise" if targets.dtype.is_floating_point else "cross entropy"
     else:
         kind = LOSSES.get(type(loss)) or (LOSSES.get(loss) if callable(loss) else None)
     last = "" if outputs.grad_fn is None else outputs.grad_fn.name()
@@ -65,7 +65,14 @@ def about_loss(
                 "NLLLoss wants logarithms of probabilities, and those of a sample do not add up "
                 "to 1: end with log_softmax(dim=1), or use CrossEntropyLoss on the scores.",
             )
-    if kind in ("elementwise", "binary") and outputs.shape != targets.shape:
+    if loss is None and kind == "elementwise" and outputs.numel() != targets.numel():
+        yield Finding(
+            "labels",
+            f"targets {tuple(targets.shape)} of {targets.dtype.name} do not fit outputs "
+            f"{tuple(outputs.shape)}: classes are whole numbers, targets.long(); numbers want as "
+            "many outputs. Another loss is to be given: check(model, batch, loss).",
+        )
+    elif kind in ("elementwise", "binary") and outputs.shape != targets.shape:
         yield Finding(
             "shapes",
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} differ: the loss "

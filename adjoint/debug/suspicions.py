@@ -54,6 +54,7 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         findings += about_outputs(outputs, targets)
         if not any(finding.kind == "labels" for finding in findings):
             findings += about_loss(outputs, targets, loss)
+        if not any(finding.kind == "labels" for finding in findings):
             findings += after_backward(model, (loss or default_loss)(outputs, targets), findings)
         findings += [
             Finding("dead", f"every result of {name} is zero: nothing passes through it.")

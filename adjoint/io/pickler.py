@@ -89,11 +89,8 @@ class Pickler:
             maker, args, new, state, items, pairs = objects.reduce(value)
             name = Global(objects.global_name(maker))
         except (TypeError, AttributeError) as error:
-            where = "".join(self.path) or "the object itself"
-            raise TypeError(
-                f"save: cannot save a {type(value).__module__}.{type(value).__qualname__} at "
-                f"{where}: {error}"
-            ) from error
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            raise TypeError(f"save: cannot save {kind}{self._place()}: {error}") from error
         self._global(name)
         self._tuple(args)
         self.write(op.NEWOBJ if new else op.REDUCE)
@@ -112,7 +109,6 @@ class Pickler:
             self.write(op.BUILD)
 
     def _refusal(self, value: Any) -> str:
-        where = "".join(self.path) or "the object itself"
         kind = type(value)
         remedy = "Save plain containers, numbers, strings and tensors"
         if isinstance(value, np.ndarray):
@@ -123,7 +119,12 @@ class Pickler:
             remedy = "Save dict(value)"
         elif isinstance(value, (tuple, list, frozenset)):
             remedy = "Save it as a plain tuple, list or set"
-        return f"save: cannot save a {kind.__module__}.{kind.__qualname__} at {where}. {remedy}."
+        named = f"{kind.__module__}.{kind.__qualname__}{self._place()}"
+        return f"save: cannot save {named}. {remedy}."
+
+    def _place(self) -> str:
+        """Where in the whole the value is that is written now; nothing for the whole itself."""
+        return f" at {''.join(self.path)}" if self.path else ""
 
     def _none(self, value: None) -> None:
         self.write(op.NONE)

@@ -398,6 +398,7 @@ class Optimizer:
                 raise TypeError(
                     "optimizer can only optimize Tensors, but one of the params is "
                     f"{type(p).__name__}"
+                    + (". Pass model.parameters()." if hasattr(p, "parameters") else "")
                 )
             if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
                 raise ValueError(

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.amp import GradScaler, autocast
+from adjoint.data import Dataset, IterableDataset
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import html
 from adjoint.engine.core.availability.libraries import MissingLibrary
 from adjoint.engine.core.dtype import DType, bfloat16, float16
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.shape.join import cat
 from adjoint.io import load, save
 from adjoint.io.checkpoint import rng_state, set_rng_state, state_methods
@@ -110,6 +112,13 @@ class Trainer:
             raise ValueError(
                 f"Trainer: precision must be one of {list(PRECISIONS)}, got {precision!r}"
             )
+        for metric in metrics:
+            if isinstance(metric, type) or not hasattr(metric, "update"):
+                name = metric.__name__ if isinstance(metric, type) else str(metric)
+                raise TypeError(
+                    f"Trainer: metrics are objects such as adjoint.metrics.Accuracy(), received "
+                    f"{'the class ' if isinstance(metric, type) else ''}{name!r}"
+                )
         self.model, self.optimizer, self.loss = model, optimizer, loss
         self.metrics, self.scheduler, self.device = list(metrics), scheduler, device
         self.accumulate, self.clip_norm, self.clip_value = accumulate, clip_norm, clip_value
@@ -152,6 +161,8 @@ class Trainer:
         Returns:
             One dict per epoch: loss, metrics, and the same with `validation_` in front.
         """
+        require_batches("fit", train)
+        require_batches("fit", validation)
         if resume is not None:
             self.load(resume)
         if self._resume_loader is not None:
@@ -216,6 +227,7 @@ class Trainer:
 
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Loss and metrics over data, in evaluation mode."""
+        require_batches("evaluate", data)
         metrics = [metric.fresh() for metric in self.metrics]
         total, samples = 0.0, 0
         with parts.evaluating(self.model), no_grad():
@@ -232,7 +244,21 @@ class Trainer:
         return {"loss": total / samples} | _computed(metrics)
 
     def predict(self, data: Iterable[Any]) -> Any:
-        """The model's outputs over data, joined along the first dimension; targets are ignored."""
+        """The model's outputs over data, joined along the first dimension; targets are ignored.
+
+        Args:
+            data: batches, as a loader gives them, or a tensor, which is one batch.
+
+        Example:
+            >>> import adjoint as ad
+            >>> from adjoint.training import Trainer
+            >>> model = ad.nn.Linear(2, 3)
+            >>> optimizer = ad.optim.SGD(model.parameters(), 0.1)
+            >>> Trainer(model, optimizer, ad.nn.CrossEntropyLoss()).predict(ad.ones(5, 2)).shape
+            adjoint.Size([5, 3])
+        """
+        require_batches("predict", data)
+        data = [data] if is_tensor(data) else data
         outputs = []
         with parts.evaluating(self.model), no_grad():
             for batch in data:
@@ -407,6 +433,11 @@ class Trainer:
                 f"Trainer: a batch must be an (input, target) pair, got {type(batch).__name__}"
             )
         inputs, target = batch
+        if isinstance(target, (int, float)) or (is_tensor(target) and target.ndim == 0):
+            raise TypeError(
+                "Trainer: the target of a batch is one number, so this is a sample, not a batch. "
+                "Pass DataLoader(data, batch_size=32), which joins samples."
+            )
         return parts.to_device(inputs, self.device), parts.to_device(target, self.device)
 
     def _kind(self) -> str:
@@ -444,6 +475,15 @@ class Trainer:
 
         if self.folder is not None and "tensorboard" not in self._missing:
             self._optional(write)
+
+
+def require_batches(verb: str, data: Any) -> None:
+    """Raise for a dataset, which gives samples one by one."""
+    if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
+        raise TypeError(
+            f"Trainer.{verb}: wants batches, received {type(data).__name__}, which gives samples. "
+            "Pass DataLoader(data, batch_size=32), which joins them."
+        )
 
 
 def _autocasting(kind: str, precision: str) -> Callable[[], AbstractContextManager[Any]]:

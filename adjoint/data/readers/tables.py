@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,18 @@ import numpy as np
 from adjoint.data.dataset import Dataset
 from adjoint.engine.backends.array.interop import tensor
 from adjoint.engine.core.dtype import DType, float32
-from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.errors import FileError, did_you_mean
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.tensor import Tensor
 
+SEPARATORS = ",;\t|"
 SHORT = 6  # characters; such cells take far more memory than room in a file
 
 
 def read_csv(
     path: str | os.PathLike[str],
     *,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     header: bool | None = None,
     encoding: str = "utf-8-sig",
 ) -> tuple[list[str], list[list[str]]]:
@@ -30,13 +31,15 @@ def read_csv(
 
     Args:
         path: the file.
-        delimiter: what stands between columns.
+        delimiter: what stands between columns; unless given, whichever of comma, semicolon, tab and
+            | divides the first row most.
         header: whether the first row has the names; unless given, it does if no cell of it is a
             number.
         encoding: of the file.
     """
     budget = Budget(os.path.getsize(path), f"read_csv: {os.fspath(path)}")
     try:
+        delimiter = delimiter or separator_of(path, encoding)
         with open(path, newline="", encoding=encoding) as file:
             rows = list(_rows(csv.reader(file, delimiter=delimiter), budget))
     except (csv.Error, UnicodeDecodeError, ValueError) as error:
@@ -48,7 +51,7 @@ def read_csv(
     names = rows.pop(0) if header else [str(i) for i in range(len(rows[0]))]
     for number, row in enumerate(rows, 2 if header else 1):
         if len(row) != len(names):
-            marks = [mark for mark in ",;\t|" if len(names) == 1 and mark in names[0]]
+            marks = [mark for mark in SEPARATORS if len(names) == 1 and mark in names[0]]
             remedy = (
                 f". Pass delimiter={marks[0]!r} if that stands between columns"
                 if marks
@@ -59,6 +62,13 @@ def read_csv(
                 f"{len(names)}{remedy}"
             )
     return names, rows
+
+
+def separator_of(path: str | os.PathLike[str], encoding: str) -> str:
+    """What divides the first row of a table into most columns."""
+    with open(path, newline="", encoding=encoding) as file:
+        first = next((line for line in file if line.strip()), "")
+    return max(SEPARATORS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
 
 
 def _rows(table: Any, budget: Budget) -> Iterator[list[str]]:
@@ -92,15 +102,17 @@ class CSVDataset(Dataset[Any]):
 
     A column that is not numeric is numbered by its sorted values, kept in `categories`. One of
     numbers with gaps or other text among them is refused: fill them in, or leave it out with
-    `columns`.
+    `columns`. A second file needs the `categories` of the first, so that its texts have the same
+    numbers.
 
     Args:
         path: the file.
         target: the name or position of the target column, or None.
         columns: names of the feature columns; all others than the target unless given.
         dtype: of the features, and of a numeric target that is not whole.
-        delimiter: what stands between columns.
+        delimiter: what stands between columns; see `read_csv`.
         header: see `read_csv`.
+        categories: by column, the texts that its numbers stand for, as another dataset has them.
     """
 
     def __init__(
@@ -109,8 +121,9 @@ class CSVDataset(Dataset[Any]):
         target: str | int | None = None,
         columns: Sequence[str] | None = None,
         dtype: DType = float32,
-        delimiter: str = ",",
+        delimiter: str | None = None,
         header: bool | None = None,
+        categories: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.names, rows = read_csv(path, delimiter=delimiter, header=header)
         if isinstance(target, int):
@@ -118,9 +131,12 @@ class CSVDataset(Dataset[Any]):
         chosen = [n for n in self.names if n != target] if columns is None else list(columns)
         unknown = [n for n in (*chosen, *([target] if target else [])) if n not in self.names]
         if unknown:
+            close = did_you_mean(unknown[0], self.names)
             raise KeyError(
-                f"CSVDataset: {os.fspath(path)} has no column {unknown}; it has {self.names}"
+                f"CSVDataset: {os.fspath(path)} has no column {unknown[0]!r}{close or '.'} It has "
+                f"{self.names}"
             )
+        self._known = categories or {}
         self.path = os.fspath(path)
         self.columns = chosen
         self.categories: dict[str, list[str]] = {}
@@ -139,6 +155,16 @@ class CSVDataset(Dataset[Any]):
             )
 
     def _numbers(self, name: str, cells: list[str]) -> list[float]:
+        if name in self._known:
+            known = self.categories[name] = list(self._known[name])
+            place = {value: i for i, value in enumerate(known)}
+            other = [cell for cell in cells if cell not in place]
+            if other:
+                raise FileError(
+                    f"CSVDataset: {self.path}: {other[0]!r} in the column {name!r} is not among "
+                    f"the categories given: {', '.join(known)}"
+                )
+            return [place[cell] for cell in cells]
         if all(_is_number(cell) for cell in cells):
             return [float(cell) for cell in cells]
         other = [cell for cell in cells if not _is_number(cell)]

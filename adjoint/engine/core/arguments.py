@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.engine.core.state.rng import check_seed
@@ -17,6 +17,22 @@ CHOICE = re.compile(r"((?:argument [^:]*: )?invalid choice: '(.*?)') \(choose fr
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The arguments; unknown options are refused by the command they were given to."""
+        chosen, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            given = list(sys.argv[1:] if args is None else args)
+            self.of_command(given).error(f"unrecognized arguments: {' '.join(unknown)}")
+        return chosen
+
+    def of_command(self, given: list[str]) -> argparse.ArgumentParser:
+        """The parser of the command that some arguments begin with; this one, if it has none."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                command = next((word for word in given if word in action.choices), None)
+                return self if command is None else action.choices[command]
+        return self
 
     def error(self, message: str) -> NoReturn:
         wrong = CHOICE.match(message)

@@ -85,9 +85,16 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
     >>> did_you_mean("leaky_rely", ["relu", "leaky_relu"])
     ". Did you mean 'leaky_relu'?"
+    >>> did_you_mean("PRICE", ["rooms", "price"])
+    ". Did you mean 'price'?"
     """
     difflib = importlib.import_module("difflib")  # not at the top: few programs come here
-    close = difflib.get_close_matches(str(name), list(names), 1)
+    known = list(map(str, names))
+    close = difflib.get_close_matches(str(name), known, 1)
+    if not close:
+        folded = {each.casefold(): each for each in known}
+        close = difflib.get_close_matches(str(name).casefold(), list(folded), 1)
+        close = [folded[each] for each in close]
     return f". Did you mean {close[0]!r}?" if close else ""
 
 

@@ -330,7 +330,15 @@ class StateDict:
             if missing:
                 shown = ", ".join(f'"{k}"' for k in missing)
                 errors.insert(0, f"Missing key(s) in state_dict: {shown}. ")
-            errors += _about_names(missing, unexpected)
+            inside = [
+                key
+                for key, value in state_dict.items()
+                if isinstance(value, Mapping) and missing and set(missing) <= set(value)
+            ]
+            if inside:
+                errors.append(f"The weights are in its entry {inside[0]!r}: load that.")
+            else:
+                errors += _about_names(missing, unexpected)
         if errors:
             raise RuntimeError(
                 "Error(s) in loading state_dict for {}:\n\t{}".format(

@@ -13,6 +13,7 @@ from typing import Any
 from adjoint import nn, optim
 from adjoint.data import DataLoader, Subset
 from adjoint.engine.core.arguments import Parser, positive, rate, seed
+from adjoint.engine.core.errors import did_you_mean
 from adjoint.engine.ops.random.random import randperm
 from adjoint.io import load, save
 from adjoint.metrics import Metric
@@ -39,7 +40,7 @@ def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float)
         "--batch-size", type=positive, default=batch, help=f"samples of one step ({batch})"
     )
     parser.add_argument("--lr", type=rate, help=f"how far a step goes ({lr})")
-    parser.set_defaults(usual_lr=lr)
+    parser.set_defaults(usual_lr=lr, usual_batch=batch)
     parser.add_argument("--seed", type=seed, default=0, help="of all that is random (0)")
     parser.add_argument(
         "--folder",
@@ -102,6 +103,13 @@ class RecipeTrainer(Trainer):
                 )
         self.refuse_another_network(state["model"])
         super().load_state_dict(state)
+
+    def _how_to_resume(self) -> str:
+        """The option that goes on, as whoever gave a command wants it."""
+        last = Path(self.folder or ".") / "last.pt"
+        if not last.is_file():
+            return "no epoch was finished, so there is no checkpoint yet"
+        return f"the same command with --resume {last} goes on after epoch {self.epoch}"
 
     def refuse_another_network(self, weights: Any) -> None:
         """Say in one line that a checkpoint's weights are not this network's."""
@@ -186,11 +194,13 @@ def kept_settings(folder: str, recipe: str) -> tuple[dict[str, Any], dict[str, A
 
 
 def kept_by(folder: str) -> dict[str, Any]:
-    """What `keep` wrote."""
-    path = Path(folder) / MODEL
+    """What `keep` wrote into a folder; its file may be given as well."""
+    path = Path(folder) if Path(folder).name == MODEL else Path(folder) / MODEL
     if not path.is_file():
-        last = Path(folder) / "last.pt"
-        remedy = f"; the same with --resume {last} goes on to the end" if last.is_file() else ""
+        last, others = path.parent / "last.pt", path.parent.parent.glob(f"*/{MODEL}")
+        remedy = did_you_mean(str(path.parent), (str(other.parent) for other in others))
+        if last.is_file():
+            remedy = f"; the same with --resume {last} goes on to the end"
         raise FileNotFoundError(
             f"there is no {path}; `adjoint train csv`, `images` and `gpt` write it when they end"
             f"{remedy}"
@@ -225,8 +235,19 @@ def place(chosen: argparse.Namespace, name: str) -> list[str]:
 
 def longer(recipe: str, trainer: Trainer, chosen: argparse.Namespace) -> list[str]:
     """The options that go on from what a run left, for as long again."""
+    again = ["--seed", str(chosen.seed)] if chosen.seed else []  # which divides the data
+    if chosen.batch_size != chosen.usual_batch:
+        again += ["--batch-size", str(chosen.batch_size)]
+    again += [] if chosen.compile else ["--no-compile"]
     last = str(Path(chosen.folder) / "last.pt")
-    return [*place(chosen, recipe), "--epochs", str(2 * trainer.epoch), "--resume", last]
+    return [*place(chosen, recipe), *again, "--epochs", str(2 * trainer.epoch), "--resume", last]
+
+
+def still_learns(trainer: Trainer) -> bool:
+    """Whether the last quarter of a run brought something, so that more may bring more."""
+    losses = [entry["validation_loss"] for entry in trainer.history if "validation_loss" in entry]
+    before = losses[: len(losses) * 3 // 4]
+    return len(losses) < 4 or min(losses) < 0.98 * min(before)
 
 
 def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:

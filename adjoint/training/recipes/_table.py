@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from adjoint.data.readers import read_csv
+from adjoint.engine.core.errors import FileError
 from adjoint.training.recipes import _cells, _common
 from adjoint.training.recipes._cells import ABSENT, is_grouped, without_mark
 
-SEPARATORS = ",;\t|"
 KINDS = 50  # a column of text with more kinds than this is no choice among a few
 COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+")
 BEGINNINGS = {  # of files that are no table of text
@@ -34,6 +35,7 @@ class Column:
     Numbers are `grouped` if thousands are set apart, as in 1.250,50, and have a `mark` if something
     stands beside each, as in 12 %, which is read as 12. Days as 12/31/2024 are `slashed`, here by
     "month/day". With `gaps`, cells may be absent: a further number of the row says whether one is.
+    Texts that differ in case or spaces alone are one kind, unless they are to be `exact`.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Column:
     gaps: bool = False
     mark: str = ""
     slashed: str = ""
+    exact: bool = False
 
     @property
     def width(self) -> int:
@@ -52,15 +55,54 @@ class Column:
     def number(self, cell: str, decimal: str) -> float | None:
         """A cell as a number, a kind by its place; None for a cell that does not belong here."""
         if self.holds == "choice":
-            return float(self.kinds.index(cell)) if cell in self.kinds else None
+            return places_of(self.kinds, self.exact).get(cell if self.exact else alike(cell))
         if self.holds == "date":
             return _cells.day(cell, self.slashed)
-        bare = without_mark(cell, self.mark) if self.mark else cell  # 0.5 beside 12 % may be either
+        bare = without_mark(cell, self.mark) if self.mark else cell
+        if bare is None and self.mark != "%":  # 0.5 beside 12 % may be either
+            bare = cell
         return None if bare is None else _cells.number(bare, decimal, self.grouped)
 
     def absent(self, cell: str) -> bool:
         """Whether a cell says that there is nothing; a kind of text may be called `None`."""
         return not cell.strip() or (self.holds != "choice" and cell.strip().lower() in ABSENT)
+
+
+def alike(cell: str) -> str:
+    """What texts have in common that differ in case or spaces alone.
+
+    >>> alike(" New  York"), alike("NEW YORK")
+    ('new york', 'new york')
+    """
+    return " ".join(cell.split()).casefold()
+
+
+@cache
+def places_of(kinds: tuple[str, ...], exact: bool) -> dict[str, float]:
+    """The number of each kind, the first of those that are alike."""
+    places: dict[str, float] = {}
+    for k, kind in enumerate(kinds):
+        places.setdefault(kind if exact else alike(kind), float(k))
+    return places
+
+
+def kinds_of(name: str, cells: Sequence[str], exact: bool) -> tuple[str, ...]:
+    """The texts of a column, sorted; those that are alike are one, as most cells have it."""
+    counts = Counter(cells)
+    if exact:
+        return tuple(sorted(counts))
+    together: dict[str, list[str]] = {}
+    for kind, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        together.setdefault(alike(kind), []).append(kind)
+    several = [kinds for kinds in together.values() if len(kinds) > 1]
+    if several:
+        shown = ", ".join(map(repr, several[0][:4]))
+        more = f", and {len(several) - 1} more such" if len(several) > 1 else ""
+        print(
+            f"{name}: {shown} differ in case or spaces alone, so they are one kind{more} "
+            "(--exact keeps them apart)"
+        )
+    return tuple(sorted(kinds[0].strip() for kinds in together.values()))
 
 
 def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
@@ -73,16 +115,13 @@ def read(path: str, encoding: str) -> tuple[list[str], list[list[str]]]:
         if begins.startswith(beginning):
             raise ValueError(f"{path}: {what}")
     try:
-        with open(path, newline="", encoding=encoding) as file:
-            first = next((line for line in file if line.strip()), "")
-        separator = max(SEPARATORS, key=lambda mark: len(next(csv.reader([first], delimiter=mark))))
-        names, rows = read_csv(path, delimiter=separator, encoding=encoding)
+        names, rows = read_csv(path, encoding=encoding)
     except LookupError:
         raise ValueError(f"--encoding: there is no encoding {encoding!r}") from None
     except (UnicodeDecodeError, RuntimeError) as error:
         if isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError):
             raise _common.not_text(path, encoding) from error
-        raise
+        raise FileError(str(error).removeprefix("read_csv: ")) from error
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"{path}: more than one column is called {twice[0]!r}. Rename one.")
@@ -102,7 +141,16 @@ def encoding_of(path: str, usual: str) -> str:
     return usual
 
 
-def column(path: str, name: str, cells: Sequence[str], decimal: str, said: bool = False) -> Column:
+def column(
+    path: str,
+    name: str,
+    cells: Sequence[str],
+    decimal: str,
+    said: bool = False,
+    *,
+    exact: bool = False,
+    days: str = "",
+) -> Column:
     """What a column holds, by its cells; a few that do not fit are gaps.
 
     Args:
@@ -111,6 +159,8 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str, said: bool 
         cells: from top to bottom.
         decimal: the point of numbers.
         said: whether the user chose that, so that another mark is none.
+        exact: whether texts that differ in case or spaces alone are several.
+        days: how days with slashes are to be read, if the user said so.
     """
     there = [cell for cell in cells if cell.strip()]
     if not there:
@@ -119,10 +169,10 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str, said: bool 
     bare = [cell for cell in (without_mark(c, mark) for c in there) if cell] if mark else there
     marked = Column(name, "number", grouped=is_grouped(bare, decimal, said), mark=mark)
     plain = Column(name, "number", grouped=is_grouped(there, decimal, said))
-    days = Column(name, "date")
-    if not any(days.number(cell, decimal) is not None for cell in there):
-        days = replace(days, slashed=slashed(path, name, there))
-    for candidate in (plain, *([marked] if mark else []), days):
+    dates = Column(name, "date", slashed=days)
+    if not days and not any(dates.number(cell, decimal) is not None for cell in there):
+        dates = replace(dates, slashed=slashed(path, name, there))
+    for candidate in (plain, *([marked] if mark else []), dates):
         if sum(candidate.number(cell, decimal) is not None for cell in there) > len(there) / 2:
             tell_of(candidate, there, decimal)
             return candidate
@@ -133,7 +183,7 @@ def column(path: str, name: str, cells: Sequence[str], decimal: str, said: bool 
             "Pass --decimal , if it stands for the point, or --decimal . if it sets thousands "
             f"apart; --without {shlex.quote(name)} leaves the column out."
         )
-    return Column(name, "choice", tuple(sorted(set(there))))
+    return Column(name, "choice", kinds_of(name, there, exact), exact=exact)
 
 
 def tell_of(column: Column, cells: Sequence[str], decimal: str) -> None:
@@ -157,8 +207,8 @@ def slashed(path: str, name: str, cells: Sequence[str]) -> str:
     if len(set(fit.values())) == 1:
         raise ValueError(
             f"{path}: the column {name!r} has days such as {cells[0]!r}, of which the first or the "
-            "second number may be the month, and no row tells. Write them as 2024-12-31, or pass "
-            f"--without {shlex.quote(name)}."
+            "second number may be the month, and no row tells. Pass --days day/month or --days "
+            f"month/day, or --without {shlex.quote(name)}."
         )
     return max(fit, key=lambda order: fit[order])
 

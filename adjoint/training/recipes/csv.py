@@ -19,11 +19,13 @@ from adjoint.data import TensorDataset
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture, prediction_picture
-from adjoint.training.recipes import _common, _table
+from adjoint.training.recipes import _cells, _common, _table
 from adjoint.training.trainer import Trainer
 
 CLASSES = 50  # whole numbers with no more values than this may be classes
 NAMED = 10  # classes that the end names one by one
+FEW = 20  # rows to test on; a share of fewer says little
+FAR = 50  # times the middle half's width, from which on a number is named
 EACH = 4  # rows that a class has on average, at least; whole numbers that vary more are numbers
 
 
@@ -61,7 +63,9 @@ def table(
             f"the first row has a number in it, so it names no columns: they are 0 to {names[-1]}"
         )
     columns = [
-        _table.column(path, n, [row[k] for row in rows], decimal, said)
+        _table.column(
+            path, n, [row[k] for row in rows], decimal, said, exact=chosen.exact, days=chosen.days
+        )
         for k, n in enumerate(names)
         if n not in chosen.without
     ]
@@ -71,7 +75,8 @@ def table(
     if not used:
         raise ValueError(f"{path}: no column is left to predict {name!r} by")
     places = [names.index(c.name) for c in used]
-    rows = without_gaps(used, places, target, names.index(name), rows, chosen)
+    numbered = names == [str(k) for k in range(len(names))]
+    rows = without_gaps(used, places, target, names.index(name), rows, chosen, 1 + (not numbered))
     if chosen.missing == "fill":
         used = [
             replace(column, gaps=any(column.absent(row[place]) for row in rows))
@@ -87,12 +92,12 @@ def table(
 
 def without_gaps(
     columns: Sequence[_table.Column], places: Sequence[int], target: _table.Column, place: int,
-    rows: list[list[str]], chosen: argparse.Namespace,
+    rows: list[list[str]], chosen: argparse.Namespace, first: int,
 ) -> list[list[str]]:  # fmt: skip
     """The rows to learn from: those in which every cell fits its column.
 
     Others are refused unless told to drop them. With `--missing fill`, absent cells fit, but a row
-    whose cell to predict is absent says nothing.
+    whose cell to predict is absent says nothing. Rows count from `first`, as in the file.
     """
     filled = chosen.missing == "fill"
     gaps = [
@@ -100,13 +105,14 @@ def without_gaps(
         + _table.gaps([target], [place], row, chosen.decimal)
         for row in rows
     ]
-    faults = [fault for row in gaps for fault in row]
+    faults = [(c, cell, k) for k, row in enumerate(gaps, first) for c, cell in row]
     if not faults:
         return rows
-    wrong = [(c, cell) for c, cell in faults if not c.absent(cell)]
-    column, cell = (wrong if filled and wrong else faults)[0]
+    wrong = [(c, cell, k) for c, cell, k in faults if not c.absent(cell)]
+    column, cell, at = (wrong if filled and wrong else faults)[0]
     what = f"cells that are no {column.holds}, such as {cell!r}" if cell.strip() else "empty cells"
-    others = [name for name in dict.fromkeys(c.name for c, _ in faults) if name != column.name]
+    what += f" (row {at})"
+    others = [name for name in dict.fromkeys(c.name for c, _, _ in faults) if name != column.name]
     said = f"the column {column.name!r} has {what}"
     said += f"; gaps also in {', '.join(others)}" if others else ""
     left = sum(1 for row in gaps if row)
@@ -172,10 +178,22 @@ def main(arguments: Sequence[str] = ()) -> int:
         "--missing",
         choices=("refuse", "drop", "fill"),
         default="refuse",
-        help="rows with gaps: leave them out, or learn from what they have",
+        help="rows with gaps: refuse the table (the default), leave such rows out, or learn from "
+        "what they have",
     )
     parser.add_argument(
         "--decimal", choices=(".", ","), help="the point of numbers; the other sets thousands apart"
+    )
+    parser.add_argument(
+        "--days",
+        choices=tuple(_cells.SLASHED),
+        default="",
+        help="how days such as 3/4/2024 are to be read, where no row tells",
+    )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="texts that differ in case or spaces alone are several kinds, not one",
     )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments)
@@ -238,7 +256,7 @@ def classify(
     most = counts.sum(1).max() / max(counts.sum(), 1)
     _common.keep(chosen.folder, "csv", model, settings | {"classes": names})
     said = (
-        f"{settings['target']}: accuracy {reached:.1%} on rows it has not seen "
+        f"{settings['target']}: accuracy {reached:.1%} on {unseen(len(guesses))} "
         f"(always the commonest: {most:.1%})"
     )
     end(trainer, chosen, said + recognized(counts, names), picture)
@@ -250,13 +268,13 @@ def recognized(counts: Any, names: Sequence[str]) -> str:
 
     >>> print(recognized(np.array([[8, 1], [1, 0]]), ["no", "yes"]))
     <BLANKLINE>
-      recognized  no 8 of 9, yes 0 of 1
+      recognized  no: 8 of 9, yes: 0 of 1
       That is no better than always saying 'no': it needs more rows of the others, or other columns.
     """
     if len(names) > NAMED:
         return ""
     each = [
-        f"{n} {int(row[k])} of {int(row.sum())}"
+        f"{n}: {int(row[k])} of {int(row.sum())}"
         for k, (n, row) in enumerate(zip(names, counts, strict=True))
     ]
     said = f"\n  recognized  {', '.join(each)}"
@@ -267,8 +285,26 @@ def recognized(counts: Any, names: Sequence[str]) -> str:
     return said
 
 
+def unseen(count: int) -> str:
+    """What the result was found on, and whether that is enough to believe it."""
+    few = "" if count >= FEW else ", too few to tell much"
+    return f"{count} {'row' if count == 1 else 'rows'} it has not seen{few}"
+
+
+def tell_of_outliers(name: str, numbers: Any) -> None:
+    """Name a number that is so far from the others that it is likely to be a mistake."""
+    low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75))
+    far = numbers[int(np.abs(numbers - middle).argmax())]
+    if high > low and abs(far - middle) > FAR * (high - low):
+        print(
+            f"{name}: {far:.15g} is far from all else (half of them lie between {low:.6g} and "
+            f"{high:.6g}), and such a number decides what is learnt: mend it if it is a mistake"
+        )
+
+
 def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen: Any) -> int:
     """Train on numbers, scaled for the network and back for people."""
+    tell_of_outliers(settings["target"], numbers[:, 0])
     seen = numbers[parts[0].numpy()]
     mean, spread = float(seen.mean()), max(float(seen.std()), 1e-9)
     train, test = sets(x, ad.tensor((numbers - mean) / spread, dtype=ad.float32), parts)
@@ -285,8 +321,14 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     usual = float(np.abs(actual - mean).mean())
     scale = {"target_mean": mean, "target_spread": spread}
     _common.keep(chosen.folder, "csv", model, settings | {"classes": None} | scale)
-    end(trainer, chosen, f"{settings['target']}: mean error {error:.4g} on rows it has not seen "
-        f"(always the mean: {usual:.4g})", picture)  # fmt: skip
+    said = (
+        f"{settings['target']}: mean error {error:.4g} on {unseen(len(actual))} "
+        f"(always the mean: {usual:.4g})"
+    )
+    if error >= usual:
+        said += "\n  That is no better than always saying the mean: it needs more rows, or columns "
+        said += "that have to do with it."
+    end(trainer, chosen, said, picture)
     return 0
 
 
@@ -296,22 +338,17 @@ def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None
     again += [word for name in chosen.without for word in ("--without", name)]
     again += ["--as", chosen.kind] if chosen.kind is not None else []
     again += ["--decimal", chosen.decimal] if chosen.decimal_said else []
-    for option, usual in (("missing", "refuse"), ("encoding", "utf-8-sig")):
+    again += ["--exact"] if chosen.exact else []
+    for option, usual in (("missing", "refuse"), ("days", ""), ("encoding", "utf-8-sig")):
         value = getattr(chosen, option)
         again += [f"--{option}", value] if value != usual else []
-    again += _common.place(chosen, "csv")
-    _common.finish(
-        result,
-        chosen.folder,
-        picture,
-        [
-            _common.command("predict", chosen.folder, "NEW.csv") + "   # new rows",
-            _common.command(
-                "train", "csv", chosen.file, *again, "--epochs", str(2 * trainer.epoch)
-            ),
-            "docs/tutorials/own_loop.md: the same as a program that you can change",
-        ],
-    )
+    asked = _common.command("predict", chosen.folder, "NEW.csv") + " > answers.csv   # new rows"
+    steps = [asked]
+    if _common.still_learns(trainer):
+        longer = _common.longer("csv", trainer, chosen)
+        steps.append(_common.command("train", "csv", chosen.file, *again, *longer) + "   # go on")
+    steps.append(f"{__file__}: the program that did this")
+    _common.finish(result, chosen.folder, picture, steps)
 
 
 def restored(folder: str) -> nn.Module:
@@ -323,40 +360,89 @@ def restored(folder: str) -> nn.Module:
     return model
 
 
-def predict(folder: str, inputs: Sequence[str]) -> None:
-    """Print a table with the prediction for each row of the given tables."""
+def predictions(folder: str, path: str) -> list[dict[str, Any]]:
+    """What a trained model says of every row of a table: the target, and how likely a class is.
+
+    Args:
+        folder: where it was trained into.
+        path: the table; it needs the columns that were learned from.
+    """
     settings, _ = _common.kept_settings(folder, "csv")
     model, columns = restored(folder), _table.restored(settings["columns"])
     classes, decimal = settings["classes"], settings["decimal"]
-    out = [[settings["target"], *(["probability"] if classes else [])]]
+    names, rows = _table.read(path, _table.encoding_of(path, settings["encoding"]))
+    absent = [c.name for c in columns if c.name not in names]
+    if absent:
+        close = did_you_mean(absent[0], names)
+        raise ValueError(
+            f"{path}: it lacks the column {absent[0]!r}, which was learned from{close}"
+        )
+    places = [names.index(c.name) for c in columns]
+    first = 1 if names == [str(k) for k in range(len(names))] else 2
+    for k, row in enumerate(rows, first):
+        for column, cell in _table.gaps(columns, places, row, decimal, settings.get("filled")):
+            if not (settings.get("filled") and column.holds == "choice"):
+                raise ValueError(f"{path}, row {k}: {misfit(column, cell, decimal)}")
+            print(
+                f"{path}, row {k}: {cell!r} in the column {column.name!r} was not there when it "
+                "learned: taken as a gap",
+                file=sys.stderr,
+            )
+    if not rows:
+        return []
+    numbers = _table.features(columns, places, rows, decimal)
+    x = _table.scaled(numbers, settings["mean"], settings["spread"])
+    with ad.no_grad():
+        scores = model(ad.tensor(x, dtype=ad.float32))
+    target = settings["target"]
+    if classes is None:
+        numbers = scores.double().numpy() * settings["target_spread"] + settings["target_mean"]
+        return [{target: float(value)} for value in numbers[:, 0]]
+    likely, best = scores.softmax(-1).max(dim=-1)
+    pairs = zip(best.tolist(), likely.tolist(), strict=True)
+    return [{"probability": p, target: classes[k]} for k, p in pairs]
+
+
+def misfit(column: _table.Column, cell: str, decimal: str) -> str:
+    """What is wrong with a cell of a new row, and what to do."""
+    said = f"{cell!r} in the column {column.name!r}; the table it learned from had "
+    said += ", ".join(column.kinds) or f"a {column.holds}"
+    said += f" with {column.mark} beside it" if column.mark == "%" else ""
+    if column.absent(cell):
+        return f"{said}. Fill it in, or train with --missing fill, which takes rows with gaps."
+    if column.holds == "choice":
+        return f"{said}. Train with --missing fill to have other texts taken as gaps."
+    if column.mark == "%" and _cells.number(cell, decimal) is not None:
+        return f"{said}. Write {cell.strip()}%, if that is what it means."
+    grouped = _cells.number(cell, decimal, grouped=True)
+    if column.holds == "number" and grouped is not None:
+        return (
+            f"{said} without thousands set apart. Write {grouped:.15g}, if that is what it means."
+        )
+    return f"{said}."
+
+
+def predict(folder: str, inputs: Sequence[str], rows: bool = False) -> None:
+    """Print a table with the prediction for each row of the given tables, and the rows if asked."""
+    settings, _ = _common.kept_settings(folder, "csv")
+    classes, target = settings["classes"], settings["target"]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    title: list[str] = []
     for path in inputs:
-        names, rows = _table.read(path, _table.encoding_of(path, settings["encoding"]))
-        absent = [c.name for c in columns if c.name not in names]
-        if absent:
-            raise ValueError(f"{path}: it lacks the column {absent[0]!r}, which was learned from")
-        places = [names.index(c.name) for c in columns]
-        for k, row in enumerate(rows, 1):
-            missing = _table.gaps(columns, places, row, decimal, settings.get("filled", False))
-            if missing:
-                column, cell = missing[0]
-                wanted = ", ".join(column.kinds) or f"a {column.holds}"
-                remedy = "Fill it in, or train with --missing fill, which takes rows with gaps"
-                raise ValueError(
-                    f"{path}, row {k}: {cell!r} in the column {column.name!r}; the table it "
-                    f"learned from had {wanted} there"
-                    + (f". {remedy}." if column.absent(cell) else "")
-                )
+        answers = predictions(folder, path)
+        names, table = _table.read(path, _table.encoding_of(path, settings["encoding"]))
         if not rows:
-            continue
-        numbers = _table.features(columns, places, rows, decimal)
-        x = _table.scaled(numbers, settings["mean"], settings["spread"])
-        with ad.no_grad():
-            scores = model(ad.tensor(x, dtype=ad.float32))
-        if classes is None:
-            numbers = scores.double().numpy() * settings["target_spread"]
-            out += ([f"{v:.6g}"] for v in (numbers + settings["target_mean"])[:, 0])
-        else:
-            likely, best = scores.softmax(-1).max(dim=-1)
-            for p, k in zip(likely.tolist(), best.tolist(), strict=True):
-                out.append([classes[k], f"{p:.3f}"])
-    csv.writer(sys.stdout, lineterminator="\n").writerows(out)
+            names, table = [], [[] for _ in answers]
+        said = [f"predicted {target}" if target in names else target]
+        said += ["probability"] if classes else []
+        if title and title != [*names, *said]:
+            raise ValueError(
+                f"{path}: its columns are not those of {inputs[0]}: ask for each alone"
+            )
+        if not title:
+            title = [*names, *said]
+            writer.writerow(title)
+        for row, answer in zip(table, answers, strict=True):
+            likely = [f"{answer['probability']:.3f}"] if classes else []
+            value = answer[target] if classes else f"{answer[target]:.6g}"
+            writer.writerow([*row, value, *likely])

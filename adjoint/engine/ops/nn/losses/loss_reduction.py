@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.spec import broadcast_shapes
 
 if TYPE_CHECKING:
@@ -43,12 +44,10 @@ def broadcast_pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Te
     """Input and target in one shape, with PyTorch's warning where they differ."""
     if input.shape == target.shape:
         return input, target
-    warnings.warn(
+    warn_user(
         f"{name}: Using a target size ({target.shape}) that is different to the input size "
         f"({input.shape}). This will likely lead to incorrect results due to broadcasting. Please "
-        "ensure they have the same size.",
-        UserWarning,
-        stacklevel=3,
+        "ensure they have the same size."
     )
     shape = broadcast_shapes(name, tuple(input.shape), tuple(target.shape))
     return input.expand(shape), target.expand(shape)
