@@ -40,6 +40,7 @@ def about_loss(
     """Suspicions about a loss that is known; of others nothing is said."""
     if not is_tensor(outputs) or not is_tensor(targets):
         return
+    kind: str | None
     if loss is None:
         kind = "elementwise" if targets.dtype.is_floating_point else "cross entropy"
     else:

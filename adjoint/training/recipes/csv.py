@@ -378,10 +378,11 @@ def predictions(folder: str, path: str) -> list[dict[str, Any]]:
             f"{path}: it lacks the column {absent[0]!r}, which was learned from{close}"
         )
     places = [names.index(c.name) for c in columns]
+    filled = bool(settings.get("filled"))
     first = 1 if names == [str(k) for k in range(len(names))] else 2
     for k, row in enumerate(rows, first):
-        for column, cell in _table.gaps(columns, places, row, decimal, settings.get("filled")):
-            if not (settings.get("filled") and column.holds == "choice"):
+        for column, cell in _table.gaps(columns, places, row, decimal, filled):
+            if not (filled and column.holds == "choice"):
                 raise ValueError(f"{path}, row {k}: {misfit(column, cell, decimal)}")
             print(
                 f"{path}, row {k}: {cell!r} in the column {column.name!r} was not there when it "
