@@ -1,10 +1,11 @@
 """What a profile costs a training step, and whether its totals are the time that passed.
 
-    python -m benchmarks.profiler [--row gpt16] [--modes compiled,eager] [--steps 10] [--lines 12]
+    python -m benchmarks.profiler [--row gpt16] [--modes compiled,eager] [--steps 10] [--turns 4]
 
 On a GPU the rows are those of `benchmarks.gpu`; without one, a small GPT is trained on the CPU.
-Blocks of steps with and without a profile take turns. Of each kind the least time is told, and of
-that the host's part: how long Python took to ask for the work, before it was waited for. On a GPU
+Blocks of steps with and without a profile take turns. Of each kind the least time is told (and by
+how much the middle ones differ, where a machine's speed changes from block to block), and of the
+least the host's part: how long Python took to ask for the work, before it was waited for. On a GPU
 an eager step whose host's part is near the whole is bound by the host, and shows every microsecond
 that an event takes; where the GPU is behind, they are hidden. The CPU's time of both, which load
 on the machine does not change, and what an event costs of it come next; then the totals of one
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import adjoint as ad
@@ -28,7 +30,6 @@ from adjoint.nn import functional as F
 from adjoint.profiler import profile
 from benchmarks.gpu import training
 
-TURNS = 4
 BATCH, TOKENS, WORDS = 8, 128, 4096
 
 
@@ -81,7 +82,9 @@ def percent(after: float, before: float) -> str:
     return f"{100 * (after / before - 1):+.1f}%"
 
 
-def compare(mode: str, run: Callable[[], Any], wait: Callable[[], None], steps: int) -> profile:
+def compare(
+    mode: str, run: Callable[[], Any], wait: Callable[[], None], steps: int, turns: int
+) -> profile:
     """Print both times and totals; returns a profile that counts floating-point operations."""
     alone, profiled = [], []
     for _ in range(3):
@@ -89,16 +92,18 @@ def compare(mode: str, run: Callable[[], Any], wait: Callable[[], None], steps: 
     with profile():  # makes what only a profile needs
         for _ in range(4):
             run()
-    for _ in range(TURNS):
+    for _ in range(turns):
         alone.append(block(run, wait, steps))
         with profile() as seen:
             begin = time.perf_counter()
             profiled.append(block(run, wait, steps))
             wall = 1e6 * (time.perf_counter() - begin)
     before, after = min(alone), min(profiled)
+    middle = percent(median(b.whole for b in profiled), median(b.whole for b in alone))
     print(
         f"{mode:9} {before.whole:9.3f} ms a step (host {before.host:.3f}), profiled "
-        f"{after.whole:9.3f} ms (host {after.host:.3f}): {percent(after.whole, before.whole)}"
+        f"{after.whole:9.3f} ms (host {after.host:.3f}): {percent(after.whole, before.whole)}, "
+        f"middle ones {middle}"
     )
     events = len(seen.events()) / steps
     cpu, cpu_profiled = (min(b.cpu for b in blocks) for blocks in (alone, profiled))
@@ -139,6 +144,7 @@ def main() -> None:
     parser.add_argument("--row", default="gpt16", help="of benchmarks.gpu, on a GPU")
     parser.add_argument("--modes", default="compiled,eager")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--lines", type=int, default=12)
     chosen = parser.parse_args()
     gpu = ad.cuda.is_available()
@@ -150,7 +156,7 @@ def main() -> None:
             return call(x, y)
 
         wait = ad.cuda.synchronize if gpu else (lambda: None)
-        tell(compare(mode, run, wait, chosen.steps), chosen.steps, chosen.lines)
+        tell(compare(mode, run, wait, chosen.steps, chosen.turns), chosen.steps, chosen.lines)
 
 
 if __name__ == "__main__":
