@@ -87,7 +87,7 @@ def test_a_folder_of_pictures(capsys: pytest.CaptureFixture[str]) -> None:
             image.fromarray(pixels.astype(np.uint8)).save(f"pets/{name}/{n}.png")
     command = ["train", "images", "pets", "--epochs", "4", "--size", "16", "--batch-size", "8"]
     assert main(command) == 0
-    assert "20 pictures of 2 classes: dark, light" in capsys.readouterr().out
+    assert "20 pictures of 2 classes: dark 10, light 10" in capsys.readouterr().out
 
 
 def test_a_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,8 +346,9 @@ def test_messy_files_are_refused_with_what_helps(
 @pytest.mark.parametrize(("characters", "length"), [(3, 1), (110, 36), (141, 64), (5000, 64)])
 def test_no_piece_reaches_into_the_test(characters: int, length: int) -> None:
     text = "ab" * characters
-    chosen = Namespace(file=None, length=length, blocks=200)
-    train, test = gpt.pieces(CharacterDataset(text[:characters], length), chosen)
+    chosen = Namespace(file=None, length=length, blocks=200, before=None)
+    train, test = gpt.pieces(gpt.divided(text[:characters], chosen), chosen)
+    assert max(*train, *test) < len(CharacterDataset(text[:characters], length))
     assert max(train) + length < min(test) + 1  # its last target before the test's first
 
 
@@ -377,7 +378,10 @@ def test_pictures_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> Non
     assert "left out, since it cannot be read: pets/dark/bad.png" in said
     assert "._0.png" not in said
     assert main(["predict", "runs/images", "pets/light"]) == 2
-    assert "pets/light is a folder; name its pictures" in capsys.readouterr().err
+    answers, refusal = capsys.readouterr()
+    assert answers.count("\n") == 3
+    assert "pets/light/bad0.png: damaged" in refusal
+    assert "; nor can pets/light/bad1.png, " in refusal
     assert main(["predict", "runs/images", "pets/light/0.npy"]) == 0
     assert re.fullmatch(r"pets/light/0.npy: (dark|light) \(\d+\.\d%\)\n", capsys.readouterr().out)
 
@@ -526,7 +530,7 @@ def test_the_checkpoint_of_another_recipe_is_refused_in_one_line(
     capsys.readouterr()
     assert main(["train", "regression", "--resume", "runs/csv/last.pt", "--no-compile"]) == 2
     (said,) = capsys.readouterr().err.strip().splitlines()
-    assert "of another network ('0.weight' is" in said
+    assert "of another network: of `adjoint train csv`" in said
     assert "without --resume" in said
 
 

@@ -292,7 +292,8 @@ class Trainer:
             "stopped": self.stopped,
         }
 
-    def check_state(self, state: Any) -> None:
+    @staticmethod
+    def check_state(state: Any) -> None:
         """Raise if this is not what `state_dict` gave."""
         missing = STATE - set(state) if isinstance(state, dict) else STATE
         if missing:

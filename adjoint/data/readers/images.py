@@ -182,22 +182,28 @@ class ImageFolder(Labelled):
         super().__init__(transform, target_transform)
         self.root = os.fspath(root)
         self.loader = loader
-        self.classes = sorted(e.name for e in os.scandir(self.root) if e.is_dir())
+        self.classes, self.class_to_idx = self.find_classes(self.root)
         if not self.classes:
-            raise FileNotFoundError(f"ImageFolder: no class folders in {self.root}")
-        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+            raise FileNotFoundError(f"ImageFolder: no class folders in {self.root!r}")
         valid = is_valid_file or (lambda path: path.lower().endswith(EXTENSIONS))
         self.samples: list[tuple[str, int]] = []
         for name, label in self.class_to_idx.items():
             paths = [p for p in _files(os.path.join(self.root, name)) if valid(p)]
             if not paths:
+                wanted = f"Extensions: {', '.join(EXTENSIONS)}." if is_valid_file is None else ""
                 raise FileNotFoundError(
-                    f"ImageFolder: found no valid file for class {name!r} in {self.root}. "
-                    f"Extensions: {', '.join(EXTENSIONS)}"
+                    f"ImageFolder: found no valid file for class {name!r} in {self.root!r}. "
+                    f"{wanted or 'is_valid_file takes none of those there.'} Remove the folder, or "
+                    "put files there."
                 )
             self.samples += [(path, label) for path in paths]
         self.imgs = self.samples
         self.targets = [label for _, label in self.samples]
+
+    def find_classes(self, directory: str) -> tuple[list[str], dict[str, int]]:
+        """The names of the class folders in order, and their numbers; for subclasses to change."""
+        classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
+        return classes, {name: i for i, name in enumerate(classes)}
 
     def _item(self, index: int) -> Any:
         return self.loader(self.samples[index][0])

@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from adjoint.engine.core.errors import did_you_mean
@@ -45,19 +46,28 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def positive(text: str) -> int:
-    """A whole number from 1 on.
+def at_least(least: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `least` on.
 
-    >>> positive("12")
+    >>> at_least(8)("12")
     12
     """
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, received {text!r}")
+
+    def number(text: str) -> int:
+        try:
+            read = int(text)
+        except ValueError:
+            read = least - 1
+        if read < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number from {least} on, received {text!r}"
+            )
+        return read
+
     return number
+
+
+positive = at_least(1)
 
 
 def rate(text: str) -> float:

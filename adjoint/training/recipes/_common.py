@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +12,14 @@ from types import MappingProxyType
 from typing import Any
 
 from adjoint import nn, optim
-from adjoint.data import DataLoader, Subset
+from adjoint.data import DataLoader
 from adjoint.engine.core.arguments import Parser, positive, rate, seed
 from adjoint.engine.core.errors import did_you_mean
-from adjoint.engine.ops.random.random import randperm
 from adjoint.io import load, save
 from adjoint.metrics import Metric
 from adjoint.random import manual_seed
+from adjoint.training.recipes import _going_on
+from adjoint.training.recipes._going_on import LAST
 from adjoint.training.trainer import Trainer
 
 MODEL = "model.pt"  # what `adjoint predict` reads
@@ -55,58 +57,53 @@ def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float)
     )
     parser.add_argument(
         "--resume",
-        help="a checkpoint to continue from; --epochs counts those it has done, and --lr stays as "
-        "it was unless it is given",
+        help="a checkpoint to continue from, or the folder it is in; --epochs counts those it has "
+        "done, and all else stays as it was unless it is given",
     )
     return parser
 
 
-def begin(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the options; what cannot work is refused now, not after an epoch."""
-    chosen = parser.parse_args(list(arguments))
-    Path(chosen.folder).mkdir(parents=True, exist_ok=True)
-    if chosen.resume is not None and not Path(chosen.resume).is_file():
-        raise FileNotFoundError(f"--resume: there is no file {chosen.resume!r}")
+def begin(
+    parser: Parser, arguments: Sequence[str], recipe: str, settings: Sequence[str] = ()
+) -> argparse.Namespace:
+    """Read the options; what cannot work is refused now, not after an epoch.
+
+    Args:
+        parser: of the recipe.
+        arguments: what the user wrote.
+        recipe: its name.
+        settings: its options that belong to the weights: a run that goes on keeps them.
+    """
+    chosen = _going_on.parsed(parser, arguments, recipe, ("seed", *settings))
+    for folder in (Path(chosen.folder), *Path(chosen.folder).parents):
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"--folder: {folder} is a file; give a folder")
     chosen.new_lr = chosen.lr  # what was asked for, also of a run that goes on
     chosen.lr = chosen.usual_lr if chosen.lr is None else chosen.lr
     manual_seed(chosen.seed)
     return chosen
 
 
-def divided(data: Any, share: float = 0.2) -> tuple[Any, Any]:
-    """A dataset in two, at random: to learn from and to test on."""
-    order = randperm(len(data)).tolist()
-    count = max(1, int(len(order) * share))
-    if len(order) < 2:
-        raise ValueError(f"the data has {len(order)} samples; training needs at least 2")
-    return Subset(data, order[count:]), Subset(data, order[:count])
-
-
 class RecipeTrainer(Trainer):
-    """A trainer whose checkpoints say what inputs and outputs stand for."""
+    """A trainer whose checkpoints say what they are of: recipe, settings, meaning, division."""
 
-    meaning: Mapping[str, Any] = MappingProxyType({})  # by name: characters, classes, columns
+    record: Mapping[str, Any] = MappingProxyType({})
+    began = 0  # epochs that were done before this run
 
     def state_dict(self, train: Any = None) -> dict[str, Any]:
-        """What continuing needs, and what the numbers stand for."""
-        return super().state_dict(train) | {"meaning": dict(self.meaning)}
+        """What continuing needs, and what it must not go on without."""
+        return super().state_dict(train) | {"record": dict(self.record)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue; a network that learnt other characters or classes is refused."""
+        """Continue; another network's weights are refused."""
         self.check_state(state)
-        there = state.get("meaning", {})
-        for name, value in self.meaning.items():
-            if name in there and there[name] != value:
-                raise ValueError(
-                    f"--resume: the checkpoint is of data with other {name}, which its numbers "
-                    "stand for. Go on with that data, or train anew, without --resume."
-                )
         self.refuse_another_network(state["model"])
         super().load_state_dict(state)
+        self.began = self.epoch
 
     def _how_to_resume(self) -> str:
         """The option that goes on, as whoever gave a command wants it."""
-        last = Path(self.folder or ".") / "last.pt"
+        last = Path(self.folder or ".") / LAST
         if not last.is_file():
             return "no epoch was finished, so there is no checkpoint yet"
         return f"the same command with --resume {last} goes on after epoch {self.epoch}"
@@ -133,8 +130,7 @@ def fit(
     test: Any,
     chosen: argparse.Namespace,
     metrics: Sequence[Metric] = (),
-    meaning: Mapping[str, Any] = MappingProxyType({}),
-) -> Trainer:
+) -> RecipeTrainer:
     """Train with Adam and a cosine schedule; checkpoints and curves go into the folder."""
     optimizer = optim.AdamW(model.parameters(), lr=chosen.lr, weight_decay=0.01)
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs)
@@ -148,27 +144,46 @@ def fit(
         clip_norm=1.0,
         folder=chosen.folder,
     )
-    trainer.meaning = meaning
-    if chosen.resume is not None:
-        trainer.load(chosen.resume)
+    trainer.record = chosen.record
+    if chosen.before is not None:
+        trainer.load_state_dict(chosen.before)
         if chosen.new_lr is not None:
             schedule.base_lrs = [chosen.new_lr for _ in schedule.base_lrs]
             for group in optimizer.param_groups:
                 group["initial_lr"] = chosen.new_lr
         if chosen.new_lr is not None or schedule.T_max != chosen.epochs:
             stretch(schedule, chosen.epochs)
-    # An earlier run's would be taken for this one's if it is interrupted.
-    (Path(chosen.folder) / MODEL).unlink(missing_ok=True)
+    Path(chosen.folder).mkdir(parents=True, exist_ok=True)
     if trainer.epoch >= chosen.epochs:
         print(f"{trainer.epoch} epochs are done, and --epochs counts them: nothing to train. "
               f"Give --epochs {2 * trainer.epoch} to go on.")  # fmt: skip
         return trainer
+    set_aside(chosen)
     trainer.fit(
         DataLoader(train, batch_size=min(chosen.batch_size, len(train)), shuffle=True),
         DataLoader(test, batch_size=min(256, len(test))),
         epochs=chosen.epochs,
     )
     return trainer
+
+
+def set_aside(chosen: argparse.Namespace) -> None:
+    """Make room for a run: it is not to be taken for an earlier one, nor to write over its model.
+
+    A run that goes on replaces its own; another's goes into a folder within.
+    """
+    folder = Path(chosen.folder)
+    if chosen.resume is not None and Path(chosen.resume).resolve() == (folder / LAST).resolve():
+        (folder / MODEL).unlink(missing_ok=True)
+    if not (folder / MODEL).is_file():
+        return
+    number = next(k for k in itertools.count(1) if not (folder / f"earlier-{k}").exists())
+    aside = folder / f"earlier-{number}"
+    aside.mkdir()
+    for name in (MODEL, LAST):
+        if (folder / name).is_file():
+            (folder / name).rename(aside / name)
+    print(f"{folder} had a model in it, which is in {aside} now")
 
 
 def stretch(schedule: optim.lr_scheduler.CosineAnnealingLR, epochs: int) -> None:
@@ -179,8 +194,20 @@ def stretch(schedule: optim.lr_scheduler.CosineAnnealingLR, epochs: int) -> None
         group["lr"] = base * share
 
 
-def keep(folder: str, recipe: str, model: nn.Module, settings: dict[str, Any]) -> None:
-    """Write what `adjoint predict` needs: weights, and how inputs become numbers."""
+def keep(
+    folder: str,
+    recipe: str,
+    model: nn.Module,
+    settings: dict[str, Any],
+    *,
+    trained: bool = True,
+) -> None:
+    """Write what `adjoint predict` needs: weights, and how inputs become numbers.
+
+    Where nothing was trained, a model that is there stays as it is.
+    """
+    if not trained and (Path(folder) / MODEL).is_file():
+        return
     content = {"recipe": recipe, "settings": settings, "weights": model.state_dict()}
     save(content, Path(folder) / MODEL)
 
@@ -197,7 +224,7 @@ def kept_by(folder: str) -> dict[str, Any]:
     """What `keep` wrote into a folder; its file may be given as well."""
     path = Path(folder) if Path(folder).name == MODEL else Path(folder) / MODEL
     if not path.is_file():
-        last, others = path.parent / "last.pt", path.parent.parent.glob(f"*/{MODEL}")
+        last, others = path.parent / LAST, path.parent.parent.glob(f"*/{MODEL}")
         remedy = did_you_mean(str(path.parent), (str(other.parent) for other in others))
         if last.is_file():
             remedy = f"; the same with --resume {last} goes on to the end"
@@ -239,7 +266,7 @@ def longer(recipe: str, trainer: Trainer, chosen: argparse.Namespace) -> list[st
     if chosen.batch_size != chosen.usual_batch:
         again += ["--batch-size", str(chosen.batch_size)]
     again += [] if chosen.compile else ["--no-compile"]
-    last = str(Path(chosen.folder) / "last.pt")
+    last = str(Path(chosen.folder) / LAST)
     return [*place(chosen, recipe), *again, "--epochs", str(2 * trainer.epoch), "--resume", last]
 
 
@@ -253,7 +280,8 @@ def still_learns(trainer: Trainer) -> bool:
 def finish(result: str, folder: str, picture: str | None, next_steps: Sequence[str]) -> None:
     """Say how it went, where things are, and what to do next."""
     print(f"\n{result}")
-    print(f"  checkpoint  {Path(folder) / 'last.pt'}")
+    if (Path(folder) / LAST).is_file():
+        print(f"  checkpoint  {Path(folder) / LAST}")
     if (Path(folder) / MODEL).is_file():
         print(f"  model       {Path(folder) / MODEL}")
     if picture is not None:

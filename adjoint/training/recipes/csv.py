@@ -19,12 +19,15 @@ from adjoint.data import TensorDataset
 from adjoint.engine.core.errors import did_you_mean
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture, prediction_picture
-from adjoint.training.recipes import _cells, _common, _table
+from adjoint.training.recipes import _cells, _common, _going_on, _table
+from adjoint.training.recipes._division import Samples
+from adjoint.training.recipes._results import confusion, recognized, unseen
 from adjoint.training.trainer import Trainer
 
 CLASSES = 50  # whole numbers with no more values than this may be classes
-NAMED = 10  # classes that the end names one by one
-FEW = 20  # rows to test on; a share of fewer says little
+# Options without which columns would be read otherwise, or be others.
+SETTINGS = ("target", "without", "kind", "missing", "decimal", "days", "exact")
+ROWS = ("row", "rows")
 FAR = 50  # times the middle half's width, from which on a number is named
 EACH = 4  # rows that a class has on average, at least; whole numbers that vary more are numbers
 
@@ -196,20 +199,23 @@ def main(arguments: Sequence[str] = ()) -> int:
         help="texts that differ in case or spaces alone are several kinds, not one",
     )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
-    chosen = _common.begin(parser, arguments)
+    chosen = _common.begin(parser, arguments, "csv", SETTINGS)
     chosen.decimal_said = chosen.decimal is not None
     chosen.decimal = chosen.decimal or "."
     columns, features, target, cells = table(chosen, chosen.decimal_said)
-    order = ad.randperm(len(cells))
-    count = max(1, len(cells) // 5)
-    test, train = order[:count], order[count:]
-    mean, spread = _table.scale(features[train.numpy()])
+    _going_on.means(chosen, columns=_table.columns_as_data(columns), target=target.name)
+    pairs = zip(features, cells, strict=True)
+    rows = Samples.of_rows(row.tobytes() + cell.encode() for row, cell in pairs)
+    division = _going_on.in_two(chosen, rows, "rows")
+    train, test = ad.tensor(division.train), ad.tensor(division.test)
+    scale = [numbers.tolist() for numbers in _table.scale(features[division.train])]
+    mean, spread = _going_on.kept(chosen, "scale", scale)
     x = ad.tensor(_table.scaled(features, mean, spread), dtype=ad.float32)
     settings: dict[str, Any] = {
         "target": target.name,
         "columns": _table.columns_as_data(columns),
-        "mean": mean.tolist(),
-        "spread": spread.tolist(),
+        "mean": mean,
+        "spread": spread,
         "decimal": chosen.decimal,
         "encoding": chosen.encoding,
         "filled": chosen.missing == "fill",
@@ -220,6 +226,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             "to predict. Choose another column with --target."
         )
     names = classes_of(target, cells, chosen)
+    _going_on.means(chosen, classes=names)
     what = "a number" if names is None else f"{len(names)} classes"
     print(f"{len(cells)} rows; {target.name} ({what}) from {', '.join(c.name for c in columns)}")
     if names is None:
@@ -245,50 +252,21 @@ def classify(
     """Train on classes."""
     train, test = sets(x, y, parts)
     model = network(x.shape[1], len(names))
-    meaning = {"columns": settings["columns"], "classes": names}
-    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()], meaning)
+    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
     guesses = trainer.predict([x[parts[1]]]).argmax(dim=1)
-    counts = np.zeros((len(names), len(names)))
-    for actual, guess in zip(y[parts[1]].tolist(), guesses.tolist(), strict=True):
-        counts[actual, guess] += 1
+    counts = confusion(y[parts[1]].tolist(), guesses.tolist(), len(names))
     picture = confusion_picture(Path(chosen.folder) / "csv.png", trainer.history, counts, names)
-    reached = trainer.history[-1]["validation_accuracy"]
+    reached = np.trace(counts) / max(counts.sum(), 1)
     most = counts.sum(1).max() / max(counts.sum(), 1)
-    _common.keep(chosen.folder, "csv", model, settings | {"classes": names})
+    trained = trainer.epoch > trainer.began
+    _common.keep(chosen.folder, "csv", model, settings | {"classes": names}, trained=trained)
     said = (
-        f"{settings['target']}: accuracy {reached:.1%} on {unseen(len(guesses))} "
+        f"{settings['target']}: accuracy {reached:.1%} on {unseen(len(guesses), *ROWS)} "
         f"(always the commonest: {most:.1%})"
     )
-    end(trainer, chosen, said + recognized(counts, names), picture)
+    remedy = "It needs more rows of the others, or other columns."
+    end(trainer, chosen, said + recognized(counts, names, remedy), picture)
     return 0
-
-
-def recognized(counts: Any, names: Sequence[str]) -> str:
-    """How many of each class were taken for it, and whether that is worth anything.
-
-    >>> print(recognized(np.array([[8, 1], [1, 0]]), ["no", "yes"]))
-    <BLANKLINE>
-      recognized  no: 8 of 9, yes: 0 of 1
-      That is no better than always saying 'no': it needs more rows of the others, or other columns.
-    """
-    if len(names) > NAMED:
-        return ""
-    each = [
-        f"{n}: {int(row[k])} of {int(row.sum())}"
-        for k, (n, row) in enumerate(zip(names, counts, strict=True))
-    ]
-    said = f"\n  recognized  {', '.join(each)}"
-    usual = counts.sum(1)
-    if np.trace(counts) <= usual.max():
-        said += (f"\n  That is no better than always saying {names[int(usual.argmax())]!r}: "
-                 "it needs more rows of the others, or other columns.")  # fmt: skip
-    return said
-
-
-def unseen(count: int) -> str:
-    """What the result was found on, and whether that is enough to believe it."""
-    few = "" if count >= FEW else ", too few to tell much"
-    return f"{count} {'row' if count == 1 else 'rows'} it has not seen{few}"
 
 
 def tell_of_outliers(name: str, numbers: Any) -> None:
@@ -306,11 +284,11 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     """Train on numbers, scaled for the network and back for people."""
     tell_of_outliers(settings["target"], numbers[:, 0])
     seen = numbers[parts[0].numpy()]
-    mean, spread = float(seen.mean()), max(float(seen.std()), 1e-9)
+    usual_scale = [float(seen.mean()), max(float(seen.std()), 1e-9)]
+    mean, spread = _going_on.kept(chosen, "target scale", usual_scale)
     train, test = sets(x, ad.tensor((numbers - mean) / spread, dtype=ad.float32), parts)
     model = network(x.shape[1], 1)
-    meaning = {"columns": settings["columns"]}
-    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen, meaning=meaning)
+    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen)
     guesses = trainer.predict([x[parts[1]]]).double().numpy() * spread + mean
     actual = numbers[parts[1].numpy()]
     picture = prediction_picture(
@@ -320,9 +298,11 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     error = float(np.abs(guesses - actual).mean())
     usual = float(np.abs(actual - mean).mean())
     scale = {"target_mean": mean, "target_spread": spread}
-    _common.keep(chosen.folder, "csv", model, settings | {"classes": None} | scale)
+    settings = settings | {"classes": None} | scale
+    trained = trainer.epoch > trainer.began
+    _common.keep(chosen.folder, "csv", model, settings, trained=trained)
     said = (
-        f"{settings['target']}: mean error {error:.4g} on {unseen(len(actual))} "
+        f"{settings['target']}: mean error {error:.4g} on {unseen(len(actual), *ROWS)} "
         f"(always the mean: {usual:.4g})"
     )
     if error >= usual:

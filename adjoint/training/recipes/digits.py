@@ -49,7 +49,7 @@ def data() -> tuple[Any, Any]:
 def main(arguments: Sequence[str] = ()) -> int:
     """Train, report, and say by the exit status whether the accuracy was reached."""
     parser = _common.options("digits", __doc__, epochs=EPOCHS, batch=50, lr=4e-3)
-    chosen = _common.begin(parser, arguments)
+    chosen = _common.begin(parser, arguments, "digits")
     train, test = data()
     model = network()
     print(summary(model, train[0][0].unsqueeze(0)))

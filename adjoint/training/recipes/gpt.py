@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import adjoint as ad
 from adjoint import nn
@@ -14,7 +16,8 @@ from adjoint.data.readers import CharacterDataset
 from adjoint.datasets import shakespeare
 from adjoint.engine.core.arguments import positive
 from adjoint.nn import functional as F
-from adjoint.training.recipes import _common
+from adjoint.training.recipes import _common, _going_on
+from adjoint.training.recipes._division import digest
 
 WIDTH, HEADS, LAYERS = 128, 4, 4
 LENGTH = 64  # characters it looks back on
@@ -98,11 +101,43 @@ def check_length(text: str, chosen: argparse.Namespace) -> None:
     )
 
 
-def pieces(data: CharacterDataset, chosen: argparse.Namespace) -> tuple[list[int], list[int]]:
+def divided(text: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Where pieces may begin that are learned from, and that are tested on: the text's end.
+
+    A run that goes on keeps to what the one before had. More text at the end is divided likewise;
+    if it is too short for that, it is left alone. Another text is refused, since its end, which
+    is tested on, may be what was learned from.
+    """
+    parts: dict[str, Any] = {"train": [], "test": [], "seen": 0, "digest": 0}
+    if chosen.before is not None:
+        parts = chosen.before["record"]["division"]
+        if digest(text[: parts["seen"]].encode()) != parts["digest"]:
+            raise ValueError(
+                f"--resume: {chosen.file or 'the text'} does not begin with the text that the "
+                "checkpoint learned from, so that the result might be of what it has seen. Put "
+                "more text at the end, or train anew, without --resume."
+            )
+    first, blocks = parts["seen"], len(text) - parts["seen"] - chosen.length
+    count = max(blocks // 10, 1)
+    if blocks - count < chosen.length:
+        return parts
+    if first:
+        print(f"{len(text) - first:,} more characters than {chosen.resume} learned from")
+    end = first + blocks
+    return {
+        "train": [*parts["train"], [first, end - count - chosen.length + 1]],
+        "test": [*parts["test"], [end - count, end]],
+        "seen": len(text),
+        "digest": digest(text.encode()),
+    }
+
+
+def pieces(parts: Mapping[str, Any], chosen: argparse.Namespace) -> tuple[list[int], list[int]]:
     """Where the pieces to learn from and to test on begin; none reaches into what is tested."""
-    count = max(len(data) // 10, 1)
-    starts = ad.randint(0, len(data) - count - chosen.length + 1, (chosen.blocks,)).tolist()
-    return starts, list(range(len(data) - count, len(data), max(count // 64, 1)))
+    places = np.concatenate([np.arange(*part) for part in parts["train"]])
+    drawn = ad.randint(0, len(places), (chosen.blocks,)).numpy()
+    steps = [range(start, end, max((end - start) // 64, 1)) for start, end in parts["test"]]
+    return places[drawn].tolist(), [start for step in steps for start in step]
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -116,20 +151,21 @@ def main(arguments: Sequence[str] = ()) -> int:
         "--blocks", type=positive, default=BLOCKS, help=f"pieces of text an epoch ({BLOCKS})"
     )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
-    chosen = _common.begin(parser, arguments)
+    chosen = _common.begin(parser, arguments, "gpt", ["length"])
     if chosen.file is not None and not Path(chosen.file).is_file():
         raise _common.no_file(chosen.file)
     text = read(chosen.file, chosen.encoding) if chosen.file else shakespeare()
     check_length(text, chosen)
     data = CharacterDataset(text, chosen.length)
-    starts, ends = pieces(data, chosen)
+    _going_on.means(chosen, characters=data.vocabulary)
+    parts = chosen.record["division"] = divided(text, chosen)
+    starts, ends = pieces(parts, chosen)
     model = GPT(data.vocabulary_size, chosen.length)
     print(f"{len(text):,} characters, {data.vocabulary_size} kinds; "
           f"{sum(p.numel() for p in model.parameters()):,} parameters")  # fmt: skip
     train: Subset[Any] = Subset(data, starts)
     test: Subset[Any] = Subset(data, ends)
-    meaning = {"characters": data.vocabulary}
-    trainer = _common.fit(model, loss_of, train, test, chosen, meaning=meaning)
+    trainer = _common.fit(model, loss_of, train, test, chosen)
     model.eval()
     print("-" * 72)
     print(data.decode(model.write(data.encode(text[: chosen.length])[None], WRITTEN)[0]))
@@ -144,7 +180,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         again += ["--blocks", str(chosen.blocks)]
     again += _common.longer("gpt", trainer, chosen)
     settings = {"vocabulary": data.vocabulary, "length": chosen.length}
-    _common.keep(chosen.folder, "gpt", model, settings)
+    trained = trainer.epoch > trainer.began
+    _common.keep(chosen.folder, "gpt", model, settings, trained=trained)
     _common.finish(
         f"loss {loss:.3f} a character on text it has not seen",
         chosen.folder,

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import adjoint as ad
 from adjoint import nn, no_grad
-from adjoint.data import Dataset
-from adjoint.data.readers import ImageFolder
-from adjoint.data.readers.images import EXTENSIONS, rgb
+from adjoint.data import Subset
+from adjoint.data.readers.images import rgb
 from adjoint.data.transforms import Compose, Resize, ToTensor
-from adjoint.engine.core.arguments import positive
+from adjoint.engine.core.arguments import at_least
 from adjoint.metrics import Accuracy
 from adjoint.training.pictures import images_picture
-from adjoint.training.recipes import _common
+from adjoint.training.recipes import _common, _going_on, _pictures
+from adjoint.training.recipes._results import confusion, recognized, unseen
 
 SHOWN = 18
-PARTS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
-OTHERS = (".heic", ".heif", ".avif", ".svg", ".raw", ".cr2", ".nef", ".jp2", ".psd")
-NAMED = 4  # further broken files that an error names
+SMALLEST = 8  # pixels of a side: the network halves it three times
+RARE = 4  # a class is rare that has so many times fewer pictures than another
 
 
 def network(classes: int) -> nn.Module:
@@ -41,134 +42,118 @@ def network(classes: int) -> nn.Module:
     )  # fmt: skip
 
 
-def is_picture(path: str) -> bool:
-    """Whether a file is one of the user's: by its extension, and not hidden."""
-    return path.lower().endswith((*EXTENSIONS, ".gif")) and not Path(path).name.startswith(".")
-
-
-def refuse_other_layouts(folder: Path) -> None:
-    """Refuse what is no folder of folders, with what it should be."""
-    if folder.is_file():
-        raise NotADirectoryError(
-            f"{folder} is a file; give the folder with a folder for each class"
-        )
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(folder)!r}")
-    if not any(path.is_dir() for path in folder.iterdir()):
-        raise FileNotFoundError(
-            f"{folder} has no folders in it. Put the pictures of each class into a folder of its "
-            f"own, as {folder}/cat/1.png and {folder}/dog/2.png."
-        )
-
-
-def refuse_parts(folder: Path, classes: Sequence[str]) -> None:
-    """Refuse folders called `train` and `test`: they are parts of the data, not its classes."""
-    if not all(name.lower() in PARTS for name in classes):
-        return
-    inside = [path.name for path in (folder / classes[0]).iterdir() if path.is_dir()]
-    if len(inside) > 1:
-        raise ValueError(
-            f"{folder}: {', '.join(classes)} are taken for parts of the data, since they hold "
-            f"folders ({', '.join(sorted(inside)[:NAMED])}). Give one, {folder / classes[0]}: "
-            "a fifth of it is kept for the test."
-        )
-
-
-def tell_of_others(data: ImageFolder) -> None:
-    """Say which pictures are in a format that is not read."""
-    others = [
-        path
-        for name in data.classes
-        for path in sorted((Path(data.root) / name).rglob("*"))
-        if path.suffix.lower() in OTHERS
-    ]
-    if others:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        print(f"left out, since {others[0].suffix} is not read: {others[0]}{more}")
-
-
-class ReadOnce(Dataset[Any]):
-    """A dataset whose items are read once."""
-
-    def __init__(self, data: ImageFolder, *, skip_broken: bool = False) -> None:
-        self.items, broken = [], []
-        for k, (path, _) in enumerate(data.samples):
-            try:
-                self.items.append(data[k])
-            except RuntimeError as error:
-                broken.append((path, error))
-        if broken and not skip_broken:
-            others = [path for path, _ in broken[1:]]
-            named = f"; nor can {', '.join(others[:NAMED])} be read" if others else ""
-            more = f" (and {len(others) - NAMED} more)" if len(others) > NAMED else ""
-            which = "them" if others else "it"
-            raise ValueError(f"{broken[0][1]}{named}{more}. Remove {which}, or pass --skip-broken.")
-        for path, _ in broken:
-            print(f"left out, since it cannot be read: {path}")
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.items[index]
+def prepare(size: int) -> Compose:
+    """From pixels (H, W, 3) to what the network takes: (3, size, size), from 0 to 1."""
+    return Compose([ToTensor(), Resize((size, size), antialias=True)])
 
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Train on four fifths of the pictures, test on the rest."""
     parser = _common.options("images", __doc__, epochs=15, batch=32, lr=3e-3)
     parser.add_argument("images", help="the folder with a folder for each class")
-    parser.add_argument("--size", type=positive, default=64, help="pixels of a side (64)")
+    parser.add_argument(
+        "--size",
+        type=at_least(SMALLEST),
+        default=64,
+        help=f"pixels of a side, from {SMALLEST} on (64)",
+    )
+    parser.add_argument(
+        "--balance",
+        action="store_true",
+        help="weigh pictures so that rare classes count as much as common ones",
+    )
     parser.add_argument("--skip-broken", action="store_true", help="leave out unreadable files")
-    chosen = _common.begin(parser, arguments)
-    refuse_other_layouts(Path(chosen.images))
-    side = (chosen.size, chosen.size)
-    prepare = Compose([ToTensor(), Resize(side, antialias=True)])
-    data = ImageFolder(chosen.images, prepare, is_valid_file=is_picture)
-    if len(data.classes) < 2:
-        raise ValueError(
-            f"{chosen.images}: the only class is {data.classes[0]!r}. Make a folder for each class."
-        )
-    refuse_parts(Path(chosen.images), data.classes)
-    tell_of_others(data)
-    items = ReadOnce(data, skip_broken=chosen.skip_broken)
-    print(f"{len(items)} pictures of {len(data.classes)} classes: {', '.join(data.classes[:10])}")
-    train, test = _common.divided(items)
+    chosen = _common.begin(parser, arguments, "images", ["size"])
+    folder = Path(chosen.images)
+    _pictures.refuse_other_layouts(folder)
+    data = _pictures.Pictures(chosen.images, prepare(chosen.size), chosen.folder)
+    _pictures.look_at_levels(folder, data.classes)
+    _pictures.tell_of_others(data)
+    _going_on.means(chosen, classes=data.classes)
+    items = _pictures.ReadOnce(data, skip_broken=chosen.skip_broken)
+    print(_pictures.counted(data.classes, items.labels))
+    division = _going_on.in_two(chosen, items.samples, "pictures")
+    train: Subset[Any] = Subset(items, division.train)
+    held = [items[k] for k in division.test]
     model = network(len(data.classes))
-    meaning = {"classes": data.classes}
-    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()], meaning)
-    some = [test[k] for k in range(min(SHOWN, len(test)))]
-    guesses = trainer.predict([x.unsqueeze(0) for x, _ in some]).argmax(dim=1).tolist()
-    names = [name[:12] for name in data.classes]
-    captions = [
-        (names[g] if g == label else f"{names[g]},\nis {names[label]}", g == label)
-        for g, (_, label) in zip(guesses, some, strict=True)
-    ]
-    shown = np.stack([x.permute(1, 2, 0).clamp(0, 1).numpy() for x, _ in some])
-    picture = images_picture(Path(chosen.folder) / "images.png", trainer.history, shown, captions)
-    reached = trainer.history[-1]["validation_accuracy"]
+    learned = np.bincount([items.labels[k] for k in division.train], minlength=len(data.classes))
+    loss = nn.CrossEntropyLoss(weight=balance(learned) if chosen.balance else None)
+    trainer = _common.fit(model, loss, train, held, chosen, [Accuracy()])
+    actual = [label for _, label in held]
+    guesses = trainer.predict([x.unsqueeze(0) for x, _ in held]).argmax(dim=1).tolist()
+    counts = confusion(actual, guesses, len(data.classes))
+    picture = images_picture(
+        Path(chosen.folder) / "images.png", trainer.history, *shown(held, guesses, data.classes)
+    )
     settings = {"classes": data.classes, "size": chosen.size}
-    _common.keep(chosen.folder, "images", model, settings)
+    trained = trainer.epoch > trainer.began
+    _common.keep(chosen.folder, "images", model, settings, trained=trained)
+    reached, what = np.trace(counts) / counts.sum(), unseen(len(held), "picture", "pictures")
+    remedy = "It has to learn longer, or from more pictures."
     _common.finish(
-        f"accuracy {reached:.1%} on pictures it has not seen",
+        f"accuracy {reached:.1%} on {what}{recognized(counts, data.classes, remedy)}",
         chosen.folder,
         picture,
-        [
-            _common.command("predict", chosen.folder, "NEW.png") + "   # a new picture",
-            _common.command(
-                "train",
-                "images",
-                chosen.images,
-                "--size",
-                str(2 * chosen.size),
-                "--epochs",
-                "30",
-                *(["--skip-broken"] if chosen.skip_broken else []),
-                *_common.place(chosen, "images"),
-            ),
-            "docs/howto/own_data.md: pictures in a program that you can change",
-        ],
+        next_steps(trainer, chosen, rare(data.classes, learned, counts)),
     )
     return 0
+
+
+def balance(counts: Any) -> Any:
+    """A weight for each class, so that all have the same sum: all 1 where all are as common.
+
+    >>> balance(np.array([30, 10])).tolist()
+    [0.6666666865348816, 2.0]
+    """
+    present = np.maximum(counts, 1)
+    return ad.tensor(present.sum() / (len(present) * present), dtype=ad.float32)
+
+
+def shown(test: Sequence[Any], guesses: list[int], classes: list[str]) -> tuple[Any, Any]:
+    """Some pictures, and what they were taken for, and whether rightly."""
+    some = [test[k] for k in range(min(SHOWN, len(test)))]
+    names = [name[:12] for name in classes]
+    captions = [
+        (names[g] if g == label else f"{names[g]},\nis {names[label]}", g == label)
+        for g, (_, label) in zip(guesses, some, strict=False)
+    ]
+    return np.stack([x.permute(1, 2, 0).clamp(0, 1).numpy() for x, _ in some]), captions
+
+
+def rare(classes: list[str], learned: Any, counts: Any) -> list[str]:
+    """The rare classes that are worse recognized than most, and how many were learned from."""
+    each = np.diagonal(counts) / np.maximum(counts.sum(1), 1)
+    return [
+        f"{classes[k]} ({learned[k]})"
+        for k in np.argsort(learned, kind="stable")
+        if learned[k] * RARE <= learned.max() and each[k] <= np.trace(counts) / counts.sum()
+    ]
+
+
+def next_steps(
+    trainer: _common.RecipeTrainer, chosen: argparse.Namespace, few: list[str]
+) -> list[str]:
+    """What to do with the model, and what may make it better."""
+    asked = ["predict", chosen.folder, "NEW.png"]
+    steps = [_common.command(*asked) + "   # new pictures, or a folder of them"]
+    train = ["train", "images", chosen.images]
+    same = ["--skip-broken"] if chosen.skip_broken else []
+    if few:
+        again = ["--size", str(chosen.size)] if chosen.size != 64 else []
+        again += ["--epochs", str(trainer.epoch), *same, *_common.place(chosen, "images")]
+        steps.append(f"more pictures of {_pictures.shortened(few)}: so few are learned from")
+        if not chosen.balance:
+            steps.append(_common.command(*train, "--balance", *again) + "   # they count for more")
+    same += ["--balance"] if chosen.balance else []
+    if _common.still_learns(trainer):
+        longer = _common.longer("images", trainer, chosen)
+        steps.append(_common.command(*train, *same, *longer) + "   # go on")
+    elif not few:
+        finer = ["--size", str(2 * chosen.size), "--epochs", str(trainer.epoch)]
+        command = _common.command(*train, *finer, *same, *_common.place(chosen, "images"))
+        steps.append(f"{command}   # finer pictures, in about 4 times the time")
+    steps.append("docs/howto/own_data.md: pictures in a program that you can change")
+    return steps
 
 
 def restored(folder: str) -> nn.Module:
@@ -179,16 +164,60 @@ def restored(folder: str) -> nn.Module:
     return model
 
 
-def predict(folder: str, inputs: Sequence[str]) -> None:
-    """Print the likeliest class of each picture."""
+def asker(folder: str) -> Callable[[str], dict[str, Any]]:
+    """What a trained model says of a picture's file, as a function."""
     settings, _ = _common.kept_settings(folder, "images")
-    model, classes = restored(folder), settings["classes"]
-    side = (settings["size"], settings["size"])
-    prepare = Compose([ToTensor(), Resize(side, antialias=True)])
-    for path in inputs:
-        if Path(path).is_dir():
-            raise IsADirectoryError(f"{path} is a folder; name its pictures, as {path}/*.png does")
+    model, classes, prepared = restored(folder), settings["classes"], prepare(settings["size"])
+
+    def ask(path: str) -> dict[str, Any]:
         with no_grad():
-            likely = model(prepare(rgb(path)).unsqueeze(0)).softmax(-1)[0]
-        best = int(likely.argmax())
-        print(f"{path}: {classes[best]} ({float(likely[best]):.1%})")
+            likely = model(prepared(rgb(path)).unsqueeze(0)).softmax(-1)[0].tolist()
+        best = max(range(len(classes)), key=likely.__getitem__)
+        each = dict(zip(classes, likely, strict=True))
+        return {"picture": path, "class": classes[best], "probability": likely[best],
+                "probabilities": each}  # fmt: skip
+
+    return ask
+
+
+def predictions(folder: str, pictures: Sequence[str]) -> list[dict[str, Any]]:
+    """What a trained model says of pictures.
+
+    Args:
+        folder: where it was trained into.
+        pictures: files, or folders of them.
+
+    Returns:
+        For each `picture` the likeliest `class`, its `probability`, and `probabilities`, by class.
+    """
+    ask = asker(folder)
+    return [ask(path) for path in files([str(path) for path in pictures])]
+
+
+def predict(folder: str, inputs: Sequence[str]) -> None:
+    """Print the likeliest class of each picture; what cannot be read is told at the end."""
+    ask, broken = asker(folder), []
+    for path in files(inputs):
+        try:
+            answer = ask(path)
+        except (OSError, RuntimeError) as error:
+            broken.append((path, error))
+            continue
+        print(f"{path}: {answer['class']} ({answer['probability']:.1%})")
+    if broken:
+        others = _pictures.shortened([path for path, _ in broken[1:]], "; nor can {} be read")
+        path, error = broken[0]
+        absent = isinstance(error, FileNotFoundError)
+        why = f"there is no file {path!r}" if absent else f"{error}"
+        raise ValueError(f"{why}{others}")
+
+
+def files(inputs: Sequence[str]) -> list[str]:
+    """The pictures that are meant; a folder stands for those in it."""
+    found = []
+    for path in inputs:
+        inside = _pictures.pictures_in(Path(path)) if Path(path).is_dir() else [path]
+        if not inside:
+            raise FileNotFoundError(f"{path} has no pictures in it: {', '.join(_pictures.READ)}")
+        found += inside
+    return found

@@ -24,7 +24,7 @@ def network() -> nn.Module:
 def main(arguments: Sequence[str] = ()) -> int:
     """Train on 2,000 points of a wave and draw what was learnt."""
     parser = _common.options("regression", __doc__, epochs=40, batch=100, lr=1e-2)
-    chosen = _common.begin(parser, arguments)
+    chosen = _common.begin(parser, arguments, "regression")
     x = 6 * ad.rand(2000, 1) - 3
     y = (2 * x).sin() + 0.3 * x + NOISE * ad.randn(2000, 1)
     train, test = TensorDataset(x[:1600], y[:1600]), TensorDataset(x[1600:], y[1600:])

@@ -44,7 +44,7 @@ def loss_of(output: Any, image: Any) -> Any:
 def main(arguments: Sequence[str] = ()) -> int:
     """Train on 1,797 digits and draw some that nobody wrote."""
     parser = _common.options("vae", __doc__, epochs=60, batch=64, lr=2e-3)
-    chosen = _common.begin(parser, arguments)
+    chosen = _common.begin(parser, arguments, "vae")
     images = digits()[0].reshape(-1, SIDE * SIDE) / 16
     seen, unseen = images[:1500], images[1500:]
     train, test = TensorDataset(seen, seen), TensorDataset(unseen, unseen)
