@@ -142,6 +142,20 @@ def test_suspicions() -> None:
     assert str(ad.debug.check(Deep(), (x, y))) == "nothing suspicious"
 
 
+@pytest.mark.parametrize(
+    ("norm", "vanishing"), [(nn.BatchNorm1d(4), False), (nn.BatchNorm1d(4).eval(), True)]
+)
+def test_a_bias_that_a_normalisation_undoes_needs_no_gradient(
+    norm: nn.Module, vanishing: bool
+) -> None:
+    ad.manual_seed(0)
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 4)), norm, nn.Linear(4, 2))
+    if vanishing:  # in eval mode the bias counts: that nothing comes back to it is to be told
+        model[2].weight.data.fill_(0.0)
+    found = str(ad.debug.check(model, (ad.randn(8, 2), ad.tensor([0, 1] * 4))))
+    assert ("0.0.bias" in found) == vanishing
+
+
 class Scores(nn.Module):
     """Scores for classes at a given dimension, one for each of some places."""
 

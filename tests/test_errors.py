@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.data.transforms import Normalize
+from adjoint.training import Trainer
 
 CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "shapes": (lambda: ad.ones(2, 3) + ad.ones(4), RuntimeError, r"add.*size.*3.*4"),
@@ -59,6 +62,32 @@ CASES: dict[str, tuple[Any, type[Exception], str]] = {
     "nested": (lambda: ad.ones(2).to_padded_tensor(0.0), NotImplementedError, "nested"),
     "sparse": (lambda: ad.eye(2).smm(ad.eye(2)), RuntimeError, "smm.*sparse.*Use mm"),
     "sparse sum": (lambda: ad.eye(2).sspaddmm(ad.eye(2), ad.eye(2)), RuntimeError, "Use addmm"),
+    "a picture's name": (
+        lambda: ad.nn.Conv2d(3, 4, 3)("leaf.JPG"),
+        TypeError,
+        r"Conv2d: input must be Tensor, not str\n.*read the file first, transforms.ToTensor\(\)",
+    ),
+    "an array": (lambda: ad.nn.Linear(2, 1)(np.ones(2)), TypeError, "adjoint.from_numpy makes a"),
+    "no batch": (
+        lambda: ad.nn.BatchNorm2d(3)(ad.ones(3, 4, 4)),
+        ValueError,
+        r"BatchNorm2d: expected 4D input \(got 3D input.*unsqueeze\(0\)",
+    ),
+    "four channels": (
+        lambda: Normalize([0.5] * 3, [0.5] * 3)(ad.ones(4, 2, 2)),
+        RuntimeError,
+        r"4 channels.*image.convert\('RGB'\)",
+    ),
+    "one channel": (
+        lambda: Normalize([0.5] * 3, [0.5] * 3)(ad.ones(1, 2, 2)),
+        RuntimeError,
+        r"`Grayscale\(3\)` before it",
+    ),
+    "loss for optimizer": (
+        lambda: Trainer(*(ad.nn.Linear(2, 1), ad.nn.MSELoss(), ad.optim.SGD([ad.ones(1)]))),
+        TypeError,
+        "received the optimizer MSELoss and the loss SGD: they are swapped",
+    ),
     "promote": (lambda: ad.promote_types(1, ad.int8), TypeError, "promote_types.*int"),
 }
 

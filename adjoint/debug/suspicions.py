@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from adjoint.debug.findings import Finding, Findings
@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.io.checkpoint import rng_state, set_rng_state
 from adjoint.nn import Module
 from adjoint.nn import functional as F
+from adjoint.nn.modules.batchnorm import _NormBase
 
 EXPLODING, VANISHING = 1e3, 1e-7  # of gradients, relative to the weights' own size
 LARGE = 50.0  # inputs beyond this are hardly normalised
@@ -48,14 +49,17 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
     for parameter, _ in grads:
         parameter.grad = None
     zeros: dict[str, int] = {}
-    handles = [m.register_forward_hook(watch(name, zeros)) for name, m in model.named_modules()]
+    shifts = Shifts()
+    hooks = [(m, hook(n)) for n, m in model.named_modules() for hook in (watch(zeros), shifts.hook)]
+    handles = [module.register_forward_hook(hook) for module, hook in hooks]
     try:
         outputs = model(inputs)
         findings += about_outputs(outputs, targets)
         if not any(finding.kind == "labels" for finding in findings):
             findings += about_loss(outputs, targets, loss)
         if not any(finding.kind == "labels" for finding in findings):
-            findings += after_backward(model, (loss or default_loss)(outputs, targets), findings)
+            value = (loss or default_loss)(outputs, targets)
+            findings += after_backward(model, value, findings, shifts.undone)
         findings += [
             Finding("dead", f"every result of {name} is zero: nothing passes through it.")
             for name in zeros
@@ -71,7 +75,9 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
     return findings
 
 
-def after_backward(model: Module, loss: Any, so_far: Findings) -> Iterator[Finding]:
+def after_backward(
+    model: Module, loss: Any, so_far: Findings, undone: Container[str]
+) -> Iterator[Finding]:
     """Run backward, if there is anything to go back to, and look at the gradients."""
     if not loss.requires_grad:
         yield Finding(
@@ -82,21 +88,48 @@ def after_backward(model: Module, loss: Any, so_far: Findings) -> Iterator[Findi
         return
     loss.backward()
     if bool(loss.isfinite().all().item()):
-        yield from about_gradients(model)
+        yield from about_gradients(model, undone)
     elif not any(finding.kind in ("inputs", "outputs") for finding in so_far):
         yield Finding(
             "loss", f"it is {float(loss.sum().item())}: debug.break_on_nonfinite() finds the line."
         )
 
 
-def watch(name: str, zeros: dict[str, int]) -> Callable[..., None]:
-    """A hook that notes modules whose results are all zero."""
+def watch(zeros: dict[str, int]) -> Callable[[str], Callable[..., None]]:
+    """Hooks, by a module's name, that note modules whose results are all zero."""
 
-    def hook(module: Any, args: Any, output: Any) -> None:
-        if is_tensor(output) and output.numel() and not bool((output != 0).any().item()):
-            zeros[name or type(module).__name__] = output.numel()
+    def named(name: str) -> Callable[..., None]:
+        def hook(module: Any, args: Any, output: Any) -> None:
+            if is_tensor(output) and output.numel() and not bool((output != 0).any().item()):
+                zeros[name or type(module).__name__] = output.numel()
 
-    return hook
+        return hook
+
+    return named
+
+
+class Shifts:
+    """Biases whose layer a normalisation follows, which subtracts the mean and with it the bias.
+
+    They have no gradient, and need none.
+    """
+
+    def __init__(self) -> None:
+        self.undone: set[str] = set()
+        self.made: dict[int, tuple[str, Any]] = {}  # results, which are kept so that none is reused
+
+    def hook(self, name: str) -> Callable[..., None]:
+        """A hook, by a module's name, that notes what a normalisation of each channel follows."""
+
+        def note(module: Any, args: Any, output: Any) -> None:
+            by_batch = isinstance(module, _NormBase) and (
+                module.training or not module.track_running_stats
+            )
+            if by_batch and args and id(args[0]) in self.made:
+                self.undone.add(f"{self.made[id(args[0])][0]}.bias")
+            self.made.setdefault(id(output), (name, output))
+
+        return note
 
 
 def default_loss(outputs: Any, targets: Any) -> Any:
@@ -177,8 +210,8 @@ def about_outputs(outputs: Any, targets: Any) -> Iterator[Finding]:
         yield Finding("labels", f"the smallest is {least}; classes count from 0 (-100 is ignored).")
 
 
-def about_gradients(model: Module) -> Iterator[Finding]:
-    """Suspicions about gradients."""
+def about_gradients(model: Module, undone: Container[str] = ()) -> Iterator[Finding]:
+    """Suspicions about gradients, but for those of biases that have none by rights."""
     unused, exploding, vanishing = [], [], []
     for name, p in model.named_parameters():
         if not p.requires_grad:
@@ -190,7 +223,7 @@ def about_gradients(model: Module) -> Iterator[Finding]:
         weight = float(p.detach().float().norm().item()) + 1e-12
         if not size < EXPLODING * max(weight, 1.0):
             exploding.append(f"{name} ({size:.3g})")
-        elif size < VANISHING * weight:
+        elif size < VANISHING * weight and name not in undone:
             vanishing.append(f"{name} ({size:.3g})")
     if unused:
         yield Finding(

@@ -112,6 +112,13 @@ class Trainer:
             raise ValueError(
                 f"Trainer: precision must be one of {list(PRECISIONS)}, got {precision!r}"
             )
+        if not hasattr(optimizer, "step") or not callable(loss):
+            swapped = callable(optimizer) and hasattr(loss, "step")
+            raise TypeError(
+                "Trainer: wants (model, optimizer, loss), received the optimizer "
+                f"{type(optimizer).__name__} and the loss {type(loss).__name__}"
+                + (": they are swapped." if swapped else ".")
+            )
         for metric in metrics:
             if isinstance(metric, type) or not hasattr(metric, "update"):
                 name = metric.__name__ if isinstance(metric, type) else str(metric)

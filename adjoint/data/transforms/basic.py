@@ -202,10 +202,15 @@ class Normalize(Transform):
         channels = tensor.shape[-3]
         for name, values in (("mean", mean), ("std", std)):
             if values.shape[0] not in (1, channels):
+                remedy = {
+                    1: "; `Grayscale(3)` before it makes three channels of one",
+                    4: "; `image.convert('RGB')` before all transforms drops the fourth channel, "
+                    "which says how much shows through",
+                }.get(channels, "")
                 raise ShapeError(
                     f"Normalize: {name} has {values.shape[0]} values, the image "
                     f"{tuple(tensor.shape)} {channels} channels. Give one value or one for each "
-                    "channel; `Grayscale(3)` before it makes three channels of one."
+                    f"channel{remedy}."
                 )
         out = tensor if self.inplace else tensor.clone()
         return out.sub_(mean).div_(std)

@@ -85,10 +85,11 @@ class _NormBase(Module):
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim not in self.ranks:
-            wanted = " or ".join(f"{n}D" for n in self.ranks)
+            one = input.ndim == min(self.ranks) - 1
             raise ShapeValueError(
-                f"{type(self).__name__}: expected {wanted} input (got {input.ndim}D input, shape "
-                f"{tuple(input.shape)}) with {self.num_features} channels"
+                f"{type(self).__name__}: expected {' or '.join(f'{n}D' for n in self.ranks)} input "
+                f"(got {input.ndim}D input, shape {tuple(input.shape)}) with {self.num_features} "
+                f"channels{'. A batch of one sample is made by unsqueeze(0)' if one else ''}"
             )
 
     def _check_channels(

@@ -118,6 +118,10 @@ class _ConvNd(Module):
 
     def _require(self, input: Tensor) -> None:
         """Refuse an input that does not fit, in the layer's name."""
+        if not hasattr(input, "ndim"):
+            raise TypeError(
+                f"{type(self).__name__}: input must be Tensor, not {type(input).__name__}"
+            )
         rank, shape = len(self.kernel_size), self.weight.shape
         channels = shape[0] if self.transposed else shape[1] * self.groups
         if input.ndim in (rank + 1, rank + 2) and input.shape[-1 - rank] == channels:

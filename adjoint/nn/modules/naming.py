@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, Final
+
+from numpy import ndarray
 
 from adjoint.engine.core.errors import (
     DeviceError,
@@ -32,6 +35,7 @@ NAMED: Final = (
     DTypeTypeError,
     DeviceError,
 )
+PICTURES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
 _MARK: Final = "_adjoint_layer"
 # What raises here speaks of the call itself (no forward, a hook's result), not of its arguments.
 CALLING: Final = frozenset(("adjoint.nn.modules.module", "adjoint.nn.modules.hooks"))
@@ -64,7 +68,22 @@ def name_layer(
     stack = modules_at_work()
     if len(stack) > 1:
         layer = f"{below_root(module_path(stack))}: {layer}"
-    error.args = (f"{error.args[0]}\n  in {layer}, called with {given or 'nothing'}",)
+    remedy = next((r for r in map(_remedy, args) if r), "") if type(error) is TypeError else ""
+    error.args = (f"{error.args[0]}\n  in {layer}, called with {given or 'nothing'}{remedy}",)
+
+
+def _remedy(x: Any) -> str:
+    """What makes a tensor of something that is none.
+
+    >>> _remedy("leaf.jpg")
+    ". A layer takes tensors: read the file first, transforms.ToTensor()(image).unsqueeze(0)"
+    """
+    one = "transforms.ToTensor()(image).unsqueeze(0)"
+    if isinstance(x, (str, PathLike)) and str(x).lower().endswith(PICTURES):
+        return f". A layer takes tensors: read the file first, {one}"
+    if hasattr(x, "getbands"):  # an image of Pillow's
+        return f". A picture becomes a batch of one by {one}"
+    return ". adjoint.from_numpy makes a tensor of it" if isinstance(x, ndarray) else ""
 
 
 def _ours(error: Exception) -> bool:

@@ -59,7 +59,9 @@ class Weights:
         if not paths:
             raise FileNotFoundError(
                 f"{self!r}: no {exact.name} in {folder}. Nothing is downloaded: put torchvision's "
-                "file there."
+                "file there (where torchvision is installed, it leaves the file in a folder of the "
+                "same name when the network is made with these weights), or pass weights=None to "
+                "train from nothing."
             )
         return paths[0]
 
