@@ -196,20 +196,19 @@ def predictions(folder: str, pictures: Sequence[str]) -> list[dict[str, Any]]:
 
 def predict(folder: str, inputs: Sequence[str]) -> None:
     """Print the likeliest class of each picture; what cannot be read is told at the end."""
-    ask, broken = asker(folder), []
+    ask = asker(folder)
+    broken, reasons = [], []
     for path in files(inputs):
         try:
             answer = ask(path)
         except (OSError, RuntimeError) as error:
-            broken.append((path, error))
+            absent = isinstance(error, FileNotFoundError)
+            reasons.append(f"there is no file {path!r}" if absent else str(error))
+            broken.append(path)
             continue
         print(f"{path}: {answer['class']} ({answer['probability']:.1%})")
     if broken:
-        others = _pictures.shortened([path for path, _ in broken[1:]], "; nor can {} be read")
-        path, error = broken[0]
-        absent = isinstance(error, FileNotFoundError)
-        why = f"there is no file {path!r}" if absent else f"{error}"
-        raise ValueError(f"{why}{others}")
+        raise ValueError(reasons[0] + _pictures.shortened(broken[1:], "; nor can {} be read"))
 
 
 def files(inputs: Sequence[str]) -> list[str]:
