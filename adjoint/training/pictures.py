@@ -44,8 +44,9 @@ def _written(figure: Any, path: str | Path) -> str:
 
 
 def images_picture(
-    path: str | Path, history: History, images: Any, captions: Sequence[tuple[str, bool]]
-) -> str | None:
+    path: str | Path, history: History, images: Any, captions: Sequence[tuple[str, bool]],
+    title: str = "what it took them for",
+) -> str | None:  # fmt: skip
     """Curves, and images (N, H, W) or (N, H, W, 3) with what they were taken for, red if wrong."""
     try:
         figure, (left, right) = _figure(11, 4.6, (1.0, 1.25))
@@ -53,7 +54,7 @@ def images_picture(
         return None
     _curves(figure.add_subplot(left), history, "loss", "loss")
     part = figure.add_subfigure(right)
-    part.suptitle("what it took them for", x=0.02, ha="left", color=INK, fontweight="bold")
+    part.suptitle(title, x=0.02, ha="left", color=INK, fontweight="bold")
     for k, axes in enumerate(part.subplots(3, 6).flat):
         axes.axis("off")
         if k < len(captions):
@@ -97,6 +98,8 @@ def curve_picture(
     axes.scatter(xs, ys, s=10, color="#999999", alpha=0.6, edgecolors="none", label="data")
     axes.plot(*line, color=COLOURS[1], linewidth=2.2, label="model")
     axes.set_title("what was learnt", loc="left", color=INK, fontweight="bold")
+    axes.set_xlabel("x", color=INK)
+    axes.set_ylabel("y", color=INK)
     axes.legend(frameon=False)
     tidy(axes)
     return _written(figure, path)

@@ -53,8 +53,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     with ad.no_grad():
         drawn = model.decode(ad.randn(18, HIDDEN)).sigmoid().reshape(-1, SIDE, SIDE)
     picture = images_picture(
-        Path(chosen.folder) / "vae.png", trainer.history, drawn.numpy(), [("", True)] * 18
-    )
+        Path(chosen.folder) / "vae.png", trainer.history, drawn.numpy(), [("", True)] * 18,
+        "digits nobody wrote",
+    )  # fmt: skip
     _common.finish(
         f"loss {trainer.history[-1]['validation_loss']:.2f} on digits it has not seen",
         chosen.folder,
