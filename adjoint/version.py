@@ -23,4 +23,4 @@ def __getattr__(name: str) -> Any:
 
         number = cupy.cuda.runtime.runtimeGetVersion()
         return f"{number // 1000}.{number % 1000 // 10}"
-    raise AttributeError(f"module 'version' has no attribute {name!r}", name=name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

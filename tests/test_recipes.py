@@ -764,3 +764,11 @@ def test_days_with_slashes_as_one_says() -> None:
         value = column.number("3/4/2024", ".")
         assert value is not None
         assert date.fromordinal(int(value)).month == month
+
+
+def test_a_file_to_go_on_from_is_looked_at_first(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("no.pt").write_text("x = 1\n")
+    assert main(["train", "digits", "--resume", "no.pt"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "no.pt is not a file that save wrote" in said.err

@@ -227,7 +227,10 @@ def find_module(name: str) -> ModuleType | None:
     except ModuleNotFoundError as error:
         if error.name is None or not name.startswith(error.name):
             raise  # something Adjoint itself needs
-        return elsewhere(name) or placeholder(name)
+        found = elsewhere(name)
+        if found is None and (found := placeholder(name)) is not None:
+            answer_reads(found)
+        return found
     fill_in(module)
     return module
 

@@ -11,11 +11,18 @@ from typing import Any
 
 from adjoint.engine.core.origins import below_root
 from adjoint.profiler.memory import Allocation
-from adjoint.profiler.table import quantity
+from adjoint.profiler.table import duration, quantity
 
 # PyTorch's numbers in files: actions, and the last of its categories.
 CREATED, DESTROYED = 2, 4
 UNSORTED = 7
+WIDTH, HEIGHT = 960, 260  # of the picture
+STYLE = (
+    ":root{color-scheme:light dark}body{font:14px system-ui;margin:2em}td{padding:.2em 1em .2em 0}"
+    "th{text-align:left}svg polygon{fill:#4477aa;fill-opacity:.8}svg line{stroke:#8886}"
+    "svg text{font-size:11px;fill:currentColor}.beside{display:flex;gap:3em;flex-wrap:wrap;"
+    "align-items:flex-start}"
+)
 
 
 class MemoryTimeline:
@@ -97,28 +104,39 @@ class MemoryTimeline:
         return sorted(changes)
 
     def _page(self) -> str:
-        """A picture of memory over time, and what held it."""
-        width, height = 960, 260
+        """A picture of memory over time, and what held it at the peak."""
         start, end = (self.times[0], self.times[-1]) if self.times else (0.0, 1.0)
         span = max(end - start, 1e-9)
         points = []
-        last = float(height)
+        last = float(HEIGHT)
         for at, size in zip(self.times, self.sizes, strict=True):
-            x = width * (at - start) / span
-            y = height * (1 - size / max(self.peak, 1))
+            x = WIDTH * (at - start) / span
+            y = HEIGHT * (1 - size / max(self.peak, 1))
             points += [f"{x:.1f},{last:.1f}", f"{x:.1f},{y:.1f}"]
             last = y
-        area = " ".join([f"0,{height}", *points, f"{width},{last:.1f}", f"{width},{height}"])
-        rows = "".join(
+        area = " ".join([f"0,{HEIGHT}", *points, f"{WIDTH},{last:.1f}", f"{WIDTH},{HEIGHT}"])
+        scales = "".join(
+            f"<line x1='0' x2='{WIDTH}' y1='{HEIGHT * (1 - k / 4)}' y2='{HEIGHT * (1 - k / 4)}'/>"
+            f"<text x='-8' y='{HEIGHT * (1 - k / 4) + 4}' text-anchor='end'>"
+            f"{quantity(self.peak * k / 4, 'B')}</text>"
+            f"<text x='{WIDTH * k / 4}' y='{HEIGHT + 18}' text-anchor='middle'>"
+            f"{duration(span * k / 4)}</text>"
+            for k in range(5)
+        )
+        held = "".join(
             f"<tr><td>{quantity(a.nbytes, 'B')}</td><td>{html.escape(a.what)}</td>"
             f"<td>{html.escape(a.place)}</td></tr>"
             for a in self.at_peak()[:30]
         )
+        modules = "".join(
+            f"<tr><td>{quantity(n, 'B')}</td><td>{html.escape(module)}</td></tr>"
+            for module, n in list(self.by_module().items())[:30]
+        )
         return (
-            "<!doctype html><meta charset='utf-8'><title>memory</title><style>:root{color-scheme:"
-            "light dark}body{font:14px system-ui;margin:2em}td{padding:.2em 1em .2em 0}</style>"
-            f"<h1>Memory: peak {quantity(self.peak, 'B')}</h1>"
-            f"<svg viewBox='0 0 {width} {height}' width='100%'><polygon fill='#4477aa' "
-            f"points='{area}'/></svg><p>{span / 1000:.1f} ms</p>"
-            f"<h2>At the peak</h2><table>{rows}</table>"
+            "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Memory</title>"
+            f"<style>{STYLE}</style></head><body><h1>Memory: peak {quantity(self.peak, 'B')}</h1>"
+            f"<svg viewBox='-80 -8 {WIDTH + 110} {HEIGHT + 32}' width='100%'>{scales}"
+            f"<polygon points='{area}'/></svg>"
+            f"<h2>At the peak</h2><div class='beside'><table>{held}</table>"
+            f"<table><tr><th colspan='2'>by module</th></tr>{modules}</table></div></body></html>"
         )

@@ -109,6 +109,13 @@ def graph_data(
     """
     graph: DataflowGraph = program.graph
     at: dict[Value, int] = {v: -1 - k for k, v in enumerate(graph.inputs)}
+    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
+    alone = len({v.spec.device for v in values}) == 1  # then no box needs to name the device
+
+    def shown(value: Value) -> str:
+        spec = value.spec
+        return f"{spec.dtype.name}[{', '.join(map(str, spec.shape))}]" if alone else str(spec)
+
     nodes: list[Any] = []
     began = False
     for number, node in enumerate(graph.nodes):
@@ -124,13 +131,13 @@ def graph_data(
                 phase,
                 modules.of(where.module if where is not None else ""),
                 -1 if where is None else lines.of((where.file, where.line)),
-                " ".join(str(v.spec) for v in node.outputs),
+                " ".join(map(shown, node.outputs)),
                 [at[x] for x in node.inputs if isinstance(x, Value) and x in at],
             ]
         )
     names = weight_names(program)
     inputs = [
-        [input_name(k, source, names), KINDS.get(type(source), "input"), str(value.spec)]
+        [input_name(k, source, names), KINDS.get(type(source), "input"), shown(value)]
         for k, (source, value) in enumerate(zip(program.sources, graph.inputs, strict=True))
     ]
     return nodes, inputs

@@ -324,7 +324,7 @@ function start() {
     const time = times.get(item.path);
     const about = item.kind === "node" ? data.nodes[item.node][5] : counted(item.count, "operation") + (time ? ", " + microseconds(time) : "");
     if (!opened) {
-      group.append(make("text", { class: "small", x: 9, y: 30 }, cut(about, Math.floor(item.w / 5.6))));
+      group.append(make("text", { class: "small", x: 9, y: 30 }, cut(about, Math.floor((item.w - 12) / 5.8))));
       if (time && total) group.append(make("rect", { class: "share", x: 0, y: item.h - 3, width: item.w * Math.min(time / total, 1), height: 3 }));
     }
     group.addEventListener("click", (event) => {
