@@ -237,6 +237,22 @@ def test_check_knows_what_a_loss_wants(case: str) -> None:
     assert [finding.kind for finding in findings] == kinds, findings
 
 
+def test_check_takes_a_model_and_a_batch() -> None:
+    model, x, y = nn.Linear(4, 3), ad.randn(6, 4), ad.tensor([0, 1, 2, 0, 1, 2])
+    loader = ad.data.DataLoader(ad.data.TensorDataset(x, y), batch_size=3)
+    wrong: list[tuple[Any, Any, str]] = [
+        (nn.Linear, (x, y), "the class Linear for the model"),
+        ((x, y), model, "received tuple for the model"),
+        (model, loader, "received a DataLoader"),
+        (model, (x[:0], y[:0]), "the batch is empty"),
+    ]
+    for given, batch, said in wrong:
+        with pytest.raises((TypeError, ValueError), match=said):
+            ad.debug.check(given, batch)
+    recurrent = nn.LSTM(4, 3, batch_first=True)
+    assert not ad.debug.check(recurrent, (ad.randn(2, 5, 4), ad.randn(2, 5, 3)))
+
+
 def test_check_finds_unused_and_exploding_parameters_and_leaves_all_as_it_was() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:

@@ -286,3 +286,10 @@ def test_the_older_profile_prints_its_table() -> None:
         older.emit_itt()
     with older.emit_itt(enabled=False):
         pass
+
+
+def test_what_is_asked_too_early_or_by_no_name_is_refused() -> None:
+    with pytest.raises(AssertionError, match="must be initialized"):
+        profile().key_averages()
+    with pytest.raises(RuntimeError, match="received int"):
+        record_function(3).__enter__()  # type: ignore[arg-type]

@@ -112,6 +112,7 @@ class profile(_profile):
 
     def start(self) -> None:
         """Begin."""
+        self._began = True
         if self.enabled:
             super().start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
+from adjoint.data import DataLoader, Dataset
 from adjoint.debug.findings import Finding, Findings
 from adjoint.debug.losses import about_loss
 from adjoint.engine.core.operations.record import is_tensor
@@ -38,6 +39,7 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         >>> ad.debug.check(model, (ad.randn(8, 4), ad.tensor([0, 1, 2, 0, 1, 2, 0, 7])))
         labels: the largest is 7, but the model's outputs have 3 classes (0 to 2). ...
     """
+    require_model_and_batch(model, batch)
     inputs, targets = (
         batch if isinstance(batch, (tuple, list)) and len(batch) == 2 else (batch, None)
     )
@@ -54,6 +56,8 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
     handles = [module.register_forward_hook(hook) for module, hook in hooks]
     try:
         outputs = model(inputs)
+        if isinstance(outputs, (tuple, list)) and outputs and is_tensor(outputs[0]):
+            outputs = outputs if loss is not None else outputs[0]  # as of an LSTM
         findings += about_outputs(outputs, targets)
         if not any(finding.kind == "labels" for finding in findings):
             findings += about_loss(outputs, targets, loss)
@@ -73,6 +77,21 @@ def check(model: Module, batch: Any, loss: Callable[[Any, Any], Any] | None = No
         for buffer, old in before[1]:
             buffer.data.copy_(old)
     return findings
+
+
+def require_model_and_batch(model: Any, batch: Any) -> None:
+    """Raise for what people give in their place."""
+    if not isinstance(model, Module):
+        what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"check: wants a model and a batch, received {what} for the model")
+    if isinstance(batch, (DataLoader, Dataset)):
+        raise TypeError(
+            f"check: wants one batch, received a {type(batch).__name__}. Pass "
+            "next(iter(DataLoader(data, batch_size=32)))"
+        )
+    tensors = batch if isinstance(batch, (tuple, list)) else (batch,)
+    if any(is_tensor(x) and not x.numel() for x in tensors):
+        raise ValueError("check: the batch is empty")
 
 
 def after_backward(

@@ -140,6 +140,7 @@ class profile:
         self._metadata: dict[str, Any] = {}
         self._left_off: set[ProfilerActivity] = set()
         self._trace_id: str | None = None
+        self._began = False
 
     def __enter__(self) -> profile:
         self.start()
@@ -152,6 +153,7 @@ class profile:
 
     def start(self) -> None:
         """Begin, as the schedule says for the first step."""
+        self._began = True
         self._act()
 
     def stop(self) -> None:
@@ -225,6 +227,8 @@ class profile:
         return self._all_events()
 
     def _all_events(self) -> EventList:
+        if not self._began:
+            raise AssertionError("Profiler must be initialized before its events are asked for")
         return EventList(event for recorder in self._seen for event in recorder.everything())
 
     def key_averages(
@@ -277,7 +281,7 @@ class profile:
                 CPU's.
         """
         if not self.profile_memory:
-            raise RuntimeError("memory_timeline: the profile was made without profile_memory=True")
+            raise ValueError("memory_timeline: the profile was made without profile_memory=True")
         found: list[Allocation] = []
         for recorder in self._seen:
             if recorder.allocations is not None:
@@ -321,7 +325,7 @@ class profile:
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write the stacks and the time in each, for flame graphs; needs `with_stack=True`."""
         if not self.with_stack:
-            raise RuntimeError("export_stacks: the profile was made without with_stack=True")
+            raise AssertionError("export_stacks() requires with_stack=True")
         write_stacks(path, self.events(), metric)
 
     def add_metadata(self, key: str, value: str) -> None:
@@ -369,6 +373,10 @@ class record_function(contextlib.ContextDecorator):
         self._events: list[tuple[EventRecorder, Handle]] = []
 
     def __enter__(self) -> record_function:
+        if not isinstance(self.name, str):
+            raise RuntimeError(
+                f"record_function: name must be a text, received {type(self.name).__name__}"
+            )
         self._events = [
             (recorder, recorder.open(self.name, "user_annotation")) for recorder in RECORDERS
         ]
