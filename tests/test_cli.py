@@ -32,6 +32,7 @@ REFUSED = {
     "train none.py": "there is no file 'none.py'",
     "train {tmp}": "no recipe",
     "train digits --bogus": "unrecognized arguments: --bogus",
+    "train images pets --image-size 64": "--image-size 64. Did you mean '--size'?",
     "train digits --epochs 0": "--epochs: expected a whole number from 1 on, received '0'",
     "train digits --epochs -1": "--epochs: expected a whole number",
     "train digits --epochs 1.5": "--epochs: expected a whole number",

@@ -154,7 +154,7 @@ def test_an_interrupt_says_where_the_checkpoint_is(tmp_path: Path) -> None:
     )
     with pytest.raises(KeyboardInterrupt) as late:
         trainer.fit(Interrupted(data, 6), epochs=3)
-    assert f"--resume {tmp_path / 'last.pt'}" in late.value.__notes__[0]
+    assert f"resume={str(tmp_path / 'last.pt')!r}) goes on" in late.value.__notes__[0]
 
 
 class Interrupted:

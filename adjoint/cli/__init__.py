@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         "run", help="run a PyTorch script, `import torch` answered by Adjoint"
     )
     run.add_argument("-m", dest="as_module", action="store_true", help="a module, not a file")
-    run.add_argument("--full-traceback", action="store_true", help="show Adjoint's own frames too")
+    run.add_argument("--full-traceback", action="store_true", help="show the engine's frames too")
     run.add_argument("script", help="the file (or, with -m, the module) to run")
     run.add_argument("args", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
 

@@ -211,7 +211,7 @@ class Trainer:
         place = None if self.folder is None else self.folder / "last.pt"
         if place is None or not place.is_file():
             return "no checkpoint was written yet" + ("" if place else ": pass Trainer a folder")
-        return f"continue from the last checkpoint with resume={str(place)!r} or --resume {place}"
+        return f"fit(..., resume={str(place)!r}) goes on from the last checkpoint"
 
     def train_step(self, batch: Any) -> dict[str, float]:
         """One update from one batch, for loops of your own; the loss and the metrics so far.

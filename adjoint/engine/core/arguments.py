@@ -24,7 +24,10 @@ class Parser(argparse.ArgumentParser):
         chosen, unknown = self.parse_known_args(args, namespace)
         if unknown:
             given = list(sys.argv[1:] if args is None else args)
-            self.of_command(given).error(f"unrecognized arguments: {' '.join(unknown)}")
+            parser = self.of_command(given)
+            options = [name for action in parser._actions for name in action.option_strings]
+            close = did_you_mean(unknown[0].split("=")[0], options) if unknown[0][0] == "-" else ""
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{close}")
         return chosen
 
     def of_command(self, given: list[str]) -> argparse.ArgumentParser:

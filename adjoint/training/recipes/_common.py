@@ -53,7 +53,7 @@ def options(name: str, about: str | None, *, epochs: int, batch: int, lr: float)
         "--compile",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="train with native code (the default: several times as fast)",
+        help="train with native code (the default: often several times as fast)",
     )
     parser.add_argument(
         "--resume",
