@@ -55,7 +55,7 @@ def _max_backward(g: Tensor, at: Tensor, windows: tuple[Rule, ...]) -> Tensor:
 # What each window says of its largest element, added up where they are: a node of its own, so that
 # a target can look for the windows of an element instead.
 MAX_POOL_BACKWARD = composite(
-    "max_pool_backward", _max_backward, operands=("g", "at"), fragment="device"
+    "max_pool_backward", _max_backward, operands=("g", "at"), fragment="computed"
 )
 
 
