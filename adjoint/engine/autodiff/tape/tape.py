@@ -87,9 +87,9 @@ class RecordNode(TapeNode):
             return None
         if CONTEXT.grad_enabled:
             return None
-        values = [*self.loaded(None), *grads]  # of a loss, the cotangent is one number
+        values = [*self.intact(), *grads]  # of a loss, the cotangent is one number
         if least and any(isinstance(x, TensorBase) and x._array.size >= least for x in values):  # type: ignore[attr-defined]
-            return self.apply_once(HOOKS.fragments, values, grads, needed)
+            return self.apply_quickly(values, grads, needed)
         if self.plan.elementwise:
             return None
         return self.apply_once(HOOKS.straight, values, grads, needed)
@@ -114,19 +114,25 @@ class RecordNode(TapeNode):
         ]
 
     def apply_on_device(self, grads: Sequence[Any], needed: Sequence[bool] | None) -> Any:
-        """The rules as one program on a GPU (Note [quick keys])."""
+        """The rules as one program on a GPU."""
         plan = self.plan
         if not plan.on_device or (plan.hands_on and self.specs is None):
             return None
-        values = [*self.intact(), *grads]
+        return self.apply_quickly([*self.intact(), *grads], grads, needed)
+
+    def apply_quickly(
+        self, values: Sequence[Any], grads: Sequence[Any], needed: Sequence[bool] | None
+    ) -> Any:
+        """The rules as one program, by a key that takes little to make (Note [quick keys])."""
         specs = None if self.specs is None else tuple(self.specs)
         wanted = None if needed is None else tuple(needed)
         key = (self.plan, specs, self.out_specs, wanted, self.params)
+        owned = (self.plan, values, self.params, (self.specs, self.out_specs, needed))
 
         def again(quick: Any) -> Any:
             return self.apply_once(HOOKS.fragments, values, grads, needed, quick)
 
-        return HOOKS.fragments.run_on_device(key, values, again)
+        return HOOKS.fragments.run_quickly(key, values, again, owned)
 
     def apply_captured(
         self, pulls: Any, grads: Sequence[Any], needed: Sequence[bool] | None
@@ -148,12 +154,11 @@ class RecordNode(TapeNode):
         specs = None if self.specs is None else tuple(self.specs)
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
-        if quick is not None:
-            return repeats.run(key, tensors, rule, None, quick)
-        if repeats is HOOKS.straight or repeats is HOOKS.fragments:
+        if repeats is HOOKS.fragments:
+            return repeats.run(key, tensors, rule, quick)
+        if repeats is HOOKS.straight:
             rest = (self.specs, self.out_specs, needed)
-            owned = (self.plan, values, self.params, rest)
-            return repeats.run(key, tensors, rule, owned)
+            return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))
         return repeats.run(key, tensors, rule)
 
     def loaded(self, level: Any) -> list[Any]:

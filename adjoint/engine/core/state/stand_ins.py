@@ -18,9 +18,9 @@ class FragmentsLater:
         """Load it, and have it do the same."""
         return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.forward_on_device(*args)
 
-    def run_on_device(self, *args: Any) -> Any:
+    def run_quickly(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
-        return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.run_on_device(*args)
+        return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.run_quickly(*args)
 
     def run(self, *args: Any) -> Any:
         """Load it, and have it do the same."""

@@ -94,16 +94,9 @@ class Fragments:
         self.quick: dict[Any, Fragment | None] = {}
         self.given: dict[Record, type] = {}
 
-    def run(
-        self,
-        key: Any,
-        tensors: Sequence[Tensor],
-        rule: Callable[[], Any],
-        owned: Owned | None,
-        quick: Any = None,
-    ) -> Any:
+    def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], quick: Any) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
-        return self.find(frozen(key)[1:], tensors, (), lambda _: rule(), quick, owned)
+        return self.find(frozen(key)[1:], tensors, (), lambda _: rule(), quick)
 
     def find(
         self,
@@ -112,12 +105,10 @@ class Fragments:
         numbers: Sequence[float],
         fn: Work,
         quick: Any = None,
-        owned: Owned | None = None,
     ) -> Any:
         """What `fn(numbers)` gives, decided by `key` and the tensors; None: do it as it is.
 
-        What is found is kept under `quick` too (Note [quick keys]), and where it is called often
-        native code finds it for its owner.
+        What is found is kept under `quick` too (Note [quick keys]).
         """
         kind = (key, *layout(tensors))
         try:
@@ -137,8 +128,6 @@ class Fragments:
             self.quick[quick] = fragment
         if fragment is None:
             return None
-        if owned is not None and not fragment.is_settled:
-            fragment.settle(numbers, owned)
         try:
             return fragment(tensors, numbers)
         except MemoryError:
@@ -199,10 +188,14 @@ class Fragments:
         except (RuntimeError, IndexError):
             return self.described(record, operands, params)  # which says what is wrong
 
-    def run_on_device(
-        self, key: tuple[Any, ...], values: Sequence[Any], again: Callable[[Any], Any]
+    def run_quickly(
+        self,
+        key: tuple[Any, ...],
+        values: Sequence[Any],
+        again: Callable[[Any], Any],
+        owned: Owned,
     ) -> Any:
-        """The rules of a node on a GPU, decided by `key` and `values`; None: call them.
+        """The rules of a node, decided by `key` and `values`; None: call them.
 
         The key begins with a plan, specs and which results are needed, then has parameters by name.
         """
@@ -218,8 +211,14 @@ class Fragments:
             fragment = self.quick[quick]
         except KeyError:
             return again(quick)
+        except TypeError:  # something in it has no hash
+            return again(None)
+        if fragment is None:
+            return None
+        if not fragment.is_settled and tensors[0]._array.__class__ is ndarray:
+            fragment.settle((), owned)
         try:
-            return None if fragment is None else fragment(tensors, ())
+            return fragment(tensors, ())
         except MemoryError:
             raise
         except (RuntimeError, IndexError):
