@@ -19,7 +19,7 @@ from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.state.rng import Generator, default_generator_of
+from adjoint.engine.core.state.rng import Generator, default_generator
 from adjoint.engine.graph.eager.fragments import OperationTrace, Unfit
 from adjoint.engine.graph.ir import DataflowGraph, Node
 from adjoint.engine.graph.passes.cse import cse
@@ -43,7 +43,7 @@ class DrawTrace(OperationTrace):
 
     def random(self, generator: Any, count: int) -> tuple[Any, Any]:
         """What a generator is asked for."""
-        if self.drawn or generator is not default_generator_of(CPU):
+        if self.drawn or generator is not default_generator:
             raise Unfit
         self.drawn.append(count)
         return SEED, 0
@@ -64,7 +64,9 @@ def program_of(
     (blocks,), record, params = drawn, node.record, node.params
 
     def made(seed: int, offset: int, *arrays: Any) -> Arrays:
-        numbers = record(seed, offset, **params)._array
+        # As the record would, without the way there.
+        met = HOOKS.meet(record.small, (seed, offset), params, None) if record.small else None
+        numbers = record(seed, offset, **params)._array if met is None else met[0]
         return (numbers,) if rest is None else rest(numbers, *arrays)
 
     probe = Generator().manual_seed(SEED)
@@ -76,12 +78,11 @@ def program_of(
         raise Unfit
 
     def draw(*arrays: Any) -> Arrays:
-        source = default_generator_of(CPU)
-        seed, offset = source.draw(blocks)
+        seed, offset = default_generator.draw(blocks)
         try:
             return made(seed, offset, *arrays)
         except Exception:
-            source.advance(-blocks)
+            default_generator.advance(-blocks)
             raise
 
     return draw

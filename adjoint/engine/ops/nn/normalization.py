@@ -108,12 +108,14 @@ def check_affine(name: str, size: Any, **parameters: Any) -> None:
 
 def check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
     """Refuse parameters of another dtype; those of halves may be in float32."""
-    allowed = {input.dtype, float32} if input.dtype.is_half else {input.dtype}
+    dtype = input.dtype
     for p in parameters:
-        if p is not None and p.dtype not in allowed:
+        if p is None or p.dtype is dtype:
+            continue
+        if not (dtype.is_half and p.dtype is float32):
             raise DTypeError(
                 f"{name}: mixed dtype: expected parameters of the input's dtype "
-                f"{input.dtype.name} (or, for halves, float32), received {p.dtype.name}. Convert "
+                f"{dtype.name} (or, for halves, float32), received {p.dtype.name}. Convert "
                 "one with .to(...)."
             )
 

@@ -88,8 +88,8 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     low, high = _scalar(min, x), _scalar(max, x)
     if min == max and x.numel():
         low, high = x.amin(), x.amax()
-    same = low.eq(high)
-    return HISTC(x, where(same, low - 1, low), where(same, high + 1, high), bins=bins)
+    wider = low.eq(high).to(x.dtype)  # by 1 on both sides, where all are the same
+    return HISTC(x, low - wider, high + wider, bins=bins)
 
 
 def _edges(low: Tensor, high: Tensor, bins: int) -> Tensor:

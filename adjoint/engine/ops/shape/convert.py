@@ -85,9 +85,10 @@ def _strides(x: Tensor, memory_format: Any) -> Any:
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its elements lie in memory in the order asked for, else such a copy."""
     if memory_format is contiguous_format:
-        capture, array = CONTEXT.capture, self._array
-        if capture is None and array.__class__ is ndarray and array.flags.c_contiguous:
+        array = self._array
+        if array.__class__ is ndarray and array.flags.c_contiguous:  # no recording's own
             return self
+        capture = CONTEXT.capture
         if capture is not None and capture.doubts(self):
             dense = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
             capture.pair(self, dense)

@@ -60,7 +60,10 @@ def histc(xp: Any, x: Array, low: Array, high: Array, bins: int) -> Array:
     inside = (x >= low) & (x <= high)
     x = x if on_device(xp) else x[inside]
     # Each step in the dtype of x, halves included: this is what decides between two bins.
-    at = ((x - low) * x.dtype.type(bins) / (high - low)).astype(np.int64)
+    spots = x - low
+    spots *= x.dtype.type(bins)
+    spots /= high - low
+    at = spots.astype(np.int64)
     if on_device(xp):
         at = xp.where(inside, xp.minimum(at, bins - 1), -1)
         return device.count(xp, at, bins).astype(x.dtype)

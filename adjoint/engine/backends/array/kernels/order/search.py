@@ -8,6 +8,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.kernels.order import device
 from adjoint.engine.backends.array.kernels.order.device import on_device
+from adjoint.engine.backends.array.kernels.order.sort import ascending
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
 from adjoint.engine.backends.array.table import lowers, row_major
@@ -75,7 +76,10 @@ def unique_(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
 def _distinct(xp: Any, x: Array) -> tuple[Array, ...]:
     """The distinct of all elements, by their order, which large tensors get from a fragment."""
     flat = x.reshape(-1)
-    order = sort.ARGSORT(wrap(flat), dim=0, descending=False, stable=True)._array
+    if xp is np and flat.size < sort.ARGSORT.large:
+        order = ascending(xp, widen(flat), 0)
+    else:
+        order = sort.ARGSORT(wrap(flat), dim=0, descending=False, stable=True)._array
     values, runs, counts = unique_consecutive(xp, flat.take(order), None)
     inverse = xp.empty(flat.shape, dtype=np.int64)
     inverse[order] = runs
