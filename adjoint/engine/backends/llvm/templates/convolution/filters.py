@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution import filters_kernel as filters
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
@@ -70,18 +69,21 @@ def filters_launch(
     kind = kind_of(out)
     cut = Parts(out, groups, positions(phase, gradient.shape[0]))
     begin, at, walk = walk_words(phase, source, gradient)
-    words: list[Any] = [
-        begin, at, address(target, target.offset),
-        cut.rows, cut.columns, cut.taps, cut.positions, cut.part, cut.block, cut.pieces,
-        cut.row_part, cut.row_parts, cut.column_part, cut.column_parts, groups,
-        out.shape[1] * source.strides[1], cut.rows * gradient.strides[1],
-        source.strides[1], gradient.strides[1], *walk,
-        *(at for _, at in tap_offsets(phase, None, source.strides[2:])),
-    ]  # fmt: skip
+    words = filters.FilterWords(
+        begin, at, address(target, target.offset), m=cut.rows, k=cut.columns,
+        tap_count=cut.taps, positions=cut.positions, part=cut.part, block=cut.block,
+        pieces=cut.pieces, rows=cut.row_part, row_parts=cut.row_parts, columns=cut.column_part,
+        column_parts=cut.column_parts, groups=groups,
+        group_source=out.shape[1] * source.strides[1],
+        group_gradient=cut.rows * gradient.strides[1],
+        channel_source=source.strides[1], channel_gradient=gradient.strides[1],
+        sizes=walk[0], source_steps=walk[1], gradient_steps=walk[2],
+    )  # fmt: skip
+    taps = [offset for _, offset in tap_offsets(phase, None, source.strides[2:])]
     return Launch(
         function=f"filters_{tiled(kind)}",
         text=lambda name: filters.filters_text(name, kind),
-        words=words,
+        words=[*words.listed(), *taps],
         reads=(whole(source.buffer), whole(gradient.buffer)),
         writes=(whole(target.buffer),),
         pieces=cut.pieces,
@@ -122,13 +124,13 @@ def sum_parts(parts: Place, out: Place, count: int) -> Launch:
     return Launch(
         function=f"sum_parts_{kind}",
         text=lambda name: filters.sums_text(name, kind),
-        words=[
-            address(parts, parts.offset),
-            address(out, out.offset),
-            size,
-            count,
-            pieces,
-        ],
+        words=filters.PartWords(
+            source=address(parts, parts.offset),
+            target=address(out, out.offset),
+            count=size,
+            parts=count,
+            pieces=pieces,
+        ).listed(),
         reads=(whole(parts.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,

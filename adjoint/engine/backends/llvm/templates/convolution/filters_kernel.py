@@ -11,6 +11,10 @@ Note [filters]
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
@@ -20,14 +24,34 @@ from adjoint.engine.backends.registers.vector import V, mad, select
 ROWS = 64  # output channels whose panels are packed together, at most
 BYTES = 2048  # of positions packed at a time
 
-(
-    F_FROM, F_GRADIENT, F_TO, F_M, F_K, F_TAP_COUNT, F_POSITIONS, F_PART, F_BLOCK, F_PIECES,
-    F_ROWS, F_ROW_PARTS, F_COLUMNS, F_COLUMN_PARTS, F_GROUPS, F_GROUP_FROM, F_GROUP_GRADIENT,
-    F_CHANNEL_FROM, F_CHANNEL_GRADIENT,
-) = range(19)  # fmt: skip
-F_SIZES = 19  # of the positions' coordinates
-F_STEPS = F_SIZES + RANK  # in the input: example, coordinates; then in the gradient
-F_TAPS = F_STEPS + 2 * (RANK + 1)  # offsets of the taps in the input
+
+@dataclass(slots=True)
+class FilterWords(LaunchWords):
+    """The gradient by filters; offsets of the taps in the input follow."""
+
+    source: Any
+    gradient: Any
+    target: Any
+    m: Any
+    k: Any
+    tap_count: Any
+    positions: Any
+    part: Any  # positions of a piece
+    block: Any  # that are packed together
+    pieces: Any
+    rows: Any  # of a piece
+    row_parts: Any
+    columns: Any  # of a piece
+    column_parts: Any
+    groups: Any
+    group_source: Any  # from one group to the next
+    group_gradient: Any
+    channel_source: Any  # from one channel to the next
+    channel_gradient: Any
+    sizes: list[Any] = field(metadata=several(RANK))  # of the positions' coordinates
+    # In the input: example, coordinates.
+    source_steps: list[Any] = field(metadata=several(RANK + 1))
+    gradient_steps: list[Any] = field(metadata=several(RANK + 1))
 
 
 def block_size(kind: str) -> int:
@@ -42,11 +66,11 @@ class FiltersKernel:
         self.kind = kind
         self.tile = inner_tile(kind)
         self.w = w = CodeWriter()
-        self.word = w.words(F_TAPS)
-        self.source, self.gradient, self.target = (
-            w.pointer(self.word[k]) for k in (F_FROM, F_GRADIENT, F_TO)
+        self.word = word = FilterWords.read_by(w)
+        self.source, self.gradient, self.target = map(
+            w.pointer, (word.source, word.gradient, word.target)
         )
-        self.taps = w.at("%args", "i64", w.whole(F_TAPS))
+        self.taps = w.at("%args", "i64", w.whole(FilterWords.word_count()))
         self.size = block_size(kind)
         tile = self.tile
         self.rows = w.reserve(kind, -(-ROWS // tile.rows) * tile.rows * self.size)
@@ -56,37 +80,35 @@ class FiltersKernel:
         self.places, self.outs = w.reserve("i64", self.size), w.reserve("i64", self.size)
         vectors = self.size // tile.lanes
         self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
-        steps = self.word[F_STEPS:]
-        sizes = self.word[F_SIZES : F_SIZES + RANK]
-        self.walk = PositionWalk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 : 2 * RANK + 2]))
+        self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.gradient_steps))
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[F_PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """A part of the positions, output channels and taps of one group."""
         w, word, kind = self.w, self.word, self.kind
-        rest, column_part = w.split(p, word[F_COLUMN_PARTS])
-        rest, row_part = w.split(rest, word[F_ROW_PARTS])
-        part, group = w.split(rest, word[F_GROUPS])
-        row = row_part * word[F_ROWS]
-        rows = w.least(word[F_M] - row, word[F_ROWS])
-        first_column = column_part * word[F_COLUMNS]
-        last_column = w.least(first_column + word[F_COLUMNS], word[F_K])
-        source = w.at(self.source, kind, group * word[F_GROUP_FROM])
-        start = group * word[F_GROUP_GRADIENT] + row * word[F_CHANNEL_GRADIENT]
+        rest, column_part = w.split(p, word.column_parts)
+        rest, row_part = w.split(rest, word.row_parts)
+        part, group = w.split(rest, word.groups)
+        row = row_part * word.rows
+        rows = w.least(word.m - row, word.rows)
+        first_column = column_part * word.columns
+        last_column = w.least(first_column + word.columns, word.k)
+        source = w.at(self.source, kind, group * word.group_source)
+        start = group * word.group_gradient + row * word.channel_gradient
         gradient = w.at(self.gradient, kind, start)
         # Results lie [part][group][row][column].
-        to = ((part * word[F_GROUPS] + group) * word[F_M] + row) * word[F_K]
+        to = ((part * word.groups + group) * word.m + row) * word.k
         target = w.at(self.target, kind, to)
-        first = part * word[F_PART]
-        stop = w.least(first + word[F_PART], word[F_POSITIONS])
+        first = part * word.part
+        stop = w.least(first + word.part, word.positions)
 
         def block(number: V) -> None:
-            begin = first + number * word[F_BLOCK]
-            vectors, count = self.tables(begin, w.least(begin + word[F_BLOCK], stop))
+            begin = first + number * word.block
+            vectors, count = self.tables(begin, w.least(begin + word.block, stop))
             self.pack_rows(gradient, rows, vectors, count)
 
             def columns(c: V) -> None:
@@ -101,7 +123,7 @@ class FiltersKernel:
 
             w.loop(first_column, last_column, columns, step=self.tile.vectors)
 
-        blocks = (stop - first + (word[F_BLOCK] - 1)).quotient(word[F_BLOCK])
+        blocks = (stop - first + (word.block - 1)).quotient(word.block)
         w.loop(0, blocks, block)
 
     def tables(self, begin: V, end: V) -> tuple[V, V]:
@@ -120,7 +142,7 @@ class FiltersKernel:
         w, tile = self.w, self.tile
 
         def panel(r: V) -> None:
-            channel = self.word[F_CHANNEL_GRADIENT]
+            channel = self.word.channel_gradient
             offsets = [w.least(r + i, rows - 1) * channel for i in range(tile.rows)]
             to = w.at(self.rows, self.kind, r * self.size)
             self.pack(gradient, offsets, (self.outs, self.near_outs), to, vectors, count)
@@ -132,9 +154,9 @@ class FiltersKernel:
         w = self.w
         offsets = []
         for j in range(self.tile.vectors):
-            k = w.least(c + j, self.word[F_K] - 1)
-            channel, tap = w.split(k, self.word[F_TAP_COUNT])
-            offset = channel * self.word[F_CHANNEL_FROM] + w.load(self.taps, "i64", tap)
+            k = w.least(c + j, self.word.k - 1)
+            channel, tap = w.split(k, self.word.tap_count)
+            offset = channel * self.word.channel_source + w.load(self.taps, "i64", tap)
             offsets.append(offset)
         self.pack(source, offsets, (self.places, self.near), self.columns, vectors, count)
 
@@ -208,7 +230,7 @@ class FiltersKernel:
             w.store(select(later, x + old, x), target, to)
 
         def row(i: V) -> None:
-            to = (r + i) * self.word[F_K] + c
+            to = (r + i) * self.word.k + c
             of = i * (tile.vectors * tile.lanes)
 
             def read(j: V) -> V:
@@ -233,33 +255,43 @@ class FiltersKernel:
 
 
 def filters_text(name: str, kind: str) -> Text:
-    """The kernel of Note [filters]; its words are named above."""
+    """The kernel of Note [filters]."""
     return FiltersKernel(kind).text(name)
 
 
 # -- sums of parts ------------------------------------------------------------------------------
 
-S_FROM, S_TO, S_COUNT, S_PARTS, S_PIECES, S_WORDS = range(6)
 CHUNK = 1024  # results in a piece
 LANES = 8
+
+
+@dataclass(slots=True)
+class PartWords(LaunchWords):
+    """Parts of results, one after another."""
+
+    source: Any
+    target: Any
+    count: Any  # of results
+    parts: Any
+    pieces: Any
 
 
 def sums_text(name: str, kind: str) -> Text:
     """Results of several parts, added in their order."""
     w = CodeWriter()
-    word = w.words(S_WORDS)
-    source, target = w.pointer(word[S_FROM]), w.pointer(word[S_TO])
-    low, high = w.share(word[S_PIECES])
+    word = PartWords.read_by(w)
+    source, target = w.pointer(word.source), w.pointer(word.target)
+    low, high = w.share(word.pieces)
     start = low * CHUNK
-    stop = w.least(high * CHUNK, word[S_COUNT])
+    stop = w.least(high * CHUNK, word.count)
     whole = start + w.most(stop - start, 0).quotient(w.whole(LANES)) * LANES
 
     def some(i: V, lanes: int) -> None:
         def part(p: V, sum_: V) -> list[V]:
-            return [sum_ + w.load(source, kind, p * word[S_COUNT] + i, lanes)]
+            return [sum_ + w.load(source, kind, p * word.count + i, lanes)]
 
         first = w.load(source, kind, i, lanes)
-        w.store(w.loop(1, word[S_PARTS], part, [first])[0], target, i)
+        w.store(w.loop(1, word.parts, part, [first])[0], target, i)
 
     w.loop(start, whole, lambda i: some(i, LANES), step=LANES)
     w.loop(whole, stop, lambda i: some(i, 1))

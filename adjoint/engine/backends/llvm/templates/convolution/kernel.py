@@ -14,7 +14,10 @@ Note [implicit product]
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
@@ -33,50 +36,59 @@ def piece_columns(kind: str) -> int:
 
 # -- weights into rows ------------------------------------------------------------------------
 
-(
-    W_FROM, W_TO, W_TABLE, W_M, W_C, W_T, W_GROUPS, W_STEP_M, W_STEP_C, W_STEP_GROUP,
-    W_CHANNEL, W_TAPS,
-) = range(12)  # fmt: skip
+
+@dataclass(slots=True)
+class WeightWords(LaunchWords):
+    """Weights as rows; for each tap its offset in the weights and in the input follow."""
+
+    source: Any
+    target: Any
+    table: Any  # of taps
+    rows: Any
+    channels: Any
+    taps: Any
+    groups: Any
+    row_step: Any
+    channel_step: Any
+    group_step: Any
+    channel: Any  # from one of the input to the next
 
 
 def weights_text(name: str, kind: str) -> Text:
-    """Rows [group][m][k] of weights; the table of taps.
-
-    After the words named above come, for each tap, its offset in the weights and in the input.
-    """
+    """Rows [group][m][k] of weights; the table of taps."""
     w = CodeWriter()
-    word = w.words(W_TAPS)
-    source, target, table = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_TABLE))
-    taps = w.at("%args", "i64", w.whole(W_TAPS))
-    depth = word[W_C] * word[W_T]
-    low, high = w.share(word[W_M] * word[W_GROUPS])
+    word = WeightWords.read_by(w)
+    source, target, table = map(w.pointer, (word.source, word.target, word.table))
+    taps = w.at("%args", "i64", w.whole(WeightWords.word_count()))
+    depth = word.channels * word.taps
+    low, high = w.share(word.rows * word.groups)
 
     def row(number: V) -> None:
-        group, m = w.split(number, word[W_M])
-        base = group * word[W_STEP_GROUP] + m * word[W_STEP_M]
+        group, m = w.split(number, word.rows)
+        base = group * word.group_step + m * word.row_step
 
         def channel(c: V) -> None:
-            here = base + c * word[W_STEP_C]
-            to = w.at(target, kind, number * depth + c * word[W_T])
+            here = base + c * word.channel_step
+            to = w.at(target, kind, number * depth + c * word.taps)
 
             def tap(t: V) -> None:
                 w.store(w.load(source, kind, here + w.load(taps, "i64", t * 2)), to, t)
 
-            w.loop(0, word[W_T], tap)
+            w.loop(0, word.taps, tap)
 
-        w.loop(0, word[W_C], channel)
+        w.loop(0, word.channels, channel)
 
     w.loop(low, high, row)
 
     def offsets() -> None:
         def channel(c: V) -> None:
             def tap(t: V) -> None:
-                offset = c * word[W_CHANNEL] + w.load(taps, "i64", t * 2 + 1)
-                w.store(offset * (width(kind) // 8), table, c * word[W_T] + t)
+                offset = c * word.channel + w.load(taps, "i64", t * 2 + 1)
+                w.store(offset * (width(kind) // 8), table, c * word.taps + t)
 
-            w.loop(0, word[W_T], tap)
+            w.loop(0, word.taps, tap)
 
-        w.loop(0, word[W_C], channel)
+        w.loop(0, word.channels, channel)
 
     w.when(w.code.value("%worker", "i64", 1).eq(0), offsets)
     return w.finish(name)
@@ -84,23 +96,33 @@ def weights_text(name: str, kind: str) -> Text:
 
 # -- zeros around the input ---------------------------------------------------------------------
 
-(P_FROM, P_TO, P_CHANNELS, P_PLANES) = range(4)
-P_SIZES = 4  # the padded sizes, then the source's, then where the source begins: RANK each
-P_STRIDES = P_SIZES + 3 * RANK  # of the source: example, channel, coordinates
-P_WORDS = P_STRIDES + 2 + RANK
 PAD_LANES = 8
+
+
+@dataclass(slots=True)
+class PaddingWords(LaunchWords):
+    """An input with zeros around it."""
+
+    source: Any
+    target: Any
+    channels: Any
+    planes: Any
+    sizes: list[Any] = field(metadata=several(RANK))  # with the zeros
+    given: list[Any] = field(metadata=several(RANK))  # without
+    starts: list[Any] = field(metadata=several(RANK))  # where the source begins
+    # Of the source: example, channel, coordinates.
+    steps: list[Any] = field(metadata=several(2 + RANK))
 
 
 def pad_text(name: str, kind: str) -> Text:
     """The input with zeros around it, in row-major order; parts may also be cut off."""
     w = CodeWriter()
-    word = w.words(P_WORDS)
-    source, target = w.pointer(word[P_FROM]), w.pointer(word[P_TO])
-    sizes, given, starts = (word[P_SIZES + RANK * i : P_SIZES + RANK * (i + 1)] for i in range(3))
-    steps = word[P_STRIDES:]
+    word = PaddingWords.read_by(w)
+    source, target = w.pointer(word.source), w.pointer(word.target)
+    sizes, given, starts, steps = word.sizes, word.given, word.starts, word.steps
     left = w.most(starts[2], 0)
     right = w.least(starts[2] + given[2], sizes[2])
-    low, high = w.share(word[P_PLANES] * sizes[0])
+    low, high = w.share(word.planes * sizes[0])
     zero = {n: w.code.const(0, kind, n) for n in (1, PAD_LANES)}
 
     def run(start: V, stop: V, move: Callable[[V, int], None]) -> None:
@@ -111,7 +133,7 @@ def pad_text(name: str, kind: str) -> Text:
 
     def plane(p: V) -> None:
         which, z = w.split(p, sizes[0])
-        example, channel = w.split(which, word[P_CHANNELS])
+        example, channel = w.split(which, word.channels)
         z_in = z - starts[0]
         base = example * steps[0] + channel * steps[1] + z_in * steps[2] - starts[2] * steps[4]
         deep = (z_in >= 0) & (z_in < given[0])
@@ -146,13 +168,30 @@ def pad_text(name: str, kind: str) -> Text:
 
 # -- the product --------------------------------------------------------------------------------
 
-(
-    C_FROM, C_WEIGHTS, C_TABLE, C_TO, C_M, C_K, C_POSITIONS, C_PIECES, C_ROWS, C_ROW_PARTS,
-    C_COLUMN_PARTS, C_GROUP_FROM, C_GROUP_TO, C_CHANNEL_TO, C_BLOCK,
-) = range(15)  # fmt: skip
-C_SIZES = 15  # of the positions' coordinates
-C_STEPS = C_SIZES + RANK  # in the input: example, coordinates; then in the result
-C_WORDS = C_STEPS + 2 * (RANK + 1)
+
+@dataclass(slots=True)
+class ConvolutionWords(LaunchWords):
+    """Rows of weights times windows of the input."""
+
+    source: Any
+    weights: Any
+    table: Any  # of taps
+    target: Any
+    m: Any
+    k: Any
+    positions: Any
+    pieces: Any
+    rows: Any  # of a piece
+    row_parts: Any
+    column_parts: Any
+    group_source: Any  # from one group to the next
+    group_target: Any
+    channel_target: Any
+    block: Any  # of the depth
+    sizes: list[Any] = field(metadata=several(RANK))  # of the positions' coordinates
+    # In the input: example, coordinates.
+    source_steps: list[Any] = field(metadata=several(RANK + 1))
+    target_steps: list[Any] = field(metadata=several(RANK + 1))  # in the result
 
 
 class ImplicitProductKernel:
@@ -162,9 +201,9 @@ class ImplicitProductKernel:
         self.kind = kind
         self.tile = outer_tile(kind)
         self.w = w = CodeWriter()
-        self.word = w.words(C_WORDS)
-        self.source, self.weights, self.taps, self.target = (
-            w.pointer(self.word[k]) for k in (C_FROM, C_WEIGHTS, C_TABLE, C_TO)
+        self.word = word = ConvolutionWords.read_by(w)
+        self.source, self.weights, self.taps, self.target = map(
+            w.pointer, (word.source, word.weights, word.table, word.target)
         )
         width_ = piece_columns(kind)
         self.packed = w.reserve(kind, DEPTH * width_)
@@ -172,15 +211,10 @@ class ImplicitProductKernel:
         self.places, self.outs = w.reserve("i64", width_), w.reserve("i64", width_)
         vectors = width_ // self.tile.lanes
         self.near, self.near_outs = w.reserve("i64", vectors), w.reserve("i64", vectors)
-        steps = self.word[C_STEPS:]
-        self.walk = PositionWalk(
-            w,
-            self.word[C_SIZES : C_SIZES + RANK],
-            (steps[: RANK + 1], steps[RANK + 1 :]),
-        )
+        self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.target_steps))
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[C_PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         return self.w.finish(name)
 
@@ -188,29 +222,29 @@ class ImplicitProductKernel:
         """Some positions, some output channels, one group."""
         w, word, tile = self.w, self.word, self.tile
         size = piece_columns(self.kind)
-        group_part, part = w.split(p, word[C_COLUMN_PARTS])
-        group, row_part = w.split(group_part, word[C_ROW_PARTS])
+        group_part, part = w.split(p, word.column_parts)
+        group, row_part = w.split(group_part, word.row_parts)
         first = part * size
-        count = w.least(word[C_POSITIONS] - first, size)
+        count = w.least(word.positions - first, size)
         panels = (count + (tile.columns - 1)).quotient(w.whole(tile.columns))
-        self.walk.fill((self.places, self.outs), first, panels * tile.columns, word[C_POSITIONS])
+        self.walk.fill((self.places, self.outs), first, panels * tile.columns, word.positions)
         vectors = panels * tile.vectors
         self.walk.flag(self.places, self.near, vectors, tile.lanes, vectors * tile.lanes)
         self.walk.flag(self.outs, self.near_outs, vectors, tile.lanes, count)
-        source = w.at(self.source, self.kind, group * word[C_GROUP_FROM])
-        target = w.at(self.target, self.kind, group * word[C_GROUP_TO])
-        row = row_part * word[C_ROWS]
-        stop = w.least(row + word[C_ROWS], word[C_M])
-        weights = w.at(self.weights, self.kind, group * word[C_M] * word[C_K])
+        source = w.at(self.source, self.kind, group * word.group_source)
+        target = w.at(self.target, self.kind, group * word.group_target)
+        row = row_part * word.rows
+        stop = w.least(row + word.rows, word.m)
+        weights = w.at(self.weights, self.kind, group * word.m * word.k)
 
         def block(number: V) -> None:
-            k = number * word[C_BLOCK]
-            depth = w.least(word[C_K] - k, word[C_BLOCK])
+            k = number * word.block
+            depth = w.least(word.k - k, word.block)
             self.pack(source, panels, k, depth)
 
             def rows(m: V) -> None:
                 mine = [
-                    w.at(weights, self.kind, w.least(m + r, stop - 1) * word[C_K] + k)
+                    w.at(weights, self.kind, w.least(m + r, stop - 1) * word.k + k)
                     for r in range(tile.rows)
                 ]
 
@@ -224,7 +258,7 @@ class ImplicitProductKernel:
 
             w.loop(row, stop, rows, step=tile.rows)
 
-        blocks = (word[C_K] + word[C_BLOCK] - 1).quotient(word[C_BLOCK])
+        blocks = (word.k + word.block - 1).quotient(word.block)
         w.loop(0, w.most(blocks, 1), block)
 
     def pack(self, source: str, panels: V, k: V, depth: V) -> None:
@@ -301,13 +335,13 @@ class ImplicitProductKernel:
         """A whole tile, its vectors each in one piece."""
         w, tile = self.w, self.tile
         starts = [w.load(self.outs, "i64", j + v * tile.lanes) for v in range(tile.vectors)]
-        row = m * self.word[C_CHANNEL_TO]
+        row = m * self.word.channel_target
         for r in range(tile.rows):
             for v, start in enumerate(starts):
                 x, at = sums[r * tile.vectors + v], row + start
                 old = w.load(target, self.kind, at, tile.lanes) if added else None
                 w.store(x if old is None else x + old, target, at)
-            row = row + self.word[C_CHANNEL_TO]
+            row = row + self.word.channel_target
 
     def put_edge(self, sums: list[V], target: str, m: V, rows: V, panel: V, count: V, k: V) -> None:
         """A tile at an edge, or whose positions are scattered."""
@@ -320,10 +354,10 @@ class ImplicitProductKernel:
             j = panel * tile.columns + v * tile.lanes
 
             def write(lane: V, lanes: int) -> None:
-                at = w.load(self.outs, "i64", j + lane) + m * self.word[C_CHANNEL_TO]
+                at = w.load(self.outs, "i64", j + lane) + m * self.word.channel_target
 
                 def row(r: V) -> None:
-                    to = at + r * self.word[C_CHANNEL_TO]
+                    to = at + r * self.word.channel_target
                     place = r * tile.columns + v * tile.lanes + lane
                     x = w.load(self.result, kind, place, lanes)
                     old = w.load(target, kind, to, lanes)
@@ -341,5 +375,5 @@ class ImplicitProductKernel:
 
 
 def product_text(name: str, kind: str) -> Text:
-    """The kernel of Note [implicit product]; its words are named above."""
+    """The kernel of Note [implicit product]."""
     return ImplicitProductKernel(kind).text(name)

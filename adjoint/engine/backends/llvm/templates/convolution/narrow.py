@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution import narrow_kernel as narrow
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
@@ -84,15 +83,17 @@ def sums_launch(
     block, parts = group_parts(groups)
     weighted = weights is not None
     begin, to, walk = walk_words(phase, source, out)
-    words: list[Any] = [
-        begin, weights or 0, to, rows, len(pairs), count, 0, chunks * parts, groups, block, parts,
-        *steps, rows * out.strides[1], out.strides[1], *walk,
-        *(offset for pair in pairs for offset in pair),
-    ]  # fmt: skip
+    words = narrow.NarrowWords(
+        begin, weights or 0, to, m=rows, k=len(pairs), positions=count, part=0,
+        pieces=chunks * parts, groups=groups, group_block=block, group_parts=parts,
+        group_source=steps[0], group_other=steps[1], row_other=steps[2],
+        group_target=rows * out.strides[1], row_target=out.strides[1],
+        sizes=walk[0], source_steps=walk[1], other_steps=walk[2],
+    )  # fmt: skip
     return Launch(
         function=f"narrow_{tiled(kind)}_{int(weighted)}",
         text=lambda name: narrow.sums_text(name, kind, weighted),
-        words=words,
+        words=[*words.listed(), *(offset for pair in pairs for offset in pair)],
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=chunks * parts,
@@ -121,16 +122,18 @@ def narrow_filters(
     block, group_count = group_parts(groups)
     parts, part = narrow_parts(groups, count)
     begin, at, walk = walk_words(phase, source, gradient)
-    words: list[Any] = [
-        begin, at, address(target, target.offset),
-        rows, len(offsets), count, part, parts * group_count, groups, block, group_count,
-        channels * source.strides[1], rows * gradient.strides[1], gradient.strides[1], 0, 0,
-        *walk, *(word for offset in offsets for word in (0, offset)),
-    ]  # fmt: skip
+    words = narrow.NarrowWords(
+        begin, at, address(target, target.offset), m=rows, k=len(offsets), positions=count,
+        part=part, pieces=parts * group_count, groups=groups, group_block=block,
+        group_parts=group_count, group_source=channels * source.strides[1],
+        group_other=rows * gradient.strides[1], row_other=gradient.strides[1],
+        group_target=0, row_target=0,
+        sizes=walk[0], source_steps=walk[1], other_steps=walk[2],
+    )  # fmt: skip
     return Launch(
         function=f"narrow_filters_{tiled(kind)}",
         text=lambda name: narrow.filters_text(name, kind),
-        words=words,
+        words=[*words.listed(), *(word for offset in offsets for word in (0, offset))],
         reads=(whole(source.buffer), whole(gradient.buffer)),
         writes=(whole(target.buffer),),
         pieces=parts * group_count,

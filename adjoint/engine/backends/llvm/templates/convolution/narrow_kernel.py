@@ -7,6 +7,10 @@ groups, so that their table is made once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
@@ -17,13 +21,31 @@ CHUNK = 256  # positions in a piece
 WIDE = 4  # registers at a time where positions are neighbours
 COLUMNS = 6  # taps at a time of a gradient by the weights
 
-(
-    FROM, OTHER, TO, M, K, POSITIONS, PART, PIECES, GROUPS, GROUP_BLOCK, GROUP_PARTS,
-    GROUP_FROM, GROUP_OTHER, ROW_OTHER, GROUP_TO, ROW_TO,
-) = range(16)  # fmt: skip
-SIZES = 16  # of the positions' coordinates
-STEPS = SIZES + RANK  # in the input: example, coordinates; then in the result or gradient
-WORDS = STEPS + 2 * (RANK + 1)  # then, for each k, its offset in the weights and in the input
+
+@dataclass(slots=True)
+class NarrowWords(LaunchWords):
+    """For each k its offset in the weights and in the input follow."""
+
+    source: Any
+    other: Any  # the weights, or the gradient
+    target: Any
+    m: Any
+    k: Any
+    positions: Any
+    part: Any  # positions of a piece
+    pieces: Any
+    groups: Any
+    group_block: Any  # groups of a piece
+    group_parts: Any
+    group_source: Any  # from one group to the next
+    group_other: Any
+    row_other: Any
+    group_target: Any
+    row_target: Any
+    sizes: list[Any] = field(metadata=several(RANK))  # of the positions' coordinates
+    # In the input: example, coordinates.
+    source_steps: list[Any] = field(metadata=several(RANK + 1))
+    other_steps: list[Any] = field(metadata=several(RANK + 1))  # in the result or gradient
 
 
 class Narrow:
@@ -33,14 +55,14 @@ class Narrow:
         self.kind = kind
         self.w = w = CodeWriter()
         self.lanes = outer_tile(kind).lanes
-        self.word = w.words(WORDS)
-        self.source, self.other, self.target = (w.pointer(self.word[k]) for k in (FROM, OTHER, TO))
-        self.taps = w.at("%args", "i64", w.whole(WORDS))
+        self.word = word = NarrowWords.read_by(w)
+        self.source, self.other, self.target = map(
+            w.pointer, (word.source, word.other, word.target)
+        )
+        self.taps = w.at("%args", "i64", w.whole(NarrowWords.word_count()))
         self.places, self.outs = w.reserve("i64", CHUNK), w.reserve("i64", CHUNK)
         self.near, self.near_outs = w.reserve("i64", CHUNK), w.reserve("i64", CHUNK)
-        steps = self.word[STEPS:]
-        sizes = self.word[SIZES : SIZES + RANK]
-        self.walk = PositionWalk(w, sizes, (steps[: RANK + 1], steps[RANK + 1 :]))
+        self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.other_steps))
 
     def tables(self, first: V, count: V, end: V) -> V:
         """Where positions are, and which vectors are neighbours; the number of vectors."""
@@ -53,8 +75,8 @@ class Narrow:
 
     def groups(self, part: V) -> tuple[V, V]:
         """The groups of a piece."""
-        first = part * self.word[GROUP_BLOCK]
-        return first, self.w.least(first + self.word[GROUP_BLOCK], self.word[GROUPS])
+        first = part * self.word.group_block
+        return first, self.w.least(first + self.word.group_block, self.word.groups)
 
     def read(self, base: str, table: str, v: V, at: V, near: bool) -> V:
         """A vector of positions, from `at` in an array."""
@@ -66,7 +88,7 @@ class Narrow:
 
 
 class Sums(Narrow):
-    """out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]; OTHER is the weights.
+    """out[m, p] = sum over k of w[m, k] x[place[p] + tap[k]]; `other` is the weights.
 
     Without weights they are all 1.
     """
@@ -77,26 +99,26 @@ class Sums(Narrow):
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word[PIECES])
+        low, high = w.share(word.pieces)
 
         def piece(p: V) -> None:
-            chunk, part = w.split(p, word[GROUP_PARTS])
+            chunk, part = w.split(p, word.group_parts)
             first = chunk * CHUNK
-            count = w.least(word[POSITIONS] - first, CHUNK)
-            vectors = self.tables(first, count, word[POSITIONS])
+            count = w.least(word.positions - first, CHUNK)
+            vectors = self.tables(first, count, word.positions)
             self.flag_runs(vectors)
 
             def group(g: V) -> None:
-                source = w.at(self.source, self.kind, g * word[GROUP_FROM])
+                source = w.at(self.source, self.kind, g * word.group_source)
 
                 def row(m: V) -> None:
-                    to = g * word[GROUP_TO] + m * word[ROW_TO]
+                    to = g * word.group_target + m * word.row_target
                     target = w.at(self.target, self.kind, to)
-                    of = g * word[GROUP_OTHER] + m * word[ROW_OTHER]
+                    of = g * word.group_other + m * word.row_other
                     weights = w.at(self.other, self.kind, of)
                     self.row(source, weights, target, vectors, count)
 
-                w.loop(0, word[M], row)
+                w.loop(0, word.m, row)
 
             w.loop(*self.groups(part), group)
 
@@ -185,39 +207,39 @@ class Sums(Narrow):
             return [mad(read(at, tap), weight, x) for at, x in zip(places, sums, strict=True)]
 
         zero = w.code.const(0, self.kind, lanes)
-        return w.loop(0, self.word[K], term, [zero] * len(vectors))
+        return w.loop(0, self.word.k, term, [zero] * len(vectors))
 
 
 class NarrowFilters(Narrow):
     """dw[m, k] = sum over p of g[m, at[p]] x[place[p] + tap[k]]; results [part][group][m][k].
 
-    OTHER is the gradient.
+    `other` is the gradient.
     """
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word[PIECES])
+        low, high = w.share(word.pieces)
 
         def piece(p: V) -> None:
-            part, groups = w.split(p, word[GROUP_PARTS])
-            begin = part * word[PART]
-            end = w.least(begin + word[PART], word[POSITIONS])
+            part, groups = w.split(p, word.group_parts)
+            begin = part * word.part
+            end = w.least(begin + word.part, word.positions)
 
             def chunk(first: V) -> None:
                 count = w.least(end - first, CHUNK)
                 vectors = self.tables(first, count, end)
 
                 def group(g: V) -> None:
-                    source = w.at(self.source, self.kind, g * word[GROUP_FROM])
+                    source = w.at(self.source, self.kind, g * word.group_source)
 
                     def row(m: V) -> None:
-                        of = g * word[GROUP_OTHER] + m * word[ROW_OTHER]
+                        of = g * word.group_other + m * word.row_other
                         gradient = w.at(self.other, self.kind, of)
-                        to = ((part * word[GROUPS] + g) * word[M] + m) * word[K]
+                        to = ((part * word.groups + g) * word.m + m) * word.k
                         target = w.at(self.target, self.kind, to)
                         self.row(source, gradient, target, vectors, count, first > begin)
 
-                    w.loop(0, word[M], row)
+                    w.loop(0, word.m, row)
 
                 w.loop(*self.groups(groups), group)
 
@@ -231,7 +253,7 @@ class NarrowFilters(Narrow):
         w, lanes, kind = self.w, self.lanes, self.kind
 
         def columns(k: V) -> None:
-            last = self.word[K] - 1
+            last = self.word.k - 1
             taps = [w.load(self.taps, "i64", w.least(k + j, last) * 2 + 1) for j in range(COLUMNS)]
 
             def vector(v: V, *sums: V) -> list[V]:
@@ -248,7 +270,7 @@ class NarrowFilters(Narrow):
             for j, sums in enumerate(w.loop(0, vectors, vector, zero)):
                 self.put(sums, target, k + j, later)
 
-        w.loop(0, self.word[K], columns, step=COLUMNS)
+        w.loop(0, self.word.k, columns, step=COLUMNS)
 
     def put(self, sums: V, target: str, k: V, later: V) -> None:
         """The sum over the lanes into the result."""
@@ -258,7 +280,7 @@ class NarrowFilters(Narrow):
             x, old = w.total(sums), w.load(target, self.kind, k)
             w.store(select(later, x + old, x), target, k)
 
-        w.when(k < self.word[K], store)
+        w.when(k < self.word.k, store)
 
     def add(
         self, gradient: str, source: str, taps: list[V], v: V, sums: list[V], inside: V | None

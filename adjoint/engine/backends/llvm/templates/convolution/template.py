@@ -98,16 +98,16 @@ def implicit_product(source: Place, weights: TapWeights, out: Place, phase: Phas
     size = weights.groups * weights.rows * max(depth, 1)
     packed = PlannedBuffer(ARENA, dtype, size, name="weights")
     table = PlannedBuffer(ARENA, int64, max(depth, 1), name="taps")
-    words: list[Any] = [
-        address(weights.place, weights.place.offset), Address(packed), Address(table),
-        weights.rows, weights.channels, len(taps), weights.groups,
-        weights.row_step, weights.channel_step, weights.group_step, source.strides[1],
-        *(offset for tap in taps for offset in tap),
-    ]  # fmt: skip
+    words = kernels.WeightWords(
+        source=address(weights.place, weights.place.offset), target=Address(packed),
+        table=Address(table), rows=weights.rows, channels=weights.channels, taps=len(taps),
+        groups=weights.groups, row_step=weights.row_step, channel_step=weights.channel_step,
+        group_step=weights.group_step, channel=source.strides[1],
+    )  # fmt: skip
     pack = Launch(
         function=f"weights_{kind}",
         text=lambda name: kernels.weights_text(name, kind),
-        words=words,
+        words=[*words.listed(), *(offset for tap in taps for offset in tap)],
         reads=(whole(weights.place.buffer),),
         writes=(whole(packed), whole(table)),
         pieces=weights.groups * weights.rows,
@@ -138,12 +138,13 @@ def multiply(
     block = parts_of(max(depth, 1), parts_of(max(depth, 1), kernels.DEPTH))
     pieces = groups * row_parts * column_parts
     begin, to, walk = walk_words(phase, source, out)
-    words: list[Any] = [
-        begin, Address(packed[0]), Address(packed[1]), to,
-        rows, depth, count, pieces, part, row_parts, column_parts,
-        weights.channels * source.strides[1], rows * out.strides[1], out.strides[1], block,
-        *walk,
-    ]  # fmt: skip
+    words = kernels.ConvolutionWords(
+        begin, Address(packed[0]), Address(packed[1]), to, m=rows, k=depth, positions=count,
+        pieces=pieces, rows=part, row_parts=row_parts, column_parts=column_parts,
+        group_source=weights.channels * source.strides[1], group_target=rows * out.strides[1],
+        channel_target=out.strides[1], block=block,
+        sizes=walk[0], source_steps=walk[1], target_steps=walk[2],
+    ).listed()  # fmt: skip
     return Launch(
         function=f"convolve_{tiled(kind)}",
         text=lambda name: kernels.product_text(name, kind),

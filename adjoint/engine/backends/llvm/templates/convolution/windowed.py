@@ -15,6 +15,7 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
 
+WalkWords = tuple[list[Any], list[Any], list[Any]]  # sizes, steps in one array, in another
 KINDS = {"float32": "f32", "float64": "f64"}
 PIECES = 8  # work is dealt out in at least so many pieces, where it can be
 
@@ -49,11 +50,13 @@ def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[La
     buffer = PlannedBuffer(ARENA, source.buffer.dtype, prod(shape), name="padded")
     whole_place = row_major(buffer, shape)
     kind = KINDS[buffer.dtype.name]
-    words = [
-        address(source, source.offset), Address(buffer), shape[1], shape[0] * shape[1],
-        *spread(extents), *spread(sizes), *spread(tuple(-low for low, _ in ranges), 0),
-        *source.strides[:2], *spread(source.strides[2:], 0),
-    ]  # fmt: skip
+    words = kernels.PaddingWords(
+        source=address(source, source.offset), target=Address(buffer),
+        channels=shape[1], planes=shape[0] * shape[1],
+        sizes=spread(extents), given=spread(sizes),
+        starts=spread(tuple(-low for low, _ in ranges), 0),
+        steps=[*source.strides[:2], *spread(source.strides[2:], 0)],
+    ).listed()  # fmt: skip
     launch = Launch(
         function=f"pad_{kind}",
         text=lambda name: kernels.pad_text(name, kind),
@@ -68,9 +71,9 @@ def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[La
     return Place(buffer, shape, whole_place.strides, -start), [launch]
 
 
-def walk_words(phase: Phase, source: Place, out: Place) -> tuple[Address, Address, list[Any]]:
+def walk_words(phase: Phase, source: Place, out: Place) -> tuple[Address, Address, WalkWords]:
     """Where a phase begins in two arrays, and its words: sizes, steps in the one, in the other."""
     start, steps = steps_from(phase, source)
     to_start, to_steps = steps_to(phase, out)
-    words = [*spread(tuple(line.count for line in phase)), *steps, *to_steps]
+    words = (spread(tuple(line.count for line in phase)), steps, to_steps)
     return address(source, start), address(out, to_start), words

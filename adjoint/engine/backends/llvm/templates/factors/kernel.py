@@ -9,8 +9,11 @@ Note [small factors]
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
@@ -21,9 +24,23 @@ from adjoint.engine.backends.registers.vector import V, mad, select
 # The matrix, the right side, both results; rows and columns of the right side; memory for another
 # matrix; how many matrices there are; the status; columns of the first result, where they are
 # others. Then comes, for each matrix, its fault.
-A, B, OUT, INFO, N, M, COPY, PIECES, STATUS, WIDE, WORDS = range(11)
-FAULTS = WORDS
 LARGE = 2.0**500  # what factors of a determinant are kept below
+
+
+@dataclass(slots=True)
+class FactorWords(LaunchWords):
+    """The matrices of a batch; zero for what a kernel has none of. Messages of faults follow."""
+
+    a: Any
+    b: Any
+    out: Any
+    info: Any  # the second result
+    n: Any
+    m: Any
+    copy: Any  # memory for a matrix each
+    pieces: Any
+    status: Any
+    wide: Any  # columns of an orthogonal factor
 
 
 class MatrixWriter:
@@ -32,12 +49,12 @@ class MatrixWriter:
     def __init__(self, kind: str) -> None:
         self.kind, self.lanes = kind, outer_tile(kind).lanes
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
-        self.n, self.m = self.word[N], self.word[M]
+        self.word = FactorWords.read_by(w)
+        self.n, self.m = self.word.n, self.word.m
         self.which: V  # of the matrices is at hand
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[PIECES])
+        low, high = self.w.share(self.word.pieces)
 
         def one(p: V) -> None:
             self.which = p
@@ -50,9 +67,9 @@ class MatrixWriter:
         """What is done with one matrix of the batch."""
         raise NotImplementedError
 
-    def place(self, word: int, index: V) -> str:
-        """A pointer so many elements behind a word's address."""
-        return self.w.at(self.w.pointer(self.word[word]), self.kind, index)
+    def place(self, start: V, index: V) -> str:
+        """A pointer so many elements behind an address."""
+        return self.w.at(self.w.pointer(start), self.kind, index)
 
     def row(self, matrix: str, i: V, length: V) -> str:
         """Where a row begins."""
@@ -125,12 +142,12 @@ class MatrixWriter:
     def fail(self, at: V) -> None:
         """Tell of a failure at a place, counted from 1, of the matrix at hand."""
         w = self.w
-        fault = w.load("%args", "i64", self.which + FAULTS)
-        store_fault(w.code, w.pointer(self.word[STATUS]), fault.ref, at=at + 1)
+        fault = w.load("%args", "i64", self.which + FactorWords.word_count())
+        store_fault(w.code, w.pointer(self.word.status), fault.ref, at=at + 1)
 
     def settle_info(self, p: V) -> None:
         """No failure that a caller would see."""
-        self.w.store(self.w.code.const(0, "i32"), self.w.pointer(self.word[INFO]), p)
+        self.w.store(self.w.code.const(0, "i32"), self.w.pointer(self.word.info), p)
 
 
 class Cholesky(MatrixWriter):
@@ -142,8 +159,8 @@ class Cholesky(MatrixWriter):
 
     def matrix(self, p: V) -> None:
         w, kind, n = self.w, self.kind, self.n
-        source, out = (self.place(word, p * n * n) for word in (A, OUT))
-        factor = self.place(COPY, p * n * n) if self.upper else out
+        source, out = (self.place(start, p * n * n) for start in (self.word.a, self.word.out))
+        factor = self.place(self.word.copy, p * n * n) if self.upper else out
         self.clear(out, n * n)
         self.settle_info(p)
 
@@ -174,8 +191,8 @@ class Triangular(MatrixWriter):
 
     def matrix(self, p: V) -> None:
         n, m = self.n, self.m
-        source, out = self.place(A, p * n * n), self.place(OUT, p * n * m)
-        self.copy(self.place(B, p * n * m), out, n * m)
+        source, out = self.place(self.word.a, p * n * n), self.place(self.word.out, p * n * m)
+        self.copy(self.place(self.word.b, p * n * m), out, n * m)
         self.solve(source, out, self.upper, turned=False)
 
     def solve(self, source: str, out: str, upper: bool, turned: bool) -> None:
@@ -206,8 +223,8 @@ class Definite(Triangular):
 
     def matrix(self, p: V) -> None:
         n, m = self.n, self.m
-        source, out = self.place(A, p * n * n), self.place(OUT, p * n * m)
-        self.copy(self.place(B, p * n * m), out, n * m)
+        source, out = self.place(self.word.a, p * n * n), self.place(self.word.out, p * n * m)
+        self.copy(self.place(self.word.b, p * n * m), out, n * m)
         self.solve(source, out, upper=False, turned=self.upper)
         self.solve(source, out, upper=True, turned=not self.upper)
 
@@ -221,11 +238,11 @@ class Elimination(MatrixWriter):
 
     def matrix(self, p: V) -> None:
         w, kind, n, m = self.w, self.kind, self.n, self.m
-        work = self.place(COPY, p * n * n)
-        self.copy(self.place(A, p * n * n), work, n * n)
-        out = self.place(OUT, p if self.alone else p * n * m)
+        work = self.place(self.word.copy, p * n * n)
+        self.copy(self.place(self.word.a, p * n * n), work, n * n)
+        out = self.place(self.word.out, p if self.alone else p * n * m)
         if self.what == "solve":
-            self.copy(self.place(B, p * n * m), out, n * m)
+            self.copy(self.place(self.word.b, p * n * m), out, n * m)
         elif self.what == "inv":
             self.clear(out, n * n)
             w.loop(0, n, lambda i: w.store(w.code.const(1, kind), out, i * n + i))
@@ -236,7 +253,7 @@ class Elimination(MatrixWriter):
         if self.what == "slogdet":
             sign, size = w.loop(0, n, partial(self.logarithms, work), [sign, w.code.const(0, kind)])
             w.store(sign, out, w.whole(0))
-            w.store(size, self.place(INFO, p), w.whole(0))
+            w.store(size, self.place(self.word.info, p), w.whole(0))
             return
         self.settle_info(p)
         w.loop(0, n, lambda turn: self.put_back(work, out, n - 1 - turn))

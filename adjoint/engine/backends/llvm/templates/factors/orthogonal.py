@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from adjoint.engine.backends.llvm.templates.factors.kernel import (
-    COPY,
-    INFO,
-    OUT,
-    WIDE,
-    A,
-    M,
-    MatrixWriter,
-    N,
-)
+from adjoint.engine.backends.llvm.templates.factors.kernel import MatrixWriter
 from adjoint.engine.backends.registers.vector import V, select
 
 
 class Orthogonal(MatrixWriter):
-    """OUT = Q and INFO = R with A = Q R, as many columns of Q and rows of R as the words say."""
+    """`out` = Q, `info` = R with `a` = Q R; Q has as many columns, and R rows, as `wide` says."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
-        self.rows, self.columns, self.wide = (self.word[k] for k in (N, M, WIDE))
+        self.rows, self.columns, self.wide = self.word.n, self.word.m, self.word.wide
         self.count = self.w.least(self.rows, self.columns)  # of reflections
 
     def matrix(self, p: V) -> None:
         w, rows, columns = self.w, self.rows, self.columns
         size = rows * columns
         longest = w.most(rows, columns)
-        work = self.place(COPY, p * (size + self.count + longest))
+        work = self.place(self.word.copy, p * (size + self.count + longest))
         self.rates = w.at(work, self.kind, size)
         self.line = w.at(work, self.kind, size + self.count)
-        self.copy(self.place(A, p * size), work, size)
+        self.copy(self.place(self.word.a, p * size), work, size)
         w.loop(0, self.count, lambda k: self.reflect(work, k))
-        self.collect(work, self.place(OUT, p * rows * self.wide))
-        self.put_triangle(work, self.place(INFO, p * self.wide * columns))
+        self.collect(work, self.place(self.word.out, p * rows * self.wide))
+        self.put_triangle(work, self.place(self.word.info, p * self.wide * columns))
 
     def reflect(self, work: str, k: V) -> None:
         """Clear a column below the diagonal, and leave there what its reflection is made of."""

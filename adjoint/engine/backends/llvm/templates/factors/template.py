@@ -94,27 +94,30 @@ def steps(
     shape, dtype, columns = matrix.spec.shape, matrix.spec.dtype, right.spec.shape[-1]
     n, count = shape[-1], prod(shape[:-2])
     stem, writer = writer_of(name, KINDS[dtype.name], node.params)
-    words: list[Any] = [0] * kernel.WORDS
-    places = (*in_order(name, operands), results[0])
-    for at, place in zip((kernel.A, kernel.B, kernel.OUT), places, strict=True):
-        words[at] = Address(place.buffer, place.offset * dtype.itemsize)
+    a, b, out = (
+        Address(place.buffer, place.offset * dtype.itemsize)
+        for place in (*in_order(name, operands), results[0])
+    )
+    words = kernel.FactorWords(
+        a=a, b=b, out=out, info=0, n=n, m=columns, copy=0, pieces=count, status=0, wide=0
+    )
+    messages: list[Any] = []
     writes = [whole(place.buffer) for place in results]
     if len(results) > 1:
         second = results[1].buffer
-        words[kernel.INFO] = Address(second, results[1].offset * second.dtype.itemsize)
+        words.info = Address(second, results[1].offset * second.dtype.itemsize)
     if name in SINGULAR:
-        words[kernel.STATUS] = Status()
-        words += faults(name, node.params["name"], count if len(shape) > 2 else None)
+        words.status = Status()
+        messages = faults(name, node.params["name"], count if len(shape) > 2 else None)
     if name not in ("triangular_solve", "cholesky_solve"):
         copy = PlannedBuffer(ARENA, dtype, count * n * n, name="matrix")
-        words[kernel.COPY] = Address(copy)
+        words.copy = Address(copy)
         writes.append(whole(copy))
-    words[kernel.N], words[kernel.M], words[kernel.PIECES] = n, columns, count
     return [
         Launch(
             function=f"{stem}_{tiled(KINDS[dtype.name])}",
             text=lambda function: writer().text(function),
-            words=words,
+            words=[*words.listed(), *messages],
             reads=tuple(whole(place.buffer) for place in operands),
             writes=tuple(writes),
             pieces=count,
@@ -157,18 +160,19 @@ def orthogonal_steps(
     count = prod(batch)
     room = m * n + min(m, n) + max(m, n)
     work = PlannedBuffer(ARENA, spec.dtype, count * room, name="matrix")
-    words: list[Any] = [0] * kernel.WORDS
-    places = (operands[0], results[0], results[1])
-    for at, place in zip((kernel.A, kernel.OUT, kernel.INFO), places, strict=True):
-        words[at] = Address(place.buffer, place.offset * item)
-    words[kernel.COPY], words[kernel.PIECES] = Address(work), count
-    words[kernel.N], words[kernel.M] = m, n
-    words[kernel.WIDE] = m if mode == "complete" else min(m, n)
+    a, out, info = (
+        Address(place.buffer, place.offset * item)
+        for place in (operands[0], results[0], results[1])
+    )
+    words = kernel.FactorWords(
+        a=a, b=0, out=out, info=info, n=m, m=n, copy=Address(work), pieces=count, status=0,
+        wide=m if mode == "complete" else min(m, n),
+    )  # fmt: skip
     return [
         Launch(
             function=f"orthogonal_{tiled(kind)}",
             text=lambda function: Orthogonal(kind).text(function),
-            words=words,
+            words=words.listed(),
             reads=(whole(operands[0].buffer),),
             writes=(*[whole(place.buffer) for place in results], whole(work)),
             pieces=count,

@@ -13,28 +13,20 @@ Note [planes]
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.groups.kernel import (
-    C_ROW,
-    GROUP,
-    GROUPS,
     LANES,
-    PART,
-    WORDS,
     GroupedForm,
     GroupedProduct,
-    M,
-    N,
+    GroupedWords,
 )
 from adjoint.engine.backends.llvm.templates.integers.dots import DOTS, OFFSET, Dot
 from adjoint.engine.backends.registers.vector import V, int_max, mad
-
-# Words of the kernel that writes planes.
-(FROM, PLANES, RECORDS, ROWS, COUNT, SIZE, FROM_ROW, PIECES, PLANE_WORDS) = range(9)
-# Words of the product, behind those of Note [grouped products].
-PLANES_AT, RECORDS_AT = WORDS, WORDS + 1
 
 ACROSS = 4  # rows of the weight at a time
 DIGITS = 3  # planes
@@ -75,19 +67,41 @@ def _halved(w: CodeWriter, x: V, join: Callable[[V, V], V], lanes: int) -> V:
 # -- planes -------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class PlaneWords(LaunchWords):
+    """Rows of floats as planes of bytes, group by group."""
+
+    source: Any
+    planes: Any
+    records: Any
+    rows: Any
+    count: Any  # of groups in a row
+    size: Any  # elements of each
+    source_row: Any
+    pieces: Any
+
+
+@dataclass(slots=True)
+class MadeWords(LaunchWords):
+    """What the product reads of them, behind the words of Note [grouped products]."""
+
+    planes: Any
+    records: Any
+
+
 class PlaneWriter:
     """Writes the kernel that makes planes of rows of floats; workers share the groups."""
 
     def __init__(self, bits: int, dot: Dot) -> None:
         self.bits, self.dot = bits, dot
         self.w = w = CodeWriter()
-        self.word = w.words(PLANE_WORDS)
+        self.word = PlaneWords.read_by(w)
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word[PIECES])
+        low, high = w.share(word.pieces)
         self.source, self.planes, self.records = (
-            w.pointer(word[k]) for k in (FROM, PLANES, RECORDS)
+            w.pointer(start) for start in (word.source, word.planes, word.records)
         )
         w.loop(low, high, self.group)
         return w.finish(name)
@@ -95,9 +109,9 @@ class PlaneWriter:
     def group(self, p: V) -> None:
         """One group of one row."""
         w, word = self.w, self.word
-        row, number = w.split(p, word[COUNT])
-        begin = number * word[SIZE]
-        source = w.at(self.source, "f32", row * word[FROM_ROW] + begin)
+        row, number = w.split(p, word.count)
+        begin = number * word.size
+        source = w.at(self.source, "f32", row * word.source_row + begin)
         largest, mean = self.range(source)
         records = w.at(self.records, "i32", p * RECORD)
         step = (largest & EXPONENT) - (WHOLE_BITS << 23)
@@ -107,7 +121,7 @@ class PlaneWriter:
         def split() -> None:
             w.store(step, records, w.whole(0))
             inverse = (w.code.const(254 << 23, "i32") - step).bitcast("f32")
-            depth = word[COUNT] * word[SIZE]
+            depth = word.count * word.size
             planes = [
                 w.at(self.planes, "i8", (row * DIGITS + k) * depth + begin) for k in range(DIGITS)
             ]
@@ -125,9 +139,9 @@ class PlaneWriter:
             size = w.load(source, "i32", k, LANES) & 0x7FFFFFFF
             return [int_max(largest, size), total + size.bitcast("f32")]
 
-        largest, total = w.loop(0, word[SIZE], turn, zeros, step=LANES)
+        largest, total = w.loop(0, word.size, turn, zeros, step=LANES)
         pair = _halved(w, largest, int_max, 2)
-        return int_max(w.lane(pair, 0), w.lane(pair, 1)), w.total(total) / word[SIZE].convert("f32")
+        return int_max(w.lane(pair, 0), w.lane(pair, 1)), w.total(total) / word.size.convert("f32")
 
     def split(self, source: str, inverse: V, planes: list[str]) -> list[V]:
         """Write a group's planes; the sum of each."""
@@ -149,7 +163,7 @@ class PlaneWriter:
             return after
 
         zeros = [w.code.const(0, "i32", chunk)] * DIGITS
-        return [w.total(total) for total in w.loop(0, self.word[SIZE], turn, zeros, step=chunk)]
+        return [w.total(total) for total in w.loop(0, self.word.size, turn, zeros, step=chunk)]
 
 
 # -- the product --------------------------------------------------------------------------------
@@ -158,18 +172,18 @@ class PlaneWriter:
 class DottedProduct(GroupedProduct):
     """Writes the product of Note [planes]: of one row at a time with four of the weight."""
 
-    words = WORDS + 2
-
     def __init__(self, form: GroupedForm, dot: Dot) -> None:
         super().__init__(form)
         self.dot = dot
+        first = GroupedWords.word_count()
+        self.made = MadeWords(self.w.word(first), self.w.word(first + 1))
 
     def piece(self, p: V) -> None:
         w, word = self.w, self.word
         self.point_at()
-        self.planes, self.records = w.pointer(word[PLANES_AT]), w.pointer(word[RECORDS_AT])
-        first = p * word[PART]
-        stop = w.least(first + word[PART], word[N])
+        self.planes, self.records = w.pointer(self.made.planes), w.pointer(self.made.records)
+        first = p * word.part
+        stop = w.least(first + word.part, word.n)
 
         def some(j: V) -> None:
             # The last row stands in for those beyond, which give its result again.
@@ -181,24 +195,24 @@ class DottedProduct(GroupedProduct):
                     out = w.lane(sums, lane)
                     if self.form.bias:
                         out = out + w.load(self.bias, "f32", column)
-                    w.store(out, self.c, i * word[C_ROW] + column)
+                    w.store(out, self.c, i * word.c_row + column)
 
-            w.loop(0, word[M], row)
+            w.loop(0, word.m, row)
 
         w.loop(first, stop, some, step=ACROSS)
 
     def row_sums(self, columns: list[V], i: V) -> V:
         """The sums of a row of the input with some of the weight, side by side."""
         w, word = self.w, self.word
-        depth = word[GROUPS] * word[GROUP]
+        depth = word.groups * word.group
         planes = [w.at(self.planes, "i8", (i * DIGITS + k) * depth) for k in range(DIGITS)]
         source = w.at(self.x, "f32", i * depth)
 
         def group(g: V, before: V) -> list[V]:
-            record = w.at(self.records, "i32", (i * word[GROUPS] + g) * RECORD)
+            record = w.at(self.records, "i32", (i * word.groups + g) * RECORD)
             step = w.load(record, "f32", w.whole(0))
-            begin = g * word[GROUP]
-            places = [column * word[GROUPS] + g for column in columns]
+            begin = g * word.group
+            places = [column * word.groups + g for column in columns]
             starts = [column * depth + begin for column in columns]
             (sums,) = w.choose(
                 step.ne(0),
@@ -211,7 +225,7 @@ class DottedProduct(GroupedProduct):
             scales = w.join([w.load(self.scale, "f32", place) for place in places])
             return [mad(sums, scales, before)]
 
-        (sums,) = w.loop(0, word[GROUPS], group, [w.code.const(0, "f32", ACROSS)])
+        (sums,) = w.loop(0, word.groups, group, [w.code.const(0, "f32", ACROSS)])
         return sums
 
     def dots(self, planes: list[str], starts: list[V], places: list[V], record: str) -> V:
@@ -234,7 +248,7 @@ class DottedProduct(GroupedProduct):
                         sums[at] = dot.add(w, numbers, digits[d][part], sums[at])
             return sums
 
-        sums = w.loop(0, self.word[GROUP], turn, zeros, step=chunk_of(form.bits, dot))
+        sums = w.loop(0, self.word.group, turn, zeros, step=chunk_of(form.bits, dot))
         points = self.points(places)
         total: V | None = None
         for d in reversed(range(DIGITS)):
@@ -282,14 +296,14 @@ class DottedProduct(GroupedProduct):
                 for start, point, total in zip(starts, points, before, strict=True)
             ]
 
-        return w.join([w.total(x) for x in w.loop(0, self.word[GROUP], turn, zeros, step=LANES)])
+        return w.join([w.total(x) for x in w.loop(0, self.word.group, turn, zeros, step=LANES)])
 
 
 def planes_text(name: str, bits: int, dot: str) -> Text:
-    """The kernel that writes planes; its words are named above."""
+    """The kernel that writes planes."""
     return PlaneWriter(bits, DOTS[dot]).text(name)
 
 
 def dotted_text(name: str, form: GroupedForm, dot: str) -> Text:
-    """The product of Note [planes]; its words are named above."""
+    """The product of Note [planes]."""
     return _with_feature(DottedProduct(form, DOTS[dot]).text(name), DOTS[dot])

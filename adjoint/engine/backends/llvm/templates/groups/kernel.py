@@ -9,12 +9,12 @@ Note [grouped products]
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import V, mad
-
-(X, W, SCALE, ZERO, BIAS, C, M, N, GROUPS, GROUP, X_ROW, C_ROW, PART, PIECES, WORDS) = range(15)
 
 EVEN = 1 << 23  # from here on floats are whole numbers, whose last digits are bits
 EVEN_BITS = 0x4B000000
@@ -42,18 +42,36 @@ class GroupedForm:
         return "_".join(part for part in parts if part)
 
 
+@dataclass(slots=True)
+class GroupedWords(LaunchWords):
+    """C = X W^T + bias, the weights in groups along the depth."""
+
+    x: Any
+    weight: Any
+    scale: Any
+    zero: Any
+    bias: Any
+    c: Any
+    m: Any
+    n: Any
+    groups: Any  # of a row
+    group: Any  # elements of each
+    x_row: Any
+    c_row: Any
+    part: Any  # rows of the weight in a piece
+    pieces: Any
+
+
 class GroupedProduct:
     """Writes the kernel of Note [grouped products]."""
-
-    words = WORDS
 
     def __init__(self, form: GroupedForm) -> None:
         self.form = form
         self.w = w = CodeWriter()
-        self.word = w.words(self.words)
+        self.word = GroupedWords.read_by(w)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         return self.w.finish(name)
 
@@ -61,28 +79,30 @@ class GroupedProduct:
         """Some of the weight's rows."""
         w, word, form = self.w, self.word, self.form
         self.point_at()
-        first = p * word[PART]
-        stop = w.least(first + word[PART], word[N])
+        first = p * word.part
+        stop = w.least(first + word.part, word.n)
 
         def column(j: V) -> None:
             def rows(i: V) -> None:
                 # The last row stands in for those beyond, which give its result again.
-                numbers = [w.least(i + r, word[M] - 1) for r in range(form.rows)]
-                inputs = [w.at(self.x, "f32", number * word[X_ROW]) for number in numbers]
+                numbers = [w.least(i + r, word.m - 1) for r in range(form.rows)]
+                inputs = [w.at(self.x, "f32", number * word.x_row) for number in numbers]
                 for number, total in zip(numbers, self.sums(j, inputs), strict=True):
                     out = w.total(total)
                     if form.bias:
                         out = out + w.load(self.bias, "f32", j)
-                    w.store(out, self.c, number * word[C_ROW] + j)
+                    w.store(out, self.c, number * word.c_row + j)
 
-            w.loop(0, word[M], rows, step=form.rows)
+            w.loop(0, word.m, rows, step=form.rows)
 
         w.loop(first, stop, column)
 
     def point_at(self) -> None:
         """Pointers to the operands."""
+        word = self.word
         self.x, self.weight, self.scale, self.zero, self.bias, self.c = (
-            self.w.pointer(self.word[k]) for k in (X, W, SCALE, ZERO, BIAS, C)
+            self.w.pointer(start)
+            for start in (word.x, word.weight, word.scale, word.zero, word.bias, word.c)
         )
 
     def sums(self, j: V, inputs: list[str]) -> list[V]:
@@ -91,22 +111,22 @@ class GroupedProduct:
         zeros = [w.code.const(0, "f32", LANES)] * form.rows
 
         def group(g: V, *before: V) -> list[V]:
-            at = j * word[GROUPS] + g
+            at = j * word.groups + g
             point = w.code.splat(self.point(at), LANES)
 
             def turn(k: V, *inner: V) -> list[V]:
-                place = g * word[GROUP] + k
-                real = self.numbers(j * word[GROUPS] * word[GROUP] + place) - point
+                place = g * word.group + k
+                real = self.numbers(j * word.groups * word.group + place) - point
                 return [
                     mad(real, w.load(x, "f32", place, LANES), s)
                     for x, s in zip(inputs, inner, strict=True)
                 ]
 
-            totals = w.loop(0, word[GROUP], turn, zeros, step=LANES)
+            totals = w.loop(0, word.group, turn, zeros, step=LANES)
             scale = w.code.splat(w.load(self.scale, "f32", at), LANES)
             return [mad(x, scale, s) for x, s in zip(totals, before, strict=True)]
 
-        return w.loop(0, word[GROUPS], group, zeros)
+        return w.loop(0, word.groups, group, zeros)
 
     def point(self, at: V) -> V:
         """What stands for zero among `numbers` of a group."""
@@ -138,5 +158,5 @@ class GroupedProduct:
 
 
 def groups_text(name: str, form: GroupedForm) -> Text:
-    """The kernel of Note [grouped products]; its words are named above."""
+    """The kernel of Note [grouped products]."""
     return GroupedProduct(form).text(name)

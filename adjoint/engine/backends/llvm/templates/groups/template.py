@@ -9,8 +9,13 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.templates.convolution.windowed import address, parts_of
 from adjoint.engine.backends.llvm.templates.groups import dotted
-from adjoint.engine.backends.llvm.templates.groups.dotted import by_dots
-from adjoint.engine.backends.llvm.templates.groups.kernel import LANES, GroupedForm, groups_text
+from adjoint.engine.backends.llvm.templates.groups.dotted import MadeWords, PlaneWords, by_dots
+from adjoint.engine.backends.llvm.templates.groups.kernel import (
+    LANES,
+    GroupedForm,
+    GroupedWords,
+    groups_text,
+)
 from adjoint.engine.backends.llvm.templates.integers.dots import Dot, host_dot
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
@@ -73,10 +78,11 @@ def steps(
     part = computed(part_of, outputs, depth)
     pieces = parts_of(outputs, part)
     places = [x, weight, scale, *(zero or [scale]), *(bias or [scale]), out]
-    words = [
-        *(address(place, place.offset) for place in places),
-        rows, outputs, depth // group, group, depth, outputs, part, pieces,
-    ]  # fmt: skip
+    starts = [address(place, place.offset) for place in places]
+    words = GroupedWords(
+        *starts, m=rows, n=outputs, groups=depth // group, group=group, x_row=depth,
+        c_row=outputs, part=part, pieces=pieces,
+    ).listed()  # fmt: skip
     launch = Launch(
         function=form.name,
         text=partial(groups_text, form=form),
@@ -102,10 +108,10 @@ def _by_dots(launch: Launch, form: GroupedForm, dot: Dot, x: Place, group: int) 
         Launch(
             function=f"planes_{form.bits}_{dot.name}",
             text=partial(dotted.planes_text, bits=form.bits, dot=dot.name),
-            words=[
-                address(x, x.offset), Address(planes), Address(records),
-                rows, count, group, depth, rows * count,
-            ],
+            words=PlaneWords(
+                source=address(x, x.offset), planes=Address(planes), records=Address(records),
+                rows=rows, count=count, size=group, source_row=depth, pieces=rows * count,
+            ).listed(),
             reads=(whole(x.buffer),),
             writes=(whole(planes), whole(records)),
             pieces=rows * count,
@@ -116,7 +122,7 @@ def _by_dots(launch: Launch, form: GroupedForm, dot: Dot, x: Place, group: int) 
             launch,
             function=f"{form.name}_{dot.name}",
             text=partial(dotted.dotted_text, form=form, dot=dot.name),
-            words=[*launch.words, Address(planes), Address(records)],
+            words=[*launch.words, *MadeWords(Address(planes), Address(records)).listed()],
             reads=(*launch.reads, whole(planes), whole(records)),
         ),
     ]  # fmt: skip

@@ -11,19 +11,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.integers.dots import DOTS, OFFSET, Dot
 from adjoint.engine.backends.registers.vector import V, select
 
-(
-    A, B, C, M, N, K, A_ROW, B_ROW, C_ROW, ROWS, ROW_PARTS, COLUMNS, COLUMN_PARTS, PIECES,
-    INNER, OUTER_A, OUTER_B, OUTER_C, INNER_A, INNER_B, INNER_C,
-    WORDS,
-) = range(22)  # fmt: skip
-
 ACROSS = 4  # columns of a tile: their sums, added up, are one vector
+
+
+@dataclass(slots=True)
+class IntegerWords(LaunchWords):
+    """C = A B of whole numbers; rows of A and columns of B are contiguous."""
+
+    a: Any
+    b: Any
+    c: Any
+    m: Any
+    n: Any
+    k: Any
+    a_row: Any
+    b_row: Any
+    c_row: Any
+    rows: Any  # of a piece
+    row_parts: Any
+    columns: Any  # of a piece
+    column_parts: Any
+    pieces: Any
+    inner: Any  # members of the inner batch; how far members are apart
+    outer_a: Any
+    outer_b: Any
+    outer_c: Any
+    inner_a: Any
+    inner_b: Any
+    inner_c: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +63,11 @@ class IntegerProduct:
     def __init__(self, dot: Dot, rows: int) -> None:
         self.dot, self.tall = dot, rows
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
+        self.word = IntegerWords.read_by(w)
         self.result = w.reserve("i32", ACROSS)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         text, declared = self.w.finish(name)
         if self.dot.feature:
@@ -55,30 +78,29 @@ class IntegerProduct:
     def piece(self, p: V) -> None:
         """Some rows and columns of one member of the batch."""
         w, word = self.w, self.word
-        rest, column_part = w.split(p, word[COLUMN_PARTS])
-        member, row_part = w.split(rest, word[ROW_PARTS])
-        outer, inner = w.split(member, word[INNER])
+        rest, column_part = w.split(p, word.column_parts)
+        member, row_part = w.split(rest, word.row_parts)
+        outer, inner = w.split(member, word.inner)
 
-        def begin(base: int, along: int, within: int, item: int) -> str:
-            elements = outer * word[along] + inner * word[within]
-            return w.pointer(word[base] + elements * item)
+        def begin(base: V, along: V, within: V, item: int) -> str:
+            return w.pointer(base + (outer * along + inner * within) * item)
 
-        a = begin(A, OUTER_A, INNER_A, 1)
-        b = begin(B, OUTER_B, INNER_B, 1)
-        c = begin(C, OUTER_C, INNER_C, 4)
-        first = row_part * word[ROWS]
-        stop = w.least(first + word[ROWS], word[M])
-        start = column_part * word[COLUMNS]
-        end = w.least(start + word[COLUMNS], word[N])
+        a = begin(word.a, word.outer_a, word.inner_a, 1)
+        b = begin(word.b, word.outer_b, word.inner_b, 1)
+        c = begin(word.c, word.outer_c, word.inner_c, 4)
+        first = row_part * word.rows
+        stop = w.least(first + word.rows, word.m)
+        start = column_part * word.columns
+        end = w.least(start + word.columns, word.n)
 
         def columns(j: V) -> None:
             # The last rows and columns stand in for those beyond, whose sums nobody keeps.
-            mine = [w.at(b, "i8", w.least(j + n, end - 1) * word[B_ROW]) for n in range(ACROSS)]
+            mine = [w.at(b, "i8", w.least(j + n, end - 1) * word.b_row) for n in range(ACROSS)]
             excess = self.excess(mine)
 
             def rows(i: V) -> None:
                 theirs = [
-                    w.at(a, "i8", w.least(i + r, stop - 1) * word[A_ROW]) for r in range(self.tall)
+                    w.at(a, "i8", w.least(i + r, stop - 1) * word.a_row) for r in range(self.tall)
                 ]
                 sums = self.sums(_Operands(theirs, mine))
                 for r in range(self.tall):
@@ -144,7 +166,7 @@ class IntegerProduct:
         single: Callable[..., list[V]],
     ) -> list[V]:
         """Sums along the depth: whole vectors, what is left of one, or byte by byte."""
-        w, depth, size = self.w, self.word[K], self.dot.size
+        w, depth, size = self.w, self.word.k, self.dot.size
         zeros = [w.code.const(0, "i32", self.dot.lanes)] * count
         left = depth.modulo(size)
         whole = depth - left
@@ -185,7 +207,7 @@ class IntegerProduct:
     def put(self, total: V, c: str, i: V, stop: V, j: V, end: V) -> None:
         """Four results of a row that exists; fewer at the end of it."""
         w = self.w
-        at = i * self.word[C_ROW] + j
+        at = i * self.word.c_row + j
 
         def part() -> None:
             w.store(total, self.result, w.whole(0))
@@ -198,5 +220,5 @@ class IntegerProduct:
 
 
 def integer_text(name: str, dot: str, rows: int) -> Text:
-    """The kernel of Note [integer products]; its words are named above."""
+    """The kernel of Note [integer products]."""
     return IntegerProduct(DOTS[dot], rows).text(name)

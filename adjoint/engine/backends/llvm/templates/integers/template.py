@@ -74,11 +74,13 @@ def product_launch(a: Place, b: Place, c: Place, dims: Dims) -> Launch:
     columns = computed(columns_of_piece, m, n, k, batch, part)
     row_parts, column_parts = parts_of(m, part), parts_of(n, columns)
     pieces = batch * row_parts * column_parts
-    words = [
-        address(a, a.offset), address(b, b.offset), address(c, c.offset), m, n, k,
-        a.strides[-2], b.strides[-2], c.strides[-2], part, row_parts, columns, column_parts, pieces,
-        inner, *outers, *inners,
-    ]  # fmt: skip
+    words = kernel.IntegerWords(
+        a=address(a, a.offset), b=address(b, b.offset), c=address(c, c.offset), m=m, n=n, k=k,
+        a_row=a.strides[-2], b_row=b.strides[-2], c_row=c.strides[-2],
+        rows=part, row_parts=row_parts, columns=columns, column_parts=column_parts, pieces=pieces,
+        inner=inner, outer_a=outers[0], outer_b=outers[1], outer_c=outers[2],
+        inner_a=inners[0], inner_b=inners[1], inner_c=inners[2],
+    ).listed()  # fmt: skip
     sizes = (m, n, k)
     return Launch(
         function=f"integers_{dot.name}_{rows}",

@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
@@ -15,20 +18,40 @@ from adjoint.engine.backends.registers.vector import V, select
 
 LANES = 8  # windows at a time
 
-FROM, TO, AT, PLANES, LEFT, RIGHT = range(6)  # all taps of windows LEFT to RIGHT are inside
-DIMS = 6  # for each dimension the words of `PoolingWindow`
-SOURCE, SIZE, EXTENT, STEP, OFFSET, DILATION, ADAPTIVE, DIM_WORDS = range(8)
-WORDS = DIMS + RANK * DIM_WORDS
+
+@dataclass(slots=True)
+class PoolingWords(LaunchWords):
+    """Images in row-major order; `WindowWords` of each dimension follow."""
+
+    source: Any
+    target: Any
+    at: Any  # where the largest are
+    planes: Any
+    left: Any  # all taps of windows from here
+    right: Any  # to here are inside
+
+
+@dataclass(slots=True)
+class WindowWords(LaunchWords):
+    """The windows along one dimension."""
+
+    source: Any  # its size
+    size: Any  # how many windows
+    extent: Any  # taps of each
+    step: Any
+    offset: Any
+    dilation: Any
+    adaptive: Any  # whether windows are laid to cover it
 
 
 class PoolingWindow:
     """The windows along one dimension."""
 
-    def __init__(self, w: CodeWriter, words: list[V]) -> None:
+    def __init__(self, w: CodeWriter, word: WindowWords) -> None:
         self.w = w
-        self.source, self.size, self.extent = words[SOURCE], words[SIZE], words[EXTENT]
-        self.step, self.offset, self.dilation = words[STEP], words[OFFSET], words[DILATION]
-        self.adaptive = words[ADAPTIVE].ne(0)
+        self.source, self.size, self.extent = word.source, word.size, word.extent
+        self.step, self.offset, self.dilation = word.step, word.offset, word.dilation
+        self.adaptive = word.adaptive.ne(0)
 
     def taps(self, o: V) -> tuple[V, V, V]:
         """Where a window begins, and the first and last of its taps that are inside."""
@@ -47,19 +70,22 @@ class PoolingWindow:
 
 
 class MaxPool:
-    """Writes the kernel; its words are named above. Input and results are in row-major order."""
+    """Writes the kernel of `PoolingWords`."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
-        self.source, self.target, self.at = (w.pointer(self.word[k]) for k in (FROM, TO, AT))
-        self.dims = [PoolingWindow(w, self.word[DIMS + d * DIM_WORDS :]) for d in range(RANK)]
+        fixed, each = PoolingWords.word_count(), WindowWords.word_count()
+        words = w.words(fixed + RANK * each)
+        self.word = word = PoolingWords.named(words)
+        self.source, self.target, self.at = map(w.pointer, (word.source, word.target, word.at))
+        windows = [WindowWords.named(words[fixed + d * each :]) for d in range(RANK)]
+        self.dims = [PoolingWindow(w, window) for window in windows]
 
     def text(self, name: str) -> Text:
         w = self.w
         deep, high, _ = self.dims
-        low, stop = w.share(self.word[PLANES] * deep.size)
+        low, stop = w.share(self.word.planes * deep.size)
 
         def plane(p: V) -> None:
             which, z = w.split(p, deep.size)
@@ -79,7 +105,7 @@ class MaxPool:
     def row(self, source: str, zs: tuple[V, V, V], ys: tuple[V, V, V], to: V) -> None:
         """One row of windows: vectors of them where all taps are inside."""
         w, wide = self.w, self.dims[2]
-        left, right = self.word[LEFT], self.word[RIGHT]
+        left, right = self.word.left, self.word.right
         whole = left + w.most(right - left, 0).quotient(w.whole(LANES)) * LANES
 
         def one(x: V) -> None:
@@ -154,23 +180,33 @@ def max_pool_text(name: str, kind: str) -> Text:
 # -- windows that lie inside --------------------------------------------------------------------
 
 CHUNK = 256  # windows whose places are found together
-W_FROM, W_TO, W_AT, W_PLANES, W_PLANE, W_WINDOWS, W_TAP_COUNT = range(7)
-W_SIZES = 7  # how many windows along each coordinate
-W_STEPS = W_SIZES + RANK  # from one to the next in the input
-W_TAPS = W_STEPS + RANK  # then the taps' offsets
+
+
+@dataclass(slots=True)
+class InnerWords(LaunchWords):
+    """Windows that all lie inside; the offsets of their taps follow."""
+
+    source: Any
+    target: Any
+    at: Any  # where the largest are
+    planes: Any
+    plane: Any  # elements of one
+    windows: Any
+    tap_count: Any
+    sizes: list[Any] = field(metadata=several(RANK))  # how many windows along each coordinate
+    steps: list[Any] = field(metadata=several(RANK))  # from one to the next in the input
 
 
 def whole_windows_text(name: str, kind: str) -> Text:
-    """The largest of windows that all lie inside the input; the words are named above."""
+    """The largest of windows that all lie inside the input (`InnerWords`)."""
     w = CodeWriter()
-    word = w.words(W_TAPS)
-    source, target, places = (w.pointer(word[k]) for k in (W_FROM, W_TO, W_AT))
-    taps = w.at("%args", "i64", w.whole(W_TAPS))
-    sizes, steps = word[W_SIZES:W_STEPS], word[W_STEPS:W_TAPS]
+    word = InnerWords.read_by(w)
+    source, target, places = map(w.pointer, (word.source, word.target, word.at))
+    taps = w.at("%args", "i64", w.whole(InnerWords.word_count()))
     table = w.reserve("i64", CHUNK)
-    walk = PositionWalk(w, sizes, ([w.whole(0), *steps],))
+    walk = PositionWalk(w, word.sizes, ([w.whole(0), *word.steps],))
     number = "i32" if kind == "f32" else "i64"  # as wide as an element: one mask does for both
-    low, high = w.share(word[W_PLANES])
+    low, high = w.share(word.planes)
 
     def windows(base: V, first: V, j: V, lanes: int) -> None:
         starts = [w.load(table, "i64", j + lane) for lane in range(lanes)]
@@ -185,23 +221,23 @@ def whole_windows_text(name: str, kind: str) -> Text:
 
         lowest = w.code.const(float("-inf"), kind, lanes)
         begin = [lowest, w.code.const(0, number, lanes)]
-        best, chosen = w.loop(0, word[W_TAP_COUNT], tap, begin)
+        best, chosen = w.loop(0, word.tap_count, tap, begin)
         to = first + j
         w.store(best, target, to)
         start = w.load(table, "i64", j, lanes)
         w.store(chosen.convert("i64") + start, places, to)
 
     def chunk(first: V) -> None:
-        count = w.least(word[W_WINDOWS] - first, CHUNK)
-        walk.fill((table,), first, count, word[W_WINDOWS])
+        count = w.least(word.windows - first, CHUNK)
+        walk.fill((table,), first, count, word.windows)
         whole = count.quotient(w.whole(LANES)) * LANES
 
         def plane(p: V) -> None:
-            base, to = p * word[W_PLANE], p * word[W_WINDOWS] + first
+            base, to = p * word.plane, p * word.windows + first
             w.loop(0, whole, lambda j: windows(base, to, j, LANES), step=LANES)
             w.loop(whole, count, lambda j: windows(base, to, j, 1))
 
         w.loop(low, high, plane)
 
-    w.loop(0, word[W_WINDOWS], chunk, step=CHUNK)
+    w.loop(0, word.windows, chunk, step=CHUNK)
     return w.finish(name)

@@ -5,6 +5,10 @@ A *line* is all elements that differ along that dimension alone; arrays are in r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
@@ -16,24 +20,34 @@ PUT = "put"
 
 # -- elements put or added at indices -----------------------------------------------------------
 
-(
-    S_TO, S_VALUES, S_INDEX, S_LINES, S_INNER, S_COUNT, S_SIZE, S_STATUS, S_FAULT, S_WORDS,
-) = range(10)  # fmt: skip
+
+@dataclass(slots=True)
+class ScatterWords(LaunchWords):
+    """Each line's values put at indices into a line of `size`."""
+
+    target: Any
+    values: Any
+    index: Any
+    lines: Any
+    inner: Any  # elements from one of a line to the next
+    count: Any  # of values in a line
+    size: Any
+    status: Any
+    fault: Any  # what it means that an index is out of bounds
 
 
 def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
-    """Each line's values put at indices into a line of SIZE, in order, or combined with it.
+    """Each line's values put at indices into another line, in order, or combined with it.
 
     `how` is PUT or the name of a reduction.
 
-    `cleared` lines are zeros to begin with; others are there already. INNER is the number of
-    elements from one of a line to the next.
+    `cleared` lines are zeros to begin with; others are there already.
     """
     w = CodeWriter()
-    word = w.words(S_WORDS)
-    target, values, index = (w.pointer(word[k]) for k in (S_TO, S_VALUES, S_INDEX))
-    inner, count, size = word[S_INNER], word[S_COUNT], word[S_SIZE]
-    low, high = w.share(word[S_LINES])
+    word = ScatterWords.read_by(w)
+    target, values, index = map(w.pointer, (word.target, word.values, word.index))
+    inner, count, size = word.inner, word.count, word.size
+    low, high = w.share(word.lines)
 
     def line(n: V) -> None:
         outer, column = w.split(n, inner)
@@ -55,8 +69,8 @@ def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
                 w.store(x, target, place)
 
             def report() -> None:
-                status = w.pointer(word[S_STATUS])
-                store_fault(w.code, status, word[S_FAULT].ref, at=where)
+                status = w.pointer(word.status)
+                store_fault(w.code, status, word.fault.ref, at=where)
 
             w.either(good, put, report)
 
@@ -85,24 +99,35 @@ def clear(w: CodeWriter, kind: str, target: str, to: V, size: V, inner: V) -> No
 
 # -- weighted sums ------------------------------------------------------------------------------
 
-(R_FROM, R_TO, R_OUTER, R_INNER, R_SOURCE, R_SIZE, R_PIECES, R_TABLE) = range(8)
+
+@dataclass(slots=True)
+class ResampleWords(LaunchWords):
+    """Lines of weighted sums; the table of terms follows."""
+
+    source: Any
+    target: Any
+    outer: Any
+    inner: Any
+    source_size: Any  # of a line
+    size: Any  # of a line of the result
+    pieces: Any
 
 
 def resample_text(name: str, kind: str, across: bool) -> Text:
     """Each element of a line a weighted sum of a few of another line's.
 
-    After the words named above comes, for each element of the result, where its terms begin among
+    After the words comes, for each element of the result, where its terms begin among
     the pairs that follow (and at the end their number), then the pairs: a place, and a weight as
     the bits of a double. Vectors run along what lies inside the lines, or (`across`) over several
     lines of neighbouring elements.
     """
     w = CodeWriter()
-    word = w.words(R_TABLE)
-    source, target = w.pointer(word[R_FROM]), w.pointer(word[R_TO])
-    size, inner = word[R_SIZE], word[R_INNER]
-    rows = w.at("%args", "i64", w.whole(R_TABLE))
+    word = ResampleWords.read_by(w)
+    source, target = w.pointer(word.source), w.pointer(word.target)
+    size, inner = word.size, word.inner
+    rows = w.at("%args", "i64", w.whole(ResampleWords.word_count()))
     pairs = w.at(rows, "i64", size + 1)
-    low, high = w.share(word[R_PIECES])
+    low, high = w.share(word.pieces)
 
     def total(at: V, step: V, first: V, last: V, lanes: int) -> V:
         """The sum of terms; lanes are one element, or one line, apart."""
@@ -111,7 +136,7 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
             place = at + w.load(pairs, "i64", t * 2) * step
             weight = w.load(pairs, "f64", t * 2 + 1).convert(kind)
             if across and lanes > 1:
-                x = w.gather(source, kind, [place + word[R_SOURCE] * k for k in range(lanes)])
+                x = w.gather(source, kind, [place + word.source_size * k for k in range(lanes)])
             else:
                 x = w.load(source, kind, place, lanes)
             return [mad(x, w.code.splat(weight, lanes), sum_)]
@@ -124,7 +149,7 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
     def along(p: V) -> None:
         line, o = w.split(p, size)
         first, last = bounds(o)
-        of, to = line * word[R_SOURCE] * inner, p * inner
+        of, to = line * word.source_size * inner, p * inner
         whole = inner.quotient(w.whole(LANES)) * LANES
 
         def some(i: V, lanes: int) -> None:
@@ -135,12 +160,12 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
 
     def lines(p: V) -> None:
         begin = p * LANES
-        left = word[R_OUTER] - begin
+        left = word.outer - begin
 
         def some(line: V, lanes: int) -> None:
             def element(o: V) -> None:
                 first, last = bounds(o)
-                x = total(line * word[R_SOURCE], w.whole(1), first, last, lanes)
+                x = total(line * word.source_size, w.whole(1), first, last, lanes)
                 for k in range(lanes):
                     lane = w.lane(x, k) if lanes > 1 else x
                     w.store(lane, target, (line + k) * size + o)
@@ -150,7 +175,7 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
         w.either(
             left >= LANES,
             lambda: some(begin, LANES),
-            lambda: w.loop(begin, word[R_OUTER], lambda n: some(n, 1)),
+            lambda: w.loop(begin, word.outer, lambda n: some(n, 1)),
         )
 
     w.loop(low, high, lines if across else along)

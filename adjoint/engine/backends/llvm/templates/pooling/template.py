@@ -53,8 +53,8 @@ def accepts_max(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
 def window_words(rule: Rule) -> list[int]:
     """The words of one dimension's windows."""
     if rule[0] == "adaptive":
-        return [rule[1], rule[2], 1, 1, 0, 1, 1]
-    return [*rule[1:], 0]
+        return pooling.WindowWords(rule[1], rule[2], 1, 1, 0, 1, adaptive=1).listed()
+    return pooling.WindowWords(*rule[1:], adaptive=0).listed()
 
 
 def whole_windows(rule: Rule) -> tuple[int, int]:
@@ -77,15 +77,16 @@ def max_steps(
     kind = FLOATS[values.buffer.dtype.name]
     full = [("window", 1, 1, 1, 1, 0, 1)] * (RANK - len(windows)) + list(windows)
     planes = prod(values.shape[: len(values.shape) - len(windows)])
-    words: list[Any] = [address(operands[0]), address(values), address(at), planes]
+    starts = (address(operands[0]), address(values), address(at))
+    words: list[Any]
     taps = prod(rule[3] if rule[0] == "window" else -(-rule[1] // rule[2]) + 1 for rule in full)
     if all(whole_windows(rule) == (0, rule[2]) for rule in full):
         function, text = f"whole_windows_{kind}", pooling.whole_windows_text
-        words += inner_words(full)
+        words = inner_words(starts, planes, full)
         pieces = planes
     else:
         function, text = f"max_pool_{kind}", pooling.max_pool_text
-        words += whole_windows(full[-1])
+        words = pooling.PoolingWords(*starts, planes, *whole_windows(full[-1])).listed()
         for rule in full:
             words += window_words(rule)
         pieces = planes * full[0][2]
@@ -102,8 +103,8 @@ def max_steps(
     return [launch]
 
 
-def inner_words(rules: list[Rule]) -> list[int]:
-    """The words of windows that all lie inside, after the first four."""
+def inner_words(starts: tuple[Any, ...], planes: int, rules: list[Rule]) -> list[Any]:
+    """The words of windows that all lie inside."""
     sources = [rule[1] for rule in rules]
     steps = [prod(sources[d + 1 :]) for d in range(RANK)]
     taps = [
@@ -111,10 +112,11 @@ def inner_words(rules: list[Rule]) -> list[int]:
         for tap in product(*(range(rule[3]) for rule in rules))
     ]
     sizes = [rule[2] for rule in rules]
-    return [
-        prod(sources), prod(sizes), len(taps), *sizes,
-        *(rule[4] * s for rule, s in zip(rules, steps, strict=True)), *taps,
-    ]  # fmt: skip
+    words = pooling.InnerWords(
+        *starts, planes, plane=prod(sources), windows=prod(sizes), tap_count=len(taps),
+        sizes=sizes, steps=[rule[4] * s for rule, s in zip(rules, steps, strict=True)],
+    )  # fmt: skip
+    return [*words.listed(), *taps]
 
 
 # -- elements put or added at indices -----------------------------------------------------------
@@ -157,17 +159,17 @@ def scatter_steps(
     launch = Launch(
         function=f"scatter_{kind}_{how}_{int(cleared)}",
         text=lambda name: lines.scatter_text(name, kind, how, cleared),
-        words=[
-            address(out),
-            address(values),
-            address(index),
-            count,
-            inner,
-            index.shape[dim],
-            out.shape[dim],
-            Status(),
-            bounds_fault(node, 0),
-        ],
+        words=lines.ScatterWords(
+            target=address(out),
+            values=address(values),
+            index=address(index),
+            lines=count,
+            inner=inner,
+            count=index.shape[dim],
+            size=out.shape[dim],
+            status=Status(),
+            fault=bounds_fault(node, 0),
+        ).listed(),
         reads=(whole(values.buffer), whole(index.buffer), whole(out.buffer)),
         writes=(whole(out.buffer),),
         pieces=count,
@@ -201,20 +203,14 @@ def resample_steps(
     across = inner == 1
     pieces = -(-outer // lines.LANES) if across else outer * out.shape[dim]
     pairs = [word for row in rows for i, weight in row for word in (i, double_bits(weight))]
+    words = lines.ResampleWords(
+        source=address(source), target=address(out), outer=outer, inner=inner,
+        source_size=source.shape[dim], size=out.shape[dim], pieces=pieces,
+    )  # fmt: skip
     launch = Launch(
         function=f"resample_{kind}_{int(across)}",
         text=lambda name: lines.resample_text(name, kind, across),
-        words=[
-            address(source),
-            address(out),
-            outer,
-            inner,
-            source.shape[dim],
-            out.shape[dim],
-            pieces,
-            *starts,
-            *pairs,
-        ],
+        words=[*words.listed(), *starts, *pairs],
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,

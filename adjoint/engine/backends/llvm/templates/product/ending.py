@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
@@ -10,7 +11,24 @@ from adjoint.engine.backends.registers.operations import KIND, lower
 from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.compiler.loops.epilogues import Epilogue, MatrixReference
 from adjoint.engine.compiler.loops.ir import LOAD
+from adjoint.engine.compiler.schedule.steps import Address
 from adjoint.engine.core.dtype import named
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the last write of a product does: an epilogue, and whether the product is written."""
+
+    epilogue: Epilogue
+    writes_product: bool
+
+    @property
+    def words(self) -> list[Any]:
+        """The words of its references: where each begins, and how far rows are apart."""
+        words: list[Any] = []
+        for ref in self.epilogue.references:
+            words += [Address(ref.buffer, ref.offset * ref.dtype.itemsize), ref.row]
+        return words
 
 
 class EndingWriter:

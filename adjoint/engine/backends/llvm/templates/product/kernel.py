@@ -6,33 +6,64 @@ Note [products]
     piece are multiplied with it. Rows of A are read where they lie if they are contiguous, or if
     the elements of one depth are and there are few; if not, the piece first copies them. Panels are
     read where they lie (in B itself, or in panels that an earlier launch has packed for all pieces)
-    up to the column READY, and packed by the piece beyond it. Sizes, strides and these choices are
-    words: the code is one for all products of a dtype. Sums over blocks are added in the result.
+    up to the column `ready`, and packed by the piece beyond it. Sizes, strides and these choices
+    are words: the code is one for all products of a dtype. Sums over blocks are added in the
+    result.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
-from adjoint.engine.backends.llvm.templates.product.ending import EndingWriter
+from adjoint.engine.backends.llvm.templates.product.ending import Ending, EndingWriter
 from adjoint.engine.backends.llvm.templates.product.packing import move
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, multiply
 from adjoint.engine.backends.registers.vector import V, select, width
-from adjoint.engine.compiler.loops.epilogues import Epilogue
 
-(
-    A, B, C, M, N, K, A_ROW, A_K, B_K, B_COLUMN, B_PANEL, C_ROW, READY, COPIES, ACROSS,
-    ROWS, ROW_PARTS, COLUMNS, COLUMN_PARTS, STRIP, BLOCK, PIECES,
-    INNER, OUTER_A, OUTER_B, OUTER_C, INNER_A, INNER_B, INNER_C,
-    WORDS,
-) = range(30)  # fmt: skip
-
-Ending = tuple[Epilogue, bool]  # and whether the product itself is written too
 PANEL_BYTES = 32 * 1024  # of a panel, at most
 STRIP_BYTES = 64 * 1024  # of panels that are packed together, at most
 COPY_BYTES = 72 * 1024  # of the rows of A that a piece copies, at most
 SIDE_BYTES = 32 * 1024  # the same where they lie side by side: all are read for every tile
 SKEW = 16  # elements between rows that are copied: they shall lie in different sets of a cache
+
+
+@dataclass(slots=True)
+class ProductWords(LaunchWords):
+    """C = A B in tiles: addresses, sizes and strides, and how it is cut."""
+
+    a: Any
+    b: Any
+    c: Any
+    m: Any
+    n: Any
+    k: Any
+    a_row: Any
+    a_k: Any
+    b_k: Any
+    b_column: Any
+    b_panel: Any
+    c_row: Any
+    ready: Any  # columns of B that are read where they lie
+    copies: Any  # whether rows of A are copied
+    across: Any  # side by side
+    rows: Any  # of a piece
+    row_parts: Any
+    columns: Any  # of a piece
+    column_parts: Any
+    strip: Any  # columns packed together
+    block: Any  # of the depth
+    pieces: Any
+    inner: Any  # members of the inner batch; how far members are apart
+    outer_a: Any
+    outer_b: Any
+    outer_c: Any
+    inner_a: Any
+    inner_b: Any
+    inner_c: Any
 
 
 def panel_depth(kind: str, tile: Tile) -> int:
@@ -57,49 +88,51 @@ class ProductKernel:
         self.kind, self.tile = kind, tile
         self.item = width(kind) // 8
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
+        self.word = ProductWords.read_by(w)
         self.strip = w.reserve(kind, STRIP_BYTES // self.item)
         # Rows side by side are read in whole vectors, the last perhaps beyond them.
         self.copy = w.reserve(kind, copied(kind) + tile.rows)
         self.result = w.reserve(kind, tile.rows * tile.columns)
-        self.writes_product = ending is None or ending[1]
-        self.ending = None if ending is None else EndingWriter(w, ending[0], WORDS)
+        self.writes_product = ending is None or ending.writes_product
+        self.ending = (
+            None if ending is None else EndingWriter(w, ending.epilogue, ProductWords.word_count())
+        )
         self.first_row = w.whole(0)  # of the piece, rows of all members counted on
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """Some rows and columns of one member of the batch."""
         w, word = self.w, self.word
-        rest, column_part = w.split(p, word[COLUMN_PARTS])
-        member, row_part = w.split(rest, word[ROW_PARTS])
-        outer, inner = w.split(member, word[INNER])
+        rest, column_part = w.split(p, word.column_parts)
+        member, row_part = w.split(rest, word.row_parts)
+        outer, inner = w.split(member, word.inner)
 
-        def begin(base: int, by_outer: int, by_inner: int, offset: V | int) -> V:
-            elements = outer * word[by_outer] + inner * word[by_inner] + offset
-            return word[base] + elements * self.item
+        def begin(base: V, by_outer: V, by_inner: V, offset: V | int) -> V:
+            elements = outer * by_outer + inner * by_inner + offset
+            return base + elements * self.item
 
-        row = row_part * word[ROWS]
-        self.first_row = member * word[M] + row
-        rows = w.least(word[M] - row, word[ROWS])
-        first = column_part * word[COLUMNS]
-        stop = w.least(first + word[COLUMNS], word[N])
-        a = begin(A, OUTER_A, INNER_A, row * word[A_ROW])
-        b = begin(B, OUTER_B, INNER_B, 0)
-        c = w.pointer(begin(C, OUTER_C, INNER_C, row * word[C_ROW]))
+        row = row_part * word.rows
+        self.first_row = member * word.m + row
+        rows = w.least(word.m - row, word.rows)
+        first = column_part * word.columns
+        stop = w.least(first + word.columns, word.n)
+        a = begin(word.a, word.outer_a, word.inner_a, row * word.a_row)
+        b = begin(word.b, word.outer_b, word.inner_b, 0)
+        c = w.pointer(begin(word.c, word.outer_c, word.inner_c, row * word.c_row))
 
         def block(number: V) -> None:
-            k = number * word[BLOCK]
-            depth = w.least(word[K] - k, word[BLOCK])
-            source, step, apart = self.rows_at(a + k * word[A_K] * self.item, rows, depth)
+            k = number * word.block
+            depth = w.least(word.k - k, word.block)
+            source, step, apart = self.rows_at(a + k * word.a_k * self.item, rows, depth)
 
             def strip(start: V) -> None:
-                end = w.least(start + word[STRIP], stop)
+                end = w.least(start + word.strip, stop)
                 panels, columns_apart, jump = self.panels_at(
-                    b + k * word[B_K] * self.item, start, end, depth
+                    b + k * word.b_k * self.item, start, end, depth
                 )
 
                 def columns(j: V) -> None:
@@ -120,46 +153,46 @@ class ProductKernel:
 
                 w.loop(start, end, columns, step=self.tile.columns)
 
-            w.loop_by(first, stop, word[STRIP], strip)
+            w.loop_by(first, stop, word.strip, strip)
 
-        blocks = (word[K] + word[BLOCK] - 1).quotient(word[BLOCK])
+        blocks = (word.k + word.block - 1).quotient(word.block)
         w.loop(0, w.most(blocks, 1), block)
 
     def rows_at(self, a: V, rows: V, depth: V) -> tuple[str, V, V]:
         """Where a block's rows begin, how far they are apart, and how far their elements are."""
         w, word = self.w, self.word
-        copies, across = word[COPIES].ne(0), word[ACROSS].ne(0)
+        copies, across = word.copies.ne(0), word.across.ne(0)
         to, one = w.address(self.copy), w.whole(1)
-        long = word[BLOCK] + SKEW
-        along_p = select(across, word[A_ROW], word[A_K])
-        along_q = select(across, word[A_K], word[A_ROW])
-        step = select(across, word[ROWS], long)
+        long = word.block + SKEW
+        along_p = select(across, word.a_row, word.a_k)
+        along_q = select(across, word.a_k, word.a_row)
+        step = select(across, word.rows, long)
         p_count, q_count = select(across, rows, depth), select(across, depth, rows)
         wide = w.whole(self.tile.columns)
         given = (a, to, along_p, along_q, step, wide, p_count, p_count, q_count)
         w.when(copies, lambda: move(w, self.kind, self.tile.columns, *given))
         return (
             w.pointer(select(copies, to, a)),
-            select(copies, select(across, one, long), word[A_ROW]),
-            select(copies, select(across, word[ROWS], one), word[A_K]),
+            select(copies, select(across, one, long), word.a_row),
+            select(copies, select(across, word.rows, one), word.a_k),
         )
 
     def panels_at(self, b: V, start: V, end: V, depth: V) -> tuple[str, V, V]:
         """Panels of a block: where they begin, from one depth to the next, from one to the next."""
         w, word, columns = self.w, self.word, self.tile.columns
-        to, jump = w.address(self.strip), word[BLOCK] * columns
+        to, jump = w.address(self.strip), word.block * columns
         step = w.whole(columns)
-        source = b + start * word[B_COLUMN] * self.item
+        source = b + start * word.b_column * self.item
         padded = (end - start + (columns - 1)).quotient(columns) * columns
-        ready = start + padded <= word[READY]  # whole panels: nothing beyond is read
-        along = (word[B_COLUMN], word[B_K])
+        ready = start + padded <= word.ready  # whole panels: nothing beyond is read
+        along = (word.b_column, word.b_k)
         given = (source, to, *along, step, jump, end - start, padded, depth)
         w.when(~ready, lambda: move(w, self.kind, columns, *given))
-        there = b + start.quotient(columns) * word[B_PANEL] * self.item
+        there = b + start.quotient(columns) * word.b_panel * self.item
         return (
             w.pointer(select(ready, there, to)),
-            select(ready, word[B_K], step),
-            select(ready, word[B_PANEL], jump),
+            select(ready, word.b_k, step),
+            select(ready, word.b_panel, jump),
         )
 
     def put(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
@@ -168,7 +201,7 @@ class ProductKernel:
             self.put_sums(sums, c, i, j, k)
             return
         w, tile = self.w, self.tile
-        last = k + self.word[BLOCK] >= self.word[K]
+        last = k + self.word.block >= self.word.k
         whole = (i[0] + tile.rows <= i[1]) & (j[0] + tile.columns <= j[1])
         w.when(~last, lambda: self.put_sums(sums, c, i, j, k))
         w.when(last & whole, lambda: self.end_whole(sums, c, i, j, k))
@@ -178,7 +211,7 @@ class ProductKernel:
         """The tile itself."""
         w, tile = self.w, self.tile
         whole = (i[0] + tile.rows <= i[1]) & (j[0] + tile.columns <= j[1])
-        at = i[0] * self.word[C_ROW] + j[0]
+        at = i[0] * self.word.c_row + j[0]
         w.either(
             whole,
             lambda: self.put_whole(sums, c, at, k),
@@ -188,7 +221,7 @@ class ProductKernel:
     def put_whole(self, sums: list[V], c: str, at: V, k: V) -> None:
         """A whole tile."""
         w, tile = self.w, self.tile
-        rows = [w.at(c, self.kind, at + r * self.word[C_ROW]) for r in range(tile.rows)]
+        rows = [w.at(c, self.kind, at + r * self.word.c_row) for r in range(tile.rows)]
         places = [(row, w.whole(v * tile.lanes)) for row in rows for v in range(tile.vectors)]
 
         def added() -> list[V]:
@@ -204,8 +237,8 @@ class ProductKernel:
         """A whole tile whose sums are whole, from registers."""
         w, tile, ending = self.w, self.tile, self.ending
         assert ending is not None
-        at = i[0] * self.word[C_ROW] + j[0]
-        rows = [w.at(c, self.kind, at + r * self.word[C_ROW]) for r in range(tile.rows)]
+        at = i[0] * self.word.c_row + j[0]
+        rows = [w.at(c, self.kind, at + r * self.word.c_row) for r in range(tile.rows)]
         places = [(row, w.whole(v * tile.lanes)) for row in rows for v in range(tile.vectors)]
 
         def added() -> list[V]:
@@ -236,7 +269,7 @@ class ProductKernel:
         def row(r: V) -> None:
             def write(v: V, lanes: int) -> None:
                 x = w.load(self.result, self.kind, r * tile.columns + v, lanes)
-                to = (i[0] + r) * self.word[C_ROW] + j[0] + v
+                to = (i[0] + r) * self.word.c_row + j[0] + v
 
                 def added() -> list[V]:
                     return [x + w.load(c, self.kind, to, lanes)]
@@ -261,7 +294,7 @@ class ProductKernel:
 
         def row(r: V) -> None:
             def write(j: V, lanes: int) -> None:
-                to = at + r * self.word[C_ROW] + j
+                to = at + r * self.word.c_row + j
                 x = w.load(self.result, self.kind, r * tile.columns + j, lanes)
                 old = w.load(c, self.kind, to, lanes)
                 w.store(select(w.code.splat(later, lanes), x + old, x), c, to)
@@ -273,45 +306,58 @@ class ProductKernel:
 
 
 def product_text(name: str, kind: str, tile: Tile, ending: Ending | None = None) -> Text:
-    """The kernel of Note [products]; its words are named above, those of an epilogue follow."""
+    """The kernel of Note [products]; the words of an epilogue follow its own."""
     return ProductKernel(kind, tile, ending).text(name)
 
 
 # -- an operand in another order, for all pieces ------------------------------------------------
 
-(
-    O_FROM, O_TO, O_ALONG_P, O_ALONG_Q, O_STEP, O_JUMP, O_PAD, O_P, O_Q, O_PART_P, O_PART_Q,
-    O_PARTS, O_SIZE, O_MEMBER, O_PIECES, O_INNER, O_OUTER_FROM, O_INNER_FROM,
-    O_WORDS,
-) = range(19)  # fmt: skip
+
+@dataclass(slots=True)
+class OrderWords(LaunchWords):
+    """A matrix in another order: its dimensions are p and q."""
+
+    source: Any
+    target: Any
+    along_p: Any
+    along_q: Any
+    step: Any
+    jump: Any
+    pad: Any  # zeros follow up to a multiple of it
+    p: Any
+    q: Any
+    part_p: Any  # of the p elements that a part has: all, or all of q
+    part_q: Any
+    parts: Any
+    size: Any  # how far parts are apart in the result
+    member: Any  # and members
+    pieces: Any
+    inner: Any
+    outer_source: Any
+    inner_source: Any
 
 
 def order_text(name: str, kind: str, tile: Tile) -> Text:
-    """Members of a batch in parts: panels of columns, or groups of rows (Note [products]).
-
-    A part has O_PART_P of the O_P elements of one dimension and O_PART_Q of the other, all that
-    there are of one of the two. O_SIZE is how far parts are apart in the result, O_MEMBER members;
-    of p there are zeros up to a multiple of O_PAD.
-    """
+    """Members of a batch in parts: panels of columns, or groups of rows (Note [products])."""
     w = CodeWriter()
-    word = w.words(O_WORDS)
+    word = OrderWords.read_by(w)
     item = width(kind) // 8
-    low, high = w.share(word[O_PIECES])
+    low, high = w.share(word.pieces)
 
     def piece(number: V) -> None:
-        member, part = w.split(number, word[O_PARTS])
-        outer, inner = w.split(member, word[O_INNER])
-        begin = outer * word[O_OUTER_FROM] + inner * word[O_INNER_FROM]
+        member, part = w.split(number, word.parts)
+        outer, inner = w.split(member, word.inner)
+        begin = outer * word.outer_source + inner * word.inner_source
         starts, counts = [], []
-        for size, length in ((O_P, O_PART_P), (O_Q, O_PART_Q)):
-            starts.append(select(word[size] > word[length], part * word[length], w.whole(0)))
-            counts.append(w.least(word[size] - starts[-1], word[length]))
-        begin = begin + starts[0] * word[O_ALONG_P] + starts[1] * word[O_ALONG_Q]
-        source = word[O_FROM] + begin * item
-        to = word[O_TO] + (member * word[O_MEMBER] + part * word[O_SIZE]) * item
-        padded = (counts[0] + word[O_PAD] - 1).quotient(word[O_PAD]) * word[O_PAD]
-        along = word[O_ALONG_P], word[O_ALONG_Q]
-        given = (source, to, *along, word[O_STEP], word[O_JUMP], counts[0], padded, counts[1])
+        for size, length in ((word.p, word.part_p), (word.q, word.part_q)):
+            starts.append(select(size > length, part * length, w.whole(0)))
+            counts.append(w.least(size - starts[-1], length))
+        begin = begin + starts[0] * word.along_p + starts[1] * word.along_q
+        source = word.source + begin * item
+        to = word.target + (member * word.member + part * word.size) * item
+        padded = (counts[0] + word.pad - 1).quotient(word.pad) * word.pad
+        along = word.along_p, word.along_q
+        given = (source, to, *along, word.step, word.jump, counts[0], padded, counts[1])
         move(w, kind, tile.columns, *given)
 
     w.loop(low, high, piece)

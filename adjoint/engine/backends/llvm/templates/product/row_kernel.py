@@ -10,21 +10,41 @@ Note [rows of a large matrix]
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.registers.vector import V, mad, width
 
-(
-    X, Y, C, N, K, X_STEP, Y_ROW, STRIP, PARTS, PIECES,
-    INNER, OUTER_X, OUTER_Y, OUTER_C, INNER_X, INNER_Y, INNER_C,
-    WORDS,
-) = range(18)  # fmt: skip
-
 TOGETHER = 4  # rows whose products are added to a sum before it is written
 LONG = 4  # vectors at a time
+
+
+@dataclass(slots=True)
+class RowWords(LaunchWords):
+    """One row X times a large matrix Y."""
+
+    x: Any
+    y: Any
+    c: Any
+    n: Any
+    k: Any
+    x_step: Any
+    y_row: Any
+    strip: Any  # columns of a piece
+    parts: Any
+    pieces: Any
+    inner: Any  # members of the inner batch; how far members are apart
+    outer_x: Any
+    outer_y: Any
+    outer_c: Any
+    inner_x: Any
+    inner_y: Any
+    inner_c: Any
 
 
 class AlongRows:
@@ -34,26 +54,28 @@ class AlongRows:
         self.kind, self.item = kind, width(kind) // 8
         self.lanes = outer_tile(kind).lanes
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
+        self.word = RowWords.read_by(w)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """A strip of columns of one member of the batch."""
         w, word, kind = self.w, self.word, self.kind
-        member, part = w.split(p, word[PARTS])
-        outer, inner = w.split(member, word[INNER])
+        member, part = w.split(p, word.parts)
+        outer, inner = w.split(member, word.inner)
         x, y, c = (
-            w.pointer(word[base] + (outer * word[along] + inner * word[within]) * self.item)
+            w.pointer(base + (outer * along + inner * within) * self.item)
             for base, along, within in (
-                (X, OUTER_X, INNER_X), (Y, OUTER_Y, INNER_Y), (C, OUTER_C, INNER_C),
+                (word.x, word.outer_x, word.inner_x),
+                (word.y, word.outer_y, word.inner_y),
+                (word.c, word.outer_c, word.inner_c),
             )
-        )  # fmt: skip
-        first = part * word[STRIP]
-        stop = w.least(first + word[STRIP], word[N])
+        )
+        first = part * word.strip
+        stop = w.least(first + word.strip, word.n)
         wide = self.lanes * LONG
         middle = stop - (stop - first).modulo(wide)
 
@@ -69,14 +91,14 @@ class AlongRows:
         w.loop(stop - (stop - first).modulo(self.lanes), stop, partial(clear, 1))
 
         def rows(count: int, k: V) -> None:
-            factors = [w.load(x, kind, (k + i) * word[X_STEP]) for i in range(count)]
-            starts = [w.at(y, kind, (k + i) * word[Y_ROW]) for i in range(count)]
+            factors = [w.load(x, kind, (k + i) * word.x_step) for i in range(count)]
+            starts = [w.at(y, kind, (k + i) * word.y_row) for i in range(count)]
 
             def across(lanes: int, vectors: int, j: V) -> None:
                 spread = [w.code.splat(f, lanes) if lanes > 1 else f for f in factors]
                 if lanes > 1:  # strips end before the processor has begun to fetch ahead
                     for start in starts:
-                        ahead = w.at(start, kind, j + word[Y_ROW] * count)
+                        ahead = w.at(start, kind, j + word.y_row * count)
                         for line in range(0, vectors * lanes * self.item, LINE):
                             w.prefetch(ahead, line)
                 for v in range(vectors):
@@ -89,11 +111,11 @@ class AlongRows:
             w.loop(first, middle, partial(across, self.lanes, LONG), step=wide)
             w.loop(middle, stop, partial(across, 1, 1))
 
-        whole = word[K] - word[K].modulo(TOGETHER)
+        whole = word.k - word.k.modulo(TOGETHER)
         w.loop(0, whole, partial(rows, TOGETHER), step=TOGETHER)
-        w.loop(whole, word[K], partial(rows, 1))
+        w.loop(whole, word.k, partial(rows, 1))
 
 
 def along_rows_text(name: str, kind: str) -> Text:
-    """The kernel of Note [rows of a large matrix]; its words are named above."""
+    """The kernel of Note [rows of a large matrix]."""
     return AlongRows(kind).text(name)

@@ -12,21 +12,44 @@ Note [thin products]
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.registers.vector import V, mad, width
 
-(
-    X, Y, C, M, T, K, X_ROW, Y_ROW, C_ROW, C_T, ROWS, ROW_PARTS, PIECES,
-    INNER, OUTER_X, OUTER_Y, OUTER_C, INNER_X, INNER_Y, INNER_C,
-    WORDS,
-) = range(21)  # fmt: skip
-
 TALL, LONG = 4, 2  # rows at a time, vectors of each: more sums that do not wait for each other
 ALONE, AHEAD = 2, 128  # rows at a time for one alone, and bytes of each
+
+
+@dataclass(slots=True)
+class ThinWords(LaunchWords):
+    """Rows X times a few columns Y, which are rows in memory."""
+
+    x: Any
+    y: Any
+    c: Any
+    m: Any
+    t: Any
+    k: Any
+    x_row: Any
+    y_row: Any
+    c_row: Any
+    c_t: Any
+    rows: Any  # of a piece
+    row_parts: Any
+    pieces: Any
+    inner: Any  # members of the inner batch; how far members are apart
+    outer_x: Any
+    outer_y: Any
+    outer_c: Any
+    inner_x: Any
+    inner_y: Any
+    inner_c: Any
 
 
 class Dots:
@@ -39,44 +62,46 @@ class Dots:
         if alone:
             self.tall, self.long = ALONE, max(AHEAD // (self.lanes * self.item), LONG)
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
+        self.word = ThinWords.read_by(w)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word[PIECES])
+        low, high = self.w.share(self.word.pieces)
         self.w.loop(low, high, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """Some rows of one member of the batch."""
         w, word = self.w, self.word
-        member, part = w.split(p, word[ROW_PARTS])
-        outer, inner = w.split(member, word[INNER])
+        member, part = w.split(p, word.row_parts)
+        outer, inner = w.split(member, word.inner)
         x, y, c = (
-            w.pointer(word[base] + (outer * word[along] + inner * word[within]) * self.item)
+            w.pointer(base + (outer * along + inner * within) * self.item)
             for base, along, within in (
-                (X, OUTER_X, INNER_X), (Y, OUTER_Y, INNER_Y), (C, OUTER_C, INNER_C),
+                (word.x, word.outer_x, word.inner_x),
+                (word.y, word.outer_y, word.inner_y),
+                (word.c, word.outer_c, word.inner_c),
             )
-        )  # fmt: skip
-        first = part * word[ROWS]
-        stop = w.least(first + word[ROWS], word[M])
+        )
+        first = part * word.rows
+        stop = w.least(first + word.rows, word.m)
 
         def some(i: V) -> None:
             # The last rows are done with some before them, which gives these the same sums again.
             numbers = [w.least(i + r, stop - 1) for r in range(self.tall)]
-            rows = [w.at(x, self.kind, number * word[X_ROW]) for number in numbers]
+            rows = [w.at(x, self.kind, number * word.x_row) for number in numbers]
 
             def one(t: V) -> None:
-                sums = self.sums(rows, w.at(y, self.kind, t * word[Y_ROW]))
+                sums = self.sums(rows, w.at(y, self.kind, t * word.y_row))
                 for number, total in zip(numbers, sums, strict=True):
-                    w.store(total, c, number * word[C_ROW] + t * word[C_T])
+                    w.store(total, c, number * word.c_row + t * word.c_t)
 
-            w.loop(0, word[T], one)
+            w.loop(0, word.t, one)
 
         w.loop(first, stop, some, step=self.tall)
 
     def sums(self, rows: list[str], other: str) -> list[V]:
         """The sums of several rows, along the whole depth."""
-        w, kind, lanes, depth = self.w, self.kind, self.lanes, self.word[K]
+        w, kind, lanes, depth = self.w, self.kind, self.lanes, self.word.k
         tall, long = self.tall, self.long
         most = depth - depth.modulo(lanes * long)
         whole = depth - depth.modulo(lanes) if self.alone else most
@@ -84,7 +109,7 @@ class Dots:
         def several(count: int, k: V, *before: V) -> list[V]:
             places, after = iter(before), []
             if self.alone and count == long:
-                self.ask_for([w.at(row, kind, k + self.word[X_ROW] * tall) for row in rows])
+                self.ask_for([w.at(row, kind, k + self.word.x_row * tall) for row in rows])
             for v in range(count):
                 y = w.load(other, kind, k + v * lanes, lanes)
                 after += [
@@ -112,5 +137,5 @@ class Dots:
 
 
 def dots_text(name: str, kind: str, alone: bool) -> Text:
-    """The kernel of Note [thin products]; its words are named above."""
+    """The kernel of Note [thin products]."""
     return Dots(kind, alone).text(name)

@@ -15,6 +15,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import row_kernel as rows
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
+from adjoint.engine.backends.llvm.templates.product.ending import Ending
 from adjoint.engine.backends.llvm.templates.product.tiles import Tile, flat_tile, outer_tile, tiled
 from adjoint.engine.compiler.loops.epilogues import Epilogue
 from adjoint.engine.compiler.memory.places import ARENA, Dims, Place, PlannedBuffer
@@ -94,22 +95,6 @@ def matrix(place: Place, dims: Dims, which: int) -> Matrix:
     row, column = (1 if n == 1 else s for n, s in zip((rows, columns), strides, strict=True))
     start = address(place, place.offset)
     return Matrix(start, (rows, columns), row, column, outer[which], inner[which])
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What the last write of a product does: an epilogue, and whether the product is written."""
-
-    epilogue: Epilogue
-    writes_product: bool
-
-    @property
-    def words(self) -> list[Any]:
-        """The words of its references: where each begins, and how far rows are apart."""
-        words: list[Any] = []
-        for ref in self.epilogue.references:
-            words += [Address(ref.buffer, ref.offset * ref.dtype.itemsize), ref.row]
-        return words
 
 
 @dataclass(slots=True)
@@ -211,10 +196,12 @@ def along_rows(p: TiledProduct) -> None:
     _, n, k = p.sizes
     strip = computed(strip_of, n, p.c.base.buffer.dtype.itemsize)
     parts = parts_of(n, strip)
-    words = [
-        p.a.base, p.b.base, p.c.base, n, k, p.a.column, p.b.row, strip, parts, p.batch * parts,
-        p.ranges[1], p.a.outer, p.b.outer, p.c.outer, p.a.inner, p.b.inner, p.c.inner,
-    ]  # fmt: skip
+    words = rows.RowWords(
+        x=p.a.base, y=p.b.base, c=p.c.base, n=n, k=k, x_step=p.a.column, y_row=p.b.row,
+        strip=strip, parts=parts, pieces=p.batch * parts, inner=p.ranges[1],
+        outer_x=p.a.outer, outer_y=p.b.outer, outer_c=p.c.outer,
+        inner_x=p.a.inner, inner_y=p.b.inner, inner_c=p.c.inner,
+    ).listed()  # fmt: skip
     name = f"along_rows_{tiled(p.kind)}"
     launch(p, name, partial(rows.along_rows_text, kind=p.kind), words, p.batch * parts)
 
@@ -226,11 +213,13 @@ def thin(p: TiledProduct) -> None:
         p.b = in_rows(p, p.b.turned).turned
     part = computed(rows_of_piece, m, n, k, p.batch, GROUP, 2**40)
     parts = parts_of(m, part)
-    words = [
-        p.a.base, p.b.base, p.c.base, m, n, k, p.a.row, p.b.column, p.c.row, p.c.column,
-        part, parts, p.batch * parts, p.ranges[1],
-        p.a.outer, p.b.outer, p.c.outer, p.a.inner, p.b.inner, p.c.inner,
-    ]  # fmt: skip
+    words = dots.ThinWords(
+        x=p.a.base, y=p.b.base, c=p.c.base, m=m, t=n, k=k,
+        x_row=p.a.row, y_row=p.b.column, c_row=p.c.row, c_t=p.c.column,
+        rows=part, row_parts=parts, pieces=p.batch * parts, inner=p.ranges[1],
+        outer_x=p.a.outer, outer_y=p.b.outer, outer_c=p.c.outer,
+        inner_x=p.a.inner, inner_y=p.b.inner, inner_c=p.c.inner,
+    ).listed()  # fmt: skip
     alone = typical(n) == 1 and typical(k) > SIDE  # along short rows adding up takes longest
     name = f"dots_{tiled(p.kind)}{'_alone' if alone else ''}"
     launch(p, name, partial(dots.dots_text, kind=p.kind, alone=alone), words, p.batch * parts)
@@ -257,18 +246,19 @@ def tiles(p: TiledProduct) -> None:
     row_parts, column_parts = parts_of(m, part), parts_of(n, columns)
     pieces = p.batch * row_parts * column_parts
     a, b, c = p.a, p.b, p.c
-    words = [
-        a.base, b.base, c.base, m, n, k, a.row, a.column, b.row, b.column, panel, c.row,
-        ready, int(copies), int(across), part, row_parts, columns, column_parts, strip, block,
-        pieces, p.ranges[1], a.outer, b.outer, c.outer, a.inner, b.inner, c.inner,
-    ]  # fmt: skip
+    words = product.ProductWords(
+        a=a.base, b=b.base, c=c.base, m=m, n=n, k=k, a_row=a.row, a_k=a.column, b_k=b.row,
+        b_column=b.column, b_panel=panel, c_row=c.row, ready=ready, copies=int(copies),
+        across=int(across), rows=part, row_parts=row_parts, columns=columns,
+        column_parts=column_parts, strip=strip, block=block, pieces=pieces, inner=p.ranges[1],
+        outer_a=a.outer, outer_b=b.outer, outer_c=c.outer,
+        inner_a=a.inner, inner_b=b.inner, inner_c=c.inner,
+    ).listed()  # fmt: skip
     name = f"product_{tiled(p.kind)}_{tile.rows}x{tile.columns}"
-    ending = None
     if p.ending is not None:
-        ending = (p.ending.epilogue, p.ending.writes_product)
         name = f"{name}_{'kept' if p.ending.writes_product else 'only'}_{p.ending.epilogue.key()}"
         words += p.ending.words
-    text = partial(product.product_text, kind=p.kind, tile=tile, ending=ending)
+    text = partial(product.product_text, kind=p.kind, tile=tile, ending=p.ending)
     launch(p, name, text, words, pieces)
 
 
@@ -374,10 +364,13 @@ def order(
     rows, columns = given.shape
     parts = parts_of(columns, part[0]) * parts_of(rows, part[1])
     buffer = PlannedBuffer(ARENA, given.base.buffer.dtype, p.batch * member, name="ordered")
-    words = [
-        given.base, Address(buffer), given.column, given.row, *to, columns, rows, *part, parts,
-        size, member, p.batch * parts, p.ranges[1], given.outer, given.inner,
-    ]  # fmt: skip
+    step, jump, pad = to
+    words = product.OrderWords(
+        source=given.base, target=Address(buffer), along_p=given.column, along_q=given.row,
+        step=step, jump=jump, pad=pad, p=columns, q=rows, part_p=part[0], part_q=part[1],
+        parts=parts, size=size, member=member, pieces=p.batch * parts, inner=p.ranges[1],
+        outer_source=given.outer, inner_source=given.inner,
+    ).listed()  # fmt: skip
     p.launches.append(
         Launch(
             function=f"order_{tiled(kind)}",

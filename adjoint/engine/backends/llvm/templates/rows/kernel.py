@@ -9,8 +9,12 @@ end, the status; then for each index its array, the size of its dimension and it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.registers.elementwise import from_memory, stored_kind, to_memory
 from adjoint.engine.backends.registers.operations import combine
@@ -19,8 +23,28 @@ from adjoint.engine.core.dtype import DType
 
 PART = 64  # columns
 LANES = 8
-OUT, VALUES, COUNT, LENGTH, PARTS, WRAP, STATUS, FIXED = range(8)
-INDEX, SIZE, FAULT, EACH = range(4)
+
+
+@dataclass(slots=True)
+class PutWords(LaunchWords):
+    """Rows put or added at indices; `IndexWords` of each dimension follow."""
+
+    out: Any
+    values: Any
+    count: Any  # of rows
+    length: Any
+    parts: Any
+    wrap: Any  # whether indices below zero count from the end
+    status: Any
+
+
+@dataclass(slots=True)
+class IndexWords(LaunchWords):
+    """The indices along one dimension."""
+
+    index: Any
+    size: Any
+    fault: Any  # what it means that one is out of bounds
 
 
 class RowsKernel:
@@ -30,7 +54,10 @@ class RowsKernel:
         self.dtype, self.indices, self.accumulate = dtype, indices, accumulate
         self.code = Code(features=host_features())
         self.blocks = Blocks(self.code)
-        self.word = [self.fetch("%args", k) for k in range(FIXED + EACH * indices)]
+        fixed, each = PutWords.word_count(), IndexWords.word_count()
+        words = [self.fetch("%args", k) for k in range(fixed + each * indices)]
+        self.word = PutWords.named(words)
+        self.places = [IndexWords.named(words[fixed + each * k :]) for k in range(indices)]
 
     def fetch(self, array: str, at: int | str) -> str:
         let = self.code.let
@@ -38,22 +65,22 @@ class RowsKernel:
 
     def text(self, name: str) -> tuple[str, set[str]]:
         let, word = self.code.let, self.word
-        low = let(f"udiv i64 {let(f'mul i64 {word[PARTS]}, %worker')}, %workers")
+        low = let(f"udiv i64 {let(f'mul i64 {word.parts}, %worker')}, %workers")
         following = let("add i64 %worker, 1")
-        high = let(f"udiv i64 {let(f'mul i64 {word[PARTS]}, {following}')}, %workers")
+        high = let(f"udiv i64 {let(f'mul i64 {word.parts}, {following}')}, %workers")
         start = let(f"mul i64 {low}, {PART}")
         stop = let(f"mul i64 {high}, {PART}")
-        less = let(f"icmp slt i64 {stop}, {word[LENGTH]}")
-        stop = let(f"select i1 {less}, i64 {stop}, i64 {word[LENGTH]}")
+        less = let(f"icmp slt i64 {stop}, {word.length}")
+        stop = let(f"select i1 {less}, i64 {stop}, i64 {word.length}")
         whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-LANES}")
         self.bounds = (start, let(f"add i64 {start}, {whole}"), stop)
-        self.arrays = [let(f"inttoptr i64 {word[k]} to ptr") for k in (OUT, VALUES)]
+        self.arrays = [let(f"inttoptr i64 {array} to ptr") for array in (word.out, word.values)]
 
         def row(n: str, _: list[V]) -> list[V]:
             self.row(n)
             return []
 
-        self.blocks.loop("0", word[COUNT], 1, (), row)
+        self.blocks.loop("0", word.count, 1, (), row)
         body = "\n".join(self.code.lines)
         return (
             f"define void @{name}(ptr %args, i64 %worker, i64 %workers) {{\n"
@@ -63,11 +90,11 @@ class RowsKernel:
     def row(self, n: str) -> None:
         """Row n to where its indices say; nowhere if one of them is out of bounds."""
         let = self.code.let
-        wraps = let(f"icmp ne i64 {self.word[WRAP]}, 0")
+        wraps = let(f"icmp ne i64 {self.word.wrap}, 0")
         to, fine = "", ""
-        for k in range(self.indices):
-            array, size, fault = self.word[FIXED + EACH * k : FIXED + EACH * (k + 1)]
-            given = at = self.fetch(let(f"inttoptr i64 {array} to ptr"), n)
+        for place in self.places:
+            size, fault = place.size, place.fault
+            given = at = self.fetch(let(f"inttoptr i64 {place.index} to ptr"), n)
             negative = let(f"icmp slt i64 {at}, 0")
             turn = let(f"select i1 {let(f'and i1 {negative}, {wraps}')}, i64 {size}, i64 0")
             at = let(f"add i64 {at}, {turn}")
@@ -81,7 +108,7 @@ class RowsKernel:
         self.blocks.when(fine, lambda: self.move(n, to))
 
     def report(self, fault: str, index: str) -> None:
-        status = self.code.let(f"inttoptr i64 {self.word[STATUS]} to ptr")
+        status = self.code.let(f"inttoptr i64 {self.word.status} to ptr")
         store_fault(self.code, status, fault, at=self.code.value(index, "i64", 1))
 
     def move(self, n: str, to: str) -> None:
@@ -89,7 +116,7 @@ class RowsKernel:
         let = self.code.let
         element = type_text(stored_kind(self.dtype), 1)
         out, values = (
-            let(f"getelementptr {element}, ptr {p}, i64 {let(f'mul i64 {r}, {self.word[LENGTH]}')}")
+            let(f"getelementptr {element}, ptr {p}, i64 {let(f'mul i64 {r}, {self.word.length}')}")
             for p, r in zip(self.arrays, (to, n), strict=True)
         )
 

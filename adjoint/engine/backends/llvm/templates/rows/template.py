@@ -42,12 +42,14 @@ def steps(
     length, count = prod(spec.shape[len(indices) :]), prod(indices[0].shape)
     accumulate, wrap = bool(node.params["accumulate"]), bool(node.params.get("wrap", True))
     item, parts = spec.dtype.itemsize, -(-length // rows.PART)
-    words: list[Any] = [
-        Address(out.buffer, out.offset * item), Address(values.buffer, values.offset * item),
-        count, length, parts, int(wrap), Status(),
-    ]  # fmt: skip
+    words = rows.PutWords(
+        out=Address(out.buffer, out.offset * item),
+        values=Address(values.buffer, values.offset * item),
+        count=count, length=length, parts=parts, wrap=int(wrap), status=Status(),
+    ).listed()  # fmt: skip
     for d, index in enumerate(indices):
-        words += [Address(index.buffer, index.offset * 8), spec.shape[d], bounds_fault(node, d)]
+        start = Address(index.buffer, index.offset * 8)
+        words += rows.IndexWords(start, spec.shape[d], bounds_fault(node, d)).listed()
     launch = Launch(
         function=f"rows_{spec.dtype.name}_{len(indices)}_{'add' if accumulate else 'put'}",
         text=lambda name: rows.rows_text(name, spec.dtype, len(indices), accumulate),

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.ir.machine import host_features
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.registers.elementwise import (
     LOWER,
     from_memory,
@@ -25,7 +27,6 @@ from adjoint.engine.backends.registers.operations import combine, identity
 from adjoint.engine.backends.registers.vector import Code, V, select, type_text
 from adjoint.engine.core.dtype import DType, int64
 
-OUT, FIRST, SECOND, BEFORE, LENGTH, AFTER, PARTS, PIECES, WORDS = range(9)
 PART = 64  # neighbours in a piece
 ROWS = 4
 LANES = 8
@@ -87,6 +88,20 @@ class Running:
         return int64 if self.name in EXTREMES else self.dtype
 
 
+@dataclass(slots=True)
+class RunningWords(LaunchWords):
+    """Lines of `length` elements, `after` apart, `before` times."""
+
+    out: Any
+    first: Any  # operand
+    second: Any  # or zero
+    before: Any
+    length: Any
+    after: Any
+    parts: Any  # of `after`
+    pieces: Any
+
+
 class RunningKernel:
     """Writes one kernel."""
 
@@ -95,17 +110,20 @@ class RunningKernel:
         self.code = Code(features=host_features())
         self.blocks = Blocks(self.code)
         let = self.code.let
-        self.word = [
-            let(f"load i64, ptr {let(f'getelementptr i64, ptr %args, i64 {k}')}")
-            for k in range(WORDS)
-        ]
-        self.arrays = [let(f"inttoptr i64 {self.word[k]} to ptr") for k in (OUT, FIRST, SECOND)]
+        self.word = word = RunningWords.named(
+            [
+                let(f"load i64, ptr {let(f'getelementptr i64, ptr %args, i64 {k}')}")
+                for k in range(RunningWords.word_count())
+            ]
+        )
+        arrays = (word.out, word.first, word.second)
+        self.arrays = [let(f"inttoptr i64 {array} to ptr") for array in arrays]
 
     def text(self, name: str) -> tuple[str, set[str]]:
         let, word = self.code.let, self.word
-        low = let(f"udiv i64 {let(f'mul i64 {word[PIECES]}, %worker')}, %workers")
+        low = let(f"udiv i64 {let(f'mul i64 {word.pieces}, %worker')}, %workers")
         following = let("add i64 %worker, 1")
-        high = let(f"udiv i64 {let(f'mul i64 {word[PIECES]}, {following}')}, %workers")
+        high = let(f"udiv i64 {let(f'mul i64 {word.pieces}, {following}')}, %workers")
         if self.what.lines:
             whole = let(f"and i64 {let(f'sub i64 {high}, {low}')}, {-ROWS}")
             middle = let(f"add i64 {low}, {whole}")
@@ -129,7 +147,7 @@ class RunningKernel:
     def lines(self, first: str, count: int) -> None:
         """Lines side by side, an element of each at a time."""
         let = self.code.let
-        length = self.word[LENGTH]
+        length = self.word.length
         bases = [
             let(f"mul i64 {let(f'add i64 {first}, {k}') if k else first}, {length}")
             for k in range(count)
@@ -139,13 +157,13 @@ class RunningKernel:
     def columns(self, piece: str) -> None:
         """Neighbours of one part of one combination of the dimensions before."""
         let, word = self.code.let, self.word
-        before = let(f"udiv i64 {piece}, {word[PARTS]}")
-        start = let(f"mul i64 {let(f'urem i64 {piece}, {word[PARTS]}')}, {PART}")
+        before = let(f"udiv i64 {piece}, {word.parts}")
+        start = let(f"mul i64 {let(f'urem i64 {piece}, {word.parts}')}, {PART}")
         stop = let(f"add i64 {start}, {PART}")
         stop = let(
-            f"select i1 {let(f'icmp slt i64 {stop}, {word[AFTER]}')}, i64 {stop}, i64 {word[AFTER]}"
+            f"select i1 {let(f'icmp slt i64 {stop}, {word.after}')}, i64 {stop}, i64 {word.after}"
         )
-        line = let(f"mul i64 {word[LENGTH]}, {word[AFTER]}")
+        line = let(f"mul i64 {word.length}, {word.after}")
         base = let(f"mul i64 {before}, {line}")
         whole = let(f"and i64 {let(f'sub i64 {stop}, {start}')}, {-LANES}")
         middle = let(f"add i64 {start}, {whole}")
@@ -153,7 +171,7 @@ class RunningKernel:
             self.each(
                 low, high, lanes,
                 lambda c, lanes=lanes: self.run(  # type: ignore[misc]
-                    [let(f"add i64 {base}, {c}")], word[AFTER], lanes
+                    [let(f"add i64 {base}, {c}")], word.after, lanes
                 ),
             )  # fmt: skip
 
@@ -166,7 +184,7 @@ class RunningKernel:
         def body(i: str, carried: list[V]) -> list[V]:
             at = i
             if what.reverse:
-                at = let(f"sub i64 {let(f'sub i64 {self.word[LENGTH]}, 1')}, {i}")
+                at = let(f"sub i64 {let(f'sub i64 {self.word.length}, 1')}, {i}")
             shift = let(f"mul i64 {at}, {stride}")
             position = code.splat(code.value(at, "i64", 1), lanes)
             after: list[V] = []
@@ -181,7 +199,7 @@ class RunningKernel:
                 after += new
             return after
 
-        self.blocks.loop("0", self.word[LENGTH], 1, starts, body)
+        self.blocks.loop("0", self.word.length, 1, starts, body)
 
     def load(self, array: str, at: str, lanes: int) -> V:
         dtype = self.what.dtype

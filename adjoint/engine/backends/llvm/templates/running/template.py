@@ -56,17 +56,17 @@ def steps(
     item = what.dtype.itemsize
     before, after = prod(shape[:dim]), prod(shape[dim + 1 :])
     parts = 1 if what.lines else -(-after // running.PART)
-    words: list[Any] = [0] * running.WORDS
-    words[running.OUT] = Address(out.buffer, out.offset * what.result.itemsize)
-    for at, place in zip((running.FIRST, running.SECOND), operands, strict=False):
-        words[at] = Address(place.buffer, place.offset * item)
-    words[running.BEFORE], words[running.LENGTH], words[running.AFTER] = before, shape[dim], after
-    words[running.PARTS], words[running.PIECES] = parts, before * parts
+    first, *more = (Address(place.buffer, place.offset * item) for place in operands)
+    words = running.RunningWords(
+        out=Address(out.buffer, out.offset * what.result.itemsize),
+        first=first, second=more[0] if more else 0,
+        before=before, length=shape[dim], after=after, parts=parts, pieces=before * parts,
+    )  # fmt: skip
     return [
         Launch(
             function=what.function,
             text=lambda name: running.running_text(name, what),
-            words=words,
+            words=words.listed(),
             reads=tuple(whole(p.buffer) for p in operands),
             writes=(whole(out.buffer),),
             pieces=before * parts,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from adjoint.engine.backends.array.kernels.order.ties import SHORT
 from adjoint.engine.backends.llvm.templates.sorting.items import Item, Items
-from adjoint.engine.backends.llvm.templates.sorting.kernel import COUNT, WHICH, LineKernel
+from adjoint.engine.backends.llvm.templates.sorting.kernel import LineKernel
 from adjoint.engine.backends.registers.vector import V, select
 
 
@@ -122,7 +122,7 @@ class TopKernel(PermutingKernel):
         self.in_order = in_order
 
     def permute(self) -> None:
-        w, last = self.w, self.word[COUNT] - 1
+        w, last = self.w, self.word.count - 1
 
         def halve(first: V, end: V) -> list[V]:
             cut = self.partition(first, end)
@@ -139,7 +139,7 @@ class KthKernel(PermutingKernel):
     """`ties.quick_select`: the element that would be the k-th comes first."""
 
     def permute(self) -> None:
-        w, which = self.w, self.word[WHICH]
+        w, which = self.w, self.word.which
         bounds = [w.whole(0), self.length - 1]
         left, right = w.repeat(bounds, lambda left, right: right > left + 1, self.narrow)
         w.when((right - left).eq(1), lambda: self.settle(left, right))
@@ -153,7 +153,7 @@ class KthKernel(PermutingKernel):
         self.w.when(self.greater(i, j), lambda: self.swap(i, j))
 
     def narrow(self, left: V, right: V) -> list[V]:
-        w, which = self.w, self.word[WHICH]
+        w, which = self.w, self.word.which
         self.swap(left + ((right - left) >> 1), left + 1)
         for i, j in ((left + 1, right), (left, right), (left + 1, left)):
             self.settle(i, j)

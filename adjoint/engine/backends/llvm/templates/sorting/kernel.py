@@ -13,14 +13,16 @@ are wanted, which one, bytes of a piece's scratch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.sorting.items import Item, Items
 from adjoint.engine.backends.registers.elementwise import stored_kind
 from adjoint.engine.backends.registers.vector import V, select
 
-OUT, FROM, SCRATCH, LENGTH, AFTER, LINES, PIECES, COUNT, WHICH, PIECE, WORDS = range(11)
 SHORT, SELECTED = 64, 24  # elements up to which insertion is quicker: sorting, finding one
 DIGIT = 256
 LANES = 16
@@ -33,6 +35,22 @@ def scratch_bytes(items: Items, length: int, arrays: int) -> int:
     return counts + arrays * 8 * (GUARD + items.words * length)
 
 
+@dataclass(slots=True)
+class SortingWords(LaunchWords):
+    """Lines of `length` elements, `after` apart."""
+
+    out: Any
+    source: Any
+    scratch: Any
+    length: Any
+    after: Any
+    lines: Any
+    pieces: Any
+    count: Any  # of each line that are written
+    which: Any  # of them is asked for
+    piece: Any  # bytes of scratch for each piece
+
+
 class LineKernel:
     """Writes a kernel that goes through lines."""
 
@@ -41,16 +59,16 @@ class LineKernel:
     def __init__(self, items: Items) -> None:
         self.items = items
         self.w = w = CodeWriter()
-        self.word = w.words(WORDS)
-        self.length, self.after = self.word[LENGTH], self.word[AFTER]
-        self.out, self.source = (w.pointer(self.word[k]) for k in (OUT, FROM))
+        self.word = SortingWords.read_by(w)
+        self.length, self.after = self.word.length, self.word.after
+        self.out, self.source = w.pointer(self.word.out), w.pointer(self.word.source)
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word[PIECES])
+        low, high = w.share(word.pieces)
 
         def piece(p: V) -> None:
-            start = word[SCRATCH] + p * word[PIECE]
+            start = word.scratch + p * word.piece
             self.counts = w.pointer(start)
             size = (self.length * self.items.words + GUARD) * 8
             begin = start + (self.items.bits // 8 * DIGIT * 4 + GUARD * 8)
@@ -58,8 +76,8 @@ class LineKernel:
             for place in self.places:
                 for k in range(1, GUARD + 1):
                     w.store(w.code.const(0, "u64"), w.pointer(place), w.whole(-k))
-            first = (word[LINES] * p).quotient(word[PIECES])
-            last = (word[LINES] * (p + 1)).quotient(word[PIECES])
+            first = (word.lines * p).quotient(word.pieces)
+            last = (word.lines * (p + 1)).quotient(word.pieces)
             w.loop(first, last, self.one)
 
         w.loop(low, high, piece)
@@ -70,7 +88,7 @@ class LineKernel:
         w = self.w
         before, column = w.split(number, self.after)
         begin = before * self.length * self.after + column
-        self.line(begin, before * self.word[COUNT] * self.after + column)
+        self.line(begin, before * self.word.count * self.after + column)
 
     def line(self, begin: V, to: V) -> None:
         raise NotImplementedError
@@ -88,7 +106,7 @@ class LineKernel:
         def turn(i: V) -> None:
             w.store(items.place(items.load(w, array, i)), self.out, to + i * self.after)
 
-        w.loop(0, self.word[COUNT], turn)
+        w.loop(0, self.word.count, turn)
 
     def fill(
         self,
@@ -227,7 +245,7 @@ class BestKernel(LineKernel):
     """The first few of each line's order: those that are better than the last of them go in."""
 
     def line(self, begin: V, to: V) -> None:
-        w, items, count = self.w, self.items, self.word[COUNT]
+        w, items, count = self.w, self.items, self.word.count
         array = w.pointer(self.places[0])
         items.store(w, items.item(self.key(begin, w.whole(0)), w.whole(0)), array, w.whole(0))
         w.loop(1, count, lambda i: self.insert(items.item(self.key(begin, i), i), array, i))
@@ -239,7 +257,7 @@ class BestKernel(LineKernel):
 
     def worst(self, array: str) -> V:
         """The key of the last of those that are held."""
-        last = self.items.load(self.w, array, self.word[COUNT] - 1)
+        last = self.items.load(self.w, array, self.word.count - 1)
         kind = f"u{self.items.bits}"
         return self.items.shifted(last, self.w.whole(0)).convert(kind)
 
@@ -262,7 +280,7 @@ class BestKernel(LineKernel):
         """One element, which goes in if it is better than the last."""
         w, items = self.w, self.items
         key = self.key(begin, i)
-        end = self.word[COUNT] - 1
+        end = self.word.count - 1
         w.when(key < self.worst(array), lambda: self.insert(items.item(key, i), array, end))
 
 
@@ -319,7 +337,7 @@ class SelectKernel(LineKernel):
         """Which one of the order it is."""
         w = self.w
         if self.median == "kth":
-            return self.word[WHICH]
+            return self.word.which
         if self.median == "omit":
             return w.most(self.length - missing - 1, 0) >> 1
         return select(missing > 0, self.length - missing, (self.length - 1) >> 1)

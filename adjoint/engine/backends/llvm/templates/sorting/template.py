@@ -115,18 +115,17 @@ def steps(
     pieces = computed(min, lines, PIECES)
     piece = sorting.scratch_bytes(what.items, length, what.kernel.arrays)
     scratch = PlannedBuffer(ARENA, int64, pieces * (piece // 8), name="items")
-    words: list[Any] = [0] * sorting.WORDS
-    words[sorting.OUT] = Address(out.buffer, out.offset * out.buffer.dtype.itemsize)
-    words[sorting.FROM] = Address(source.buffer, source.offset * source.buffer.dtype.itemsize)
-    words[sorting.SCRATCH] = Address(scratch)
-    words[sorting.LENGTH], words[sorting.AFTER] = length, after
-    words[sorting.LINES], words[sorting.PIECES], words[sorting.PIECE] = lines, pieces, piece
-    words[sorting.COUNT], words[sorting.WHICH] = count, node.params.get("k", 1) - 1
+    words = sorting.SortingWords(
+        out=Address(out.buffer, out.offset * out.buffer.dtype.itemsize),
+        source=Address(source.buffer, source.offset * source.buffer.dtype.itemsize),
+        scratch=Address(scratch), length=length, after=after, lines=lines, pieces=pieces,
+        count=count, which=node.params.get("k", 1) - 1, piece=piece,
+    )  # fmt: skip
     return [
         Launch(
             function=what.function,
             text=what.text,
-            words=words,
+            words=words.listed(),
             reads=(whole(source.buffer),),
             writes=(whole(out.buffer), whole(scratch)),
             pieces=pieces,

@@ -13,7 +13,9 @@ Note [chirps]
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
@@ -30,10 +32,6 @@ from adjoint.engine.backends.registers.vector import V, select
 # The result, the operand, the workers' memory and how many elements of it a piece has; lines,
 # elements after the dimension, of it in the operand and in the result; the length, that of the
 # stages, their number, the scale (a double), where their table and that of chirps lie, pieces.
-(
-    OUT, IN, WORK, ROOM, LINES, AFTER, READ, WRITTEN, LENGTH, PADDED, STAGES, SCALE, TABLE, CHIRPS,
-    PIECES, WORDS,
-) = range(16)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,33 +66,54 @@ def room_of(what: Spectrum, padded: int) -> int:
     return 4 * padded * what.lanes + (6 if what.chirps else 2) * padded
 
 
+@dataclass(slots=True)
+class SpectrumWords(LaunchWords):
+    """Lines of numbers, `after` apart. Stages and tables follow."""
+
+    out: Any
+    source: Any
+    work: Any  # memory of the pieces
+    room: Any  # elements of it for each
+    lines: Any
+    after: Any
+    read: Any  # elements of a line
+    written: Any
+    length: Any  # of the transform
+    padded: Any  # to what radices there are for
+    stages: Any  # how many
+    scale: Any  # the bits of a double
+    table: Any  # where among the words roots begin
+    chirps: Any  # and chirps
+    pieces: Any
+
+
 class SpectrumKernel:
     """Writes one kernel."""
 
     def __init__(self, what: Spectrum) -> None:
         self.what, self.w = what, CodeWriter()
-        self.word = self.w.words(WORDS)
+        self.word = SpectrumWords.read_by(self.w)
         self.kind = what.worked
         for lanes in {1, what.lanes}:
             write_stages(self.w, self.kind, lanes)
 
     def text(self, name: str) -> Text:
         w, word, lanes = self.w, self.word, self.what.lanes
-        low, high = w.share(word[PIECES])
-        groups = (word[LINES] + (lanes - 1)).quotient(lanes)
+        low, high = w.share(word.pieces)
+        groups = (word.lines + (lanes - 1)).quotient(lanes)
 
         def piece(p: V) -> None:
-            room = p * word[ROOM]
+            room = p * word.room
             *self.places, self.roots, self.filter, self.chirps = [
-                w.at(w.pointer(word[WORK]), self.kind, room + word[PADDED] * k)
+                w.at(w.pointer(word.work), self.kind, room + word.padded * k)
                 for k in (*range(0, 4 * lanes, lanes), *range(4 * lanes, 4 * lanes + 6, 2))
             ]
             self.make_roots()
             if self.what.chirps:
                 self.make_filter()
-            first = (groups * p).quotient(word[PIECES]) * lanes
-            last = (groups * (p + 1)).quotient(word[PIECES]) * lanes
-            last = w.least(last, word[LINES])
+            first = (groups * p).quotient(word.pieces) * lanes
+            last = (groups * (p + 1)).quotient(word.pieces) * lanes
+            last = w.least(last, word.lines)
             middle = last - (last - first).modulo(lanes)
             w.loop(first, middle, lambda line: self.lines(line, lanes), step=lanes)
             w.loop(middle, last, lambda line: self.lines(line, 1))
@@ -116,12 +135,12 @@ class SpectrumKernel:
         """All stages; the result lies at the first place, or the second if they are odd."""
         w, word = self.w, self.word
         words = w.address("%args")
-        numbers = [words, w.whole(WORDS), word[STAGES], w.address(self.roots)]
+        numbers = [words, w.whole(SpectrumWords.word_count()), word.stages, w.address(self.roots)]
         w.call(stages_name(self.kind, lanes), [*numbers, *map(w.address, places)])
 
     def result(self, places: list[str]) -> list[str]:
         """Where a transform's result lies."""
-        w, odd = self.w, self.word[STAGES].modulo(2).eq(1)
+        w, odd = self.w, self.word.stages.modulo(2).eq(1)
         addresses = [*map(w.address, places)]
         return [
             w.pointer(select(odd, b, a)) for a, b in zip(addresses[:2], addresses[2:4], strict=True)
@@ -135,8 +154,8 @@ class SpectrumKernel:
 
     def make_roots(self) -> None:
         """Write down all roots of unity of the stages' length."""
-        w, roots = self.w, Roots(self.w, "%args", self.word[TABLE])
-        w.loop(0, self.word[PADDED], lambda k: self.put_pair(roots(k, self.kind), self.roots, k))
+        w, roots = self.w, Roots(self.w, "%args", self.word.table)
+        w.loop(0, self.word.padded, lambda k: self.put_pair(roots(k, self.kind), self.roots, k))
 
     def put_pair(self, pair: Pair, place: str, k: V) -> None:
         for number, part in enumerate(pair):
@@ -147,9 +166,9 @@ class SpectrumKernel:
 
     def make_filter(self) -> None:
         """Write down the chirps, and the transform of what they are divided by."""
-        w, n, padded = self.w, self.word[LENGTH], self.word[PADDED]
+        w, n, padded = self.w, self.word.length, self.word.padded
         zero, order = w.code.const(0, self.kind), n * 2
-        roots = Roots(w, "%args", self.word[CHIRPS])
+        roots = Roots(w, "%args", self.word.chirps)
         for place in self.places[:2]:
             w.loop(0, padded, lambda k, place=place: w.store(zero, place, k))
 
@@ -176,7 +195,7 @@ class SpectrumKernel:
 
     def convolve(self, lanes: int) -> None:
         """Multiply with the filter and transform back, parts exchanged."""
-        w, padded = self.w, self.word[PADDED]
+        w, padded = self.w, self.word.padded
         places, others = self.result(self.places), self.other(self.places)
 
         def one(k: V) -> None:
@@ -204,13 +223,13 @@ class SpectrumKernel:
         """Where the lines begin; of those that are neighbours, the first one."""
         found = []
         for lane in range(1 if self.what.near else lanes):
-            before, after = self.w.split(first + lane, self.word[AFTER])
-            found.append(before * count * self.word[AFTER] + after)
+            before, after = self.w.split(first + lane, self.word.after)
+            found.append(before * count * self.word.after + after)
         return found
 
     def loaded(self, at: list[V], lanes: int) -> Pair:
         """Elements of the operand, a lane each."""
-        w, kind, source = self.w, self.what.kind, self.w.pointer(self.word[IN])
+        w, kind, source = self.w, self.what.kind, self.w.pointer(self.word.source)
         if self.what.way == "half":
             near = self.what.near
             x = w.load(source, kind, at[0], lanes) if near else w.gather(source, kind, at)
@@ -224,7 +243,7 @@ class SpectrumKernel:
 
     def stored(self, parts: list[V], at: list[V], lanes: int) -> None:
         """Elements of the result, of each lane both parts or the first."""
-        w, target = self.w, self.w.pointer(self.word[OUT])
+        w, target = self.w, self.w.pointer(self.word.out)
         alone = self.what.way == "back"
         if self.what.near and (alone or lanes > 1):
             if alone:
@@ -242,12 +261,12 @@ class SpectrumKernel:
     def read(self, first: V, lanes: int) -> None:
         """The operand's lines, completed and multiplied as the transform needs them."""
         w, word, what = self.w, self.word, self.what
-        bases, n = self.bases(first, lanes, word[READ]), word[LENGTH]
+        bases, n = self.bases(first, lanes, word.read), word.length
         zero = w.code.const(0, self.kind, lanes)
         if what.chirps:
             for place in self.places[:2]:
                 w.loop(
-                    n, word[PADDED],
+                    n, word.padded,
                     lambda k, place=place: w.store(zero, place, k * lanes),
                 )  # fmt: skip
 
@@ -258,18 +277,18 @@ class SpectrumKernel:
                 w.store(part, place, k * lanes)
 
         def one(k: V) -> None:
-            at = [base + k * word[AFTER] for base in bases]
+            at = [base + k * word.after for base in bases]
             value = self.loaded(at, lanes)
             c = self.chirp(k, lanes) if what.chirps else None
             if what.way == "back":
                 value = self.completed(k, value, c, put)
             put(k, value, c)
 
-        w.loop(0, word[READ], one)
+        w.loop(0, word.read, one)
 
     def completed(self, k: V, value: Pair, c: Pair | None, put: object) -> Pair:
         """An element of half a spectrum, whose conjugate is put where the other half has it."""
-        w, n = self.w, self.word[LENGTH]
+        w, n = self.w, self.word.length
         alone = k.eq(0) | (k * 2).eq(n)
         lanes = value[0].lanes
         mask = w.code.splat(alone, lanes) if lanes > 1 else alone
@@ -284,9 +303,9 @@ class SpectrumKernel:
     def write(self, first: V, lanes: int) -> None:
         """The result's lines."""
         w, word, what = self.w, self.word, self.what
-        bases = self.bases(first, lanes, word[WRITTEN])
+        bases = self.bases(first, lanes, word.written)
         places = self.settled()
-        scale = word[SCALE].bitcast("f64").convert(self.kind)
+        scale = word.scale.bitcast("f64").convert(self.kind)
         scale = w.code.splat(scale, lanes) if lanes > 1 else scale
 
         def one(k: V) -> None:
@@ -295,6 +314,6 @@ class SpectrumKernel:
                 x, y = times((x, y), self.chirp(k, lanes))
             both = (y, x) if what.inverse else (x, y)
             parts = [(part * scale).convert(what.kind) for part in both]
-            self.stored(parts, [base + k * word[AFTER] for base in bases], lanes)
+            self.stored(parts, [base + k * word.after for base in bases], lanes)
 
-        w.loop(0, word[WRITTEN], one)
+        w.loop(0, word.written, one)

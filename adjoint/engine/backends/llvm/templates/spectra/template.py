@@ -51,9 +51,10 @@ def tables(order: int, at: int) -> list[int]:
 def program_words(length: int, radices: list[int], chirps: int) -> tuple[list[int], int, int]:
     """Stages and tables, and where the table of roots and that of chirps lie."""
     words: list[int] = [0] * (stages.STAGE * len(radices))
+    before = kernel.SpectrumWords.word_count()
 
     def append(more: list[int]) -> int:
-        at = kernel.WORDS + len(words)
+        at = before + len(words)
         words.extend(more)
         return at
 
@@ -64,8 +65,12 @@ def program_words(length: int, radices: list[int], chirps: int) -> tuple[list[in
             radix, groups, near, length // left,
         )  # fmt: skip
         left, near = groups, near * radix
-    table = append(tables(length, kernel.WORDS + len(words)))
-    return words, table, append(tables(chirps, kernel.WORDS + len(words))) if chirps else 0
+    table = append(tables(length, before + len(words)))
+    return (
+        words,
+        table,
+        append(tables(chirps, before + len(words))) if chirps else 0,
+    )
 
 
 def described(kind: str, way: str, inverse: bool, chirps: bool, after: int) -> Spectrum:
@@ -108,21 +113,19 @@ def steps(
     worked = float64 if what.worked == "f64" else float32
     work = PlannedBuffer(ARENA, worked, pieces * room, name="lines")
     scale = scale_of(params, n) / (length if chirps else 1)
-    words: list[Any] = [0] * kernel.WORDS
-    words[kernel.OUT] = Address(out.buffer, out.offset * spec.dtype.itemsize)
-    words[kernel.IN] = Address(x.buffer, x.offset * spec.dtype.itemsize)
-    words[kernel.WORK], words[kernel.ROOM] = Address(work), room
-    words[kernel.LINES], words[kernel.AFTER] = lines, after
-    words[kernel.READ] = shape[dim]
-    words[kernel.WRITTEN] = n // 2 + 1 if way == "half" else n
-    words[kernel.LENGTH], words[kernel.PADDED], words[kernel.STAGES] = n, length, len(radices)
-    words[kernel.SCALE] = double_bits(scale)
-    words[kernel.TABLE], words[kernel.CHIRPS], words[kernel.PIECES] = table, chirps_at, pieces
+    words = kernel.SpectrumWords(
+        out=Address(out.buffer, out.offset * spec.dtype.itemsize),
+        source=Address(x.buffer, x.offset * spec.dtype.itemsize),
+        work=Address(work), room=room, lines=lines, after=after, read=shape[dim],
+        written=n // 2 + 1 if way == "half" else n, length=n, padded=length,
+        stages=len(radices), scale=double_bits(scale), table=table, chirps=chirps_at,
+        pieces=pieces,
+    )  # fmt: skip
     return [
         Launch(
             function=what.function,
             text=lambda name: SpectrumKernel(what).text(name),
-            words=[*words, *more],
+            words=[*words.listed(), *more],
             reads=(whole(x.buffer),),
             writes=(whole(out.buffer), whole(work)),
             pieces=pieces,
