@@ -1,4 +1,4 @@
-"""What compiled code can see by name, wherever it is: a change between calls is noticed (Note [names]).
+"""What compiled code can see by name, wherever it is: a change between calls is noticed.
 
 Each row makes a function and a list of changes; after each change the compiled function gives what
 the function itself does.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -192,3 +193,30 @@ def test_a_class_name_means_one_thing_in_the_engine() -> None:
 
 def test_a_class_name_means_one_thing() -> None:
     assert {k: v for k, v in defined_twice("adjoint").items() if k not in SHARED_NAMES} == {}
+
+
+# A note is written where its name begins a line, alone or before a colon; elsewhere it is cited.
+NOTE = re.compile(r'^\s*(?:# |""")?Note \[([^\]]+)\](?:\s*$|: )', re.MULTILINE)
+
+
+def test_a_note_is_written_once_and_found() -> None:
+    texts = [path.read_text() for path in FILES.values()]
+    written = [name for text in texts for name in NOTE.findall(text)]
+    twice = {name for name in written if written.count(name) > 1}
+    assert not twice, f"notes with one name and several texts: {sorted(twice)}"
+    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    pages += [path.read_text() for path in (ROOT / "adjoint").rglob("*.md")]
+    found = [name for text in (*texts, *pages) for name in re.findall(r"Note \[([^\]]+)\]", text)]
+    cited = {" ".join(name.split()) for name in found}
+    assert cited <= {*written}, f"notes that nobody wrote: {sorted(cited - {*written})}"
+
+
+def test_readmes_of_the_engine_name_all_that_is_beside_them() -> None:
+    left_out = []
+    for page in (ROOT / "adjoint" / "engine").rglob("README.md"):
+        words = set(re.findall(r"\w+", page.read_text()))
+        beside = [
+            p for p in page.parent.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+        ]
+        left_out += [p for p in beside if p.stem not in words and p.stem != "__init__"]
+    assert not left_out, f"not in the README of their folder: {left_out}"

@@ -1,7 +1,8 @@
 """The functions behind the layers: stateless, parameters passed as arguments.
 
 Names are those of the public table under "nn.functional"; families that wait for first use load
-when one of theirs is asked for.
+when one of theirs is asked for. Where they are: `engine/ops/nn` (activations, attention, losses),
+`engine/ops/image` (convolution, pooling), `engine/ops/products/linear.py`.
 """
 
 from typing import Any

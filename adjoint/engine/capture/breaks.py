@@ -41,12 +41,12 @@ class Breaks:
         self.plain_calls = 0  # since the latest recording
         self.reasons: list[str] = []  # why calls ran as Python, those of late
 
-    def count(self, error: BaseException, whole: bool) -> None:
+    def count(self, error: BaseException, fullgraph: bool) -> None:
         """Count calls that make what outlives them, and are Python's; refuse if they go on."""
         if not isinstance(error, PlainCall):
             return
         self.plain_calls += 1
-        if self.plain_calls > _PLAIN_CALLS and whole and not error.may_go_on:
+        if self.plain_calls > _PLAIN_CALLS and fullgraph and not error.may_go_on:
             raise error
         self.tell("Python does this call", error)
         if self.plain_calls > _PLAIN_CALLS and not self.warned:

@@ -99,10 +99,10 @@ class Captured(Recordable):
         factory: ExecutorFactory = interpreted,
         *,
         dynamic: bool = False,
-        whole: bool = True,
+        fullgraph: bool = True,
     ) -> None:
         functools.update_wrapper(self, fn, updated=())
-        super().__init__(fn, factory, dynamic, whole)
+        super().__init__(fn, factory, dynamic, fullgraph)
         self._latest: Program | None = None
         self._made_at = 0  # the clock at the latest recording
         self.retraces = Retraces(fn)
@@ -149,10 +149,10 @@ class Captured(Recordable):
                 return self._replay(*recalled, leaves, (args, kwargs))
             if STANCE.word != "default":
                 return self._unrecorded(args, kwargs)
-            if self.whole or not self.breaks.covers(leaves, structure):
+            if self.fullgraph or not self.breaks.covers(leaves, structure):
                 return self._long_way(args, kwargs)
         except Raised as raised:
-            self.breaks.count(raised.error, self.whole)
+            self.breaks.count(raised.error, self.fullgraph)
             error: BaseException | None = None if raised.by_program else raised.error
         except RecordingFailed as refused:
             error = refused.__cause__ or refused
@@ -165,7 +165,7 @@ class Captured(Recordable):
         result = self.fn(*args, **kwargs)
         if error is None:
             return result
-        if self.whole:  # it raises only where it is recorded
+        if self.fullgraph:  # it raises only where it is recorded
             raise error
         self.breaks.note(leaves, structure, error)
         return result
@@ -241,7 +241,7 @@ class Captured(Recordable):
             except CaptureError as error:
                 if self._keep_objects_whole():
                     raise LookAgain from None
-                if self.whole:
+                if self.fullgraph:
                     raise
                 raise RecordingFailed from error
         return call(leaves, given, hosts)
@@ -305,7 +305,7 @@ class Captured(Recordable):
         try:
             return signature(leaves, structure, self.free.of(structure))
         except TypeError as error:  # an argument that cannot be hashed
-            if self.whole:
+            if self.fullgraph:
                 raise
             raise RecordingFailed from error
 
@@ -316,7 +316,7 @@ class Captured(Recordable):
         no recording but their own: after some, such a call is Python's (`LeftToPython`).
         """
         program = self._for_sizes(key, leaves, structure)
-        if program is None and self.in_call and not self.whole and any(self._known_places()):
+        if program is None and self.in_call and not self.fullgraph and any(self._known_places()):
             recorded = itertools.chain.from_iterable(self.programs.values())
             used_again = any(other.used > self._made_at for other in recorded)
             if not self.retraces.is_worthwhile(used_again):
@@ -390,7 +390,7 @@ class Captured(Recordable):
         if method is None:
             bound = types.MethodType(self.fn, instance)
             method = methods[self] = Captured(
-                bound, self.factory, dynamic=self.dynamic, whole=self.whole
+                bound, self.factory, dynamic=self.dynamic, fullgraph=self.fullgraph
             )
         return method
 
@@ -401,12 +401,12 @@ class Captured(Recordable):
             named = getattr(named, part, None)
         if named is self:
             return self.__qualname__
-        return (_again, (self.fn, self.factory, self.dynamic, self.whole))
+        return (_again, (self.fn, self.factory, self.dynamic, self.fullgraph))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Captured:
         if isinstance(self.fn, types.FunctionType):
             return self  # as functions are
-        return _again(copy.deepcopy(self.fn, memo), self.factory, self.dynamic, self.whole)
+        return _again(copy.deepcopy(self.fn, memo), self.factory, self.dynamic, self.fullgraph)
 
     def capture_children(self) -> list[tuple[str, Any]]:
         """What a capture that reaches this one depends on: the function, not what is kept of it."""
@@ -414,9 +414,9 @@ class Captured(Recordable):
 
 
 def _again(
-    fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, whole: bool
+    fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, fullgraph: bool
 ) -> Captured:
-    return Captured(fn, factory, dynamic=dynamic, whole=whole)
+    return Captured(fn, factory, dynamic=dynamic, fullgraph=fullgraph)
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ class Recordable(Inspection):
     """A function that can be recorded: for arguments, for other floats, for other sizes."""
 
     def __init__(
-        self, fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, whole: bool
+        self, fn: Callable[..., Any], factory: ExecutorFactory, dynamic: bool, fullgraph: bool
     ) -> None:
         self.fn = fn
         self.factory = factory  # makes what runs a program: the reference interpreter, or better
@@ -60,7 +60,7 @@ class Recordable(Inspection):
         self.programs: dict[Any, list[Program]] = {}
         self.traces = 0
         self.dynamic = dynamic
-        self.whole = whole  # whether what cannot be recorded is an error
+        self.fullgraph = fullgraph  # whether what cannot be recorded is an error
         self.in_call = False  # whether a call is under way that finds no recording
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
@@ -186,7 +186,7 @@ class Recordable(Inspection):
             except Exception as error:
                 if isinstance(error, CaptureError):
                     error.__traceback__ = None  # it names the line; the rest is the recorder's
-                if self.whole:
+                if self.fullgraph:
                     raise error
                 raise RecordingFailed from error
             finally:

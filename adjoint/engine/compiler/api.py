@@ -217,5 +217,5 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     )
     if isinstance(fn, Captured):
         fn = fn.fn
-    dynamic, whole = bool(settings["dynamic"]), bool(settings["fullgraph"])
-    return Captured(fn, factory, dynamic=dynamic, whole=whole)
+    dynamic, fullgraph = bool(settings["dynamic"]), bool(settings["fullgraph"])
+    return Captured(fn, factory, dynamic=dynamic, fullgraph=fullgraph)

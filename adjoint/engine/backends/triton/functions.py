@@ -24,8 +24,8 @@ from adjoint.engine.ops.random.random import word_bits
 OWN: dict[str, Lowering] = {}
 
 
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
-    """Put a function into the table."""
+def own_row(*names: str) -> Callable[[Lowering], Lowering]:
+    """Put a function into the rows that this target has beside those of `backends.registers`."""
 
     def put(fn: Lowering) -> Lowering:
         OWN.update(dict.fromkeys(names, fn))
@@ -50,18 +50,18 @@ FROM_LIBRARY = (
     "erf", "erfc", "erfcx", "erfinv", "lgamma", "hypot", "nextafter",
 )  # fmt: skip
 for _name in FROM_LIBRARY:
-    lowers(_name)(partial(_library, _name))
-lowers("ndtr")(partial(_library, "normcdf"))
-lowers("ndtri")(partial(_library, "normcdfinv"))
+    own_row(_name)(partial(_library, _name))
+own_row("ndtr")(partial(_library, "normcdf"))
+own_row("ndtri")(partial(_library, "normcdfinv"))
 
 
-@lowers("sigmoid")
+@own_row("sigmoid")
 def sigmoid(x: V) -> V:
     """1 / (1 + exp(-x))."""
     return 1.0 / (_library("exp", -x) + 1.0)
 
 
-@lowers("pow")
+@own_row("pow")
 def power(x: V, y: V) -> V:
     """x to the power y; powers that native code multiplies out are multiplied out here too."""
     plain = not x.is_float or y.number in (1, 2, 3, 0.5, -1, -2)

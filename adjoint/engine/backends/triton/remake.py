@@ -1,6 +1,6 @@
 """Values that are read again behind a sum over all of them, made anew there instead of kept.
 
-Note [levels]
+Note [launch levels]
     The statistics of a batch norm are sums over most of a large tensor, which many programs of a
     launch take in parts: what is made of the sums comes in a later launch, that of another *level*,
     and reads what it needs from memory. A value of a lower level is kept for it, or made once more

@@ -1,6 +1,6 @@
 """Schedules on the GPU: the order of dimensions, and how a kernel is cut into tiles.
 
-Note [tiles]
+Note [device tiles]
     A program of a launch computes a tile: `x` of the outer combinations, taken as one row of
     numbers, by `r` of the inner ones. Where a tile holds all inner combinations the kernel is
     *whole*: every value is computed once and kept in registers through all stages. Otherwise each
@@ -44,7 +44,7 @@ SUMMED = 1024  # elements of a tile of a kernel that also sums columns
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """How a kernel is cut (Note [tiles])."""
+    """How a kernel is cut (Note [device tiles])."""
 
     x: int
     r: int  # 0: nothing is reduced

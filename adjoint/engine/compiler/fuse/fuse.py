@@ -13,7 +13,7 @@ Note [column sums]
     reduces over inner ones; nothing in the kernel reads them. They come by parts
     (`lower.legalise`), each of which one program sums up.
 
-Note [updates]
+Note [state updates]
     What serves only to update state (an optimizer's moments and parameters) does not join a
     reduction: the update of a bias, whose gradient is a sum, would become another kernel than that
     of a weight, and one launch could not do all of a model's parameters.
@@ -98,7 +98,7 @@ class Fusion:
         self.level = level
         self.columns = columns  # Note [column sums]
         self.absorbs = absorbs  # kernels that reduce take in elementwise ones they meet
-        self.updates = updates  # Note [updates]
+        self.updates = updates  # Note [state updates]
         self.pairs = pairs  # what products sum up, over other ranges than what comes before them
         self.reach = reach  # Note [reach]
         self.epoch = 0

@@ -28,7 +28,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
 
     A kernel is put off to a later one of its form that can wait for it: no step from here to there
     may read what it writes, or write what it reads or writes. Nor must much memory be kept for
-    that, more than the target's `held` bytes: a launch saved is worth microseconds, which large
+    that, more than the target's `waiting_bytes`: a launch saved is worth microseconds, which large
     operands do not notice. At the end `fill_words` writes down what each launch tells its kernels.
     """
     result: list[Step] = []

@@ -196,7 +196,7 @@ def why_called(setting: Setting, node: Node) -> str:
 
 
 def updates(graph: DataflowGraph, task: Task) -> frozenset[Node]:
-    """Nodes whose results go nowhere but into state (Note [updates])."""
+    """Nodes whose results go nowhere but into state (Note [state updates])."""
     shown = {graph.outputs[k] for k in task.returned}
     only: set[Node] = set()
     outside: set[Value] = set(shown)  # values that something else uses

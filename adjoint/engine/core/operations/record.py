@@ -238,11 +238,13 @@ def _unset(*_: Any) -> Any:
 class Hooks:
     """What core calls in the layers above; each layer fills its part when it is imported."""
 
-    run: Callable[..., Any] = _unset  # eager execution with the tape, in a plain context
-    execute: Callable[..., Any] = _unset  # eager execution alone
+    run: Callable[..., Any] = (
+        _unset  # eager, with the tape, in a plain context: backends.array.executor
+    )
+    execute: Callable[..., Any] = _unset  # eager execution alone: the same
     compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
-    attach: Callable[..., Any] = _unset  # the tape alone
-    bind: Callable[..., Any] = _unset  # everything else: core.dispatch.bind
+    attach: Callable[..., Any] = _unset  # the tape alone: autodiff.tape.tape
+    bind: Callable[..., Any] = _unset  # everything else: core.operations.dispatch
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
     sequence_now: Callable[..., Any] = _unset  # the tape's clock
     keep_overwritten: Callable[..., Any] = _unset  # what an in-place operation saved of its target
@@ -269,8 +271,8 @@ class Hooks:
     devices: dict[str, str] = field(default_factory=dict)  # what compiles programs on a device
     executor: Callable[[str], Any] = _unset  # what runs graphs, by name: compiler.executors
     put_workers_first: Callable[[], None] = _unset  # NumPy's threads off: backends.threads
-    fragments: Any = None  # what runs large eager operations: graph.fragments
-    straight: Any = None  # what runs small operations made of many: graph.straight
+    fragments: Any = None  # what runs large eager operations: graph.eager.fragments
+    straight: Any = None  # small operations made of many: graph.eager.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
@@ -280,7 +282,7 @@ class Hooks:
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     same_arrays: Callable[..., bool] = _unset  # in every byte
-    updates: Any = None  # what runs rules that write to large tensors: graph.updates
+    updates: Any = None  # rules that write to large tensors: graph.eager.updates
     vjp: Callable[..., Any] = _unset  # of a function: for rules that follow a composition
     call_at_levels: Callable[..., Any] = _unset  # a custom function inside a transform
     subclassed: Callable[[type], None] = _unset  # a subclass of Tensor was made

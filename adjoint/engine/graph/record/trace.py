@@ -78,7 +78,7 @@ class Trace(Streams):
     """One recording in progress."""
 
     observed = False  # whether it records what a function does, for calls that do it again
-    closes = False  # whether operands from outside become inputs: graph.body
+    closes = False  # whether operands from outside become inputs: graph.record.body
     # How a recorded function puts something into a dict of the framework's that was there before.
     assign: Callable[[Any, Any, Any], None] | None = None
     # Whether it put something under a key there.

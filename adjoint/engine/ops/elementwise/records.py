@@ -1,4 +1,5 @@
-"""The elementwise records, gathered: each is declared in the file of its subject."""
+"""The elementwise records, gathered for those who want many: each is declared in the file of its
+subject. A new one has a line here only if somebody takes it from here."""
 
 from adjoint.engine.ops.elementwise.arithmetic import ADD as ADD
 from adjoint.engine.ops.elementwise.arithmetic import ADDCDIV as ADDCDIV

@@ -16,13 +16,13 @@ COUNT = "count"
 
 
 def several(count: int) -> dict[str, int]:
-    """The metadata of a field of so many words, a list.
+    """The metadata of a field of so many words.
 
     >>> from dataclasses import field
     >>> @dataclass
     ... class Some(LaunchWords):
     ...     start: Any
-    ...     steps: list[Any] = field(metadata=several(2))
+    ...     steps: Sequence[Any] = field(metadata=several(2))
     >>> Some.word_count(), Some(7, [1, 2]).listed()
     (3, [7, 1, 2])
     """

@@ -1,4 +1,4 @@
-"""Convolutions and pooling as rows: the same steps as their kernels in `backends/array/image`."""
+"""Convolutions and pooling as rows: the same steps as their kernels in `array/kernels/image`."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ Note [filters]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,10 +49,10 @@ class FilterWords(LaunchWords):
     group_gradient: Any
     channel_source: Any  # from one channel to the next
     channel_gradient: Any
-    sizes: list[Any] = field(metadata=several(RANK))  # of the positions' coordinates
+    sizes: Sequence[Any] = field(metadata=several(RANK))  # of the positions' coordinates
     # In the input: example, coordinates.
-    source_steps: list[Any] = field(metadata=several(RANK + 1))
-    gradient_steps: list[Any] = field(metadata=several(RANK + 1))
+    source_steps: Sequence[Any] = field(metadata=several(RANK + 1))
+    gradient_steps: Sequence[Any] = field(metadata=several(RANK + 1))
 
 
 def block_size(kind: str) -> int:

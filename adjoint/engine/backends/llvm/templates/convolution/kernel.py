@@ -13,7 +13,7 @@ Note [implicit product]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,11 +107,11 @@ class PaddingWords(LaunchWords):
     target: Any
     channels: Any
     planes: Any
-    sizes: list[Any] = field(metadata=several(RANK))  # with the zeros
-    given: list[Any] = field(metadata=several(RANK))  # without
-    starts: list[Any] = field(metadata=several(RANK))  # where the source begins
+    sizes: Sequence[Any] = field(metadata=several(RANK))  # with the zeros
+    given: Sequence[Any] = field(metadata=several(RANK))  # without
+    starts: Sequence[Any] = field(metadata=several(RANK))  # where the source begins
     # Of the source: example, channel, coordinates.
-    steps: list[Any] = field(metadata=several(2 + RANK))
+    steps: Sequence[Any] = field(metadata=several(2 + RANK))
 
 
 def pad_text(name: str, kind: str) -> Text:
@@ -188,10 +188,10 @@ class ConvolutionWords(LaunchWords):
     group_target: Any
     channel_target: Any
     block: Any  # of the depth
-    sizes: list[Any] = field(metadata=several(RANK))  # of the positions' coordinates
+    sizes: Sequence[Any] = field(metadata=several(RANK))  # of the positions' coordinates
     # In the input: example, coordinates.
-    source_steps: list[Any] = field(metadata=several(RANK + 1))
-    target_steps: list[Any] = field(metadata=several(RANK + 1))  # in the result
+    source_steps: Sequence[Any] = field(metadata=several(RANK + 1))
+    target_steps: Sequence[Any] = field(metadata=several(RANK + 1))  # in the result
 
 
 class ImplicitProductKernel:

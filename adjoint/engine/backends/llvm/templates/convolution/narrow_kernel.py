@@ -7,6 +7,7 @@ groups, so that their table is made once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,10 +43,10 @@ class NarrowWords(LaunchWords):
     row_other: Any
     group_target: Any
     row_target: Any
-    sizes: list[Any] = field(metadata=several(RANK))  # of the positions' coordinates
+    sizes: Sequence[Any] = field(metadata=several(RANK))  # of the positions' coordinates
     # In the input: example, coordinates.
-    source_steps: list[Any] = field(metadata=several(RANK + 1))
-    other_steps: list[Any] = field(metadata=several(RANK + 1))  # in the result or gradient
+    source_steps: Sequence[Any] = field(metadata=several(RANK + 1))
+    other_steps: Sequence[Any] = field(metadata=several(RANK + 1))  # in the result or gradient
 
 
 class Narrow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -15,7 +16,8 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Address, Launch, whole
 
-WalkWords = tuple[list[Any], list[Any], list[Any]]  # sizes, steps in one array, in another
+# Sizes, steps in one array, steps in another.
+WalkWords = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
 KINDS = {"float32": "f32", "float64": "f64"}
 PIECES = 8  # work is dealt out in at least so many pieces, where it can be
 

@@ -78,10 +78,11 @@ def steps(
     part = computed(part_of, outputs, depth)
     pieces = parts_of(outputs, part)
     places = [x, weight, scale, *(zero or [scale]), *(bias or [scale]), out]
-    starts = [address(place, place.offset) for place in places]
+    at = [address(place, place.offset) for place in places]
     words = GroupedWords(
-        *starts, m=rows, n=outputs, groups=depth // group, group=group, x_row=depth,
-        c_row=outputs, part=part, pieces=pieces,
+        x=at[0], weight=at[1], scale=at[2], zero=at[3], bias=at[4], c=at[5], m=rows,
+        n=outputs, groups=depth // group, group=group, x_row=depth, c_row=outputs,
+        part=part, pieces=pieces,
     ).listed()  # fmt: skip
     launch = Launch(
         function=form.name,

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,8 +193,8 @@ class InnerWords(LaunchWords):
     plane: Any  # elements of one
     windows: Any
     tap_count: Any
-    sizes: list[Any] = field(metadata=several(RANK))  # how many windows along each coordinate
-    steps: list[Any] = field(metadata=several(RANK))  # from one to the next in the input
+    sizes: Sequence[Any] = field(metadata=several(RANK))  # how many windows along each coordinate
+    steps: Sequence[Any] = field(metadata=several(RANK))  # from one to the next in the input
 
 
 def whole_windows_text(name: str, kind: str) -> Text:

@@ -54,7 +54,8 @@ def window_words(rule: Rule) -> list[int]:
     """The words of one dimension's windows."""
     if rule[0] == "adaptive":
         return pooling.WindowWords(rule[1], rule[2], 1, 1, 0, 1, adaptive=1).listed()
-    return pooling.WindowWords(*rule[1:], adaptive=0).listed()
+    _, source, size, extent, step, offset, dilation = rule
+    return pooling.WindowWords(source, size, extent, step, offset, dilation, adaptive=0).listed()
 
 
 def whole_windows(rule: Rule) -> tuple[int, int]:
@@ -103,7 +104,9 @@ def max_steps(
     return [launch]
 
 
-def inner_words(starts: tuple[Any, ...], planes: int, rules: list[Rule]) -> list[Any]:
+def inner_words(
+    starts: tuple[Address, Address, Address], planes: int, rules: list[Rule]
+) -> list[Any]:
     """The words of windows that all lie inside."""
     sources = [rule[1] for rule in rules]
     steps = [prod(sources[d + 1 :]) for d in range(RANK)]
@@ -112,8 +115,9 @@ def inner_words(starts: tuple[Any, ...], planes: int, rules: list[Rule]) -> list
         for tap in product(*(range(rule[3]) for rule in rules))
     ]
     sizes = [rule[2] for rule in rules]
+    source, target, at = starts
     words = pooling.InnerWords(
-        *starts, planes, plane=prod(sources), windows=prod(sizes), tap_count=len(taps),
+        source, target, at, planes, plane=prod(sources), windows=prod(sizes), tap_count=len(taps),
         sizes=sizes, steps=[rule[4] * s for rule, s in zip(rules, steps, strict=True)],
     )  # fmt: skip
     return [*words.listed(), *taps]
