@@ -198,15 +198,15 @@ def answer_reads(module: ModuleType) -> None:
             )
         except AttributeError as error:
             hidden = name.startswith("__") or f"{path}.{name}" == ENGINE or not package
-            found = None if hidden else find_module(f"{path}.{name}")
-            if found is None:
+            submodule = None if hidden else find_module(f"{path}.{name}")
+            if submodule is None:
                 if package:
                     fill_in(module, name)
                 if name not in module.__dict__:
                     raise AttributeError(
                         in_torchs_names(str(error)), name=name, obj=module
                     ) from None
-            return module.__dict__[name] if found is None else found
+            return module.__dict__[name] if submodule is None else submodule
 
     module.__dict__["__getattr__"] = __getattr__
 

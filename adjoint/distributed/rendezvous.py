@@ -141,10 +141,10 @@ def _refuse_conflict(store: Store, place: ProcessPlace) -> None:
     """Raise what ranks disagree on, when the others have read it as well."""
     why = store.get("conflict").decode()
     end = time.monotonic() + TELLING
-    told = store.add("told", 1)
-    while place.rank == 0 and told < place.size and time.monotonic() < end:
+    count = store.add("told", 1)
+    while place.rank == 0 and count < place.size and time.monotonic() < end:
         time.sleep(LOOK)
-        told = store.add("told", 0)
+        count = store.add("told", 0)
     raise DistBackendError(f"init_process_group: {why}")
 
 

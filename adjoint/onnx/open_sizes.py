@@ -193,8 +193,8 @@ def equal(x: Value, y: Value) -> Value:
     if row is None:
         return None
     with concrete():
-        told = ad.tensor([bool(a == b) for a, b in row])
-        return told if max(_rank(x), _rank(y)) else told.reshape(())
+        equal = ad.tensor([bool(a == b) for a, b in row])
+        return equal if max(_rank(x), _rank(y)) else equal.reshape(())
 
 
 @_rule("Where")
@@ -203,11 +203,11 @@ def where(condition: Value, x: Value, y: Value) -> Value:
     pairs = _pairs(x, y)
     if pairs is None or isinstance(condition, OpenSizes):
         return None
-    told = integers(condition)
-    if len(told) not in (1, len(pairs)):
+    conditions = integers(condition)
+    if len(conditions) not in (1, len(pairs)):
         return None
-    told = told * len(pairs) if len(told) == 1 else told
-    chosen = [a if t else b for t, (a, b) in zip(told, pairs, strict=True)]
+    conditions = conditions * len(pairs) if len(conditions) == 1 else conditions
+    chosen = [a if t else b for t, (a, b) in zip(conditions, pairs, strict=True)]
     return sizes_of(chosen, max(_rank(condition), _rank(x), _rank(y)))
 
 

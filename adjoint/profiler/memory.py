@@ -112,8 +112,8 @@ def footprint_of(executable: Any) -> dict[str, Any]:
         return {"arena": 0, "largest": []}
     drafted = getattr(executable, "drafted", None)
     if drafted is None:
-        found: dict[str, Any] = image.memory
+        memory: dict[str, Any] = image.memory
     else:
         draft, sizes = drafted()
-        found = footprint(draft.plan, draft.blocks, image.arena, concrete(sizes), None)
-    return found
+        memory = footprint(draft.plan, draft.blocks, image.arena, concrete(sizes), None)
+    return memory

@@ -282,15 +282,15 @@ class profile:
         """
         if not self.profile_memory:
             raise ValueError("memory_timeline: the profile was made without profile_memory=True")
-        found: list[Allocation] = []
+        allocations: list[Allocation] = []
         for recorder in self._seen:
             if recorder.allocations is not None:
-                found += recorder.allocations.seen
-                found += of_programs(recorder.ran_programs)
-        devices = sorted({a.device for a in found} - {"cpu"})
+                allocations += recorder.allocations.seen
+                allocations += of_programs(recorder.ran_programs)
+        devices = sorted({a.device for a in allocations} - {"cpu"})
         wanted = device or (devices[0] if devices else "cpu")
         wanted = "cuda:0" if wanted == "cuda" else wanted
-        return MemoryTimeline([a for a in found if a.device == wanted])
+        return MemoryTimeline([a for a in allocations if a.device == wanted])
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Write memory over time, as the name's ending says.

@@ -198,8 +198,8 @@ class EventRecorder:
         wanted, details = self.wanted, log.detail(at)
         if wanted.shapes:
             details.shapes = tuple(tuple(x.shape) for x in operands if is_tensor(x))
-        around = [log.details[each] for each in log.opened if each in log.details]
-        derivative = next((each for each in reversed(around) if each.derivative), None)
+        around = [log.details[key] for key in log.opened if key in log.details]
+        derivative = next((detail for detail in reversed(around) if detail.derivative), None)
         if derivative is not None:
             details.places, details.stack = derivative.places, derivative.stack
         else:

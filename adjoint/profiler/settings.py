@@ -105,19 +105,19 @@ def activities_of(given: Iterable[Any] | None) -> set[ProfilerActivity]:
     """
     if given is None:
         return supported_activities()
-    found: set[ProfilerActivity] = set()
+    activities: set[ProfilerActivity] = set()
     for item in given:
         if not isinstance(item, (ProfilerActivity, dict)):
             raise TypeError(f"Expected ProfilerActivity or dict, got {type(item)}")
         kinds = item if isinstance(item, dict) else {item: ["all"]}
         for activity, names in kinds.items():
-            if activity in found:
+            if activity in activities:
                 raise ValueError(f"Activity {activity} specified more than once")
             if names:
-                found.add(activity)
-    if not found:
+                activities.add(activity)
+    if not activities:
         raise AssertionError("No valid profiler activities found")
-    return found
+    return activities
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     known = list(map(str, names))
     close = difflib.get_close_matches(str(name), known, 1)
     if not close:
-        folded = {each.casefold(): each for each in known}
+        folded = {one.casefold(): one for one in known}
         close = difflib.get_close_matches(str(name).casefold(), list(folded), 1)
-        close = [folded[each] for each in close]
+        close = [folded[one] for one in close]
     return f". Did you mean {close[0]!r}?" if close else ""
 
 

@@ -154,6 +154,6 @@ def pinv(x: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     u, s, vh = svd(x, False)
     atol, rtol = (t.unsqueeze(-1) if isinstance(t, Tensor) else t for t in (atol, rtol))
     limit = ad.maximum(s[..., :1] * rtol, ad.zeros_like(s[..., :1]) + atol)
-    kept = s > limit
-    inverse = ad.where(kept, 1 / ad.where(kept, s, 1.0), 0.0)
+    large = s > limit
+    inverse = ad.where(large, 1 / ad.where(large, s, 1.0), 0.0)
     return (vh.mT * inverse.unsqueeze(-2)) @ u.mT

@@ -49,8 +49,8 @@ def _has_nothing(node: Node) -> bool:
 @form_of("cat", when=_has_nothing)
 def cat(*parts: Tensor, dim: int) -> Tensor:
     """Without the parts that have no elements."""
-    kept = [part for part in parts if 0 not in part.shape]
-    return ad.cat(kept, dim) if len(kept) > 1 else kept[0].clone()
+    filled = [part for part in parts if 0 not in part.shape]
+    return ad.cat(filled, dim) if len(filled) > 1 else filled[0].clone()
 
 
 @form_of("isin")

@@ -77,18 +77,18 @@ class FormWriter:
                 inner.graph.outputs = [inner.value_of(t) for t in many]
         except Unwritten:
             return None
-        held = self._held(builder, inner.sources, inner.graph.inputs[-len(inner.sources) :])
+        constants = self._held(builder, inner.sources, inner.graph.inputs[-len(inner.sources) :])
         operands = [x for x in inputs if isinstance(x, Value)]
-        return splice(builder.graph, inner.graph, (*operands, *held))
+        return splice(builder.graph, inner.graph, (*operands, *constants))
 
     def _held(
         self, builder: GraphBuilder, sources: Sequence[Any], values: Sequence[Value]
     ) -> list[Value]:
         """The constants that a form reached, as inputs of the program."""
-        held = []
+        constants = []
         for source, value in zip(sources, values, strict=False):
             storage = source.own_storage
             if storage not in self.constants:
                 self.constants[storage] = builder.graph.add_input(value.spec)
-            held.append(self.constants[storage])
-        return held
+            constants.append(self.constants[storage])
+        return constants

@@ -362,13 +362,13 @@ def _about_names(missing: Sequence[str], unexpected: Sequence[str]) -> list[str]
             remove = f"consume_prefix_in_state_dict_if_present(state_dict, {prefix!r})"
             return [f"Every key begins with {prefix!r}. `nn.modules.utils.{remove}` takes it away."]
     left = list(missing)
-    told = []
+    hints = []
     for key in unexpected[:20]:
         close = get_close_matches(key, left, 1, 0.8)
         if close:
             left.remove(close[0])
-            told.append(f"Did you mean {close[0]!r} by {key!r}?")
-    return told
+            hints.append(f"Did you mean {close[0]!r} by {key!r}?")
+    return hints
 
 
 def _load(

@@ -171,8 +171,8 @@ def _scanned(
         if lengths is None:
             return after, after[0]
         live = (lengths.long() > t)[:, None]
-        kept = tuple(ad.where(live, new, old) for new, old in zip(after, state, strict=True))
-        return kept, ad.where(live, after[0], ad.zeros_like(after[0]))
+        carried = tuple(ad.where(live, new, old) for new, old in zip(after, state, strict=True))
+        return carried, ad.where(live, after[0], ad.zeros_like(after[0]))
 
     last, rows = ad.scan(once, state, (x, ad.arange(x.shape[0])), reverse=backwards)
     return rows, last

@@ -170,8 +170,8 @@ def _resized_openly(
     named = _OF_RANK.get(mode, dict.fromkeys((1, 2, 3), mode)).get(rank)
     spatial = list(range(2, x.ndim))
     first = [k for k, d in enumerate(dims) if d < 2]
-    kept = all(sizes[k] == x.shape[dims[k]] if sizes else scales[k] == 1 for k in first)
-    if named is None or not kept or [d for d in dims if d >= 2] != spatial:
+    unchanged = all(sizes[k] == x.shape[dims[k]] if sizes else scales[k] == 1 for k in first)
+    if named is None or not unchanged or [d for d in dims if d >= 2] != spatial:
         return None
     last = [k for k, d in enumerate(dims) if d >= 2]
     how: dict[str, Any] = (

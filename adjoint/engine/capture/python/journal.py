@@ -122,11 +122,11 @@ class Journal:
         copy = self.copies.get(id(container))
         return MISSING if copy is None else copy[1]
 
-    def field(self, owner: Any, key: Any, undo: Undo, held: Any = MISSING) -> None:
+    def field(self, owner: Any, key: Any, undo: Undo, value: Any = MISSING) -> None:
         """Keep how to undo writes to one place of an object, and what it held, the first time."""
         if (id(owner), key) not in self.fields:
             self.fields.add((id(owner), key))
-            self.replaced.append((owner, held))
+            self.replaced.append((owner, value))
             self.undo.append(lambda owner_alive=owner: undo())  # type: ignore[misc]
 
     def has_field(self, owner: Any, key: Any) -> bool:
@@ -137,9 +137,9 @@ class Journal:
         """What was written to, and what it held; of containers, what they hold no more."""
         gone = list(self.replaced)
         for container, before in self.copies.values():
-            kept = set(map(id, _held(container, copy_of(container))))
-            held = _held(container, before)
-            gone += [(container, value) for value in held if id(value) not in kept]
+            now = set(map(id, _held(container, copy_of(container))))
+            values = _held(container, before)
+            gone += [(container, value) for value in values if id(value) not in now]
         return gone
 
     def roll_back(self) -> None:

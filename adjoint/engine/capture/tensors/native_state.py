@@ -33,8 +33,8 @@ class NativeState:
             return
         before = dict(table)
         if has(type(value), "capture_children"):
-            kept = {name: of for name, of in before.items() if type(of) in PLAIN}
-            before = {name: of for name, of in kept.items() if of is not None}
+            plain = {name: of for name, of in before.items() if type(of) in PLAIN}
+            before = {name: of for name, of in plain.items() if of is not None}
         else:
             self.recorder.contents(table)
         self.met[id(value)] = value, table, before, self.recorder.line()

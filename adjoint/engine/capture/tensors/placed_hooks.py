@@ -40,16 +40,16 @@ class PlacedHooks:
     def after(self, fn: Any, args: tuple[Any, ...], result: Any) -> None:
         """A function of the framework was called."""
         name = getattr(fn, "__name__", "")
-        made = args[0] if name == "__init__" and args else result
-        if not isinstance(made, Handle):
+        handle = args[0] if name == "__init__" and args else result
+        if not isinstance(handle, Handle):
             return
         if name in _COME and is_tensor(args[0]):
             stays = not self.recorder.is_fresh(args[0])
         else:
-            stays = name == "__init__" and not self.recorder.is_fresh(made.table)
+            stays = name == "__init__" and not self.recorder.is_fresh(handle.table)
         if stays:
-            self.placed.append((made.table, made.id, self.recorder.line()))
-            self.restores.append(partial(_take_away, made))
+            self.placed.append((handle.table, handle.id, self.recorder.line()))
+            self.restores.append(partial(_take_away, handle))
 
     def check(self) -> None:
         """Refuse a hook that would stay."""

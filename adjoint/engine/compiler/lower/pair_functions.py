@@ -68,15 +68,15 @@ def sqrt_of(p: Pairs, a: Value, b: Value, real: DType) -> Pair:
     other = e.div(e.mul(y, 0.5), root)
     right = e.ge(a, 0.0)
     unknown = e.ne(a, a)
-    found = (
+    pair = (
         e.mul(e.where(right, root, e.abs(other)), back),
         e.mul(e.where(right, other, e.copysign(root, b)), back),
     )
-    found = e.where_pair(unknown, (a, a), found)
+    pair = e.where_pair(unknown, (a, a), pair)
     zero = e.both(e.eq(a, 0.0), e.eq(b, 0.0))
-    found = e.where(zero, 0.0, found[0]), e.where(zero, b, found[1])
+    pair = e.where(zero, 0.0, pair[0]), e.where(zero, b, pair[1])
     endless = e.eq(e.abs(b), INFINITE)
-    return e.where(endless, INFINITE, found[0]), e.where(endless, b, found[1])
+    return e.where(endless, INFINITE, pair[0]), e.where(endless, b, pair[1])
 
 
 @rule_of(records.LOG)
@@ -128,9 +128,9 @@ def waves(p: Pairs, angle: Value, growth: Value) -> tuple[Value, Value, Value, V
         beyond = e.mul(e.mul(x, e.mul(half, 0.5)), half)
         if odd:
             beyond = e.where(e.lt(growth, 0.0), e.neg(beyond), beyond)
-        found = e.where(far, beyond, near)
+        wave = e.where(far, beyond, near)
         unknown = e.both(e.eq(size, INFINITE), e.ne(x, x))
-        return e.where(unknown, INFINITE, found) if x is c else found
+        return e.where(unknown, INFINITE, wave) if x is c else wave
 
     return grown(c, odd=False), grown(c, odd=True), grown(s, odd=False), grown(s, odd=True)
 

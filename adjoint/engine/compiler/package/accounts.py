@@ -72,8 +72,8 @@ def shares_of_flops(draft: Draft, at_sizes: AtSizes) -> dict[tuple[int, Node], i
     for node, entries in launches.items():
         costs = [at_sizes(entry.cost) for entry in entries]
         works = [e for e, cost in zip(entries, costs, strict=True) if cost == max(costs)]
-        each, rest = divmod(node_flops(node, at_sizes), len(works))
-        shares |= {(id(e), node): each + (rest if k == 0 else 0) for k, e in enumerate(works)}
+        share, rest = divmod(node_flops(node, at_sizes), len(works))
+        shares |= {(id(e), node): share + (rest if k == 0 else 0) for k, e in enumerate(works)}
     return shares
 
 

@@ -100,12 +100,12 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
 
     The mask covers the first dimensions.
     """
-    array, held = x._array, mask._array
-    if array.__class__ is not ndarray or held.__class__ is not ndarray or array.size > FEW:
+    array, mask_array = x._array, mask._array
+    if array.__class__ is not ndarray or mask_array.__class__ is not ndarray or array.size > FEW:
         return None
-    if not held.ndim or not may_be_small() or (CONTEXT.grad_enabled and x.requires_grad):
+    if not mask_array.ndim or not may_be_small() or (CONTEXT.grad_enabled and x.requires_grad):
         return None
-    return HOOKS.array.wrap(ascontiguousarray(array[held]))
+    return HOOKS.array.wrap(ascontiguousarray(array[mask_array]))
 
 
 def require_mask(name: str, mask: Tensor) -> None:

@@ -142,9 +142,9 @@ class Problem:
 
     def kept(self, place: Tensor, shape: tuple[int, ...], stays: float) -> Tensor:
         """Which weights of some rows stay, by the words of a draw whose place is a tensor."""
-        each = math.prod(self.batch) * self.keys  # words of a row
-        inside = place.new_arange(each).reshape((1, *shape[1:]))
-        first = (place * each).reshape((-1, *[1] * (len(shape) - 1)))
+        row_words = math.prod(self.batch) * self.keys
+        inside = place.new_arange(row_words).reshape((1, *shape[1:]))
+        first = (place * row_words).reshape((-1, *[1] * (len(shape) - 1)))
         return words_at(self.draw, first + inside) < math.ceil(stays * 2.0**32)
 
     def forward(self, rows: Rows, begin: Any) -> Found:

@@ -83,8 +83,8 @@ def on_host(array: Array) -> Array:
         if Waiting.mode == "error":
             raise RuntimeError(message)
         warn_user(message)
-    found = wait(array.get)
-    return found.view(HOST_FLOAT8[found.dtype]) if found.dtype in HOST_FLOAT8 else found
+    copied = wait(array.get)
+    return copied.view(HOST_FLOAT8[copied.dtype]) if copied.dtype in HOST_FLOAT8 else copied
 
 
 def from_pinned(target: Array, source: Array, wait: bool) -> None:

@@ -129,11 +129,11 @@ class Ranked:
 
 def marks(recorder: Recorder, values: list[Any], key: Any) -> list[Any]:
     """What C compares to put values in order; one object has one mark, as C compares no twins."""
-    found = [x if key is None else call(recorder, key, (x,), {}) for x in values]
-    if all(map(is_plain, found)):
-        return found
-    by_identity = {id(mark): Ranked(recorder, mark) for mark in found}
-    return [by_identity[id(mark)] for mark in found]
+    keys = [x if key is None else call(recorder, key, (x,), {}) for x in values]
+    if all(map(is_plain, keys)):
+        return keys
+    by_identity = {id(mark): Ranked(recorder, mark) for mark in keys}
+    return [by_identity[id(mark)] for mark in keys]
 
 
 def ranked(recorder: Recorder, values: list[Any], key: Any, reverse: Any) -> list[Any]:

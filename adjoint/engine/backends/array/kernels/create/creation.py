@@ -25,8 +25,8 @@ def full(
     if hasattr(value, "get"):  # a HostScalar
         value = value.get()
     if on_device(xp) and NUMPY_OF[dtype] in FLOAT8:
-        made = full(np, value, shape, dtype, device, strides)
-        return xp.asarray(made.view(FLOAT8[made.dtype]))
+        filled = full(np, value, shape, dtype, device, strides)
+        return xp.asarray(filled.view(FLOAT8[filled.dtype]))
     if strides is None and value == 0 and not any(np.asarray(value).tobytes()):  # not -0.0
         return xp.zeros(shape, NUMPY_OF[dtype])
     if isinstance(value, int) and not dtype.is_inexact:  # -1 in uint8 wraps around to 255

@@ -235,7 +235,7 @@ __device__ double gamma_of(word id, double a, double least) {{
 @lru_cache(maxsize=3)
 def _kernel(xp: Any, name: str, parameters: str) -> Any:
     names = ", ".join(parameters.split())
-    typed = ", ".join(f"float64 {each}" for each in parameters.split())
+    typed = ", ".join(f"float64 {name}" for name in parameters.split())
     return xp.ElementwiseKernel(
         f"uint64 id, {typed}", "float64 sample", f"sample = {name}_of(id, {names});",
         f"adjoint_{name}", preamble=preamble(), options=("--fmad=false",),

@@ -55,9 +55,11 @@ def decoding(name: str) -> str:
 
 @lru_cache(maxsize=4)
 def _kernel(xp: Any, name: str, encodes: bool) -> Any:
-    given, made = ("float64 x", "uint8 code") if encodes else ("uint8 code", "float32 x")
+    given, result = ("float64 x", "uint8 code") if encodes else ("uint8 code", "float32 x")
     text = encoding(name) if encodes else decoding(name)
-    return xp.ElementwiseKernel(given, made, text, f"adjoint_{name}_{'to' if encodes else 'from'}")
+    return xp.ElementwiseKernel(
+        given, result, text, f"adjoint_{name}_{'to' if encodes else 'from'}"
+    )
 
 
 def to_float8(xp: Any, x: Array, kind: np.dtype[Any]) -> Array:

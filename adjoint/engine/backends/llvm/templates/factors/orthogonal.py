@@ -110,8 +110,8 @@ class Orthogonal(MatrixWriter):
             def element(j: V) -> None:
                 at = i * columns + j
                 inside = (j >= i) & (i < self.count)
-                held = w.load(work, kind, select(inside, at, 0))
-                w.store(select(inside, held, 0.0), out, at)
+                value = w.load(work, kind, select(inside, at, 0))
+                w.store(select(inside, value, 0.0), out, at)
 
             w.loop(0, columns, element)
 

@@ -75,11 +75,11 @@ class MaxPool:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.w = w = CodeWriter()
-        fixed, each = PoolingWords.word_count(), WindowWords.word_count()
-        words = w.words(fixed + RANK * each)
+        fixed, of_window = PoolingWords.word_count(), WindowWords.word_count()
+        words = w.words(fixed + RANK * of_window)
         self.word = word = PoolingWords.named(words)
         self.source, self.target, self.at = map(w.pointer, (word.source, word.target, word.at))
-        windows = [WindowWords.named(words[fixed + d * each :]) for d in range(RANK)]
+        windows = [WindowWords.named(words[fixed + d * of_window :]) for d in range(RANK)]
         self.dims = [PoolingWindow(w, window) for window in windows]
 
     def text(self, name: str) -> Text:

@@ -54,10 +54,10 @@ class RowsKernel:
         self.dtype, self.indices, self.accumulate = dtype, indices, accumulate
         self.code = Code(features=host_features())
         self.blocks = Blocks(self.code)
-        fixed, each = PutWords.word_count(), IndexWords.word_count()
-        words = [self.fetch("%args", k) for k in range(fixed + each * indices)]
+        fixed, of_index = PutWords.word_count(), IndexWords.word_count()
+        words = [self.fetch("%args", k) for k in range(fixed + of_index * indices)]
         self.word = PutWords.named(words)
-        self.places = [IndexWords.named(words[fixed + each * k :]) for k in range(indices)]
+        self.places = [IndexWords.named(words[fixed + of_index * k :]) for k in range(indices)]
 
     def fetch(self, array: str, at: int | str) -> str:
         let = self.code.let

@@ -221,11 +221,11 @@ class SpectrumKernel:
 
     def bases(self, first: V, lanes: int, count: V) -> list[V]:
         """Where the lines begin; of those that are neighbours, the first one."""
-        found = []
+        starts = []
         for lane in range(1 if self.what.near else lanes):
             before, after = self.w.split(first + lane, self.word.after)
-            found.append(before * count * self.word.after + after)
-        return found
+            starts.append(before * count * self.word.after + after)
+        return starts
 
     def loaded(self, at: list[V], lanes: int) -> Pair:
         """Elements of the operand, a lane each."""

@@ -50,18 +50,18 @@ def words_of(numbers: list[complex]) -> list[int]:
 
 def radices_of(n: int) -> list[int]:
     """The radices of a length's stages."""
-    found = []
+    radices = []
     for radix in (4, 2, 3, 5):
         while n % radix == 0:
-            found.append(radix)
+            radices.append(radix)
             n //= radix
     radix = 7
     while n > 1:
         while n % radix == 0:
-            found.append(radix)
+            radices.append(radix)
             n //= radix
         radix += 2
-    return found
+    return radices
 
 
 def times(a: Pair, b: Pair) -> Pair:

@@ -81,16 +81,16 @@ def described(kind: str, way: str, inverse: bool, chirps: bool, after: int) -> S
 
 def smooth(least: int) -> int:
     """The smallest length from `least` on whose radices are 2, 3 and 5 alone."""
-    found = 1 << (least - 1).bit_length()
+    best = 1 << (least - 1).bit_length()
     five = 1
-    while five < found:
+    while five < best:
         three = five
-        while three < found:
+        while three < best:
             need = -(-least // three)
-            found = min(found, three << (need - 1).bit_length())
+            best = min(best, three << (need - 1).bit_length())
             three *= 3
         five *= 5
-    return found
+    return best
 
 
 def steps(
