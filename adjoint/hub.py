@@ -35,9 +35,13 @@ def get_dir() -> str:
     """The folder of cached files: `$TORCH_HOME/hub`, or `~/.cache/torch/hub`."""
     if _dir is not None:
         return _dir
+    return os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home() -> str:
+    """The folder of all that is kept: `$TORCH_HOME`, or `~/.cache/torch`."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
-    return os.path.join(os.path.expanduser(home), "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:

@@ -273,7 +273,10 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     "distributed.checkpoint.format_utils": (
         "files of PyTorch's sharded checkpoints",
-        "dcp_to_torch_save torch_save_to_dcp BroadcastingTorchSaveReader DynamicMetaLoadPlanner",
+        (
+            "dcp_to_torch_save torch_save_to_dcp BroadcastingTorchSaveReader "
+            "DynamicMetaLoadPlanner _EmptyStateDictLoadPlanner"
+        ),
     ),
     "distributed.checkpoint.metadata": (
         "such checkpoints",

@@ -462,3 +462,14 @@ def test_no_sparsity_of_two_in_four() -> None:
     with pytest.raises(NotImplementedError, match="no sparsity of two in four"):
         ad.sparse.to_sparse_semi_structured(ad.ones(4, 4))
     assert not isinstance(ad.ones(2), ad.sparse.SparseSemiStructuredTensor)
+
+
+def test_settings_of_recordings_inside_a_block() -> None:
+    from adjoint._dynamo import config
+
+    before = config.recompile_limit
+    with config.patch(recompile_limit=before + 3, verbose=False):
+        assert config.recompile_limit == before + 3
+    assert config.recompile_limit == before
+    with pytest.raises(AttributeError, match="knows no such setting"), config.patch("nobodys", 1):
+        pass

@@ -7,6 +7,9 @@ a warning tells what varies; there is no limit on the recordings themselves. The
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from adjoint.engine.capture.recordings import retracing
@@ -26,6 +29,22 @@ class Settings(SwitchModule):
             retracing.LIMIT = int(value)
         else:
             super().__setattr__(name, value)
+
+
+@contextlib.contextmanager
+def patch(changes: Any = None, value: Any = None, **named: Any) -> Iterator[None]:
+    """A `with` block in which settings are others."""
+    config: Any = sys.modules[__name__]
+    wanted = {changes: value} if isinstance(changes, str) else dict(changes or {})
+    wanted |= named
+    before = {name: getattr(config, name) for name in wanted}
+    for name, given in wanted.items():
+        setattr(config, name, given)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            setattr(config, name, old)
 
 
 route(__name__, Settings)
