@@ -162,3 +162,23 @@ def test_refusals(make: Any, match: str) -> None:
         make(sgd())
     with pytest.raises(TypeError, match="not an Optimizer"):
         S.StepLR(3, 1)  # type: ignore[arg-type]
+
+
+def test_a_wrapper_without_init_steps_before_its_schedule() -> None:
+    """Its step counts as the optimizer's: no warning about the order."""
+
+    class Wrapper(ad.optim.Optimizer):
+        def __init__(self, inner: Any) -> None:
+            self.inner, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+        def step(self, closure: Any = None) -> Any:
+            return self.inner.step(closure)
+
+    weight = ad.nn.Parameter(ad.ones(2))
+    wrapper: Any = Wrapper(ad.optim.SGD([weight], lr=0.5))
+    schedule = ad.optim.lr_scheduler.StepLR(wrapper, 1, gamma=0.1)
+    weight.sum().backward()
+    wrapper.step()
+    schedule.step()
+    assert weight.tolist() == [0.5, 0.5]
+    assert schedule.get_last_lr() == [0.05]

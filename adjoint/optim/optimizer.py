@@ -62,6 +62,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if "_optimizer_step_pre_hooks" not in self.__dict__:
+            self._opt_called = True
             return step(self, *args, **kwargs)  # a wrapper that never called `__init__`
         given: tuple[Any, ...] = (self, *args)
         for hook in chain(
