@@ -55,6 +55,26 @@ EXACT: dict[str, Call] = {
         (normal(1),),
     ),
     "combinations": (ad.combinations, (normal(50),)),
+    "large triangles": (
+        lambda x: ad.cat([
+            ad.tril_indices(300, 200, -7, device=x.device), ad.triu_indices(90, 400, 5, device=x.device)
+        ], 1),
+        (normal(1),),
+    ),
+    "no triangles": (lambda x: ad.tril_indices(3, 4, -3, device=x.device), (normal(1),)),
+    "nonzero": (lambda x: (x > 1).nonzero(), (normal(70, 90, 3),)),
+    "nonzero of floats": (lambda x: (x.relu() - 0.0 * x).nonzero(), (normal(9000),)),
+    "nonzero of nothing": (lambda x: (x > 99).nonzero(), (normal(7, 5),)),
+    "nonzero of halves": (lambda x: x.relu().bfloat16().t().nonzero(), (normal(60, 70),)),
+    "nonzero of columns": (lambda x: x.t()[::2].gt(0).nonzero(), (normal(60, 70),)),
+    "masked_select": (lambda x: x.masked_select(x > 0.3), (normal(100, 90),)),
+    "unique": (lambda x: x.unique(), (RNG.integers(0, 900, (80, 90)),)),
+    "unique of floats": (lambda x: (x * 4).round().unique(), (normal(80, 90),)),
+    "unique of halves": (lambda x: (x * 4).bfloat16().unique(), (normal(80, 90),)),
+    "unique of masks": (lambda x: (x > 0).unique(), (normal(80, 90),)),
+    "unique of NaN": (lambda x: ad.cat([x, x * float("nan")]).unique(), (normal(20),)),
+    "unique, inverse": (lambda x: x.unique(return_inverse=True)[1], (RNG.integers(0, 900, (80, 90)),)),
+    "unique, counts": (lambda x: x.unique(return_counts=True)[1], (RNG.integers(0, 900, (80, 90)),)),
     "sort of many": (lambda x: x.sort()[1], (RNG.integers(0, 1 << 40, 17_000_000),)),
     "largest of many rows": (
         lambda x, i: ad.zeros(40, 256, device=x.device).scatter_reduce(0, i, x, "amax"),
@@ -71,6 +91,59 @@ CLOSE: dict[str, Call] = {
             x.log_softmax(-1), y, ad.tensor([10, 10]), ad.tensor([9, 9]), zero_infinity=True
         ),
         (normal(10, 2, 4), labels(2, 2, 9)),
+    ),
+    "ctc, one by one": (
+        lambda x, y: F.ctc_loss(
+            x.log_softmax(-1), y, ad.tensor([30, 25, 0]), ad.tensor([9, 5, 0]), 3, "none"
+        ),
+        (normal(30, 3, 12), labels(12, 3, 9)),
+    ),
+    "ctc of long targets": (
+        lambda x, y: F.ctc_loss(
+            x.log_softmax(-1), y, ad.tensor([1500, 1400]), ad.tensor([600, 500]), reduction="sum"
+        ),
+        (normal(1500, 2, 7), labels(7, 2, 600)),
+    ),
+    "ctc of halves": (
+        lambda x, y: F.ctc_loss(
+            x.bfloat16().log_softmax(-1), y, ad.tensor([30, 25, 30]), ad.tensor([9, 5, 0])
+        ),
+        (normal(30, 3, 12), labels(12, 3, 9)),
+    ),
+    "ctc in another order": (
+        lambda x, y: F.ctc_loss(
+            x.transpose(0, 1).log_softmax(-1), y, ad.tensor([30, 25, 30]), ad.tensor([9, 5, 0])
+        ),
+        (normal(3, 30, 12), labels(12, 3, 9)),
+    ),
+    "triangular": (
+        lambda a, b: ad.linalg.solve_triangular(a.tril() + 9 * ad.eye(40, device=a.device), b, upper=False),
+        (normal(6, 40, 40), normal(6, 40, 5)),
+    ),
+    "triangular from the right": (
+        lambda a, b: ad.linalg.solve_triangular(
+            a.triu() / 9, b, upper=True, left=False, unitriangular=True
+        ),
+        (normal(2, 3, 12, 12), normal(2, 3, 7, 12)),
+    ),
+    "cholesky_solve": (
+        lambda a, b: ad.cholesky_solve(b, ad.linalg.cholesky(a @ a.mT + 40 * ad.eye(20, device=a.device))),
+        (normal(5, 20, 20), normal(5, 20, 3)),
+    ),
+    "matrix_exp": (ad.linalg.matrix_exp, (normal(5, 9, 9) / 3,)),
+    "matrix_exp of large ones": (lambda x: ad.linalg.matrix_exp(x) / 1e4, (normal(3, 4, 4) * 3,)),
+    "lstsq": (lambda a, b: ad.linalg.lstsq(a, b).solution, (normal(5, 20, 8), normal(5, 20, 3))),
+    "lstsq of few rows": (lambda a, b: ad.linalg.lstsq(a, b).solution, (normal(5, 6, 15), normal(5, 6, 3))),
+    "grid_sample at the border": (
+        lambda x, g: F.grid_sample(x, g, "bilinear", "reflection", align_corners=True),
+        (normal(2, 3, 9, 8), normal(2, 5, 6, 2)),
+    ),
+    "grid_sample bicubic": (
+        lambda x, g: F.grid_sample(x, g, "bicubic", "border", align_corners=False),
+        (normal(1, 2, 9, 8), normal(1, 5, 6, 2)),
+    ),
+    "grid_sample of volumes": (
+        lambda x, g: F.grid_sample(x, g, align_corners=False), (normal(1, 2, 4, 5, 6), normal(1, 2, 3, 4, 3))
     ),
     "grid_sample": (
         lambda x, g: F.grid_sample(x, g, align_corners=False), (normal(2, 3, 9, 8), normal(2, 5, 6, 2))
@@ -107,6 +180,52 @@ def test_the_cpu_s_bits(name: str) -> None:
 def test_results_and_gradients(name: str) -> None:
     got, want = (results(CLOSE[name], device, gradients=True) for device in ("cuda", "cpu"))
     ad.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
+
+
+def test_ctc_tells_of_labels_that_are_none() -> None:
+    x, lengths = ad.randn(9, 2, 5).log_softmax(-1), (ad.tensor([9, 9]), ad.tensor([3, 3]))
+    wrong = ad.tensor([[1, 2, 3], [1, 77, 3]])
+    with pytest.raises(RuntimeError) as here:
+        F.ctc_loss(x, wrong, *lengths)
+    with pytest.raises(RuntimeError) as there:
+        F.ctc_loss(x.cuda(), wrong.cuda(), *lengths).item()
+    assert str(here.value) == str(there.value)
+    assert "77" in str(there.value)
+
+
+def test_ctc_repeats_to_the_bit_and_of_what_cannot_be_aligned() -> None:
+    x = ad.randn(60, 4, 9, device="cuda").log_softmax(-1).requires_grad_()
+    y = ad.randint(1, 4, (4, 20), device="cuda")
+    lengths = ad.tensor([60, 50, 20, 60]), ad.tensor([20, 10, 20, 0])
+    first, *others = (
+        ad.autograd.grad(F.ctc_loss(x, y, *lengths, reduction="sum"), x)[0] for _ in range(3)
+    )
+    assert first[:, 2][:20].isnan().all()
+    assert first[:, [0, 1, 3]].isfinite().all()
+    ad.testing.assert_close(others, [first, first], rtol=0, atol=0, equal_nan=True)
+
+
+def test_second_derivatives_through_kernels_of_their_own() -> None:
+    def twice(device: str) -> Any:
+        x = (
+            ad.tensor(np.random.default_rng(5).standard_normal((6, 2, 4)))
+            .to(device)
+            .requires_grad_()
+        )
+        y = ad.tensor([[1, 2], [3, 0]]).to(device)
+        loss = F.ctc_loss(x.log_softmax(-1), y, ad.tensor([6, 5]), ad.tensor([2, 1]))
+        (g,) = ad.autograd.grad(loss, x, create_graph=True)
+        return ad.autograd.grad((g**2).sum(), x)[0].cpu()
+
+    ad.testing.assert_close(twice("cuda"), twice("cpu"), rtol=1e-7, atol=1e-9)
+
+
+def test_least_squares_in_doubt_are_those_of_the_cpu() -> None:
+    a, b = ad.tensor(normal(4, 9, 6)), ad.tensor(normal(4, 9, 2))
+    a[1, :, 2] = a[1, :, 3]  # of rank five
+    here, there = ad.linalg.lstsq(a, b), ad.linalg.lstsq(a.cuda(), b.cuda())
+    assert there.rank.tolist() == here.rank.tolist() == [6, 5, 6, 6]
+    ad.testing.assert_close(there.solution.cpu(), here.solution, rtol=1e-3, atol=1e-3)
 
 
 def test_cross_entropy_under_autocast_makes_no_copies_of_logits() -> None:

@@ -120,6 +120,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.backends.array.kernels.image.pooling",
     "adjoint.engine.backends.array.kernels.image.fold",
     "adjoint.engine.backends.array.kernels.nn.gates",
+    "adjoint.engine.backends.array.kernels.nn.ctc",
 )
 LAZY: tuple[str, ...] = (
     *NETWORKS,

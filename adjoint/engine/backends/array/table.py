@@ -12,6 +12,7 @@ from adjoint.engine.core.operations.record import Record
 
 Kernel = Callable[..., Any]
 GENERIC: dict[Record, Kernel] = {}  # kernel(xp, *arrays, **params)
+ON_GPU: dict[Record, Kernel] = {}  # in CUDA C, of composites that are composed elsewhere
 NAMED: dict[Record, str] = {}  # a function of the array library taking just the arrays
 _RESOLVED: dict[tuple[Any, Record], Kernel] = {}
 
@@ -24,6 +25,21 @@ def lowers(record: Record) -> Callable[[Kernel], Kernel]:
         return kernel
 
     return register
+
+
+def lowers_on_gpu(record: Record) -> Callable[[Kernel], Kernel]:
+    """The same for a kernel of GPUs alone: elsewhere the record's composition is what it is."""
+
+    def register(kernel: Kernel) -> Kernel:
+        ON_GPU[record] = kernel
+        return kernel
+
+    return register
+
+
+def on_device(xp: Any) -> bool:
+    """Whether arrays are a GPU's, which kernels can be written for."""
+    return xp is not np and hasattr(xp, "RawKernel")
 
 
 def row_major(xp: Any, out: Any) -> Any:
@@ -42,6 +58,8 @@ def kernel_for(record: Record, xp: Any = np) -> Kernel | None:
             kernel = getattr(xp, NAMED[record])
         elif record in GENERIC:
             kernel = partial(GENERIC[record], xp)
+        elif record in ON_GPU and on_device(xp):
+            kernel = partial(ON_GPU[record], xp)
         else:
             return None
         _RESOLVED[xp, record] = kernel

@@ -6,7 +6,17 @@ Whoever launches such work puts a function here that raises what was found (Note
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
+
+class Board(Protocol):
+    """Where kernels on one device report to."""
+
+    def reported_by(self, fault: tuple[str, str]) -> tuple[int, int, int] | None:
+        """The word's address, a new call's code for an error, a code's bits; None: none left."""
+
+
+BOARDS: dict[int, Board] = {}  # by the device's number
 LOOKS: list[Callable[[], None]] = []
 Undo = Callable[[], None]
 # Whoever may yet report something keeps what undoes a change of the host's that goes with work of

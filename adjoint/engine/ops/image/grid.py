@@ -15,6 +15,8 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DeviceError, DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.records import where
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape.join import cat
@@ -156,7 +158,29 @@ def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool)
     return sampled.permute(0, 2, 1).contiguous().reshape((batch, x.shape[1], *out))
 
 
+def _pull(
+    g: Tensor, x: Tensor, y: Tensor, needed: Sequence[bool], params: dict[str, Any]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The composition's gradients, all of it taken once more: one program (Note [fragments])."""
+    if all(needed):
+        _, pull = HOOKS.vjp(lambda x, y: _sample(x, y, **params), x, y)
+        return pull(g)
+    fn = (lambda x: _sample(x, y, **params)) if needed[0] else (lambda y: _sample(x, y, **params))
+    (found,) = HOOKS.vjp(fn, x if needed[0] else y)[1](g)
+    return (found, None) if needed[0] else (None, found)
+
+
 GRID_SAMPLER = composite("grid_sampler", _sample, fragment="device")
+# In eager mode on a GPU: one node of the tape, so that it and its gradients are a program each.
+GRID_SAMPLER_WHOLE = composite(
+    "grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"), fragment="device"
+)
+
+
+def _sampled(input: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Tensor:
+    whole = CONTEXT.plain and input.device.type == "cuda"
+    record = GRID_SAMPLER_WHOLE if whole else GRID_SAMPLER
+    return record(input, grid, interpolation=mode, padding=padding, align=bool(align))
 
 
 def _check(name: str, input: Tensor, grid: Tensor, rank: int, mode: int, padding: int) -> None:
@@ -199,13 +223,7 @@ def grid_sampler_2d(
     Interpolation: 0 bilinear, 1 nearest, 2 bicubic. Padding: 0 zeros, 1 border, 2 reflection.
     """
     _check("grid_sampler_2d", input, grid, 2, interpolation_mode, padding_mode)
-    return GRID_SAMPLER(
-        input,
-        grid,
-        interpolation=interpolation_mode,
-        padding=padding_mode,
-        align=bool(align_corners),
-    )
+    return _sampled(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
 @public()
@@ -214,13 +232,7 @@ def grid_sampler_3d(
 ) -> Tensor:
     """`input` (N, C, D, H, W) at the points of `grid` (N, D', H', W', 3), x first, in [-1, 1]."""
     _check("grid_sampler_3d", input, grid, 3, interpolation_mode, padding_mode)
-    return GRID_SAMPLER(
-        input,
-        grid,
-        interpolation=interpolation_mode,
-        padding=padding_mode,
-        align=bool(align_corners),
-    )
+    return _sampled(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
 @public()

@@ -9,6 +9,7 @@ from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import depends_on_values, primitive, sized_by_values
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.reduce.extremes import refuse_complex
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ UNIQUE = primitive(
     sized_by_values(_refuse, _infer),
     None,
     outputs=3,
+    batch=_refuse,
+    native_check=True,
+)
+# The values alone, of all elements: what a GPU finds without the order it sorts by.
+UNIQUE_VALUES = primitive(
+    "unique_values",
+    sized_by_values(_refuse, lambda size, x: Spec((size(),), x.dtype, x.device)),
+    None,
     batch=_refuse,
     native_check=True,
 )
@@ -78,6 +87,10 @@ def unique(
     >>> ad.unique(ad.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
+    alone = dim is None and not (return_inverse or return_counts)
+    if alone and CONTEXT.plain and input.device.type == "cuda":
+        refuse_complex("unique", input)
+        return UNIQUE_VALUES(input.detach())
     return _wanted(_run("unique", UNIQUE, input, dim), return_inverse, return_counts)
 
 

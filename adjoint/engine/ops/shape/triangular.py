@@ -51,7 +51,7 @@ TRIU: Record = linear(
 TRIANGLE_INDICES = primitive(
     "triangle_indices",
     lambda *, row, col, offset, lower, dtype, device: Spec(
-        (2, _count(row, col, offset, lower)), dtype, device
+        (2, triangle_count(row, col, offset, lower)), dtype, device
     ),
 )
 
@@ -61,11 +61,23 @@ def triangle(n: int, offset: int, device: Any) -> Tensor:
     return TRIANGLE_INDICES(row=n, col=n, offset=offset, lower=False, dtype=int64, device=device)
 
 
-def _count(row: int, col: int, offset: int, lower: bool) -> int:
-    below = sum(min(max(i + offset + 1, 0), col) for i in range(row))
+def before_diagonal(row: int, col: int, offset: int) -> int:
+    """How many of the first `offset` + i columns there are in all rows i, of `col` columns.
+
+    >>> before_diagonal(4, 3, -1), before_diagonal(4, 3, 1)
+    (3, 9)
+    """
+    empty = min(max(-offset, 0), row)
+    growing = min(max(col - offset, empty), row)
+    sloped = (growing - empty) * offset + (growing * (growing - 1) - empty * (empty - 1)) // 2
+    return sloped + (row - growing) * col
+
+
+def triangle_count(row: int, col: int, offset: int, lower: bool) -> int:
+    """How many elements of a matrix lie in a triangle."""
     if lower:
-        return below
-    return row * col - sum(min(max(i + offset, 0), col) for i in range(row))
+        return before_diagonal(row, col, offset + 1)
+    return row * col - before_diagonal(row, col, offset)
 
 
 @public(method=True, inplace=True, out=True)

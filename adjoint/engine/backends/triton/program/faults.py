@@ -61,6 +61,11 @@ class FaultBoard:
         self.pending = True
         return slot
 
+    def reported_by(self, fault: tuple[str, str]) -> tuple[int, int, int] | None:
+        """What a kernel of the eager table reports an error by (`late_faults.Board`)."""
+        number = self.number(fault)
+        return (self.address, number << CALL_BITS | self.launched(), CODE_BITS) if number else None
+
     def keep(self, undo: Undo) -> None:
         """Undo something if a call before it has failed: so many calls are told apart."""
         if self.pending:

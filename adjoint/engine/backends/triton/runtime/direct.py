@@ -31,6 +31,7 @@ from adjoint.engine.backends.triton.runtime.cuda import (
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.errors import AcceleratorError, DeviceError, OutOfMemoryError
 from adjoint.engine.core.identity.keys import key_of
+from adjoint.engine.core.state.late_faults import BOARDS
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
 Launcher = Callable[[int], None]  # on a stream
@@ -75,7 +76,7 @@ class DirectGpu:
         self.rooms: list[Any] = []
         self.biases = Lock()
         with whole.active():
-            self.faults = FaultBoard(whole)
+            self.faults = BOARDS[self.index] = FaultBoard(whole)
 
     def enter(self) -> tuple[int, int | None]:
         """The current stream; and the current device, if it is another one."""

@@ -133,7 +133,7 @@ def _shifted(x: Tensor, by: int, fill: float) -> Tensor:
     return cat((x.new_full((x.shape[0], n), fill), x[:, : x.shape[1] - n]), 1)
 
 
-def _ctc_input(
+def _pulled(
     g: Tensor,
     x: Tensor,
     targets: Tensor,
@@ -152,15 +152,30 @@ def _ctc_input(
     return pull(g)[0]
 
 
+def _ctc_input(
+    g: Tensor,
+    x: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    zero_infinity: bool,
+    how: str,
+) -> Tensor:
+    """The gradient by a GPU's own kernel, or through all steps."""
+    pulled = CTC_LOSS_GRADIENT if CONTEXT.plain and x.device.type == "cuda" else _pulled
+    lengths = input_lengths, target_lengths
+    return pulled(g, x, targets, *lengths, blank=blank, zero_infinity=zero_infinity, how=how)
+
+
 _CTC = in_float32(_ctc)
 _OPERANDS = ("x", "targets", "input_lengths", "target_lengths")
 CTC_LOSS = composite("ctc_loss", _CTC, operands=_OPERANDS, fragment="device")
 # Of few elements: backward, all steps are taken once more, which is nothing beside thousands of
 # nodes of the tape (7 ms to 0.2 for six steps; with 480 columns it would be 171 ms for 67). On a
-# GPU it is so whatever their number: both are programs.
-CTC_LOSS_SMALL = composite(
-    "ctc_loss_small", _CTC, _ctc_input, None, None, None, operands=_OPERANDS, fragment="device"
-)
+# GPU it is so whatever their number: both have kernels of their own there.
+CTC_LOSS_SMALL = composite("ctc_loss_small", _CTC, _ctc_input, None, None, None, operands=_OPERANDS)
+CTC_LOSS_GRADIENT = composite("ctc_loss_gradient", _pulled, operands=("g", *_OPERANDS))
 FEW = 512  # elements
 MANY = 8  # steps from which a GPU's program is a loop
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.kernels.create.fused import fused_multiply_add
-from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.memory.strides import allocate
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, on_device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create import creation, ranges
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.kernels.reduce.reduction import widen
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, on_device
 from adjoint.engine.ops.image.resample import RESAMPLE, Row, Rule, table
 
 Array = Any

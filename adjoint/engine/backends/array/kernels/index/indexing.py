@@ -10,7 +10,8 @@ import numpy as np
 from adjoint.engine.backends.array.buffers import Buffers
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
-from adjoint.engine.backends.array.table import lowers, row_major
+from adjoint.engine.backends.array.kernels.order import choosing
+from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
@@ -304,8 +305,10 @@ def scatter_reduce(xp: Any, x: Array, y: Array, picks: Array, dim: int, reduce: 
 def nonzero_(xp: Any, x: Array) -> Array:
     if not x.ndim:
         return xp.zeros((int(x != 0), 0), dtype=np.int64)
-    places = x.nonzero()
     # A column lies in one piece, as in PyTorch.
+    if on_device(xp) and x.dtype.names is None:
+        return choosing.nonzero(xp, x).T
+    places = x.nonzero()
     return (np.array(places, np.int64) if xp is np else xp.stack(places, axis=0)).T
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.devices import beside_cupy
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.kernels.linalg import device
 from adjoint.engine.backends.array.kernels.linalg.lapack import (
     each_matrix,
     lapack,
@@ -20,7 +21,7 @@ from adjoint.engine.backends.array.kernels.linalg.lapack import (
     refuse,
 )
 from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
-from adjoint.engine.backends.array.table import row_major
+from adjoint.engine.backends.array.table import on_device, row_major
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import cholesky, det, eigen, powers, qr, solve, svd
 from adjoint.engine.tensor.tensor import DTYPE_OF
@@ -92,21 +93,13 @@ def triangular_solve(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Ar
     if 0 in y.shape:
         return xp.zeros(y.shape, y.dtype)
     if xp is not np:
-        return _triangular_on_device(xp, x, y, upper, unit)
+        return device.triangular_solve(xp, x, y, upper, unit)
     from scipy.linalg import get_blas_funcs
 
     (trsm,) = get_blas_funcs(("trsm",), (x, y))
     out = np.empty(y.shape, y.dtype)
     for i in np.ndindex(x.shape[:-2]):
         out[i] = trsm(1.0, x[i], y[i], lower=not upper, diag=unit)
-    return out
-
-
-def _triangular_on_device(xp: Any, x: Array, y: Array, upper: bool, unit: bool) -> Array:
-    solve_triangular = beside_cupy(xp, "cupyx.scipy.linalg").solve_triangular
-    out = xp.empty(y.shape, y.dtype)
-    for i in np.ndindex(x.shape[:-2]):
-        out[i] = solve_triangular(x[i], y[i], lower=not upper, unit_diagonal=unit)
     return out
 
 
@@ -316,6 +309,10 @@ def eig(xp: Any, x: Array) -> tuple[Array, Array]:
 def matrix_exp(xp: Any, x: Array) -> Array:
     if 0 in x.shape:
         return x.copy()
+    if on_device(xp):
+        found = device.matrix_exp(xp, x)
+        if found is not None:
+            return found
     from scipy.linalg import expm
 
     # In double: SciPy's single precision loses more digits than PyTorch's does.

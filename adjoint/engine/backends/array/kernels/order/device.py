@@ -12,11 +12,6 @@ SHARED = 8192  # counts that a block keeps to itself, in 32 bits
 THREADS, BLOCKS = 512, 512
 
 
-def on_device(xp: Any) -> bool:
-    """Whether arrays are a GPU's, which kernels can be written for."""
-    return xp is not np and hasattr(xp, "RawKernel")
-
-
 @lru_cache(maxsize=1)
 def _bisecting(xp: Any) -> Any:
     return xp.ElementwiseKernel(

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.order import device
-from adjoint.engine.backends.array.kernels.order.device import on_device
+from adjoint.engine.backends.array.kernels.order import choosing, device
 from adjoint.engine.backends.array.kernels.order.sort import ascending
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
-from adjoint.engine.backends.array.table import lowers, row_major
+from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.ops.order import hashing, search, sort, unique
 from adjoint.engine.tensor.tensor import wrap
 
@@ -76,6 +75,8 @@ def unique_(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
 def _distinct(xp: Any, x: Array) -> tuple[Array, ...]:
     """The distinct of all elements, by their order, which large tensors get from a fragment."""
     flat = x.reshape(-1)
+    if on_device(xp) and flat.size and x.dtype.kind != "c":
+        return _distinct_on_device(xp, x)
     if xp is np and flat.size < sort.ARGSORT.large:
         order = ascending(xp, widen(flat), 0)
     else:
@@ -84,6 +85,22 @@ def _distinct(xp: Any, x: Array) -> tuple[Array, ...]:
     inverse = xp.empty(flat.shape, dtype=np.int64)
     inverse[order] = runs
     return values, inverse.reshape(x.shape), counts
+
+
+def _distinct_on_device(xp: Any, x: Array) -> tuple[Array, ...]:
+    flat = x.reshape(-1)
+    order = sort.ARGSORT(wrap(flat), dim=0, descending=False, stable=True)._array
+    values, inverse, counts = choosing.runs(xp, widen(flat.take(order)), order)
+    return values.astype(x.dtype, copy=False), inverse.reshape(x.shape), counts
+
+
+@lowers(unique.UNIQUE_VALUES)
+def unique_values(xp: Any, x: Array) -> Array:
+    if not on_device(xp) or x.dtype.kind == "c":
+        return unique_(xp, x, None)[0]
+    flat = widen(x).reshape(-1)
+    ordered = xp.sort(flat.view(np.uint8) if flat.dtype == bool else flat)
+    return choosing.distinct(xp, ordered).astype(x.dtype, copy=False)
 
 
 def distinct_rows(xp: Any, x: Array, dim: int) -> tuple[Array, ...]:

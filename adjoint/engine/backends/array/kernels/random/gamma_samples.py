@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.elementwise.layouts import as_operands
-from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.kernels.random import device_samples, portable
 from adjoint.engine.backends.array.kernels.random.device_samples import MOST_STEPS, STREAMS
 from adjoint.engine.backends.array.kernels.random.distributions import unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
 from adjoint.engine.backends.array.kernels.random.tensor_parameters import reject
 from adjoint.engine.backends.array.kernels.special.scipy_functions import function
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, on_device
 from adjoint.engine.ops.random.gamma_samples import STANDARD_GAMMA, STANDARD_GAMMA_GRAD
 
 Array = Any

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.order.device import on_device
 from adjoint.engine.backends.array.kernels.random import device_samples, portable
 from adjoint.engine.backends.array.kernels.random.device_samples import (
     FACTORIAL,
@@ -24,7 +23,7 @@ from adjoint.engine.backends.array.kernels.random.device_samples import (
 )
 from adjoint.engine.backends.array.kernels.random.distributions import below, centered, unit
 from adjoint.engine.backends.array.kernels.random.philox import scattered
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, on_device
 from adjoint.engine.ops.random.tensor_parameters import (
     BERNOULLI,
     BINOMIAL,

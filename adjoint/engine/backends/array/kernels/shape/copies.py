@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import FLOAT8, HOST_FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.gpu.transfers import transfer
-from adjoint.engine.backends.array.kernels.order.device import bisect, on_device
 from adjoint.engine.backends.array.kernels.shape.float8 import from_float8, to_float8
 from adjoint.engine.backends.array.memory.strides import copy_with
-from adjoint.engine.backends.array.table import lowers, row_major
+from adjoint.engine.backends.array.table import lowers, on_device, row_major
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType, float32
 from adjoint.engine.ops.shape import convert, join, rearrange, triangular
@@ -99,19 +99,46 @@ def triu(xp: Any, x: Array, diagonal: int) -> Array:
 def triangle_indices(
     xp: Any, *, row: int, col: int, offset: int, lower: bool, dtype: DType, device: Any
 ) -> Array:
-    if on_device(xp) and row and col:
-        return _rows_of_triangle(xp, row, col, offset, lower).astype(NUMPY_OF[dtype], copy=False)
+    if on_device(xp):
+        count = triangular.triangle_count(row, col, offset, lower)
+        out = xp.empty((2, count), np.int64)
+        if count:
+            _triangle(xp)(row, col, offset + lower, lower, out[0], out[1])
+        return out.astype(NUMPY_OF[dtype], copy=False)
     i, j = xp.arange(row)[:, None], xp.arange(col)[None, :]
     mask = j - i <= offset if lower else j - i >= offset
     return xp.stack(xp.nonzero(mask)).astype(NUMPY_OF[dtype])
 
 
-def _rows_of_triangle(xp: Any, row: int, col: int, offset: int, lower: bool) -> Array:
-    """The same from the number of each pair: on a GPU nobody then waits for how many there are."""
-    edges = np.clip(np.arange(row) + offset + lower, 0, col)
-    first, counts = (np.zeros_like(edges), edges) if lower else (edges, col - edges)
-    ends = xp.asarray(np.cumsum(counts))
-    begins = xp.asarray(first - np.cumsum(counts) + counts)
-    number = xp.arange(int(counts.sum()))
-    rows = bisect(xp, ends, number, right=True, nan_last=False)
-    return xp.stack([rows, number + begins[rows]])
+@lru_cache(maxsize=1)
+def _triangle(xp: Any) -> Any:
+    """Rows and columns from the number of each pair: nobody then waits for how many there are."""
+    return xp.ElementwiseKernel(
+        "int64 rows, int64 columns, int64 edge, bool lower",
+        "int64 row, int64 column",
+        """
+        long long low = 0, high = rows - 1;
+        while (low < high) {  // the last row that begins at or before this pair
+            long long middle = (low + high + 1) / 2;
+            long long before = before_diagonal(middle, columns, edge);
+            if ((lower ? before : middle * columns - before) <= i) low = middle;
+            else high = middle - 1;
+        }
+        long long before = before_diagonal(low, columns, edge);
+        long long first = low + edge < 0 ? 0 : low + edge < columns ? low + edge : columns;
+        row = low;
+        column = lower ? i - before : first + i - (low * columns - before);
+        """,
+        "adjoint_triangle",
+        preamble="""
+        __device__ long long before_diagonal(long long row, long long col, long long offset) {
+            long long empty = -offset < 0 ? 0 : -offset;
+            if (empty > row) empty = row;
+            long long growing = col - offset > empty ? col - offset : empty;
+            if (growing > row) growing = row;
+            long long sloped = (growing - empty) * offset
+                + (growing * (growing - 1) - empty * (empty - 1)) / 2;
+            return sloped + (row - growing) * col;
+        }
+        """,
+    )
