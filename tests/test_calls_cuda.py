@@ -134,6 +134,16 @@ CLOSE: dict[str, Call] = {
     "matrix_exp of large ones": (lambda x: ad.linalg.matrix_exp(x) / 1e4, (normal(3, 4, 4) * 3,)),
     "lstsq": (lambda a, b: ad.linalg.lstsq(a, b).solution, (normal(5, 20, 8), normal(5, 20, 3))),
     "lstsq of few rows": (lambda a, b: ad.linalg.lstsq(a, b).solution, (normal(5, 6, 15), normal(5, 6, 3))),
+    "singular values": (ad.linalg.svdvals, (normal(5, 40, 30),)),
+    "singular values of wide ones": (ad.linalg.svdvals, (normal(2, 3, 20, 61),)),
+    "factors": (
+        lambda x: (lambda u, s, vh: (u * s.unsqueeze(-2)) @ vh)(*ad.linalg.svd(x, full_matrices=False)),
+        (normal(3, 33, 20),),
+    ),
+    "double factors": (
+        lambda x: (lambda u, s, vh: ((u * s) @ vh).float())(*ad.linalg.svd(x.double())),
+        (normal(65, 65),),
+    ),
     "grid_sample at the border": (
         lambda x, g: F.grid_sample(x, g, "bilinear", "reflection", align_corners=True),
         (normal(2, 3, 9, 8), normal(2, 5, 6, 2)),

@@ -16,6 +16,7 @@ from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import as_dtype
 from adjoint.engine.core.operations.autocast import FUNCTIONS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import SCALED, modern
 from adjoint.engine.core.operations.overrides import (
     OVERRIDES,
@@ -28,6 +29,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, small_calls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.core.value import TensorBase
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -171,7 +173,13 @@ def _adapted(
                 taken = dispatch(variant, args, kwargs)
                 if taken is not PASS:
                     return taken
-        elif small is not None and CONTEXT.plain and not LISTENERS and CONTEXT.device in ON_CPU:
+        elif (
+            small is not None
+            and not (DEVICE_LAYOUTS and is_of_device(args))
+            and CONTEXT.plain
+            and not LISTENERS
+            and CONTEXT.device in ON_CPU
+        ):
             result = call_small(small, variant, args, kwargs)
             if result is not None:
                 return result
@@ -209,9 +217,26 @@ def _adapted(
 ON_CPU = (None, CPU)  # where new tensors are that programs know
 
 
-def may_be_small() -> bool:
-    """Whether nothing is going on that a program of a small call does not know."""
-    return CONTEXT.plain and not LISTENERS and not OVERRIDES.active and CONTEXT.device in ON_CPU
+def may_be_small(x: Any) -> bool:
+    """Whether x is no GPU's, and nothing is going on that a program of a small call does not know.
+
+    A GPU's tensors have fragments, which such a program would only be looked for before.
+    """
+    return (
+        not (DEVICE_LAYOUTS and x._array.__class__ in DEVICE_LAYOUTS)
+        and CONTEXT.plain
+        and not LISTENERS
+        and not OVERRIDES.active
+        and CONTEXT.device in ON_CPU
+    )
+
+
+def is_of_device(args: tuple[Any, ...]) -> bool:
+    """Whether a call is about a GPU's tensors, of which programs of small calls know nothing."""
+    x = args[0] if args else None
+    if x.__class__ in (list, tuple) and x:
+        x = x[0]
+    return isinstance(x, TensorBase) and x._array.__class__ in DEVICE_LAYOUTS  # type: ignore[attr-defined]
 
 
 def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
