@@ -295,7 +295,8 @@ WITHIN = {
     "plain_layer",
     "scaled_dot_product_attention_backward",
     "ctc_loss_gradient",  # by a GPU's kernel: tests/test_calls_cuda.py
-    "grid_sampler_whole",  # on a GPU, as is grid_sampler elsewhere
+    "grid_sampler_whole",  # on a GPU, as is grid_sampler elsewhere: tests/test_calls_cuda.py
+    "grid_sampler_gradient",
     "ctc_loss_small",  # compared with the other where small operations are
     "embedding_sparse",
     "moved_statistic",  # off the tape

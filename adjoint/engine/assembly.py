@@ -119,6 +119,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.backends.array.kernels.image.resample",
     "adjoint.engine.backends.array.kernels.image.pooling",
     "adjoint.engine.backends.array.kernels.image.fold",
+    "adjoint.engine.backends.array.kernels.image.grid",
     "adjoint.engine.backends.array.kernels.nn.gates",
     "adjoint.engine.backends.array.kernels.nn.ctc",
 )
@@ -520,6 +521,14 @@ def small_launches(*args: Any) -> Any:
 
 
 HOOKS.small_launches = small_launches
+
+
+def native_entry(*args: Any) -> Any:
+    """A built-in function around assembled text; loads what assembles."""
+    return brought("adjoint.engine.backends.llvm.runtime.fastcall").entry(*args)
+
+
+HOOKS.native_entry = native_entry
 
 
 HOOKS.updates = UpdatesLater()

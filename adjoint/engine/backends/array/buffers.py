@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from operator import iadd
+from sys import getrefcount
 from typing import Any
 
 import ml_dtypes
@@ -18,10 +19,12 @@ from adjoint.engine.backends.array.memory.strides import element_strides, span, 
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.host import HostScalar
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.tensor import DTYPE_OF, Tensor, wrap
@@ -60,6 +63,57 @@ def as_they_lie(target: Array, source: Any) -> tuple[Array, Any]:
     strides = target.strides
     order = sorted(range(len(strides)), key=lambda d: -strides[d])
     return target.transpose(order), source.transpose(order)
+
+
+def take_over(target: Tensor, value: Tensor) -> bool:
+    """Give a tensor the memory of a result that would be copied into its own, on a GPU.
+
+    Only where nobody else can tell: all that refers to its own memory is this tensor. What is saved
+    of the result for its derivative is then the tensor's memory, as in PyTorch, and a later write
+    to it is found out.
+    """
+    old, new = target._array, value._array
+    storage, other = target._storage, value._storage
+    if (
+        old.__class__ not in DEVICE_LAYOUTS
+        or new.__class__ is not old.__class__
+        or target._chain
+        or value._chain
+        or target._base is not None
+        or value._node is None
+        or storage.buffer is not old
+        or other.buffer is not new
+        or STREAM_CAPTURE.graph is not None
+        or (old.dtype, old.shape, old.strides, old.data.device_id)
+        != (new.dtype, new.shape, new.strides, new.data.device_id)
+        or getrefcount(storage) > HELD
+        or getrefcount(old) > HELD + 1  # the tensor and its storage hold it
+        or not is_alone(old)
+    ):
+        return False
+    target._array, target._storage = new, other
+    return True
+
+
+def _references() -> int:
+    """How many references there are to what one object holds and a name stands for."""
+    holder = [object()]
+    thing = holder[0]
+    return getrefcount(thing)
+
+
+HELD = _references()  # as counted by this version of Python
+
+
+def is_alone(array: Array) -> bool:
+    """Whether no other array shows the memory of one of CuPy's, but what it is a view of."""
+    base, pointer = array.base, array.data
+    memory = getattr(pointer, "mem", None)
+    if memory is None or getrefcount(memory) > HELD:
+        return False
+    if base is None:
+        return getrefcount(pointer) <= HELD
+    return base.base is None and getrefcount(base) <= HELD and getrefcount(pointer) <= HELD + 1
 
 
 def check_overlap(array: Any) -> None:
@@ -206,6 +260,7 @@ class Buffers:
 
     add_into = staticmethod(add_into)
     address = staticmethod(address)
+    take_over = staticmethod(take_over)
     check_overlap = staticmethod(check_overlap)
     full_device = staticmethod(full_device)
     copy_across = staticmethod(copy_across)

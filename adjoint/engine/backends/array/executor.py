@@ -311,6 +311,8 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
     It takes half the time of computing a result and copying it (4.4 us of 8.6 for ten elements).
     NumPy refuses bad operands before it writes, and copies operands that overlap.
     """
+    if into.__class__ in DEVICE_LAYOUTS:
+        return compute_on_device(record, into, other)
     kernel = record.plans.get(KERNEL)
     if kernel.__class__ is not np.ufunc or into.__class__ is not ndarray:
         return False
@@ -329,6 +331,26 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
         return False
     quietly(kernel, (into, other, into), {})
     return True
+
+
+def memory_of(array: Array) -> Any:
+    """What owns the memory that a GPU's array shows part of; None where that is not known."""
+    return getattr(array.data, "mem", None)
+
+
+def compute_on_device(record: Record, into: Array, other: Any) -> bool:
+    """The same on a GPU, where such a fragment was met before and the operands lie apart."""
+    if record.family != "elementwise" or record.fails or faults.BLOCKING or LISTENERS:
+        return False
+    if is_tensor(other):
+        array = other._array
+        if array.__class__ is not into.__class__ or memory_of(array) is memory_of(into):
+            return False
+    faults.LATEST.append((record.name, None, 0))
+    try:
+        return bool(HOOKS.fragments.compute_into(record, wrap(into), other))
+    except MemoryError as error:
+        raise explain(record, (wrap(into), other), {}, error) from error
 
 
 COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own

@@ -277,6 +277,9 @@ class Hooks:
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
     small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder
+    native_entry: Callable[..., Any] = (
+        _unset  # a built-in function of assembled text: backends.llvm
+    )
     meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array

@@ -188,6 +188,20 @@ class Fragments:
         except (RuntimeError, IndexError):
             return self.described(record, operands, params)  # which says what is wrong
 
+    def compute_into(self, record: Record, target: Tensor, other: Any) -> bool:
+        """record(target, other) in the memory of `target` on a GPU, if its fragment can do that.
+
+        Each of its elements is read before it is written, by the same thread.
+        """
+        key: list[Any] = [record, switches.computed_with]
+        tensors: list[Tensor] = []
+        numbers: list[float] = []
+        given = self.given.get(record) or self.given.setdefault(record, given_kind(record))
+        if not add_operands(key, (target, other), given, tensors, numbers):
+            return False
+        fragment = self.quick.get(tuple(key))
+        return fragment is not None and fragment.compute_into(target._array, tensors, numbers)
+
     def run_quickly(
         self,
         key: tuple[Any, ...],

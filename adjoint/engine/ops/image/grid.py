@@ -17,6 +17,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.ops.elementwise.records import where
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape.join import cat
@@ -158,27 +159,40 @@ def _sample(x: Tensor, y: Tensor, interpolation: int, padding: int, align: bool)
     return sampled.permute(0, 2, 1).contiguous().reshape((batch, x.shape[1], *out))
 
 
+def _pulled(
+    g: Tensor, x: Tensor, y: Tensor, wanted: tuple[bool, bool], **how: Any
+) -> tuple[Tensor, ...]:
+    """The composition's gradients by the operands that are wanted, all of it taken once more."""
+    if all(wanted):
+        return HOOKS.vjp(lambda x, y: _sample(x, y, **how), x, y)[1](g)
+    fn = (lambda x: _sample(x, y, **how)) if wanted[0] else (lambda y: _sample(x, y, **how))
+    return HOOKS.vjp(fn, x if wanted[0] else y)[1](g)
+
+
 def _pull(
     g: Tensor, x: Tensor, y: Tensor, needed: Sequence[bool], params: dict[str, Any]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The composition's gradients, all of it taken once more: one program (Note [fragments])."""
-    if all(needed):
-        _, pull = HOOKS.vjp(lambda x, y: _sample(x, y, **params), x, y)
-        return pull(g)
-    fn = (lambda x: _sample(x, y, **params)) if needed[0] else (lambda y: _sample(x, y, **params))
-    (found,) = HOOKS.vjp(fn, x if needed[0] else y)[1](g)
-    return (found, None) if needed[0] else (None, found)
+    wanted = (bool(needed[0]), bool(needed[1]))
+    pulled = GRID_SAMPLER_GRADIENT if CONTEXT.plain else _pulled
+    found = iter(pulled(g, x, y, wanted=wanted, **params))
+    return next(found) if wanted[0] else None, next(found) if wanted[1] else None
 
 
 GRID_SAMPLER = composite("grid_sampler", _sample, fragment="device")
-# In eager mode on a GPU: one node of the tape, so that it and its gradients are a program each.
-GRID_SAMPLER_WHOLE = composite(
-    "grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"), fragment="device"
+# In eager mode on a GPU, which has kernels of both.
+GRID_SAMPLER_WHOLE = composite("grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"))
+GRID_SAMPLER_GRADIENT = composite(
+    "grid_sampler_gradient", _pulled, operands=("g", "x", "y"), outputs=0
 )
 
 
 def _sampled(input: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Tensor:
-    whole = CONTEXT.plain and input.device.type == "cuda"
+    whole = (
+        CONTEXT.plain
+        and input.device.type == "cuda"
+        and not input.dtype.is_half
+        and not are_deterministic_algorithms_enabled()  # pixels get their sums in any order
+    )
     record = GRID_SAMPLER_WHOLE if whole else GRID_SAMPLER
     return record(input, grid, interpolation=mode, padding=padding, align=bool(align))
 

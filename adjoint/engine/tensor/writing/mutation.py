@@ -77,6 +77,10 @@ def write(target: Tensor, value: Tensor) -> Tensor:
         level = highest_level((target, value))
         if level is not None:
             return _write_level(level, target, value)
+    if CONTEXT.plain and target._node is not None and HOOKS.array.take_over(target, value):
+        STRUCTURE_VERSION.count += 1
+        rebase(target, value, target)
+        return target
     before = alias_on_tape(target)
     if CONTEXT.capture is not None:
         CONTEXT.capture.write(target, value)

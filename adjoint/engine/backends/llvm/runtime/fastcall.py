@@ -96,6 +96,12 @@ def from_integers(
     return builtin(code.address("entry"), name=name, flags=METH_FASTCALL, keep=(code, keep))
 
 
+def entry(name: str, text: str, symbols: dict[str, int]) -> Callable[..., Any]:
+    """A callable around the function `entry` of a text, of the convention of `METH_FASTCALL`."""
+    code = library.linked(name, text, {**symbols, **interpreter()})
+    return builtin(code.address("entry"), name=name, flags=METH_FASTCALL, keep=code)
+
+
 @cache
 def interpreter() -> dict[str, int]:
     """Addresses of the interpreter's functions that native code may call."""

@@ -11,7 +11,7 @@ Note [direct launches]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from adjoint.engine.backends.triton.program.banks import signed
 from adjoint.engine.backends.triton.program.faults import BLOCKING, CALL_BITS, FaultBoard
 from adjoint.engine.backends.triton.program.program import MakeTarget
 from adjoint.engine.backends.triton.runtime.arguments import with_arguments
+from adjoint.engine.backends.triton.runtime.launching import SPARE, Patches, Works
 from adjoint.engine.backends.triton.target import EagerTarget, TritonTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.lower.indexed import Fault
@@ -40,9 +41,10 @@ from adjoint.engine.graph.execution import Task
 
 PAGE = 256  # bytes that the pool's memory begins at a multiple of
 FEW = 4  # kernels that are launched one by one
-SPARE = 2  # words after a kernel's arguments that Triton's kernels have besides
 
 Place = tuple[int, int]  # a word, and what is added there
+# As text: what it is put into, and whether what is added may carry it out of 64 bits.
+Number = tuple[str, list[Place], bool]
 
 
 class DirectMachine(Protocol):
@@ -57,6 +59,7 @@ class DirectMachine(Protocol):
     def arguments(self, count: int) -> tuple[Any, int]: ...
     def table(self, words: Any, start: int, count: int) -> Any: ...
     def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]: ...
+    def together(self, works: Works, words: Any, patches: Patches) -> Any: ...
 
 
 class NumberedDraft(Draft):
@@ -144,6 +147,7 @@ class DirectProgram:
         self.inside = [(moved[int(at)], int(image.words[at])) for at in image.inside]
         self.arena = image.arena + PAGE if self.inside else 0
         self.codes = self.numbered(draft)
+        self.only = self.count == len(self.results) == 1 and not self.targets
         self.run = self.written_out()
 
     def lay(self, draft: NumberedDraft, entries: list[Any]) -> None:
@@ -166,11 +170,13 @@ class DirectProgram:
         self.moved: dict[int, int] = {}  # where each word is
         self.launches: list[Callable[[int], None]] = []
         self.tables: list[Any] = []
+        self.works: Works = []
         start = 0
         for name, at, work, count in works:
             for k in range(abs(count)):
                 self.moved[at + k] = start + k
                 self.words[start + k] = int(words[at + k])
+            self.works.append((name, work, start, count))
             if count >= 0:
                 self.launches.append(self.machine.launcher(name, work, address + 8 * start, count))
             else:
@@ -190,6 +196,13 @@ class DirectProgram:
             codes.append((self.moved[at], number << CALL_BITS))
         return codes
 
+    def fits(self, array: Any) -> bool:
+        """Whether the only result may be put into an array's memory, given as a target."""
+        if not self.only:
+            return False
+        (_, shape, dtype, _), *_ = self.results
+        return array.flags.c_contiguous and (array.shape, array.dtype) == (tuple(shape), dtype)
+
     def explain(self) -> str:
         """What the program does, step by step."""
         return explain(self.image)
@@ -205,49 +218,58 @@ class DirectProgram:
             "words": self.words, "lock": self.lock, "double_bits": double_bits, "signed": signed,
             "launched": self.machine.faults.launched, "room_type": np.dtype(np.uint8),
         }  # fmt: skip
-        lines: list[str] = []
-
-        def point(source: str, places: list[Place]) -> None:
-            if places:
-                lines.append(f"start = {source}.data.ptr")
-                lines.extend(f"words[{at}] = start + {shift}" for at, shift in places)
-
+        made: list[str] = []
+        given: list[Number] = []
         for i, places in self.inputs:
-            point(f"inputs[{i}]", places)
+            given.append((f"inputs[{i}].data.ptr", places, False))
         for n, places in self.targets:
-            point(f"targets[{n}]", places)
+            given.append((f"targets[{n}].data.ptr", places, False))
         for k, shape, dtype, places in self.results:
             scope[f"shape{k}"], scope[f"dtype{k}"] = shape, dtype
-            lines.append(f"result{k} = empty(shape{k}, dtype{k})")
-            point(f"result{k}", places)
+            new = f"empty(shape{k}, dtype{k})"
+            made.append(f"result{k} = {f'targets[0] if targets else {new}' if self.only else new}")
+            given.append((f"result{k}.data.ptr", places, False))
         for i, is_float, places in self.numbers:
-            lines.append(f"number = {'double_bits' if is_float else ''}(inputs[{i}])")
-            for at, plus in places:
-                lines.append(
-                    f"words[{at}] = {'number' if is_float else f'signed(number + {plus})'}"
-                )
+            number = f"{'double_bits' if is_float else 'signed'}(inputs[{i}])"
+            into = [(at, 0 if is_float else plus) for at, plus in places]
+            given.append((number, into, not is_float))
         if self.arena:
-            lines.append(f"room = empty({self.arena}, room_type)")
-            lines.append(f"start = -(-room.data.ptr // {PAGE}) * {PAGE}")
-            lines.extend(f"words[{at}] = start + {shift}" for at, shift in self.inside)
+            made.append(f"room = empty({self.arena}, room_type)")
+            given.append((f"-(-room.data.ptr // {PAGE}) * {PAGE}", self.inside, False))
         if self.codes:
-            lines.append("slot = launched()")
-            lines.extend(f"words[{at}] = {number} | slot" for at, number in self.codes)
-        for n, launch in enumerate(self.launches):
-            scope[f"launch{n}"] = launch
-            lines.append(f"launch{n}(stream)")
+            made.append("slot = launched()")
+            given.append(("slot", self.codes, False))
+        given = [number for number in given if number[1]]
         handed = {k: f"result{k}" for k, *_ in self.results}
-        given = ", ".join(handed.get(k, "None") for k in range(self.count))
+        returned = ", ".join(handed.get(k, "None") for k in range(self.count))
         text = [
             "def fill(inputs, targets):",
             " stream, before = enter()",
             " try:",
-            "  with lock:",
-            *[f"   {line}" for line in lines or ["pass"]],
+            *[f"  {line}" for line in (*made, *self.launched_by(given, scope)) or ("pass",)],
             " finally:",
             "  if before is not None: machine.leave(before)",
             *([" machine.faults.look()"] if BLOCKING else []),
-            f" return [{given}]",
+            f" return [{returned}]",
         ]
         # By its name it is seen to be the package's, when a line of the program is looked for.
         return function_of_text("\n".join(text), "fill", f"{__file__}: fill", scope)
+
+    def launched_by(self, given: list[Number], scope: dict[str, Any]) -> Iterator[str]:
+        """The lines that put numbers into words and launch: native code's, or our own."""
+        patches = [(k, *place) for k, (_, places, _) in enumerate(given) for place in places]
+        native = self.machine.together(self.works, self.words, patches)
+        if native is not None:
+            scope["launch"], record, scope["refused"] = native
+            call = f"launch({', '.join([str(record), 'stream', *[text for text, *_ in given]])})"
+            yield f"code = {call}"
+            yield f"if code: refused(code, lambda: {call})"
+            return
+        yield "with lock:"
+        for text, places, wraps in given:
+            yield f" number = {text}"
+            for at, plus in places:
+                yield f" words[{at}] = {'signed' if wraps else ''}(number + {plus})"
+        for n, launch in enumerate(self.launches):
+            scope[f"launch{n}"] = launch
+            yield f" launch{n}(stream)"

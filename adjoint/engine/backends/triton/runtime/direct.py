@@ -6,6 +6,7 @@ CuPy's own launch converts each argument; here they are words in a buffer that t
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_right
 from collections.abc import Callable
 from ctypes import c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
@@ -28,6 +29,17 @@ from adjoint.engine.backends.triton.runtime.cuda import (
     CudaMachine,
     machine,
 )
+from adjoint.engine.backends.triton.runtime.launching import (
+    MOST,
+    SPARE,
+    WIDEST,
+    Patches,
+    PlainLaunch,
+    Works,
+    kernel_address,
+    launch_all,
+    recorded,
+)
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.core.errors import AcceleratorError, DeviceError, OutOfMemoryError
 from adjoint.engine.core.identity.keys import key_of
@@ -38,7 +50,7 @@ Launcher = Callable[[int], None]  # on a stream
 BUFFER, SIZE, END = 1, 2, 0  # how the driver is given arguments that lie in one piece
 NO_CONTEXT = 201  # what the driver says in a thread that has not used the device
 TABLES = 32  # copies of a table that may be under way
-WIDEST = 256  # bytes that cuBLASLt takes addresses for multiples of, unless it is told
+ALIGNED = 256  # bytes that cuBLASLt takes addresses for multiples of, unless it is told
 
 
 @cache
@@ -141,6 +153,60 @@ class DirectGpu:
 
         return launch
 
+    def together(self, works: Works, words: Any, patches: Patches) -> Any:
+        """What launches all of a program's kernels (Note [native launches]), or None.
+
+        That is a function, the record it is given first, and what to call if it returns an error.
+        """
+        launches = [self.plain(*work, words) for work in works]
+        addresses = {which for which, _, _ in patches}
+        if not launches or None in launches or len(addresses) > MOST:
+            return None
+        ends = [
+            start + len(launch.words)
+            for (_, _, start, _), launch in zip(works, launches, strict=True)
+        ]
+        into: list[list[tuple[int, int, int]]] = [[] for _ in launches]
+        for which, at, plus in patches:
+            n = bisect_right(ends, at)
+            into[n].append((at - works[n][2], which, plus))
+        record, held = recorded(launches, into)
+        run = launch_all(kernel_address(launch_function()))
+
+        def refused(code: int, again: Callable[[], int], hold: Any = (record, held)) -> None:
+            if code == NO_CONTEXT:  # of the first launch
+                self.use(self.index)
+                code = again()
+            if code:
+                self.refused(code & 0xFFFFFFFF, works[code >> 32][1], lambda: code)
+
+        return run, record.ctypes.data, refused
+
+    def plain(self, name: str, work: Any, start: int, count: int, words: Any) -> PlainLaunch | None:
+        """A launch that needs nothing but its words; None where it needs more."""
+        if count < 0 or isinstance(work, MatrixProduct):
+            return None
+        if work.others:
+            best = self.known_choice(work)
+            if best is None:
+                return None
+            name, work = f"{name}.{best}", [work.beside([]), *work.others][best]
+        function, kernel = self.loaded(name, work)
+        if kernel.scratch or count + SPARE > WIDEST:
+            return None
+        across, down = work.grid
+        told = [int(words[start + k]) for k in range(count + SPARE)]
+        return PlainLaunch(function.ptr, across, down, kernel.warps * 32, kernel.shared, told)
+
+    def known_choice(self, work: Written) -> int | None:
+        """Which of several ways was the fastest, if that is known."""
+        stored = store.get(self.choice_key(work))
+        return None if stored is None else int(stored)
+
+    def choice_key(self, work: Written) -> str:
+        """What a choice is kept by."""
+        return key_of("choice", str(self.whole.capability), writer_key(), repr(work))
+
     def loaded(self, name: str, work: Written) -> tuple[Any, Any]:
         """A kernel's function on this GPU, and what its launch must be told."""
         functions = self.whole.loaded
@@ -170,10 +236,8 @@ class DirectGpu:
     def choice(self, name: str, work: Written, at: int, count: int) -> Launcher:
         """The fastest of several ways, found by launching each when it is first asked for."""
         ways = [work.beside([]), *work.others]
-        key = key_of("choice", str(self.whole.capability), writer_key(), repr(work))
-        stored = store.get(key)
-        if stored is not None:
-            best = int(stored)
+        key, best = self.choice_key(work), self.known_choice(work)
+        if best is not None:
             return self.launcher(f"{name}.{best}", ways[best], at, count)
         ready: list[tuple[int, Launcher]] = []
         refused: Exception | None = None
@@ -202,7 +266,7 @@ class DirectGpu:
     def product(self, work: MatrixProduct, at: int) -> Launcher:
         """What asks cuBLASLt for a product."""
         single = work.dtype == "float32"  # which is computed in one way or another
-        plans = {(cublaslt.uses_tf32(), WIDEST): self.planned(work, WIDEST)}
+        plans = {(cublaslt.uses_tf32(), ALIGNED): self.planned(work, ALIGNED)}
         known = next(iter(plans))
         words = (ctypes.c_int64 * 4).from_address(at)
         run, biased, workspaces = product_function(), work.biased, self.workspaces
@@ -211,9 +275,9 @@ class DirectGpu:
 
         def launch(stream: int) -> None:
             a, b, c = words[0], words[1], words[2]
-            key, low = known, (a | b | c | (words[3] if biased else 0)) & (WIDEST - 1)
+            key, low = known, (a | b | c | (words[3] if biased else 0)) & (ALIGNED - 1)
             if single or low:
-                key = cublaslt.uses_tf32(), low & -low or WIDEST
+                key = cublaslt.uses_tf32(), low & -low or ALIGNED
                 if key not in plans:
                     plans[key] = self.planned(work, key[1])
             plan, (handle, description, one, left, right, zero, out, algorithm) = plans[key]
@@ -241,8 +305,8 @@ class DirectGpu:
         Views begin anywhere, and most algorithms load 16 bytes at once.
         """
         products = self.whole.products
-        aligned = min(aligned, work.aligned or WIDEST)
-        if aligned < WIDEST:
+        aligned = min(aligned, work.aligned or ALIGNED)
+        if aligned < ALIGNED:
             work = replace(work, aligned=aligned)
         products.prepare(work)
         plan = products.plans[work, cublaslt.uses_tf32()]

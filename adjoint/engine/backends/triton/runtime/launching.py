@@ -1,0 +1,194 @@
+"""All launches of a program of eager mode by one call of native code.
+
+Note [native launches]
+    A call through ctypes converts eleven arguments, and each word that a launch is told is stored
+    by Python: as long as the driver itself takes. So where all launches of a program are plain,
+    native code is handed the addresses alone. It has a record of the launches: their functions,
+    sizes and words, and where in these which address goes. It copies the words to its own stack, so
+    threads need no lock, and returns the driver's error with the number of the launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.core.operations.record import HOOKS
+
+MOST = 62  # addresses that a call is given
+WIDEST = 264  # words of a launch
+SPARE = 2  # words after a kernel's arguments that Triton's kernels have besides
+Works = list[tuple[str, Any, int, int]]  # name, work, where its words begin, how many
+Patches = list[tuple[int, int, int]]  # of each address: its number, a word, what is added there
+HEAD = 8  # words of a launch in a record, before what is put into its words
+
+TEXT = f"""
+declare i64 @PyLong_AsLongLong(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyErr_Occurred()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+define i64 @word(ptr %at, i64 %k) alwaysinline {{
+  %place = getelementptr i64, ptr %at, i64 %k
+  %value = load volatile i64, ptr %place
+  ret i64 %value
+}}
+define i32 @narrow(ptr %at, i64 %k) alwaysinline {{
+  %wide = call i64 @word(ptr %at, i64 %k)
+  %value = trunc i64 %wide to i32
+  ret i32 %value
+}}
+define void @put(ptr %at, i64 %k, i64 %value) alwaysinline {{
+  %place = getelementptr i64, ptr %at, i64 %k
+  store i64 %value, ptr %place
+  ret void
+}}
+define ptr @entry(ptr %self, ptr %args, i64 %count) {{
+start:
+  %given = alloca [{MOST + 2} x i64]
+  %words = alloca [{WIDEST} x i64]
+  %size = alloca i64
+  %extra = alloca [5 x i64]
+  %fits = icmp ule i64 %count, {MOST + 2}
+  br i1 %fits, label %read, label %bad
+read:
+  %k = phi i64 [ 0, %start ], [ %k1, %kept ]
+  %p = getelementptr ptr, ptr %args, i64 %k
+  %o = load ptr, ptr %p
+  %x = call i64 @PyLong_AsLongLong(ptr %o)
+  %m = icmp eq i64 %x, -1
+  br i1 %m, label %doubt, label %kept
+doubt:
+  %e = call ptr @PyErr_Occurred()
+  %b = icmp ne ptr %e, null
+  br i1 %b, label %bad, label %kept
+bad:
+  ret ptr null
+kept:
+  call void @put(ptr %given, i64 %k, i64 %x)
+  %k1 = add i64 %k, 1
+  %more = icmp ult i64 %k1, %count
+  br i1 %more, label %read, label %begin
+begin:
+  %record_at = call i64 @word(ptr %given, i64 0)
+  %record = inttoptr i64 %record_at to ptr
+  %stream_at = call i64 @word(ptr %given, i64 1)
+  %stream = inttoptr i64 %stream_at to ptr
+  %launches = call i64 @word(ptr %record, i64 0)
+  %first = getelementptr i64, ptr %record, i64 1
+  %words_at = ptrtoint ptr %words to i64
+  %size_at = ptrtoint ptr %size to i64
+  call void @put(ptr %extra, i64 0, i64 1)
+  call void @put(ptr %extra, i64 1, i64 %words_at)
+  call void @put(ptr %extra, i64 2, i64 2)
+  call void @put(ptr %extra, i64 3, i64 %size_at)
+  call void @put(ptr %extra, i64 4, i64 0)
+  %thread = call ptr @PyEval_SaveThread()
+  br label %launch
+launch:
+  %n = phi i64 [ 0, %begin ], [ %n1, %next ]
+  %at = phi ptr [ %first, %begin ], [ %end, %next ]
+  %function_at = call i64 @word(ptr %at, i64 0)
+  %function = inttoptr i64 %function_at to ptr
+  %across = call i32 @narrow(ptr %at, i64 1)
+  %down = call i32 @narrow(ptr %at, i64 2)
+  %threads = call i32 @narrow(ptr %at, i64 3)
+  %shared = call i32 @narrow(ptr %at, i64 4)
+  %wide = call i64 @word(ptr %at, i64 5)
+  %patches = call i64 @word(ptr %at, i64 6)
+  %template_at = call i64 @word(ptr %at, i64 7)
+  %template = inttoptr i64 %template_at to ptr
+  %bytes = mul i64 %wide, 8
+  store i64 %bytes, ptr %size
+  br label %copy
+copy:
+  %c = phi i64 [ 0, %launch ], [ %c1, %copied ]
+  %copying = icmp ult i64 %c, %wide
+  br i1 %copying, label %copied, label %patch
+copied:
+  %v = call i64 @word(ptr %template, i64 %c)
+  call void @put(ptr %words, i64 %c, i64 %v)
+  %c1 = add i64 %c, 1
+  br label %copy
+patch:
+  %q = phi i64 [ 0, %copy ], [ %q1, %patched ]
+  %w = phi i64 [ {HEAD}, %copy ], [ %w3, %patched ]
+  %patching = icmp ult i64 %q, %patches
+  br i1 %patching, label %patched, label %go
+patched:
+  %w1 = add i64 %w, 1
+  %w2 = add i64 %w, 2
+  %w3 = add i64 %w, 3
+  %where = call i64 @word(ptr %at, i64 %w)
+  %which = call i64 @word(ptr %at, i64 %w1)
+  %shift = call i64 @word(ptr %at, i64 %w2)
+  %address = call i64 @word(ptr %given, i64 %which)
+  %moved = add i64 %address, %shift
+  call void @put(ptr %words, i64 %where, i64 %moved)
+  %q1 = add i64 %q, 1
+  br label %patch
+go:
+  %end = getelementptr i64, ptr %at, i64 %w
+  %code = call i32 @cuLaunchKernel(ptr %function, i32 %across, i32 %down, i32 1, i32 %threads, i32 1, i32 1, i32 %shared, ptr %stream, ptr null, ptr %extra)
+  %failed = icmp ne i32 %code, 0
+  br i1 %failed, label %fault, label %next
+next:
+  %n1 = add i64 %n, 1
+  %left = icmp ult i64 %n1, %launches
+  br i1 %left, label %launch, label %done
+fault:
+  call void @PyEval_RestoreThread(ptr %thread)
+  %code_wide = zext i32 %code to i64
+  %number = shl i64 %n, 32
+  %told = or i64 %number, %code_wide
+  %error = call ptr @PyLong_FromLongLong(i64 %told)
+  ret ptr %error
+done:
+  call void @PyEval_RestoreThread(ptr %thread)
+  %nothing = call ptr @PyLong_FromLongLong(i64 0)
+  ret ptr %nothing
+}}"""  # noqa: E501
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLaunch:
+    """A launch: a kernel's function, its sizes, and its words."""
+
+    function: int
+    across: int
+    down: int
+    threads: int
+    shared: int
+    words: Sequence[int]
+
+
+@cache
+def launch_all(launch_kernel: int) -> Callable[..., int]:
+    """What launches all of a record: given its address, a stream and addresses."""
+    return HOOKS.native_entry("adjoint_launches", TEXT, {"cuLaunchKernel": launch_kernel})
+
+
+def recorded(
+    launches: Sequence[PlainLaunch], patches: Sequence[Sequence[tuple[int, int, int]]]
+) -> Any:
+    """A record in memory: of each launch also (word, which address, what is added to it)."""
+    templates = [np.array(launch.words, np.int64) for launch in launches]
+    words = [len(launches)]
+    for launch, template, into in zip(launches, templates, patches, strict=True):
+        words += [launch.function, launch.across, launch.down, launch.threads, launch.shared]
+        words += [len(template), len(into), template.ctypes.data]
+        for word, which, shift in into:
+            words += [word, which + 2, shift]  # after the record and the stream
+    record = np.array(words, np.int64)
+    return record, templates
+
+
+def kernel_address(function: Any) -> int:
+    """Where a function of a library's is."""
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
