@@ -147,6 +147,12 @@ class InterpretedGpu:
         self.empty = CupyArray
         self.faults = FaultBoard(self)
 
+    @staticmethod
+    def strided(shape: Any, dtype: Any, strides: Any) -> Any:
+        """An array whose dimensions lie in the order of their steps."""
+        order = sorted(range(len(shape)), key=lambda d: -strides[d])
+        return CupyArray(tuple(shape[d] for d in order), dtype).transpose(np.argsort(order))
+
     def read(self, word: Any) -> int:
         return int(word[0])
 

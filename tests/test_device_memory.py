@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from adjoint.engine.backends.array.buffers import is_alone
 from adjoint.engine.backends.array.gpu import device_memory
 from adjoint.engine.backends.array.gpu.device_memory import COUNTS, TRACKING, Pools, counts_of
 from adjoint.engine.backends.array.lists.apart import UNKNOWN, owner_of
@@ -226,3 +227,44 @@ def test_memory_of_a_pool_is_one_arrays_and_its_views(pools: Pools) -> None:
     assert owner_of(first) == owner_of(view) != owner_of(second)
     assert UNKNOWN not in (owner_of(first), owner_of(second))
     assert owner_of(others) == UNKNOWN
+
+
+class SharedMemory:
+    """What an array of CuPy's shows part of."""
+
+
+class Address:
+    def __init__(self, mem: SharedMemory) -> None:
+        self.mem = mem
+
+
+class ShownArray:
+    """An array as CuPy lays its objects out: views have what they are views of, and its address."""
+
+    def __init__(self, data: Address, base: ShownArray | None = None) -> None:
+        self.data, self.base = data, base
+
+
+def test_memory_is_only_taken_over_from_an_array_that_is_alone() -> None:
+    def fresh() -> ShownArray:
+        return ShownArray(Address(SharedMemory()))
+
+    alone = fresh()
+    assert is_alone(alone)
+    inside = fresh()
+    view = ShownArray(inside.data, inside)
+    assert not is_alone(inside)  # somebody shows it otherwise
+    assert not is_alone(view)
+    del inside
+    assert is_alone(view)
+    mine = fresh()
+    pointer = mine.data  # somebody could make an array of it
+    assert not is_alone(mine)
+    del pointer
+    memory = mine.data.mem
+    assert not is_alone(mine)
+    del memory
+    assert is_alone(mine)
+    elsewhere = ShownArray(Address(mine.data.mem))
+    assert not is_alone(mine)
+    assert not is_alone(elsewhere)

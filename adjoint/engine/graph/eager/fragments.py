@@ -159,6 +159,9 @@ class Fragments:
         self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]
     ) -> Any:
         """`forward` on a GPU (Note [quick keys])."""
+        # A composite that is differentiated part by part is a fragment only off the tape.
+        if not record.one_node and CONTEXT.grad_enabled and is_tracked(operands):
+            return None
         key: list[Any] = [record, switches.computed_with]
         tensors: list[Tensor] = []
         numbers: list[float] = []
@@ -175,10 +178,6 @@ class Fragments:
         except KeyError:
             if not fits(record, operands, params):
                 return None
-            # A composite that is differentiated part by part is a fragment only off the tape.
-            partly = record.compose is not None and not record.differentiable
-            if partly:
-                return self.described(record, operands, params)
             parts = record.compose if record.of_rows else None
             return self.described(record, operands, params, quick, parts)
         try:
@@ -302,18 +301,20 @@ class Fragments:
         return self.find(key, tensors, numbers, work, quick)
 
 
+def is_tracked(operands: tuple[Any, ...]) -> bool:
+    """Whether the tape is to know of an operation."""
+    return any(x.requires_grad for x in operands if is_tensor(x))
+
+
 def fits(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
-    """Whether an operation on a GPU may be a fragment: all of it is there, and it is one node."""
+    """Whether an operation on a GPU may be a fragment: all of it is there."""
     most = prod(params["shape"]) if record.creates else 0
-    partly = record.compose is not None and not record.differentiable and CONTEXT.grad_enabled
     for x in operands:
         if is_tensor(x):
             array = x._array
             if array.__class__ not in DEVICE_LAYOUTS or array.dtype.names is not None:
                 return False  # on the host, or of float8
             most = max(most, array.size)
-            if partly and x.requires_grad:
-                return False
         elif type(x) is HostScalar:
             return False
     return record.on_device <= most
@@ -412,7 +413,7 @@ def compiled_in(
     return Fragment(
         executable,
         places,
-        results,
+        as_laid_out(executable, results, [tuple(v.spec.shape) for v in graph.outputs]),
         None if is_tensor(out) else structure,
         what,
         holder(structure),
@@ -436,6 +437,24 @@ def as_made(graph: DataflowGraph, results: tuple[Result | None, ...]) -> tuple[R
                 result = replace(result, shape=tuple(value.spec.shape))
         settled.append(result)
     return tuple(settled)
+
+
+def as_laid_out(
+    executable: Any, results: tuple[Result | None, ...], shapes: Sequence[tuple[int, ...]]
+) -> tuple[Result | None, ...]:
+    """Results, of which a program that can makes arrays as they are to lie."""
+    lay_out = getattr(executable, "lay_out", None)
+    if lay_out is None:
+        return results
+    laid: list[Result | None] = []
+    for result in results:
+        if result is not None and not result.as_made:
+            shape = shapes[result.output] if result.shape is None else result.shape
+            order = (*range(len(shape)),) if result.order is None else result.order
+            if lay_out(result.output, shape, order):
+                result = Result(result.output, None)
+        laid.append(result)
+    return tuple(laid)
 
 
 def is_made(value: Value) -> bool:

@@ -240,7 +240,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
         True
     """
     x, y = getattr(input, "_array", None), getattr(other, "_array", None)
-    if x.__class__ is ndarray is y.__class__ and _are_few(x, y) and may_be_small():
+    if x.__class__ is ndarray is y.__class__ and _are_few(x, y) and may_be_small(input):
         return True not in (x != y).tobytes()
     require_tensors("equal", input, other)
     if input.shape != other.shape:

@@ -103,7 +103,7 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
     array, mask_array = x._array, mask._array
     if array.__class__ is not ndarray or mask_array.__class__ is not ndarray or array.size > FEW:
         return None
-    if not mask_array.ndim or not may_be_small() or (CONTEXT.grad_enabled and x.requires_grad):
+    if not mask_array.ndim or not may_be_small(x) or (CONTEXT.grad_enabled and x.requires_grad):
         return None
     return HOOKS.array.wrap(ascontiguousarray(array[mask_array]))
 

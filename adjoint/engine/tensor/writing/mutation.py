@@ -44,7 +44,12 @@ def update(
     name: str, target: Tensor, compute: Callable[..., Tensor], *args: Any, **kwargs: Any
 ) -> Tensor:
     """An in-place operation: compute(target, ...) written into target."""
-    if compute.__class__ is Record and len(args) == 1 and _is_constant(args[0]):
+    if (
+        compute.__class__ is Record
+        and len(args) == 1
+        and _is_constant(args[0])
+        and (CONTEXT.autocast is None or compute.policies is None)  # which has no say in it
+    ):
         into = direct_array(target)
         if into is not None and HOOKS.compute_into(compute, into, args[0]):
             target._storage.version += 1
@@ -62,7 +67,21 @@ def update(
             return target
     if result._node is not None and CONTEXT.grad_enabled:
         HOOKS.keep_overwritten(target, result, since)
+        if compute.__class__ is Record and not compute.is_view and takes_over(target, result):
+            return target
     return assign(name, target, result)
+
+
+def takes_over(target: Tensor, result: Tensor) -> bool:
+    """Have a tensor on the tape take the memory of a record's new result, if nobody can tell."""
+    if not CONTEXT.settled or CONTEXT.before_write is not None or target._node is None:
+        return False
+    check_writable(target)
+    if not HOOKS.array.take_over(target, result):
+        return False
+    STRUCTURE_VERSION.count += 1
+    rebase(target, result, target)
+    return True
 
 
 def write(target: Tensor, value: Tensor) -> Tensor:
@@ -77,10 +96,6 @@ def write(target: Tensor, value: Tensor) -> Tensor:
         level = highest_level((target, value))
         if level is not None:
             return _write_level(level, target, value)
-    if CONTEXT.plain and target._node is not None and HOOKS.array.take_over(target, value):
-        STRUCTURE_VERSION.count += 1
-        rebase(target, value, target)
-        return target
     before = alias_on_tape(target)
     if CONTEXT.capture is not None:
         CONTEXT.capture.write(target, value)
@@ -137,10 +152,10 @@ def direct_array(target: Tensor) -> Any:
     """The array a constant may be written to at once, or None where someone must know of it.
 
     That is the case outside transforms, captures and observers, and off the tape; the caller
-    counts the write: `target._storage.version += 1`.
+    counts the write: `target._storage.version += 1`. Autocast has no say in what is written.
     """
     array = target._array
-    if not CONTEXT.plain or type(array) is Window or target._storage.version < 0:
+    if not CONTEXT.settled or type(array) is Window or target._storage.version < 0:
         return None
     if CONTEXT.grad_enabled:
         holder = target if target._base is None else root_of(target)

@@ -10,6 +10,7 @@ Note [prepared convolutions]
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.backends.array.devices import cupy
@@ -39,8 +40,12 @@ class Prepared:
             x = dense(x, self.channels_last)
         if self.copied[1]:
             y = dense(y, self.channels_last)
-        room = cupy().ndarray(self.plan.workspace or 1, "uint8")
-        self.plan((x.data.ptr, y.data.ptr, out.data.ptr), room.data.ptr)
+        addresses = x.data.ptr, y.data.ptr, out.data.ptr
+        if self.plan.workspace:
+            room = cupy().ndarray(self.plan.workspace, "uint8")
+            self.plan(addresses, room.data.ptr)
+        else:
+            self.plan(addresses, 0)
         return out
 
 
@@ -70,8 +75,24 @@ def empty(shape: Shape, dtype: Any, channels_last: bool) -> Array:
     """A new array in an order."""
     if not channels_last:
         return cupy().ndarray(shape, dtype)
-    channels_inside = cupy().ndarray((shape[0], *shape[2:], shape[1]), dtype)
-    return channels_inside.transpose((0, len(shape) - 1, *range(1, len(shape) - 1)))
+    module = cupy()
+    size, steps = last_steps(shape, dtype.itemsize)
+    # Made so at once: to make it otherwise and view it takes CuPy longer than the rest.
+    return module.ndarray(shape, dtype, module.cuda.alloc(size), steps)
+
+
+@lru_cache(maxsize=1024)
+def last_steps(shape: Shape, itemsize: int) -> tuple[int, Shape]:
+    """Bytes of an array whose channels lie innermost, and of the steps along its dimensions.
+
+    >>> last_steps((2, 3, 5, 7), 4)
+    (840, (420, 4, 84, 12))
+    """
+    steps, step = [0] * len(shape), itemsize
+    for d in (1, *reversed(range(2, len(shape))), 0):
+        steps[d] = step
+        step *= shape[d]
+    return step, tuple(steps)
 
 
 def dense(x: Array, channels_last: bool) -> Array:

@@ -37,12 +37,14 @@ from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, double_bits
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
+from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 
 PAGE = 256  # bytes that the pool's memory begins at a multiple of
 FEW = 4  # kernels that are launched one by one
 
 Place = tuple[int, int]  # a word, and what is added there
+Shape = tuple[int, ...]
 # As text: what it is put into, and whether what is added may carry it out of 64 bits.
 Number = tuple[str, list[Place], bool]
 
@@ -55,6 +57,7 @@ class DirectMachine(Protocol):
     def enter(self) -> tuple[int, Any]: ...
     def leave(self, before: Any) -> None: ...
     def empty(self, shape: Any, dtype: Any) -> Any: ...
+    def strided(self, shape: Any, dtype: Any, strides: Any) -> Any: ...
     def address(self, array: Any) -> int: ...
     def arguments(self, count: int) -> tuple[Any, int]: ...
     def table(self, words: Any, start: int, count: int) -> Any: ...
@@ -148,7 +151,8 @@ class DirectProgram:
         self.arena = image.arena + PAGE if self.inside else 0
         self.codes = self.numbered(draft)
         self.only = self.count == len(self.results) == 1 and not self.targets
-        self.run = self.written_out()
+        self.layouts: dict[int, tuple[Shape, Shape]] = {}  # of results: shape, steps in bytes
+        self.run = self.first_run
 
     def lay(self, draft: NumberedDraft, entries: list[Any]) -> None:
         """The words of all launches, and what launches them."""
@@ -200,8 +204,12 @@ class DirectProgram:
         """Whether the only result may be put into an array's memory, given as a target."""
         if not self.only:
             return False
-        (_, shape, dtype, _), *_ = self.results
-        return array.flags.c_contiguous and (array.shape, array.dtype) == (tuple(shape), dtype)
+        (k, shape, dtype, _), *_ = self.results
+        if array.dtype != dtype:
+            return False
+        if k in self.layouts:
+            return (array.shape, array.strides) == self.layouts[k]
+        return array.flags.c_contiguous and array.shape == tuple(shape)
 
     def explain(self) -> str:
         """What the program does, step by step."""
@@ -211,10 +219,28 @@ class DirectProgram:
         """Fill in addresses and numbers, and launch."""
         return self.run(inputs, targets)
 
+    def lay_out(self, result: int, shape: Shape, order: Shape) -> bool:
+        """Have a result be told as of another shape, its dimensions in another order.
+
+        The array is then made so, which takes CuPy less than to make it and view it otherwise.
+        """
+        dtype = next((dtype for k, _, dtype, _ in self.results if k == result), None)
+        if dtype is None:
+            return False
+        steps = [step * dtype.itemsize for step in contiguous_strides(shape)]
+        self.layouts[result] = tuple(shape[d] for d in order), tuple(steps[d] for d in order)
+        return True
+
+    def first_run(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """What the first call does."""
+        self.run = self.written_out()
+        return self.run(inputs, targets)
+
     def written_out(self) -> Callable[[list[Any], list[Any]], list[Any]]:
         """What a call does, as a function of its own: all that is known is in its text."""
         scope: dict[str, Any] = {
             "machine": self.machine, "enter": self.machine.enter, "empty": self.machine.empty,
+            "strided": self.machine.strided,
             "words": self.words, "lock": self.lock, "double_bits": double_bits, "signed": signed,
             "launched": self.machine.faults.launched, "room_type": np.dtype(np.uint8),
         }  # fmt: skip
@@ -227,6 +253,9 @@ class DirectProgram:
         for k, shape, dtype, places in self.results:
             scope[f"shape{k}"], scope[f"dtype{k}"] = shape, dtype
             new = f"empty(shape{k}, dtype{k})"
+            if k in self.layouts:
+                scope[f"shape{k}"], scope[f"steps{k}"] = self.layouts[k]
+                new = f"strided(shape{k}, dtype{k}, steps{k})"
             made.append(f"result{k} = {f'targets[0] if targets else {new}' if self.only else new}")
             given.append((f"result{k}.data.ptr", places, False))
         for i, is_float, places in self.numbers:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ctypes import c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
 from functools import cache
+from math import prod
 from threading import Lock
 from typing import Any
 
@@ -46,6 +47,7 @@ from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.late_faults import BOARDS
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 
+Shape = tuple[int, ...]
 Launcher = Callable[[int], None]  # on a stream
 BUFFER, SIZE, END = 1, 2, 0  # how the driver is given arguments that lie in one piece
 NO_CONTEXT = 201  # what the driver says in a thread that has not used the device
@@ -110,6 +112,16 @@ class DirectGpu:
             raise
         except MemoryError:
             return self.whole.empty(shape, dtype)  # which tries again, and says what is wrong
+
+    def strided(self, shape: Shape, dtype: Any, strides: Shape) -> Any:
+        """The same, its dimensions in another order in memory."""
+        size = prod(shape) * dtype.itemsize
+        try:
+            return self.array(shape, dtype, self.cupy.cuda.alloc(size), strides)
+        except OutOfMemoryError:
+            raise
+        except MemoryError:
+            return self.array(shape, dtype, self.whole.empty(size, np.uint8).data, strides)
 
     @staticmethod
     def address(array: Any) -> int:

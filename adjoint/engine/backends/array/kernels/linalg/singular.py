@@ -29,7 +29,7 @@ __device__ real warp_sum(real x) {
 }
 
 // Of `m` by `n`, m at least n; with `turned` the matrix lies transposed, as do its results.
-extern "C" __global__ void adjoint_singular(
+extern "C" __global__ void __launch_bounds__(THREADS) adjoint_singular(
     const word* given, int m, int n, int turned, real alike, word* left, word* values, word* right,
     int* doubtful)
 {
@@ -128,7 +128,12 @@ extern "C" __global__ void adjoint_singular(
 
 @lru_cache(maxsize=4)
 def _kernel(xp: Any, real: str, word: str) -> Any:
-    text = SOURCE.replace("SWEEPS", str(SWEEPS)).replace("REAL", real).replace("WORD", word)
+    text = (
+        SOURCE.replace("SWEEPS", str(SWEEPS))
+        .replace("THREADS", str(32 * WARPS))
+        .replace("REAL", real)
+        .replace("WORD", word)
+    )
     return xp.RawModule(code=text).get_function("adjoint_singular")
 
 

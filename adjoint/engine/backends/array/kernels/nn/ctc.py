@@ -60,7 +60,7 @@ __device__ real log_add(real a, real b, real c) {
 
 // Block n follows the paths of sample n forward; with `beta` block batch + n does so backward.
 // Rows of `alpha` and `beta` are kept for every step, or two of them in turn.
-extern "C" __global__ void adjoint_ctc_paths(
+extern "C" __global__ void __launch_bounds__(WIDEST) adjoint_ctc_paths(
     GIVEN, int kept, int shared, real* alpha, real* beta,
     real* losses, unsigned long long* status, long long code, int bits)
 {
@@ -224,7 +224,12 @@ extern "C" __global__ void adjoint_ctc_gradient(
 
 @lru_cache(maxsize=2)
 def _kernels(xp: Any, real: str) -> Any:
-    text = (REPORT + SOURCE).replace("ROW_THREADS", str(ROW)).replace("REAL", real)
+    text = (
+        (REPORT + SOURCE)
+        .replace("ROW_THREADS", str(ROW))
+        .replace("WIDEST", str(WIDEST))
+        .replace("REAL", real)
+    )
     return xp.RawModule(code=text)
 
 
