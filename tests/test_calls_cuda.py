@@ -237,6 +237,66 @@ def test_least_squares_in_doubt_are_those_of_the_cpu() -> None:
     ad.testing.assert_close(there.solution.cpu(), here.solution, rtol=1e-3, atol=1e-3)
 
 
+def leaf(*shape: int) -> Any:
+    return ad.tensor(normal(*shape)).cuda().requires_grad_()
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_what_is_written_on_the_tape_is_held_once(autocast: bool) -> None:
+    x = leaf(1 << 20)
+    for _ in range(2):  # the first makes fragments
+        with ad.autocast("cuda", dtype=ad.bfloat16, enabled=autocast):
+            y = x * 2
+            ad.cuda.synchronize()
+            before = ad.cuda.memory_allocated()
+            F.relu(y, inplace=True)
+        assert ad.cuda.memory_allocated() == before
+        (g,) = ad.autograd.grad(y.sum(), x)
+        ad.testing.assert_close(g, 2.0 * (x > 0), rtol=0, atol=0)
+
+
+def test_who_sees_a_tensor_sees_what_is_written_to_it() -> None:
+    for look in (lambda y: y[3:9], lambda y: y.detach(), lambda y: y.view(2, -1), lambda y: y.t()):
+        y = leaf(6, 4) * 2
+        seen = look(y)
+        F.relu(y, inplace=True)
+        assert (seen >= 0).all()
+        assert seen.data_ptr() - y.data_ptr() in (0, 48)
+    y = leaf(6) * 2
+    F.relu(y, inplace=True)  # whose derivative is of its result
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    x = leaf(6)
+    y = x.exp()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        F.relu(y, inplace=True).sum().backward()
+
+
+def test_counters_and_scalars_are_written_in_place() -> None:
+    n, x = ad.tensor(3, device="cuda"), ad.tensor(normal(4, 5)).cuda()
+    want, where = x.cpu(), (n.data_ptr(), x.data_ptr())
+    for k in range(3):
+        n.add_(1)
+        x.mul_(1.5)
+        x.sub_(x.t().contiguous().t())  # of memory of its own
+        x.add_(x)
+        want = want * 1.5
+        want = (want - want) * 2
+        assert n.item() == 4 + k
+        ad.testing.assert_close(x.cpu(), want, rtol=0, atol=0)
+        x.copy_(ad.tensor(normal(4, 5)).cuda())
+        want = x.cpu()
+    assert where == (n.data_ptr(), x.data_ptr())
+    columns = ad.tensor(normal(2, 3, 4, 5)).cuda().to(memory_format=ad.channels_last)
+    want = columns.cpu() + 1.0
+    columns.add_(1.0)
+    ad.testing.assert_close(columns.cpu(), want, rtol=0, atol=0)
+    columns.add_(1.0)
+    ad.testing.assert_close(columns.cpu(), want + 1.0, rtol=0, atol=0)
+    assert columns.is_contiguous(memory_format=ad.channels_last)
+
+
 def test_cross_entropy_under_autocast_makes_no_copies_of_logits() -> None:
     """Neither in float32 nor for their gradient: one of halves, and the loss is float32."""
     x = ad.randn(4096, 4096, device="cuda").bfloat16().requires_grad_()

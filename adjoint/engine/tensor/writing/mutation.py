@@ -45,7 +45,7 @@ def update(
 ) -> Tensor:
     """An in-place operation: compute(target, ...) written into target."""
     if (
-        compute.__class__ is Record
+        isinstance(compute, Record)
         and len(args) == 1
         and _is_constant(args[0])
         and (CONTEXT.autocast is None or compute.policies is None)  # which has no say in it
@@ -67,7 +67,7 @@ def update(
             return target
     if result._node is not None and CONTEXT.grad_enabled:
         HOOKS.keep_overwritten(target, result, since)
-        if compute.__class__ is Record and not compute.is_view and takes_over(target, result):
+        if isinstance(compute, Record) and not compute.is_view and takes_over(target, result):
             return target
     return assign(name, target, result)
 

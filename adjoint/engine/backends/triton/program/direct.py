@@ -152,7 +152,7 @@ class DirectProgram:
         self.codes = self.numbered(draft)
         self.only = self.count == len(self.results) == 1 and not self.targets
         self.layouts: dict[int, tuple[Shape, Shape]] = {}  # of results: shape, steps in bytes
-        self.run = self.first_run
+        self.run: Callable[[list[Any], list[Any]], list[Any]] = self.first_run
 
     def lay(self, draft: NumberedDraft, entries: list[Any]) -> None:
         """The words of all launches, and what launches them."""

@@ -170,14 +170,12 @@ class DirectGpu:
 
         That is a function, the record it is given first, and what to call if it returns an error.
         """
-        launches = [self.plain(*work, words) for work in works]
+        found = [self.plain(*work, words) for work in works]
+        launches = [launch for launch in found if launch is not None]
         addresses = {which for which, _, _ in patches}
-        if not launches or None in launches or len(addresses) > MOST:
+        if not works or len(launches) < len(works) or len(addresses) > MOST:
             return None
-        ends = [
-            start + len(launch.words)
-            for (_, _, start, _), launch in zip(works, launches, strict=True)
-        ]
+        ends = [work[2] + len(launch.words) for work, launch in zip(works, launches, strict=True)]
         into: list[list[tuple[int, int, int]]] = [[] for _ in launches]
         for which, at, plus in patches:
             n = bisect_right(ends, at)

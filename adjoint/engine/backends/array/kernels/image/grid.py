@@ -162,7 +162,8 @@ def _launched(
     xp: Any, arrays: tuple[Array, Array, Array | None], outs: tuple[Array | None, ...],
     interpolation: int, padding: int, align: bool,
 ) -> None:  # fmt: skip
-    x, y, g = (None if a is None else xp.ascontiguousarray(a) for a in arrays)
+    given: list[Any] = [None if a is None else xp.ascontiguousarray(a) for a in arrays]
+    x, y, g = given
     rank = y.shape[-1]
     batch, channels, points = x.shape[0], x.shape[1], prod(y.shape[1:-1])
     together = channels if outs[2] is not None else CHANNELS
@@ -172,12 +173,12 @@ def _launched(
     launch = _kernel(xp, x.dtype.char, rank, interpolation, padding, align)
     sizes = (1, *x.shape[2:]) if rank == 2 else x.shape[2:]
     nothing = np.uint64(0)
-    given = (
+    words = (
         x, y, nothing if g is None else g, np.int64(batch), np.int32(channels), np.int64(points),
         *map(np.int32, sizes), np.int32(together), np.int32(g is not None),
         *(nothing if out is None else out for out in outs),
     )  # fmt: skip
-    launch((-(-count // THREADS),), (THREADS,), given)
+    launch((-(-count // THREADS),), (THREADS,), words)
 
 
 @lowers_on_gpu(GRID_SAMPLER_WHOLE)
