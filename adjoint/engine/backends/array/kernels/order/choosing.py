@@ -98,7 +98,7 @@ def _kernels(
         text = text.replace(name, str(meaning))
     module = xp.RawModule(code=text)
     names = "adjoint_count_chosen", "adjoint_add_counts", "adjoint_put_chosen"
-    return tuple(module.get_function(name) for name in names)  # type: ignore[return-value]
+    return tuple(module.get_function(name) for name in names)
 
 
 class Chosen:
