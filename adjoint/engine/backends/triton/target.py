@@ -32,6 +32,7 @@ from adjoint.engine.backends.triton.templates import (
     statistics,
 )
 from adjoint.engine.backends.triton.templates.convolution import Convolver
+from adjoint.engine.backends.triton.templates.groups import template as groups
 from adjoint.engine.backends.triton.templates.long_attention import Attender, LongAttention
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
@@ -70,12 +71,16 @@ class TritonTarget(Target):
     permutes = True
     small = 1 << 16
     kept_whole = frozenset(
-        {*attention.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES, *statistics.TEMPLATES}
+        {
+            *attention.TEMPLATES, *groups.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES,
+            *statistics.TEMPLATES,
+        }  # fmt: skip
     )
     plain = {
-        **joins.TEMPLATES, **attention.TEMPLATES, **integers.TEMPLATES, **moments.TEMPLATES,
-        **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES,
-        **scans.TEMPLATES, **scatter.TEMPLATES, **sorting.TEMPLATES, **statistics.TEMPLATES,
+        **joins.TEMPLATES, **attention.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES,
+        **moments.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
+        **running.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES, **sorting.TEMPLATES,
+        **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(

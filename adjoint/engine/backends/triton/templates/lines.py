@@ -63,6 +63,44 @@ def pointer(word: int, kind: str) -> str:
     return f"tl.load(w + {word}).to(tl.pointer_type({kind}))"
 
 
+def written(
+    name: str,
+    lines: list[str],
+    grid: tuple[int, int],
+    *,
+    warps: int,
+    stages: int = 2,
+    fused: bool = False,
+) -> Written:
+    """A kernel that is given as lines after its `HEAD`."""
+    source = "\n".join([*HEAD, *(f"    {line}" for line in lines)]) + "\n"
+    return Written(source, grid, warps, name, stages, fused)
+
+
+def launch_of(
+    name: str,
+    text: Written,
+    words: list[Any],
+    reads: list[Place],
+    writes: list[Place],
+    *,
+    cost: int,
+    sizes: tuple[int, ...] = (),
+) -> Launch:
+    """A launch of a kernel, which may be written in several ways."""
+    ways = ";".join(f"{way.source};{way.warps};{way.stages}" for way in (text, *text.others))
+    return Launch(
+        function=f"{name}{digest(ways)}",
+        text=text,
+        words=words,
+        reads=tuple(whole(p.buffer) for p in reads),
+        writes=tuple(whole(p.buffer) for p in writes),
+        pieces=text.grid[0] * text.grid[1],
+        cost=cost,
+        label=sized(name, *sizes),
+    )
+
+
 def launch(
     name: str,
     lines: list[str],
@@ -77,17 +115,8 @@ def launch(
     stages: int = 2,
 ) -> Launch:
     """A launch of a kernel that is given as lines after its `HEAD`."""
-    source = "\n".join([*HEAD, *(f"    {line}" for line in lines)]) + "\n"
-    return Launch(
-        function=f"{name}{digest(f'{source};{warps};{stages}')}",
-        text=Written(source, grid, warps, name, stages),
-        words=words,
-        reads=tuple(whole(p.buffer) for p in reads),
-        writes=tuple(whole(p.buffer) for p in writes),
-        pieces=grid[0] * grid[1],
-        cost=cost,
-        label=sized(name, *sizes),
-    )
+    text = written(name, lines, grid, warps=warps, stages=stages)
+    return launch_of(name, text, words, reads, writes, cost=cost, sizes=sizes)
 
 
 def zeros_step(out: Place) -> Launch:
