@@ -27,7 +27,7 @@ WEIGHTS: list[tuple[int, int, int, Any]] = [
 ]
 ROWS = [(1,), (2,), (4,), (5,), (2, 9), (70,), (2, 0)]
 OUTPUTS = (1, 33, 70)
-ROUGH = {ad.float32: 2e-6, ad.float16: 2e-3, ad.bfloat16: 1.2e-2}
+ROUGH = {ad.float32: 2e-6, ad.float16: 1e-3, ad.bfloat16: 6e-3}
 
 
 def weight_of(random: np.random.Generator, case: tuple[int, int, int, Any], outputs: int) -> Any:
@@ -73,10 +73,18 @@ def check(device: str, dtypes: Any, modes: Any, rows: Any = ROWS, **how: Any) ->
             size = np.abs(wide) @ np.abs(real).T + 1
             given = [
                 None if t is None else t.to(device)
-                for t in (seen(x.to(device), ("", "gaps", "turned")[done % 3]), weight, scale, zero, bias)
+                for t in (
+                    seen(x.to(device), ("", "gaps", "turned")[done % 3]),
+                    weight,
+                    scale,
+                    zero,
+                    bias,
+                )
             ]
 
-            def run(x: Any, w: Any, s: Any, z: Any, b: Any, bits: int = bits, group: int = group) -> Any:
+            def run(
+                x: Any, w: Any, s: Any, z: Any, b: Any, bits: int = bits, group: int = group
+            ) -> Any:
                 return grouped_linear(x, w, s, z, b, bits, group)
 
             for mode in modes:
@@ -91,7 +99,7 @@ def check(device: str, dtypes: Any, modes: Any, rows: Any = ROWS, **how: Any) ->
                 if compiled and 0 not in shape:
                     steps = compiled.latest.executable.plan.steps
                     assert not any(isinstance(step, EagerCall) for step in steps), about
-                    labels = [label_text(step.label, int) for step in steps]
+                    labels = [label_text(step.label, str) for step in steps]
                     assert any("grouped_linear" in label for label in labels), (about, labels)
             done += 1
     return done

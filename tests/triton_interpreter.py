@@ -38,7 +38,10 @@ from adjoint.engine.compiler.executors import register_backend  # noqa: E402
 from adjoint.engine.compiler.options import chosen  # noqa: E402
 from adjoint.engine.core.device import CPU  # noqa: E402
 
-BFLOAT16 = importlib.import_module("ml_dtypes").bfloat16
+ML_DTYPES = importlib.import_module("ml_dtypes")
+BFLOAT16 = ML_DTYPES.bfloat16
+# By Triton's names.
+NARROW = {"bf16": BFLOAT16, "fp8e4nv": ML_DTYPES.float8_e4m3fn, "fp8e5": ML_DTYPES.float8_e5m2}
 DTYPES = {
     "float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": BFLOAT16,
     "int8": np.int8, "int32": np.int32,
@@ -78,9 +81,10 @@ def mend_interpreter() -> None:
     multiply_matrices = builder.create_dot
 
     def widened(x: Any) -> Any:
-        if x.dtype.scalar != language.bfloat16:
+        kind = NARROW.get(x.dtype.scalar.name)  # of float8, the interpreter loses the smallest
+        if kind is None:
             return x
-        return handles.TensorHandle(x.data.view(BFLOAT16).astype(np.float32), language.float32)
+        return handles.TensorHandle(x.data.view(kind).astype(np.float32), language.float32)
 
     def dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
         return multiply_matrices(self, widened(a), widened(b), *rest)

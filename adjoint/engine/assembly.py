@@ -173,6 +173,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.ops.quantized.affine",
     "adjoint.engine.ops.quantized.convolution",
     "adjoint.engine.ops.quantized.products",
+    "adjoint.engine.ops.quantized.scaled",
     "adjoint.engine.backends.array.kernels.quantized.products",
 )
 WAITING = frozenset(LAZY) - {*NETWORKS}

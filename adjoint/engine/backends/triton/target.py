@@ -26,6 +26,7 @@ from adjoint.engine.backends.triton.templates import (
     product,
     rows,
     running,
+    scaled,
     scans,
     scatter,
     sorting,
@@ -72,15 +73,19 @@ class TritonTarget(Target):
     small = 1 << 16
     kept_whole = frozenset(
         {
-            *attention.TEMPLATES, *groups.TEMPLATES, *moments.TEMPLATES, *pooling.TEMPLATES,
+            *attention.TEMPLATES,
+            *groups.TEMPLATES,
+            *moments.TEMPLATES,
+            *pooling.TEMPLATES,
+            *scaled.TEMPLATES,
             *statistics.TEMPLATES,
         }  # fmt: skip
     )
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES,
         **moments.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
-        **running.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES, **sorting.TEMPLATES,
-        **statistics.TEMPLATES,
+        **running.TEMPLATES, **scaled.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES,
+        **sorting.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 
     def __init__(

@@ -144,6 +144,7 @@ class Record:
     fragment: str | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     on_device: int = 0  # the same, on a GPU
+    reads_float8: bool = False  # so do its kernels on a GPU, which no others do
     by_library: bool = False  # on a GPU libraries do it better than kernels of a fragment
     fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
     of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)

@@ -312,8 +312,10 @@ def fits(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> b
     for x in operands:
         if is_tensor(x):
             array = x._array
-            if array.__class__ not in DEVICE_LAYOUTS or array.dtype.names is not None:
-                return False  # on the host, or of float8
+            if array.__class__ not in DEVICE_LAYOUTS:
+                return False  # on the host
+            if array.dtype.names is not None and not record.reads_float8:
+                return False  # of float8
             most = max(most, array.size)
         elif type(x) is HostScalar:
             return False

@@ -226,35 +226,21 @@ def check_groups(
         raise ShapeError(f"{name}: zero points must be {want}, received {tuple(zero.shape)}")
 
 
-def _row_times_groups(
-    x: Tensor, weight: Tensor, scale: Tensor, zero: tuple[Tensor, ...], group: int
-) -> Tensor:
-    """One row times a grouped weight of int8, in float32: the real weights are never in memory.
-
-    On a GPU such a product takes as long as reading its weight.
-    """
-    groups = (weight.shape[-1] // group, group)
-    real = weight.reshape((weight.shape[0], *groups)).to(float32)
-    if zero:
-        real = real - zero[0].to(float32).unsqueeze(-1)
-    products = real * x.reshape(groups).to(float32) * scale.to(float32).unsqueeze(-1)
-    return products.sum((-2, -1)).reshape((*x.shape[:-1], weight.shape[0]))
-
-
 def _grouped_linear(
     x: Tensor, weight: Tensor, scale: Tensor, *rest: Tensor, bits: int, group: int, biased: bool
 ) -> Tensor:
     zero, bias = (rest[:-1], rest[-1]) if biased else (rest, None)
-    if x.device.type == "cuda" and x.numel() == x.shape[-1] and bits == 8:
-        out = _row_times_groups(x, weight, scale, zero, group).to(x.dtype)
-        return out if bias is None else out + bias.to(x.dtype)
     real = DEQUANTIZE_GROUPS(weight, scale, *zero, bits=bits, group=group).to(x.dtype)
     return linear(x, real, None if bias is None else bias.to(x.dtype))
 
 
 # x (..., in); weight, scale and zero as above; then perhaps a bias.
 GROUPED_LINEAR = composite(
-    "grouped_linear", _grouped_linear, operands=("x", "weight", "scale", "*rest"), fragment="device"
+    "grouped_linear",
+    _grouped_linear,
+    operands=("x", "weight", "scale", "*rest"),
+    fragment="device",
+    lies_in_rows=True,
 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.dtypes import FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.memory.strides import (
     bounds,
     copy_with,
@@ -133,7 +133,7 @@ def view_as_complex(xp: Any, x: Array) -> Array:
 
 @lowers(reinterpret.VIEW_DTYPE)
 def view_dtype(xp: Any, x: Array, dtype: DType) -> Array:
-    new = NUMPY_OF[dtype]
+    new = NUMPY_OF[dtype] if xp is np else FLOAT8.get(NUMPY_OF[dtype], NUMPY_OF[dtype])
     if x.ndim and x.shape[-1] == 1 and x.dtype.itemsize != new.itemsize:
         x = strided(xp, x, x.shape, (*element_strides(x)[:-1], 1))
     return x.view(new)

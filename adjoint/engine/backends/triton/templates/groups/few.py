@@ -113,9 +113,7 @@ def row_lines(form: GroupedForm, each: int, r: int, mask: str) -> list[str]:
     """`x0`, `x1`, ...: the elements of a row that the numbers of a word are multiplied with."""
     place = f"{r * form.step} + at * {each}"
     if each % 2 or form.dtype == "float32" or form.aligned[0] % 4:
-        return [
-            f"x{i} = tl.load(x + {place} + {i}{mask}).to(tl.float32)" for i in range(each)
-        ]
+        return [f"x{i} = tl.load(x + {place} + {i}{mask}).to(tl.float32)" for i in range(each)]
     lines = [f"pairs = {pointer(X, 'tl.int32')} + {r * form.step // 2} + at * {each // 2}"]
     for p in range(each // 2):
         low, high = f"x{2 * p}", f"x{2 * p + 1}"

@@ -104,7 +104,12 @@ def steps(
             for way in few.ways(form, outputs)
         ]  # fmt: skip
         step = along.launch_of(
-            NAME, chosen(written), [*words, along.address(out), rows, outputs], places, [out], **tail
+            NAME,
+            chosen(written),
+            [*words, along.address(out), rows, outputs],
+            places,
+            [out],
+            **tail,
         )
         return [step, *copies]
     parts = tiles.parts_of(form, rows, outputs)
