@@ -56,6 +56,9 @@ class Operands:
             self.on(rng.standard_normal((8, 12, 512, 64)).astype(np.float32)).to(framework.bfloat16)
             for _ in range(3)
         )
+        self.eights = tuple(self.on(x).to(framework.float8_e4m3fn) for x in rng.standard_normal(
+            (2, 4096, 4096)).astype(np.float32))  # fmt: skip
+        self.factors = self.x[:, :1].abs().repeat(4, 1), self.x[:1].abs().repeat(1, 4)
         self.bins = self.on(np.linspace(-3, 3, 101, dtype=np.float32))
 
     def on(self, array: Any) -> Any:
@@ -266,6 +269,16 @@ CALLS: dict[str, Call] = {
     "int8 product": lambda o: o.framework._int_mm(
         o.i.to(o.framework.int8), o.i.to(o.framework.int8)
     ),
+    "float8 product": lambda o: o.framework._scaled_mm(
+        o.eights[0], o.eights[1].t(), o.x[0, 0].abs(), o.u[0, 0], out_dtype=o.framework.bfloat16
+    ).float(),
+    "float8 product, scaled rows": lambda o: o.framework._scaled_mm(
+        o.eights[0], o.eights[1].t(), *o.factors, out_dtype=o.framework.bfloat16
+    ).float(),
+    "float8 rows": lambda o: o.framework._scaled_mm(
+        o.eights[0][:16], o.eights[1].t(), o.x[0, 0].abs(), o.u[0, 0],
+        out_dtype=o.framework.bfloat16,
+    ).float(),
     "half cast": lambda o: o.x.half().float(),
     "setitem": lambda o: o.x.clone().__setitem__((slice(3, 9), slice(None, None, 2)), 1.0),
     "flip": lambda o: o.x.flip(0, 1),

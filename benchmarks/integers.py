@@ -9,6 +9,8 @@ milliseconds of one call among many.
 from __future__ import annotations
 
 import argparse
+import copy
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -72,7 +74,8 @@ def weights() -> None:
 # -- on a GPU -----------------------------------------------------------------------------------
 
 GPU_SHAPES = [(8192, 8192, 8192), (4096, 4096, 4096), (1024, 4096, 4096), (16, 8192, 8192)]
-GPU_ROWS = (1, 16, 256, 4096)
+GPU_ROWS = (1, 2, 4, 8, 16, 64, 256, 1024)
+CACHED = 160 << 20  # bytes of weights, more than caches hold
 CALLS = 20
 
 
@@ -108,20 +111,66 @@ def products_on_gpu() -> None:
 
 
 def weights_on_gpu() -> None:
-    print("rows times (n, n): ms of bfloat16, weights of 8 bits, of 4 in groups of 128")
+    """Layers whose weights of few bits lie one behind another, so that no cache holds them all."""
+    torch = torch_if_there()
+    print("rows times (n, n): ms of PyTorch's bfloat16, ours, weights of 8 bits, of 4 in groups of")
+    print("128; then the same two eagerly, and how many times PyTorch's speed those of 4 bits have")
     for n in (4096, 8192):
         weight = ad.randn(n, n)
-        layers: list[Any] = [ad.nn.Linear(n, n, bias=False)]
-        layers += [WeightOnlyLinear(group_weight(weight, 8))]
-        layers += [WeightOnlyLinear(group_weight(weight, 4, 128, symmetric=False))]
-        layers = [layer.to("cuda") for layer in layers]
-        layers[0] = layers[0].to(ad.bfloat16)
-        runs = [ad.compile(layer) for layer in layers]
+        kinds: list[Any] = [ad.nn.Linear(n, n, bias=False)]
+        kinds += [WeightOnlyLinear(group_weight(weight, 8))]
+        kinds += [WeightOnlyLinear(group_weight(weight, 4, 128, symmetric=False))]
+        kinds[0] = kinds[0].to(ad.bfloat16)
+        stacks = [
+            [copy.deepcopy(kind).to("cuda") for _ in range(max(2, CACHED // held(kind)))]
+            for kind in kinds
+        ]
+        runs = [ad.compile(lambda x, layers=layers: [f(x) for f in layers]) for layers in stacks]
+        runs += [lambda x, layers=layers: [f(x) for f in layers] for layers in stacks[1:]]
+        counts = [len(layers) for layers in (*stacks, *stacks[1:])]
+        theirs = None if torch is None else torch_weights(torch, n, counts[0])
         for rows in GPU_ROWS:
             x = ad.randn(rows, n, device="cuda").to(ad.bfloat16)
             with ad.no_grad():
-                times = [milliseconds(lambda run=run, x=x: run(x)) for run in runs]  # type: ignore[misc]
-            print(f"{rows:5} {n:5} " + " ".join(f"{t:8.3f}" for t in times), flush=True)
+                times = [
+                    milliseconds(lambda run=run, x=x: run(x)) / count  # type: ignore[misc]
+                    for run, count in zip(runs, counts, strict=True)
+                ]
+            before = float("nan") if theirs is None else theirs(rows)
+            row = " ".join(f"{t:8.4f}" for t in (before, *times))
+            print(f"{rows:5} {n:5} {row} {before / times[2]:6.2f}", flush=True)
+
+
+def held(layer: Any) -> int:
+    """Bytes of a layer."""
+    return sum(t.numel() * t.element_size() for t in layer.state_dict().values())
+
+
+def torch_if_there() -> Any:
+    """PyTorch with a GPU, if it is installed."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def torch_weights(torch: Any, n: int, count: int) -> Callable[[int], float]:
+    """What times PyTorch's products of so many rows by weights one behind another, as a graph."""
+    weights = [torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
+
+    def measure(rows: int) -> float:
+        x = torch.randn(rows, n, device="cuda", dtype=torch.bfloat16)
+        for w in weights:
+            x @ w.t()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for w in weights:
+                x @ w.t()
+        return milliseconds(graph.replay) / count
+
+    return measure
 
 
 if __name__ == "__main__":

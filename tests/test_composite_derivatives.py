@@ -314,6 +314,7 @@ ROUNDED = {
     "grouped_linear",
     "quantized_linear",
     "quantized_convolution",
+    "scaled_product",
 }
 
 

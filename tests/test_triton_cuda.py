@@ -16,6 +16,7 @@ from adjoint.nn import functional as F
 from adjoint.quantization.modules.weight_only import WeightOnlyLinear
 from adjoint.quantization.weights import group_weight
 
+from . import grouped_products, scaled_products
 from .triton_programs import PROGRAMS, put_into_state, training
 
 pytestmark = pytest.mark.cuda
@@ -65,17 +66,27 @@ def test_layers_of_int8_have_the_cpu_s_numbers() -> None:
         assert not any(isinstance(step, EagerCall) for step in executable.plan.steps)
 
 
-@pytest.mark.parametrize(("bits", "group", "symmetric"), [(8, None, True), (4, 32, False)])
-def test_weights_of_few_bits_have_the_cpu_s_numbers(
-    bits: int, group: int | None, symmetric: bool
-) -> None:
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16, ad.float16])
+def test_weights_of_few_bits_are_multiplied_as_in_float64(dtype: Any) -> None:
+    modes = ("eager", "compiled")
+    assert grouped_products.check("cuda", (dtype,), modes, [(1,), (4,), (2, 9), (2, 0)], (33,))
+    tall = grouped_products.WEIGHTS[1:2], [(300,), (70,)]
+    assert grouped_products.check("cuda", (dtype,), modes, tall[1], (70,), tall[0])
+
+
+def test_layers_of_few_bits_have_the_cpu_s_numbers() -> None:
     ad.manual_seed(0)
-    layer = WeightOnlyLinear(group_weight(ad.randn(96, 256), bits, group, symmetric=symmetric))
-    for rows in (1, 7):
-        x = ad.randn(rows, 256)
-        want = layer.cpu()(x)
-        for run in (layer.to("cuda"), ad.compile(layer)):
-            ad.testing.assert_close(run(x.to("cuda")).cpu(), want, rtol=1e-4, atol=1e-4)
+    for bits, group in ((8, None), (4, 32)):
+        layer = WeightOnlyLinear(group_weight(ad.randn(96, 256), bits, group, symmetric=bits == 8))
+        for rows in (1, 7):
+            x = ad.randn(rows, 256)
+            want = layer.cpu()(x)
+            for run in (layer.to("cuda"), ad.compile(layer)):
+                ad.testing.assert_close(run(x.to("cuda")).cpu(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_products_of_float8_are_those_of_float64() -> None:
+    assert scaled_products.check("cuda", ("eager", "compiled"), rough=3.0)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 16), (512, 384, 1024), (48, 64, 80)])

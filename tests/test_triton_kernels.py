@@ -14,7 +14,14 @@ from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import build
 from adjoint.engine.backends.triton.target import TritonTarget
+from adjoint.engine.backends.triton.templates import lines as along
+from adjoint.engine.backends.triton.templates import scaled
+from adjoint.engine.backends.triton.templates.groups import few, tiles
+from adjoint.engine.backends.triton.templates.groups.few import FewWay
+from adjoint.engine.backends.triton.templates.groups.form import GroupedRows
+from adjoint.engine.backends.triton.templates.groups.tiles import TileWay
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.backends.triton.templates.scaled import ScaledForm, ScaledWay
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.package.naming import digest
@@ -246,7 +253,24 @@ def test_attention_is_one_kernel_where_nobody_reads_its_weights() -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_kernels_compile_for_every_generation(name: str) -> None:
     fn, arguments = PROGRAMS[name]
-    compile_all(lambda backend: ad.compile(fn, backend=backend)(*arguments()), CAPABILITIES)
+    known = CAPABILITIES if name != "scaled products to halves" else CAPABILITIES[1:]
+    compile_all(lambda backend: ad.compile(fn, backend=backend)(*arguments()), known)
+
+
+def test_products_of_few_bits_compile() -> None:
+    rows = GroupedRows("bfloat16", 4, 96, 32, 96, "float32", "uint8", "float32", (16, 16))
+    eights = ScaledForm(
+        ("float8_e4m3fn", "float8_e5m2"), "bfloat16", "", 70, (70, 70), (True, False),
+        (False, False), False,
+    )  # fmt: skip
+    small = ScaledWay(16, 16, 32, 4, 2, halves=True)
+    for lines, capability in (
+        (few.few_lines(rows, FewWay(2, 1, 1), 1), 90),
+        (tiles.tile_lines(rows, TileWay(64, 16, 32, 4, 2), 2, ""), 90),
+        (scaled.source_lines(eights, small), 80),
+    ):
+        way = along.written("product", lines, (1, 1), warps=4)
+        assert len(build(way, digest(way.source), capability).cubin) > 1000
 
 
 @pytest.mark.slow

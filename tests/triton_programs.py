@@ -12,9 +12,11 @@ from adjoint import nn
 from adjoint.engine.core.state import late_faults as late
 from adjoint.engine.core.state.rng import default_generator_of
 from adjoint.engine.ops.nn.attention import ATTENTION
+from adjoint.engine.ops.quantized.products import grouped_linear
 from adjoint.engine.ops.random.placed import place_tensor
 from adjoint.nn import functional as F
 from adjoint.nn.attention.varlen import varlen_attn
+from adjoint.quantization.weights import pack
 
 Program = tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]
 
@@ -303,6 +305,38 @@ def integer_products(x: Any) -> Any:
     return (*found, words, ad._int_mm(rows, columns.t()))
 
 
+def grouped_products(x: Any) -> Any:
+    """Rows times weights of 4 and 8 bits in groups: few rows and many, odd sizes, a bias."""
+    found = []
+    for bits, group, rows, features in (
+        (4, 32, 1, 96),
+        (4, 70, 5, 70),
+        (8, 11, 3, 77),
+        (8, 32, 9, 96),
+    ):
+        kind, zero = (ad.uint8, 8) if bits == 4 else (ad.int8, 0)
+        numbers = (x[1, :33, :features] * 2 + zero).clamp(zero - 8, zero + 7).to(kind)
+        weight = pack(numbers) if bits == 4 else numbers
+        scale = x[0, :33, : features // group].abs() / 20
+        points = (x[1, :33, : features // group] + zero).to(kind) if group != 11 else None
+        bias = x[0, 0, :33] if rows > 1 else None
+        given = weight, scale, points, bias, bits, group
+        found += [grouped_linear(x[0, :rows, :features], *given)]
+        found += [grouped_linear(x[0, :rows, 3 : 3 + features].bfloat16(), *given)]
+    return found
+
+
+def scaled_products(x: Any) -> Any:
+    """Products of float8, with one scale each and with one to every row and column."""
+    a, b = x[0, :5].to(ad.float8_e4m3fn), x[1, :33].to(ad.float8_e5m2)
+    one, each = x[0, 0, :1].abs(), (x[0, :5, :1].abs(), x[1, :1, :33].abs())
+    return (
+        ad._scaled_mm(a, b.t(), one, one, out_dtype=ad.float32),
+        ad._scaled_mm(b, a.t(), one, one, x[0, 0, :5], out_dtype=ad.bfloat16),
+        ad._scaled_mm(a, b.t(), *each, out_dtype=ad.float16),
+    )
+
+
 def beams(x: Any) -> Any:
     """The best of all continuations, and which beam each goes on."""
     scores, found = x.log_softmax(-1).flatten(1).topk(3, -1)
@@ -434,6 +468,8 @@ PROGRAMS: dict[str, Program] = {
     "scattered": (scattered, lambda: (ad.randn(4, 7), ad.randint(0, 7, (4, 7)))),
     "routed": (routed, lambda: (ad.randn(12, 8), ad.randn(2, 8, 8))),
     "integer products": (integer_products, lambda: (ad.randn(2, 70, 75),)),
+    "grouped products of halves": (grouped_products, lambda: (ad.randn(2, 33, 100),)),
+    "scaled products to halves": (scaled_products, lambda: (ad.randn(2, 33, 70),)),
     "beams": (beams, lambda: (ad.randn(2, 3, 50),)),
     "scalar": (lambda x: (x.sum() * 2).exp(), small),
     "one row of halves": (one_row, lambda: (ad.randn(2, 80), ad.randn(200, 80))),

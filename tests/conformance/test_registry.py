@@ -27,6 +27,7 @@ ELSEWHERE = frozenset(
     "torchvision::nms torchvision::roi_align "  # of exports to ONNX: tests/test_onnx_values.py
     "sort largest extreme "  # where nobody looks on or differentiates: tests/test_native_sorting.py
     "spectrum "  # of compiled programs: tests/test_native_spectra.py
+    "scaled_product "  # of float8: tests/test_scaled_products.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "ctc_loss_gradient grid_sampler_whole grid_sampler_gradient unique_values "  # of eager mode on a GPU: tests/test_calls_cuda.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py

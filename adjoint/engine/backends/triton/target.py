@@ -71,16 +71,10 @@ class TritonTarget(Target):
     absorbs = True
     permutes = True
     small = 1 << 16
-    kept_whole = frozenset(
-        {
-            *attention.TEMPLATES,
-            *groups.TEMPLATES,
-            *moments.TEMPLATES,
-            *pooling.TEMPLATES,
-            *scaled.TEMPLATES,
-            *statistics.TEMPLATES,
-        }  # fmt: skip
-    )
+    kept_whole = frozenset().union(
+        attention.TEMPLATES, groups.TEMPLATES, moments.TEMPLATES, pooling.TEMPLATES,
+        scaled.TEMPLATES, statistics.TEMPLATES,
+    )  # fmt: skip
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES,
         **moments.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,

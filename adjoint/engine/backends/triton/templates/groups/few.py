@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adjoint.engine.backends.triton.code import memory_type
-from adjoint.engine.backends.triton.templates.groups.form import BIAS as BIAS
-from adjoint.engine.backends.triton.templates.groups.form import OUT, X, GroupedForm
+from adjoint.engine.backends.triton.templates.groups.form import OUT, GroupedRows, X
 from adjoint.engine.backends.triton.templates.lines import pointer
 
 MOST = 4  # rows
@@ -27,18 +26,18 @@ class FewWay:
     deep: int
 
 
-def ways(form: GroupedForm, outputs: int) -> list[FewWay]:
+def ways(form: GroupedRows, outputs: int) -> list[FewWay]:
     """The ways worth trying, the likeliest first."""
     return [FewWay(8, 4, 1), FewWay(4, 4, 2), FewWay(4, 8, 1), FewWay(16, 4, 1)]
 
 
-def word_bytes(form: GroupedForm) -> int:
+def word_bytes(form: GroupedRows) -> int:
     """Bytes of the weight that are read at once: those of a word are of one group."""
     whole = form.aligned[1] % 4 == 0 and form.group % (32 // form.bits) == 0
     return 4 if whole else 1
 
 
-def few_lines(form: GroupedForm, way: FewWay, rows: int) -> list[str]:
+def few_lines(form: GroupedRows, way: FewWay, rows: int) -> list[str]:
     """The kernel, for so many rows."""
     size = word_bytes(form)
     each = 8 * size // form.bits  # numbers of a word
@@ -72,7 +71,7 @@ def few_lines(form: GroupedForm, way: FewWay, rows: int) -> list[str]:
 
 
 def along_lines(
-    form: GroupedForm, each: int, words: int, wide: int, size: int, rows: int, mask: str
+    form: GroupedRows, each: int, words: int, wide: int, size: int, rows: int, mask: str
 ) -> list[str]:
     """What a stretch of words adds to the totals."""
     per = min(each, HALF // form.bits)  # numbers that need no shift
@@ -103,13 +102,13 @@ def along_lines(
     return lines
 
 
-def bits_of(form: GroupedForm, i: int, per: int) -> str:
+def bits_of(form: GroupedRows, i: int, per: int) -> str:
     """The bits of a number of a word, where they are in it or in its upper half."""
     mask = ((1 << form.bits) - 1) << (form.bits * (i % per))
     return f"bits{i // per} & {mask}"
 
 
-def row_lines(form: GroupedForm, each: int, r: int, mask: str) -> list[str]:
+def row_lines(form: GroupedRows, each: int, r: int, mask: str) -> list[str]:
     """`x0`, `x1`, ...: the elements of a row that the numbers of a word are multiplied with."""
     place = f"{r * form.step} + at * {each}"
     if each % 2 or form.dtype == "float32" or form.aligned[0] % 4:

@@ -22,7 +22,7 @@ WHOLE = ("int8", "uint8")  # zero points that are exact beside 2^23
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedForm:
+class GroupedRows:
     """Rows (m, k) of floats times a weight (n, k) of few bits, which is transposed."""
 
     dtype: str  # of rows and results

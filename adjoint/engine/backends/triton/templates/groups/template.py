@@ -13,7 +13,7 @@ from typing import Any
 from adjoint.engine.backends.triton.launch_words import Written, alignment
 from adjoint.engine.backends.triton.templates import lines as along
 from adjoint.engine.backends.triton.templates.groups import few, tiles
-from adjoint.engine.backends.triton.templates.groups.form import GroupedForm
+from adjoint.engine.backends.triton.templates.groups.form import GroupedRows
 from adjoint.engine.backends.triton.templates.statistics import in_rows, row_step
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch
@@ -66,7 +66,7 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return rows | {i for i, v in enumerate(inputs) if i and not layout(v).contiguous}
 
 
-def form_of(setting: Setting, node: Node, operands: list[Place]) -> GroupedForm:
+def form_of(setting: Setting, node: Node, operands: list[Place]) -> GroupedRows:
     """What kernels must know of a product."""
     x, weight, scale, *rest = operands
     zero, bias = parts_of(node, rest)
@@ -77,7 +77,7 @@ def form_of(setting: Setting, node: Node, operands: list[Place]) -> GroupedForm:
         gcd(alignment(setting.target, weight), depth * bits // 8),
     )
     names = [p[0].buffer.dtype.name if p else "" for p in ([scale], zero, bias)]
-    return GroupedForm(
+    return GroupedRows(
         x.buffer.dtype.name, bits, depth, int(node.params["group"]), step, *names, aligned
     )
 
@@ -134,7 +134,7 @@ def steps(
 
 
 def added_up(
-    form: GroupedForm,
+    form: GroupedRows,
     parts: int,
     found: Place,
     bias: list[Place],
@@ -152,7 +152,7 @@ def added_up(
     )  # fmt: skip
 
 
-def exact(form: GroupedForm) -> str:
+def exact(form: GroupedRows) -> str:
     """How products of float32 are asked for: as exact as sums of float32 unless less is allowed."""
     if form.dtype != "float32":
         return ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.schedule import PROCESSORS, power_of_two
-from adjoint.engine.backends.triton.templates.groups.form import OUT, GroupedForm
+from adjoint.engine.backends.triton.templates.groups.form import OUT, GroupedRows
 from adjoint.engine.backends.triton.templates.lines import pointer
 
 PARTS = 8  # the most that share a tile
@@ -30,7 +30,7 @@ class TileWay:
     stages: int
 
 
-def ways(form: GroupedForm, rows: int) -> list[TileWay]:
+def ways(form: GroupedRows, rows: int) -> list[TileWay]:
     """The ways worth trying, the likeliest first."""
     tall = min(128, max(16, power_of_two(rows)))
     deep = depth_of(form)
@@ -43,21 +43,21 @@ def ways(form: GroupedForm, rows: int) -> list[TileWay]:
     return list(dict.fromkeys(TileWay(*way) for way in table))
 
 
-def depth_of(form: GroupedForm) -> int:
+def depth_of(form: GroupedRows) -> int:
     """How deep tiles are: a whole part of a group, if they can be."""
     if form.count == 1:
         return min(64, max(32, power_of_two(form.depth)))
     return next((deep for deep in (64, 32) if form.group % deep == 0), 64)
 
 
-def parts_of(form: GroupedForm, rows: int, outputs: int) -> int:
+def parts_of(form: GroupedRows, rows: int, outputs: int) -> int:
     """How many programs share a tile of the first way, so that all processors have one or two."""
     way = ways(form, rows)[0]
     tiles = -(-rows // way.rows) * -(-outputs // way.outputs)
     return max(1, min(PARTS, 2 * PROCESSORS // tiles, form.depth // (4 * way.deep)))
 
 
-def tile_lines(form: GroupedForm, way: TileWay, parts: int, exact: str) -> list[str]:
+def tile_lines(form: GroupedRows, way: TileWay, parts: int, exact: str) -> list[str]:
     """The kernel; `exact` is how products of float32 are asked for."""
     steps = -(-form.depth // way.deep)
     each = -(-steps // parts)
@@ -92,7 +92,7 @@ def tile_lines(form: GroupedForm, way: TileWay, parts: int, exact: str) -> list[
     return [*lines, f"tl.store({place}, total.to({memory_type(out)}), mask={inside})"]
 
 
-def step_lines(form: GroupedForm, way: TileWay, exact: str) -> list[str]:
+def step_lines(form: GroupedRows, way: TileWay, exact: str) -> list[str]:
     """What a tile of the weight and one of the rows add."""
     ragged = form.depth % way.deep != 0
     packed = 8 // form.bits  # numbers of a byte
@@ -125,7 +125,7 @@ def step_lines(form: GroupedForm, way: TileWay, exact: str) -> list[str]:
     return [*lines, f"total = tl.dot(real0, rows, total{exact})"]
 
 
-def sum_lines(form: GroupedForm, parts: int) -> list[str]:
+def sum_lines(form: GroupedRows, parts: int) -> list[str]:
     """The second kernel: what was found for each part of the depth, added up."""
     kind = memory_type(form.dtype)
     lines = [
