@@ -26,6 +26,13 @@ DTYPE_OF.update({v: k for k, v in NUMPY_OF.items()})
 DTYPE_OF.update({there: DTYPE_OF[here] for here, there in FLOAT8.items()})
 
 
+def put(target: Any, source: Any) -> None:
+    """Put an array's elements into another; a GPU's of float8 as the bytes they are."""
+    if target.dtype in HOST_FLOAT8:
+        target, source = target.view(np.uint8), source.view(np.uint8)
+    target[...] = source
+
+
 def accumulator(d: DType) -> np.dtype[Any]:
     """The dtype arithmetic on `d` is carried out in: halves compute in float32."""
     return NUMPY_OF[dt.float32 if d.is_half else d]

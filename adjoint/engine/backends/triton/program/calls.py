@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.dtypes import NUMPY_OF, put
 from adjoint.engine.compiler.memory.places import ARENA, INPUT
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import EagerCall
@@ -62,4 +62,4 @@ class DeviceCall:
             result = self.node.record(*operands, **self.node.params)
         many = result if isinstance(result, tuple) else (result,)
         for value, out in zip(many, self.outs, strict=True):
-            out(inputs, results)[...] = value._array
+            put(out(inputs, results), value._array)

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.array.dtypes import NUMPY_OF, put
 from adjoint.engine.backends.array.gpu.faults import BLOCKING
 from adjoint.engine.backends.triton.launch_words import ALIGN, Written
 from adjoint.engine.backends.triton.program import banks
@@ -295,7 +295,7 @@ class GpuProgram:
             finally:
                 bank.mark = self.machine.mark(bank.mark)
             for k, copy in copied:
-                copy[...] = results[k]
+                put(copy, results[k])
                 results[k] = copy
             if not self.late:
                 self.raise_faults()
@@ -348,12 +348,12 @@ class GpuProgram:
         for i, unaligned, copy_of_input, places in self.moving:
             x = inputs[i]
             if copy_of_input is not None:
-                copy_of_input[...] = x
+                put(copy_of_input, x)
                 continue
             address = machine.address(x)
             if address % ALIGN and not unaligned:
                 x = like(machine, x)
-                x[...] = inputs[i]
+                put(x, inputs[i])
                 hold.append(x)
                 address = machine.address(x)
             bank.point(places, address)

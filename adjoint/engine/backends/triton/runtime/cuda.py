@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.dtypes import FLOAT8
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.libraries.attention import CudnnAttention
 from adjoint.engine.backends.array.libraries.convolutions import Convolution
@@ -70,7 +71,7 @@ class CudaMachine:
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """A new array; `OutOfMemoryError` where the GPU has no room for it."""
-        return self.cupy.empty(shape, dtype)
+        return self.cupy.empty(shape, FLOAT8.get(dtype, dtype))
 
     def address(self, array: Any) -> int:
         """Where an array begins."""
@@ -82,7 +83,7 @@ class CudaMachine:
         size = 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides, strict=True))
         memory = module.UnownedMemory(address, size + dtype.itemsize, owner, self.index)
         pointer = module.MemoryPointer(memory, 0)
-        return self.cupy.ndarray(shape, dtype, pointer, strides)
+        return self.cupy.ndarray(shape, FLOAT8.get(dtype, dtype), pointer, strides)
 
     def pinned(self, count: int) -> Any:
         """Words on the host that the GPU copies by itself."""

@@ -24,6 +24,7 @@ class FewWay:
     outputs: int
     warps: int
     deep: int
+    word: int = 8  # bytes that a thread loads at once, at most
 
 
 def ways(form: GroupedRows, outputs: int) -> list[FewWay]:
@@ -31,23 +32,25 @@ def ways(form: GroupedRows, outputs: int) -> list[FewWay]:
     return [FewWay(8, 4, 1), FewWay(4, 4, 2), FewWay(4, 8, 1), FewWay(16, 4, 1)]
 
 
-def word_bytes(form: GroupedRows) -> int:
+def word_bytes(form: GroupedRows, most: int = 8) -> int:
     """Bytes of the weight that are read at once: those of a word are of one group."""
-    whole = form.aligned[1] % 4 == 0 and form.group % (32 // form.bits) == 0
-    return 4 if whole else 1
+    return next(
+        size
+        for size in (8, 4, 1)
+        if size <= most and form.aligned[1] % size == 0 and form.group * form.bits % (8 * size) == 0
+    )
 
 
 def few_lines(form: GroupedRows, way: FewWay, rows: int) -> list[str]:
     """The kernel, for so many rows."""
-    size = word_bytes(form)
-    each = 8 * size // form.bits  # numbers of a word
+    size = word_bytes(form, way.word)
     words = form.bytes // size
     wide = LANES * way.warps * way.deep
     mask = "" if words % wide == 0 else f", mask=at < {words}, other=0"
     lines = [
         # Not said to be aligned: words, not vectors of them, give neighbours to neighbours, as the
         # loads of rows do, so that nothing moves between threads.
-        *form.start("tl.int32" if size == 4 else "tl.uint8", hinted=False),
+        *form.start({8: "tl.int64", 4: "tl.int32", 1: "tl.uint8"}[size], hinted=False),
         f"out = {pointer(OUT, memory_type(form.dtype))}",
         f"first = tl.program_id(0).to(tl.int64) * {way.outputs}",
         f"left = tl.minimum(n - first, {way.outputs}).to(tl.int32)",
@@ -58,8 +61,8 @@ def few_lines(form: GroupedRows, way: FewWay, rows: int) -> list[str]:
         *([f"zero += first * {form.count}"] if form.zero else []),
         *(f"total{r} = tl.zeros(({way.outputs}, {wide}), tl.float32)" for r in range(rows)),
         f"for base in range(0, {words}, {wide}):",
+        *(f"    {line}" for line in along_lines(form, size, wide, rows, mask)),
     ]
-    lines += [f"    {line}" for line in along_lines(form, each, words, wide, size, rows, mask)]
     for r in range(rows):
         lines += [f"sum{r} = tl.sum(total{r}, 1)"]
         if form.bias:
@@ -70,35 +73,42 @@ def few_lines(form: GroupedRows, way: FewWay, rows: int) -> list[str]:
     return lines
 
 
-def along_lines(
-    form: GroupedRows, each: int, words: int, wide: int, size: int, rows: int, mask: str
-) -> list[str]:
+def along_lines(form: GroupedRows, size: int, wide: int, rows: int, mask: str) -> list[str]:
     """What a stretch of words adds to the totals."""
-    per = min(each, HALF // form.bits)  # numbers that need no shift
+    each = 8 * size // form.bits  # numbers of a word
+    per = min(each, HALF // form.bits)  # of those, that need no shift
     factors = [1 << (form.bits * k) for k in range(per)]
-    flip = {(8, 4): " ^ -2139062144", (8, 1): " ^ 128"}.get((form.bits, size), "")
     group = "0" if form.count == 1 else f"at * {each} // {form.group}"
     lines = [
         f"at = base + tl.arange(0, {wide})[None, :]",
-        f"bits0 = tl.load(weight + line * {words} + at{mask}).to(tl.int32){flip}",
-        *(["bits1 = bits0 >> 16"] if each > per else []),
+        f"word = tl.load(weight + line * {form.bytes // size} + at{mask})",
+        *halves_of(form, size),
         f"group = line * {form.count} + {group}",
         f"factor = tl.load(scale + group{mask}).to(tl.float32)",
         *form.zero_lines(f"tl.load(zero + group{mask})", factors),
-        *(
-            f"number{i} = {form.number(bits_of(form, i, per), i % per, factors[i % per])}"
-            for i in range(each)
-        ),
     ]
+    numbers = [form.number(bits_of(form, i, per), i % per, factors[i % per]) for i in range(each)]
     for r in range(rows):
         lines += row_lines(form, each, r, mask)
-        for i in range(each):
-            factor = "" if i % per == 0 else f" * {1 / factors[i % per]!r}"
-            if i == 0:
-                lines.append("part = number0 * x0")
-            else:
-                lines.append(f"part = tl.fma(number{i}, x{i}{factor}, part)")
+        for i, number in enumerate(numbers):
+            if r == 0:
+                lines.append(f"number{i} = {number}")
+            back = "" if i % per == 0 else f" * {1 / factors[i % per]!r}"
+            lines.append(f"x{i} = x{i}{back}")
+        lines.append("part = number0 * x0")
+        lines += [f"part = tl.fma(number{i}, x{i}, part)" for i in range(1, each)]
         lines.append(f"total{r} = tl.fma(part, factor, total{r})")
+    return lines
+
+
+def halves_of(form: GroupedRows, size: int) -> list[str]:
+    """`bits0`, `bits1`, ...: 16 bits of a word after another, in the lower halves of 32."""
+    flip = {4: " ^ -2139062144", 1: " ^ 128"}[min(size, 4)] if form.bits == 8 else ""
+    if size == 1:
+        return [f"bits0 = word.to(tl.int32){flip}"]
+    lines = [f"bits0 = word.to(tl.int32){flip}", "bits1 = bits0 >> 16"]
+    if size == 8:
+        lines += [f"bits2 = (word >> 32).to(tl.int32){flip}", "bits3 = bits2 >> 16"]
     return lines
 
 
@@ -110,19 +120,29 @@ def bits_of(form: GroupedRows, i: int, per: int) -> str:
 
 def row_lines(form: GroupedRows, each: int, r: int, mask: str) -> list[str]:
     """`x0`, `x1`, ...: the elements of a row that the numbers of a word are multiplied with."""
-    place = f"{r * form.step} + at * {each}"
-    if each % 2 or form.dtype == "float32" or form.aligned[0] % 4:
-        return [f"x{i} = tl.load(x + {place} + {i}{mask}).to(tl.float32)" for i in range(each)]
-    lines = [f"pairs = {pointer(X, 'tl.int32')} + {r * form.step // 2} + at * {each // 2}"]
+    if form.dtype == "float32" or each % 2 or form.aligned[0] % 4:
+        place = f"x + {r * form.step} + at * {each}"
+        return [f"x{i} = tl.load({place} + {i}{mask}).to(tl.float32)" for i in range(each)]
+    lines: list[str] = []
+    if each % 4 or form.aligned[0] % 8:
+        pairs = f"{pointer(X, 'tl.int32')} + {r * form.step // 2} + at * {each // 2}"
+        lines += [f"pair{p} = tl.load({pairs} + {p}{mask})" for p in range(each // 2)]
+    else:
+        fours = f"{pointer(X, 'tl.int64')} + {r * form.step // 4} + at * {each // 4}"
+        for p in range(each // 4):
+            lines += [
+                f"four = tl.load({fours} + {p}{mask})",
+                f"pair{2 * p} = four.to(tl.int32)",
+                f"pair{2 * p + 1} = (four >> 32).to(tl.int32)",
+            ]
     for p in range(each // 2):
         low, high = f"x{2 * p}", f"x{2 * p + 1}"
-        lines.append(f"pair = tl.load(pairs + {p}{mask})")
         if form.dtype == "bfloat16":
             lines += [
-                f"{low} = (pair << 16).to(tl.float32, bitcast=True)",
-                f"{high} = (pair & -65536).to(tl.float32, bitcast=True)",
+                f"{low} = (pair{p} << 16).to(tl.float32, bitcast=True)",
+                f"{high} = (pair{p} & -65536).to(tl.float32, bitcast=True)",
             ]
         else:
             half = "to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)"
-            lines += [f"{low} = pair.{half}", f"{high} = (pair >> 16).{half}"]
+            lines += [f"{low} = pair{p}.{half}", f"{high} = (pair{p} >> 16).{half}"]
     return lines
