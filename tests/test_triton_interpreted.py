@@ -216,5 +216,14 @@ def test_all_programs_equal_eager() -> None:
 
 
 @pytest.mark.slow
+def test_weights_of_few_bits_are_multiplied_as_in_float64() -> None:
+    run_script(
+        "import tests.triton_interpreter, adjoint as ad; from tests.grouped_products import check; "
+        "kinds = ad.float32, ad.bfloat16, ad.float16; "
+        "check('cpu', kinds, ('compiled',), many=(33,), backend='interpreted-triton')"
+    )
+
+
+@pytest.mark.slow
 def test_random_programs_equal_the_interpreter() -> None:
     run_script("t.compare_random(150)")

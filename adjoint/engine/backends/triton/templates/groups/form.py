@@ -2,9 +2,9 @@
 
 Note [numbers as floats]
     To convert whole numbers takes several times as long as to add. So bits are put below the
-    exponent of 2^23: the float of that is 2^23 plus the number, from which 2^23 and the zero point
-    are taken off together, exactly. Bits further up stand for the number times a power of two,
-    which needs no shift where the other factor was divided by that power before.
+    exponent of 2^23: the float of that is 2^23 plus the number, from which 2^23 is taken off,
+    exactly. Bits further up stand for the number times a power of two, which needs no shift where
+    the other factor was divided by that power before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from adjoint.engine.core.dtype import named
 
 X, WEIGHT, SCALE, ZERO, BIAS, OUT, ROWS, OUTPUTS = range(8)  # words
 EXPONENT, LEAST = 0x4B000000, 1 << 23  # the bits of 2^23, and itself
-WHOLE = ("int8", "uint8")  # zero points that are exact beside 2^23
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +65,12 @@ class GroupedRows:
             lines.append(f"bias = {pointer(BIAS, memory_type(self.bias))}")
         return lines
 
-    def zero_lines(self, load: str, factors: list[int]) -> list[str]:
-        """`zero0`, `zero1`, ...: what is taken off a number times each factor beside 2^23."""
-        if not self.zero:
-            return [f"zero{k} = {LEAST + self.shift * f}.0" for k, f in enumerate(factors)]
-        lines = [f"points = {load}.to(tl.float32)"]
-        for k, factor in enumerate(factors):
-            base = f"{LEAST + self.shift * factor}.0"
-            exact = f"tl.fma(points, {factor}.0, {base})" if self.zero in WHOLE else base
-            lines.append(f"zero{k} = {exact}")
-        return lines
-
-    def number(self, bits: str, k: int, factor: int) -> str:
-        """A number times a factor, less its zero point, given the bits it is at."""
-        text = f"(({bits}) | {EXPONENT}).to(tl.float32, bitcast=True) - zero{k}"
-        if self.zero and self.zero not in WHOLE:
-            text = f"({text}) - points * {factor}.0"
-        return f"({text})"
+    def number(self, bits: str, factor: int = 1) -> str:
+        """A number times a factor, given the bits it is at."""
+        return (
+            f"((({bits}) | {EXPONENT}).to(tl.float32, bitcast=True) - "
+            f"{LEAST + self.shift * factor}.0)"
+        )
 
 
 def hint(start: str, aligned: int, item: int) -> str:

@@ -101,7 +101,7 @@ def steps(
                 NAME, few.few_lines(form, way, rows), (-(-outputs // way.outputs), 1),
                 warps=way.warps, fused=form.dtype != "float32",
             )
-            for way in few.ways(form, outputs)
+            for way in few.ways()
         ]  # fmt: skip
         step = along.launch_of(
             NAME,

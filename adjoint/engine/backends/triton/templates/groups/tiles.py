@@ -34,27 +34,29 @@ def ways(form: GroupedRows, rows: int) -> list[TileWay]:
     """The ways worth trying, the likeliest first."""
     tall = min(128, max(16, power_of_two(rows)))
     deep = depth_of(form)
-    single = form.dtype == "float32"
-    if single:
-        tall, deep = min(tall, 64), min(deep, 32)
-    table = [(64, tall, deep, 4, 3), (128, tall, deep, 8, 3), (128, tall, deep, 4, 3)]
-    if single:
-        table = table[:1]
-    return list(dict.fromkeys(TileWay(*way) for way in table))
+    if form.dtype == "float32":
+        return [TileWay(64, min(tall, 64), min(deep, 32), 4, 3)]
+    table = [TileWay(64, tall, deep, 4, 3)]
+    if deep > 64:
+        table.append(TileWay(64, tall, 64, 4, 3))
+    if tall > 64:
+        table.append(TileWay(128, tall, deep, 8, 3))
+    return table
 
 
 def depth_of(form: GroupedRows) -> int:
     """How deep tiles are: a whole part of a group, if they can be."""
     if form.count == 1:
-        return min(64, max(32, power_of_two(form.depth)))
-    return next((deep for deep in (64, 32) if form.group % deep == 0), 64)
+        return min(128, max(32, power_of_two(form.depth)))
+    return next((deep for deep in (128, 64, 32) if form.group % deep == 0), 64)
 
 
 def parts_of(form: GroupedRows, rows: int, outputs: int) -> int:
-    """How many programs share a tile of the first way, so that all processors have one or two."""
+    """How many programs share a tile of the first way, so that all processors have some."""
     way = ways(form, rows)[0]
     tiles = -(-rows // way.rows) * -(-outputs // way.outputs)
-    return max(1, min(PARTS, 2 * PROCESSORS // tiles, form.depth // (4 * way.deep)))
+    many = 4 if way.rows == 16 else 2
+    return max(1, min(PARTS, many * PROCESSORS // tiles, form.depth // (4 * way.deep)))
 
 
 def tile_lines(form: GroupedRows, way: TileWay, parts: int, exact: str) -> list[str]:
@@ -115,10 +117,13 @@ def step_lines(form: GroupedRows, way: TileWay, exact: str) -> list[str]:
     beyond = f"tl.where((at < {form.bytes})[None, :], {{0}}, 0.0)" if ragged else "{0}"
     lines += [
         f"factor = tl.load(scale + {group}{group_mask}).to(tl.float32)",
-        *form.zero_lines(f"tl.load(zero + {group}{group_mask})", [1]),
+        *([f"points = tl.load(zero + {group}{group_mask}).to(tl.float32)"] if form.zero else []),
     ]
     sources = ["bits & 15", "bits >> 4"] if packed == 2 else ["bits ^ 128"]
-    numbers = [f"{form.number(bits, 0, 1)} * factor" for bits in sources]
+    numbers = [form.number(bits) for bits in sources]
+    if form.zero:
+        numbers = [f"({number} - points)" for number in numbers]
+    numbers = [f"{number} * factor" for number in numbers]
     lines += [f"real{k} = ({beyond.format(text)}).to({kind})" for k, text in enumerate(numbers)]
     if packed == 2:
         lines.append(f"real0 = tl.join(real0, real1).reshape({way.outputs}, {way.deep})")
