@@ -71,7 +71,7 @@ class TritonTarget(Target):
     absorbs = True
     permutes = True
     small = 1 << 16
-    kept_whole = frozenset().union(
+    kept_whole = frozenset[str]().union(
         attention.TEMPLATES, groups.TEMPLATES, moments.TEMPLATES, pooling.TEMPLATES,
         scaled.TEMPLATES, statistics.TEMPLATES,
     )  # fmt: skip

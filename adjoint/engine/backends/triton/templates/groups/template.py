@@ -76,10 +76,11 @@ def form_of(setting: Setting, node: Node, operands: list[Place]) -> GroupedRows:
         gcd(alignment(setting.target, x), step * item),
         gcd(alignment(setting.target, weight), depth * bits // 8),
     )
-    names = [p[0].buffer.dtype.name if p else "" for p in ([scale], zero, bias)]
     return GroupedRows(
-        x.buffer.dtype.name, bits, depth, int(node.params["group"]), step, *names, aligned
-    )
+        x.buffer.dtype.name, bits, depth, int(node.params["group"]), step, scale.buffer.dtype.name,
+        zero[0].buffer.dtype.name if zero else "", bias[0].buffer.dtype.name if bias else "",
+        aligned,
+    )  # fmt: skip
 
 
 def steps(
@@ -92,10 +93,8 @@ def steps(
     out, copies = along.own(setting, results[0], NAME)
     rows, outputs = prod(x.shape[:-1]), weight.shape[0]
     places = [x, weight, scale, *(zero or [scale]), *(bias or [scale])]
-    sizes = rows, outputs, form.depth
-    tail = {"cost": 2 * prod(sizes), "sizes": sizes}
-    words: list[Any] = [*map(along.address, places)]
     if rows <= few.MOST:
+        parts, found = 1, out
         written = [
             along.written(
                 NAME, few.few_lines(form, way, rows), (-(-outputs // way.outputs), 1),
@@ -103,34 +102,24 @@ def steps(
             )
             for way in few.ways()
         ]  # fmt: skip
-        step = along.launch_of(
-            NAME,
-            chosen(written),
-            [*words, along.address(out), rows, outputs],
-            places,
-            [out],
-            **tail,
-        )
-        return [step, *copies]
-    parts = tiles.parts_of(form, rows, outputs)
-    found = out if parts == 1 else along.memory(float32, parts * rows * outputs, NAME)
-    written = [
-        along.written(
-            NAME, tiles.tile_lines(form, way, parts, exact(form)),
-            (-(-rows // way.rows) * -(-outputs // way.outputs), parts),
-            warps=way.warps, stages=way.stages, fused=form.dtype != "float32",
-        )
-        for way in tiles.ways(form, rows)
-    ]  # fmt: skip
-    launches = [
-        along.launch_of(
-            NAME, chosen(written), [*words, along.address(found), rows, outputs], places, [found],
-            **tail,
-        )
-    ]  # fmt: skip
-    if parts > 1:
-        launches.append(added_up(form, parts, found, bias, out, rows, outputs))
-    return [*launches, *copies]
+    else:
+        parts = tiles.parts_of(form, rows, outputs)
+        found = out if parts == 1 else along.memory(float32, parts * rows * outputs, NAME)
+        written = [
+            along.written(
+                NAME, tiles.tile_lines(form, way, parts, exact(form)),
+                (-(-rows // way.rows) * -(-outputs // way.outputs), parts),
+                warps=way.warps, stages=way.stages, fused=form.dtype != "float32",
+            )
+            for way in tiles.ways(form, rows)
+        ]  # fmt: skip
+    sizes = rows, outputs, form.depth
+    words = [*map(along.address, (*places, found)), rows, outputs]
+    step = along.launch_of(
+        NAME, chosen(written), words, places, [found], cost=2 * prod(sizes), sizes=sizes
+    )
+    sums = [added_up(form, parts, found, bias, out, rows, outputs)] if parts > 1 else []
+    return [step, *sums, *copies]
 
 
 def added_up(
