@@ -14,7 +14,7 @@ from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.templates.groups.form import OUT, GroupedRows, X
 from adjoint.engine.backends.triton.templates.lines import pointer
 
-MOST = 4  # rows
+MOST = 2  # rows
 LANES = 32  # threads of a warp
 HALF = 16  # bits of a word below which numbers need no shift
 
@@ -31,7 +31,7 @@ class FewWay:
 
 def ways() -> list[FewWay]:
     """The ways worth trying, the likeliest first."""
-    return [FewWay(4, 4, 2), FewWay(2, 4, 2)]
+    return [FewWay(4, 4, 1, 8), FewWay(4, 4, 2)]
 
 
 def word_bytes(form: GroupedRows, most: int) -> int:
