@@ -26,7 +26,7 @@ from adjoint.engine.graph.ir import Node, Value
 NAME = "grouped_linear"
 FLOATS = {"float16", "bfloat16", "float32"}
 ZEROS = {"int8", "uint8", *FLOATS}
-MOST = {"float16": 256, "bfloat16": 256, "float32": 256}  # rows; of more, the composition is faster
+MOST = {"float16": 128, "bfloat16": 128, "float32": 128}  # rows; of more, the composition is faster
 DEEPEST = 1 << 24  # features, so that places within a program's outputs fit 32 bits
 
 
