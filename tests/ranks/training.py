@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from adjoint.distributed.algorithms.model_averaging.averagers import PeriodicMod
 from adjoint.distributed.communication import kernels
 from adjoint.distributed.communication.progress import PROGRESS
 from adjoint.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+from adjoint.futures import Future
 from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
@@ -136,6 +139,42 @@ def check_compiled_forward(rank: int, size: int) -> None:
             alone(batch).square().mean().backward()
             for a, b in zip(alone.parameters(), model.parameters(), strict=True):
                 same(a.grad, b.grad, 1e-5)
+
+
+def check_compiled_settings(rank: int, size: int) -> None:
+    """A compiled step sees what is set between calls: no_sync, hooks, periods, the group."""
+
+    def counting(state: list[int], bucket: dist.GradBucket) -> Future:
+        state[0] += 1
+        answer = Future()
+        answer.set_result(bucket.buffer() * state[0])
+        return answer
+
+    def played(wrap: Any) -> list[Any]:
+        model: Any = DDP(nn.Linear(2, 1, bias=False))
+        nn.init.ones_(model.module.weight)
+        averager = PeriodicModelAverager(period=2, warmup_steps=2)
+        optimizer = PostLocalSGDOptimizer(ad.optim.SGD(model.parameters(), lr=0.1), averager)
+
+        def step(x: Any) -> None:
+            optimizer.zero_grad()
+            (model(x) * dist.get_world_size()).sum().backward()
+            optimizer.step()
+
+        run_step, seen = wrap(step), []
+        for turn in "sync alone sync set hook hook".split():
+            model.require_backward_grad_sync = turn != "set"
+            if turn == "hook" and model.reducer.hook is None:
+                model.register_comm_hook([0], counting)
+            with model.no_sync() if turn == "alone" else nullcontext():
+                run_step(ad.full((1, 2), float(rank + 1)))
+            seen.append((model.module.weight.tolist(), model.module.weight.grad.tolist()))
+        return [*seen, averager.step]
+
+    wanted = played(lambda step: step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # steps with the hook run as Python
+        assert played(lambda step: ad.compile(step, fullgraph=False)) == wanted
 
 
 def check_compiled_overlap(rank: int, size: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from adjoint.distributed.data_parallel.rows import summed_rows
 from adjoint.distributed.groups.group import ProcessGroup
 from adjoint.engine.autodiff.tape.engine import queue_callback
 from adjoint.engine.autodiff.tape.modes import no_grad
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import zeros, zeros_like
 from adjoint.engine.ops.shape.join import cat
@@ -20,6 +21,7 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.futures import Future
 
 MIB = 1 << 20
+_SETTINGS = ("group", "hook", "divide_by", "find_unused", "static")
 FIRST = 1 * MIB  # bytes of the first bucket: small, so that sending begins soon
 
 
@@ -114,6 +116,13 @@ class RecordedBackward:
     inside: bool = False
 
 
+def keeps_nothing(hook: Hook) -> bool:
+    """Whether a hook is one of `default_hooks`, which depend on the bucket alone."""
+    fn, state = getattr(hook, "func", hook), getattr(hook, "args", (None,))[0]
+    plain = state is None or isinstance(state, ProcessGroup)
+    return plain and getattr(fn, "__module__", "").endswith("ddp_comm_hooks.default_hooks")
+
+
 class Reducer:
     """Collects gradients as they come and averages them over a group, bucket after bucket.
 
@@ -150,6 +159,15 @@ class Reducer:
         self.divide_by: int | None = None  # processes that averages are over, where not all
         self.iterations = 0  # averaged backward passes
         self.sent = 0  # buckets of the last one
+
+    def capture_children(self) -> Iterator[tuple[str, Any]]:
+        """Nothing in it but what `capture_watch` names: gradients come and go within a call."""
+        yield from ()
+
+    def capture_watch(self) -> list[tuple[Any, ...]]:
+        """The settings that a recording of a backward depends on."""
+        own = vars(self)
+        return [("item", own, name) for name in _SETTINGS]
 
     def arm(self, unused: set[int]) -> None:
         """Expect a backward, in which some parameters get no gradient."""
@@ -244,6 +262,12 @@ class Reducer:
                     )
             bucket.flat = cat([g.reshape(-1) for g in gradients])
         last = bucket.number == len(self.buckets) - 1
+        if CONTEXT.capture is not None and self.hook is not None and not keeps_nothing(self.hook):
+            raise CaptureError(
+                "DistributedDataParallel: a communication hook is called in every backward, and a "
+                "compiled step would call it once. Leave the backward outside of the compiled "
+                "function, or use a hook of default_hooks, which keeps nothing."
+            )
         bucket.answer = (self.hook or self.average)(GradBucket(bucket, last))
 
     def average_rows(self, bucket: Bucket, gradient: Any) -> Any:

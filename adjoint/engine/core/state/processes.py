@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
+
+_SETTING = "process group"
+
 
 class Group(Protocol):
     """Processes that train together, and which of them this is."""
@@ -13,7 +17,20 @@ class Group(Protocol):
 
 
 class _State:
-    group: Any = None
+    """What processes know of each other; a recording that asks for the group depends on it."""
+
+    def __init__(self) -> None:
+        self.present: Any = None
+
+    @property
+    def group(self) -> Any:
+        """The group that was set up, or None."""
+        consult(_SETTING)
+        return self.present
+
+    @group.setter
+    def group(self, group: Any) -> None:
+        self.present = group
 
 
 STATE = _State()
@@ -21,9 +38,17 @@ STATE = _State()
 
 def default_group() -> Any:
     """The group that was set up; an error where none was."""
-    if STATE.group is None:
+    group = STATE.group
+    if group is None:
         raise ValueError(
             "Default process group has not been initialized, please make sure to call "
             "init_process_group."
         )
-    return STATE.group
+    return group
+
+
+def _put(group: Any) -> None:
+    STATE.group = group
+
+
+SETTINGS[_SETTING] = AmbientSetting(lambda: STATE.present, _put)
