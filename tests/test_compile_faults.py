@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,46 @@ def test_an_index_out_of_bounds_is_told_as_eager_execution_tells_it(name: str, w
     if wrong == 1 << 45:  # more than the status has room for
         told = " ".join(word for word in told.split(" ") if not word.isdecimal() or len(word) < 9)
     assert str(native.value) == told
+
+
+@pytest.mark.parametrize("catches", [False, True])
+def test_python_state_where_a_kernel_finds_an_index_out_of_bounds(catches: bool) -> None:
+    """As before the call; as Python leaves it where the function could catch the error."""
+    state: dict[str, Any] = {"calls": 0, "log": []}
+    dice = random.Random(3)
+
+    def step(x: Any, at: Any) -> Any:
+        state["calls"] += 1
+        state["log"].append(state["calls"])
+        scaled = x * dice.random()
+        try:
+            return scaled.gather(0, at)
+        except RuntimeError:
+            if not catches:
+                raise
+            state["log"].append("caught")
+            return scaled
+
+    def whole(x: Any, at: Any) -> Any:
+        state["calls"] += 1
+        state["log"].append(state["calls"])
+        return (x * dice.random()).gather(0, at)
+
+    compiled = ad.compile(step if catches else whole)
+    x, good, bad = ad.ones(3), ad.tensor([0, 1]), ad.tensor([0, 7])
+    first = compiled(x, good)[0].item()
+    if catches:
+        compiled(x, bad)
+        assert state == {"calls": 2, "log": [1, 2, "caught"]}
+    else:
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            compiled(x, bad)
+        assert state == {"calls": 1, "log": [1]}
+    drawn = random.Random(3)
+    assert first == pytest.approx(drawn.random())
+    if catches:
+        drawn.random()
+    assert compiled(x, good)[1].item() == pytest.approx(drawn.random())
 
 
 def test_the_first_check_of_a_kernel_is_the_one_that_is_told() -> None:

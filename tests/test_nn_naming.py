@@ -73,6 +73,16 @@ def test_layers_with_hooks_are_named_too() -> None:
         layer(ad.zeros(2, 5))
 
 
+def test_compiled_layers_are_named_once() -> None:
+    layer = nn.Linear(3, 4)
+    whole = nn.Sequential(nn.Flatten(), layer)
+    for compiled, path in ((ad.compile(layer), ""), (ad.compile(whole), "1: ")):
+        with pytest.raises(RuntimeError) as caught:
+            compiled(ad.zeros(2, 5))
+        assert str(caught.value).count("\n  in ") == 1
+        assert f"in {path}Linear(in_features=3" in str(caught.value)
+
+
 class Own(nn.Module):
     """A layer of a program's own."""
 

@@ -7,6 +7,8 @@ written, and the warning says why, so that the cause can be moved out of the fun
 from __future__ import annotations
 
 import traceback
+import types
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from adjoint.engine.capture.python.errors import PlainCall
 from adjoint.engine.capture.recordings.retracing import LATEST, LOG
 from adjoint.engine.capture.signature import signature
 from adjoint.engine.core.errors import warn_user
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.tree import TreeDef
 
 _PACKAGE = str(Path(__file__).resolve().parents[2])
@@ -64,11 +67,11 @@ class Breaks:
         """Whether arguments like these were refused before."""
         if not self.keys:
             return False
-        return len(self.keys) > _LIMIT or _key(leaves, structure) in self.keys
+        return len(self.keys) > _LIMIT or key_of(leaves, structure) in self.keys
 
-    def note(self, leaves: Sequence[Any], structure: TreeDef, error: BaseException) -> None:
-        """Remember a call that was refused and then went well; warn the first time."""
-        self.keys.add(_key(leaves, structure))
+    def note(self, key: Any, error: BaseException) -> None:
+        """Remember a call that was refused and then went well, by its key; warn the first time."""
+        self.keys.add(key)
         self.tell("Python does such calls", error)
         if not self.warned:
             self.warned = True
@@ -90,8 +93,19 @@ class Breaks:
         return "" if not place or file_named in str(error) else f" ({place})"
 
 
-def _key(leaves: Sequence[Any], structure: TreeDef) -> Any:
+def key_of(leaves: Sequence[Any], structure: TreeDef) -> Any:
+    """What tells calls apart, without holding their objects: these end when Python lets them."""
     try:
-        return signature(leaves, structure)
+        return signature([_weakly(leaf) for leaf in leaves], structure)
     except TypeError:  # an argument that cannot be hashed
         return None
+
+
+def _weakly(leaf: Any) -> Any:
+    """A reference to an object that may be referred to weakly; anything else as it is."""
+    if is_tensor(leaf) or isinstance(leaf, (type, types.FunctionType, frozenset)):
+        return leaf
+    try:
+        return weakref.ref(leaf)
+    except TypeError:
+        return leaf

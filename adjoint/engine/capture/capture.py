@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed
+from adjoint.engine.capture.breaks import Breaks, LeftToPython, RecordingFailed, key_of
 from adjoint.engine.capture.changed_objects import LookAgain
 from adjoint.engine.capture.given import NONE, check_distinct, given_leaves
 from adjoint.engine.capture.making import Recordable
@@ -162,12 +162,15 @@ class Captured(Recordable):
             return self._call(args, kwargs)
         else:
             error = None
-        result = self.fn(*args, **kwargs)
         if error is None:
-            return result
+            del leaves  # objects end when Python lets them, not after the call
+            return self.fn(*args, **kwargs)
+        key = key_of(leaves, structure)
+        del leaves
+        result = self.fn(*args, **kwargs)
         if self.fullgraph:  # it raises only where it is recorded
             raise error
-        self.breaks.note(leaves, structure, error)
+        self.breaks.note(key, error)
         return result
 
     def _unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

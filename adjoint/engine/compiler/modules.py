@@ -62,7 +62,11 @@ def _compiled_class(cls: Any) -> Any:
         return _CLASSES[cls]
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._program(*args, **kwargs)
+        try:
+            return self._program(*args, **kwargs)
+        except Exception as error:
+            self._orig_mod._name_in(error, args, kwargs)
+            raise
 
     def reduce(self: Any, protocol: Any = None) -> Any:
         return (compiled_module, (self._orig_mod, *self._made_by))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any
@@ -156,6 +157,12 @@ class Module(Traversal, Conversion, StateDict):
         except NAMED as error:
             name_layer(error, self, args, kwargs)
             raise
+
+    def _name_in(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Name this layer in what a compiled call of it raised, if it was the layer that did."""
+        frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if isinstance(error, NAMED) and Module._call_impl.__code__ in frames:
+            name_layer(error, self, args, kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """The call as it is without `compile()`; programs that wrap modules know it by name."""

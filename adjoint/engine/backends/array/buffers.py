@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from math import prod
 from operator import iadd
 from sys import getrefcount
 from typing import Any
@@ -23,6 +24,7 @@ from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
@@ -148,9 +150,13 @@ def on_device(array: Array, device: Any) -> Array:
 
 def room(tensor: Tensor) -> int:
     """How many elements of its dtype a tensor's storage has room for."""
-    buffer = tensor._storage.buffer
+    storage = tensor._storage
+    buffer, trace = storage.buffer, storage.trace
+    if buffer is None and trace is not None and trace is CONTEXT.capture:
+        spec = trace.cell(tensor).value.spec
+        return prod(spec.shape) * spec.dtype.itemsize // tensor.dtype.itemsize
     if buffer is None:
-        return sys.maxsize  # a value of a transform or capture: checked when it is computed
+        return sys.maxsize  # a value of a transform: checked when it is computed
     return span(buffer.shape, element_strides(buffer)) * buffer.itemsize // tensor.dtype.itemsize
 
 

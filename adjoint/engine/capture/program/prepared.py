@@ -135,18 +135,22 @@ class PreparedCall:
         targets = changes.targets
         if targets is None:
             targets = [source.array(leaves) for source, _ in self.effects.writes]
-        if FOREIGN.seen and self.overlaps is not None:
-            self.overlaps.check(inputs)
         node = None
-        if shown.refusals is None and self.derivative is not None:
-            node = self._node(leaves, inputs)
         try:
+            if FOREIGN.seen and self.overlaps is not None:
+                self.overlaps.check(inputs)
+            if shown.refusals is None and self.derivative is not None:
+                node = self._node(leaves, inputs)
             arrays = self.run(inputs, targets)
-        except Exception as error:
-            if not self.catches or isinstance(error, MemoryError):
-                raise
+        except BaseException as error:
             if python is not None:
                 python.put_back()
+            if (
+                not self.catches
+                or isinstance(error, MemoryError)
+                or not isinstance(error, Exception)
+            ):
+                raise
             raise Raised(error, by_program=True) from None
         changes.count_writes(changes.written, changes.write_counts)
         for source, count in changes.written_others:

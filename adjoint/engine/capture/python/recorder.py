@@ -504,7 +504,7 @@ class Recorder:
         registers: tuple[Any, ...] = (
             self.alive, self.fresh, self.views, self.lookups, self.ahead, self.weakly, self.moved,
         )  # fmt: skip
-        self.is_over = True
+        self.is_over, self.given = True, {}
         for met in registers:
             met.clear()
 

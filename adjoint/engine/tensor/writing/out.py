@@ -51,6 +51,8 @@ def _fill(name: str, out: Any, result: Tensor) -> Tensor:
                 f"{list(result.shape)}. Resize it first with out.resize_(0).",
                 stacklevel=4,
             )
+        elif CONTEXT.capture is not None:  # a graph's values keep their sizes: another one is shown
+            return out.set_(result.detach().to(out.dtype))
         out.resize_(result.shape)
     return write(out, result.detach().to(out.dtype))
 
