@@ -632,3 +632,24 @@ def best_weights_kept(wrap: Wrap) -> Any:
 
     r = wrap(f)
     return ([tried(r, ones(1, 2), k) for k in (1, 0, 1, 0)], B.best)
+
+
+@program
+def attributes_set_as_items(wrap: Wrap) -> Any:
+    class Settings(dict[str, Any]):
+        __getattr__ = dict.__getitem__
+        __setattr__ = dict.__setitem__  # type: ignore[assignment]
+        __delattr__ = dict.__delitem__  # type: ignore[assignment]
+
+    s: Any = Settings(scale=2.0, calls=0)
+
+    def f(x: Any) -> Any:
+        s.calls += 1
+        s.last = s.calls * 2
+        del s.last
+        return x * s.scale + s.calls
+
+    r = wrap(f)
+    out = [r(ones(2)) for _ in range(3)]
+    s.scale = 5.0
+    return out, r(ones(2)), dict(s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import types
-from typing import Any
+from typing import Any, NamedTuple
 
 import adjoint as ad
 from adjoint import nn
@@ -268,3 +268,33 @@ def identities_of_any_size(wrap: Wrap) -> Any:
 
     run, a, b = wrap(f, dynamic=True), ones(3), ones(4)
     return [tried(run, x) for x in (a, a, b, a, b)], list(seen.values())
+
+
+class Pair(NamedTuple):
+    size: Any
+    other: int
+
+
+@program
+def keys_made_of_sizes(wrap: Wrap) -> Any:
+    """A size in a tuple of whatever class is one number as a key."""
+    makers: tuple[Any, ...] = (
+        lambda x: x.shape,
+        lambda x: (x.shape, x.dtype),
+        lambda x: Pair(x.shape[0], 1),
+        lambda x: (Pair(x.shape[0], 1), 2),
+        lambda x: frozenset({x.shape[0]}),
+    )
+    out = []
+    for key_of in makers:
+        seen: dict[Any, int] = {}
+
+        def f(x: Any, key_of: Any = key_of, seen: Any = seen) -> Any:
+            key = key_of(x)
+            if key not in seen:
+                seen[key] = len(seen)
+            return x * seen[key]
+
+        run = wrap(f, dynamic=True)
+        out.append(([run(ramp(n)) for n in (2, 3, 2, 4)], list(seen.values())))
+    return out

@@ -17,6 +17,7 @@ from adjoint.engine.capture.python.plain import MISSING
 from adjoint.engine.capture.python.recorder import Recorder
 from adjoint.engine.core.origins import MODULE_CALLS
 from adjoint.engine.core.state.structure_version import TrackedDict
+from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.hooks import GLOBAL
 from adjoint.nn.modules.module import MEMBERS, Module
 from adjoint.nn.modules.naming import NAMED, name_layer
@@ -24,6 +25,7 @@ from adjoint.nn.modules.traversal import Traversal
 
 _TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_TABLES = ("backward_pre", "backward", "forward_pre", "forward")
+_HOOKS_OF_ALL = "hooks of all modules"
 _FIND: Any = Module.__getattr__
 _CALL: Any = Module.__call__
 _WALK: Any = Traversal.named_modules
@@ -75,12 +77,20 @@ def _call(recorder: Recorder, self: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 def _hooked(recorder: Recorder, module: Any) -> bool:
     """Whether a call has hooks to run, or tables of hooks of another kind."""
-    for holder, names in ((module, _TABLES), (GLOBAL, _GLOBAL_TABLES)):
-        for name in names:
-            hooks = attributes.get(recorder, holder, name)
-            if type(hooks) is not TrackedDict or recorder.length(hooks):
-                return True
+    if any(_holds_hooks(recorder, module, name) for name in _TABLES):
+        return True
+    if _HOOKS_OF_ALL in recorder.shared:  # their tables are guarded, and only looked at again
+        tables = [getattr(GLOBAL, name) for name in _GLOBAL_TABLES]
+        return any(type(hooks) is not TrackedDict or hooks for hooks in tables)
+    if any(_holds_hooks(recorder, GLOBAL, name) for name in _GLOBAL_TABLES):
+        return True
+    recorder.shared[_HOOKS_OF_ALL] = True
     return False
+
+
+def _holds_hooks(recorder: Recorder, holder: Any, name: str) -> bool:
+    hooks = attributes.get(recorder, holder, name)
+    return type(hooks) is not TrackedDict or bool(recorder.length(hooks))
 
 
 def _walk(
@@ -102,7 +112,7 @@ def _walk(
 def _modules(
     recorder: Recorder, module: Any, memo: set[Any], prefix: str, remove_duplicate: bool
 ) -> Iterator[tuple[str, Any]]:
-    if items.contains(recorder, memo, module):
+    if _is_in(recorder, memo, module):
         return
     if remove_duplicate:
         memo.add(operators.hashable(recorder, module))
@@ -116,6 +126,17 @@ def _modules(
             else:
                 walker = calls.call(recorder, walk, (memo, below, remove_duplicate), {})
                 yield from iteration.native(recorder, walker)
+
+
+def _is_in(recorder: Recorder, seen: set[Any], one: Any) -> bool:
+    """`one in seen`, a set of this recording: quick for what is told apart by identity."""
+    lookup, cls = attributes.class_lookup, type(one)
+    equal = lookup(recorder, cls, "__eq__")
+    if equal is object.__eq__ and lookup(recorder, cls, "__hash__") is object.__hash__:
+        return one in seen
+    if equal is Tensor.__eq__ and lookup(recorder, cls, "__hash__") is Tensor.__hash__:
+        return one in seen
+    return bool(items.contains(recorder, seen, one))
 
 
 def _pairs(recorder: Recorder, table: Any) -> Any:
@@ -160,7 +181,7 @@ def _named(
         else:
             members = _pairs(recorder, attributes.get(recorder, owner, table))
         for name, member in members:
-            if member is None or items.contains(recorder, seen, member):
+            if member is None or _is_in(recorder, seen, member):
                 continue
             if remove_duplicate:
                 seen.add(operators.hashable(recorder, member))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import types
 
-from adjoint.engine.capture.python import Observation
+from adjoint.engine.capture.python import Location, Observation
+from adjoint.engine.capture.python.locations import ClassAttribute
+from adjoint.engine.capture.tensors.callbacks import is_native
 from adjoint.engine.core.errors import CaptureError
 
 # What nobody takes for state: functions and where they are found.
@@ -15,10 +17,19 @@ def check_hooks(observation: Observation, effects: int, guards: int) -> None:
     """Refuse hooks that use Python's state when backward is called on a result, which is later."""
     lines = [effect.line for effect in observation.effects[effects:]]
     read = list(observation.recorder.guards.values())[guards:]
-    lines += [guard.line for guard in read if not isinstance(guard.value, _CODE)]
+    lines += [
+        guard.line
+        for guard in read
+        if not isinstance(guard.value, _CODE) and not _is_of_framework(guard.place)
+    ]
     if lines:
         raise CaptureError(
             f"compile: {lines[0]}: a hook of a tensor reads or changes Python's state, which a "
             "backward that is called outside the function would find otherwise. Call backward "
             "inside, or register the hook on the result."
         )
+
+
+def _is_of_framework(place: Location) -> bool:
+    """Whether a place is an attribute of a class of the framework's."""
+    return type(place) is ClassAttribute and is_native(place.owner.__module__)

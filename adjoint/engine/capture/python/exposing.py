@@ -42,7 +42,10 @@ _ITERATORS: tuple[Any, ...] = (
     type(iter(bytearray())),
 )
 # Special methods that C calls behind one's back; Python's own versions of them must be followed.
-_BEHIND = "__eq__ __hash__ __lt__ __repr__ __str__ __iter__ __len__ __index__ __float__ __bool__"
+_BEHIND = (
+    "__eq__ __hash__ __lt__ __repr__ __str__ __iter__ __len__ __index__ __float__ __bool__ "
+    "__array__"
+)
 _QUIET = {object, BaseException, Exception}
 
 

@@ -7,7 +7,8 @@ import types
 from typing import Any
 
 from adjoint.engine.capture.python.calling import entered
-from adjoint.engine.capture.python.plain import has
+from adjoint.engine.capture.python.plain import PLAIN, has
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 
 _ENGINE = __name__.partition(".")[0]
@@ -17,15 +18,30 @@ _FOLLOWED = tuple(
         "nn.modules", "nn.utils", "nn.attention", "nn.parallel", "models", "training", "metrics",
         "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils", "data", "datasets",
         "quantization", "utils.data", "utils.weak", "fx",
+        "distributed.data_parallel.module", "distributed.algorithms.model_averaging",
+        "distributed.optim.post_localSGD_optimizer",
         "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.structure_version",
     )
 )  # fmt: skip
+# Of the same folders, what reads nothing but the tensors it is given: most of it would be loops
+# over all parameters.
+_RUN = (f"{_ENGINE}.nn.utils.clip_grad",)
 _OF_FILES = tuple(
     f"{_ENGINE}.{name}"
     for name in ("io", "hub", "onnx.loading", "onnx.exporting.export", "utils.tensorboard")
 )
-_MACHINERY = (f"{_ENGINE}.engine.", f"{_ENGINE}.distributed.", f"{_ENGINE}.library.")
+_MACHINERY = tuple(
+    f"{_ENGINE}.{name}."
+    for name in (
+        "engine", "library", "distributed.communication", "distributed.data_parallel",
+        "distributed.engines", "distributed.groups", "distributed.placement",
+        "distributed.sharded", "distributed.store", "distributed.tensor",
+    )
+)  # fmt: skip
+_TAKE = (f"{_ENGINE}.engine.", *_RUN)
+_PASS_ON = tuple(f"{_ENGINE}.engine.{name}." for name in ("autodiff", "graph", "capture"))
+_CONTAINERS = (list, tuple, dict)
 PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
 
@@ -34,7 +50,7 @@ def is_native(module: str) -> bool:
     """Whether code of a module is the framework's and not followed."""
     if module.partition(".")[0] != _ENGINE:
         return False
-    return not module.startswith(_FOLLOWED)
+    return not module.startswith(_FOLLOWED) or module.startswith(_RUN)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -51,6 +67,14 @@ def keeps_state(module: str) -> bool:
     operation of one's own learns from its first call what it returns.
     """
     return is_native(module) and not module.startswith(_MACHINERY)
+
+
+def goes_through(fn: Any) -> bool:
+    """Whether a function takes what is in sequences, as operations do; others pass them on."""
+    module = getattr(fn, "__module__", None) or ""
+    return not module.startswith(_PASS_ON) and (
+        module.startswith(_TAKE) or "." not in module  # Python's own operators
+    )
 
 
 def is_module(value: Any) -> bool:
@@ -83,7 +107,38 @@ def is_users(cell: Any, seen: frozenset[int] = frozenset()) -> bool:
         item = item.__func__
     if isinstance(item, types.FunctionType):
         return not is_native(item.__globals__.get("__name__") or "") or has_user_cells(item, seen)
-    return is_module(item) and not isinstance(item, type)
+    return holds_users(item)
+
+
+def holds_users(value: Any) -> bool:
+    """Whether a value is a module, or a container of modules or of a user's functions."""
+    if type(value) not in _CONTAINERS:
+        return is_module(value) and not isinstance(value, type)
+    for part in value.values() if type(value) is dict else value:
+        kind = type(part)
+        if kind in PLAIN_CALLS:
+            if is_users(types.CellType(part)) or kind is functools.partial:
+                return True
+        elif kind not in PLAIN and not is_tensor(part) and holds_users(part):
+            return True
+    return False
+
+
+def has_lists_of_users(fn: Any) -> bool:
+    """Whether a function of the framework's has such a container among its variables."""
+    contents = (cell for cell in fn.__closure__ or () if _is_set(cell))
+    return any(
+        type(cell.cell_contents) in _CONTAINERS and holds_users(cell.cell_contents)
+        for cell in contents
+    )
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def has_user_cells(fn: Any, seen: frozenset[int] = frozenset()) -> bool:

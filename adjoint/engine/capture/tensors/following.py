@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 import types
 import weakref
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -44,7 +43,10 @@ from adjoint.engine.capture.tensors.callbacks import (
     PLAIN_CALLS,
     calls_hooks,
     entry_to,
+    goes_through,
+    has_lists_of_users,
     has_user_cells,
+    holds_users,
     is_module,
     is_native,
     is_of_files,
@@ -52,6 +54,7 @@ from adjoint.engine.capture.tensors.callbacks import (
     keeps_state,
     wraps_users,
 )
+from adjoint.engine.capture.tensors.handed import hand_over
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.tensors.late_values import (
     LATE,
@@ -218,7 +221,7 @@ class TensorEngine(CallNumbers):
             return self._call_with_tensors(fn, args, kwargs)
         if (
             isinstance(fn, types.FunctionType)
-            and any(map(is_module, given))
+            and (any(map(holds_users, given)) or has_lists_of_users(fn))
             and not (fn.__name__.startswith("__") and is_module(args[0]))
         ):
             return follow(recorder, fn, args, kwargs)
@@ -253,8 +256,9 @@ class TensorEngine(CallNumbers):
                 fn.__name__, "files may change between calls", "Save and load outside."
             )
         self.hooks.before(fn, args)
-        args = tuple([self._ready(x) for x in args])
-        kwargs = {name: self._ready(x) for name, x in kwargs.items()}
+        through = goes_through(fn)
+        args = tuple([self._ready(x, through) for x in args])
+        kwargs = {name: self._ready(x, through) for name, x in kwargs.items()}
         try:
             result = self._closed(fn)(*args, **kwargs)
             self.optimizers.has_stepped(stepped)
@@ -324,8 +328,8 @@ class TensorEngine(CallNumbers):
             )  # fmt: skip
         return self.call(fn, args, kwargs)
 
-    def _ready(self, value: Any) -> Any:
-        """An argument for the framework: callbacks are followed, containers guarded."""
+    def _ready(self, value: Any, through: bool) -> Any:
+        """An argument for the framework: callbacks are followed, what is asked of it guarded."""
         kind = type(value)
         if kind in (int, float, str, bool) or value is None or is_tensor(value):
             return value
@@ -336,24 +340,10 @@ class TensorEngine(CallNumbers):
             if self.runs(value) and not has_user_cells(value):
                 return value
             return entry_to(self.recorder, value)
-        if kind in (list, dict, set, tuple, deque):
-            self._guard_contents(value)
-        elif isinstance(value, type) and issubclass(value, Function):
-            return self._function_class(value)
+        if isinstance(value, type):
+            return self._function_class(value) if issubclass(value, Function) else value
+        hand_over(self.recorder, value, through=through)
         return value
-
-    def _guard_contents(self, value: Any) -> None:
-        """Have what is in containers guarded; numbers that move stay what they are."""
-        kind = type(value)
-        if kind in (list, dict, set, deque):
-            self.recorder.contents(value)
-        if kind in (list, dict, set, deque, tuple):
-            for part in value.values() if kind is dict else value:
-                self._guard_contents(part)
-        elif kind is np.ndarray and not self.recorder.is_fresh(value):
-            expose(self.recorder, value)
-        elif is_late_value(value):
-            value.pin()
 
     def compared(self, left: Any, right: Any) -> None:
         """It was asked whether two objects are one: a gradient may be another one at each call."""

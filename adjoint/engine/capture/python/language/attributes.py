@@ -36,7 +36,7 @@ def class_lookup(recorder: Recorder, cls: type, name: str) -> Any:
         return known
     value = _find(recorder, cls.__mro__, name)
     recorder.lookups[cls, name] = value
-    if _is_watched(recorder, cls):
+    if _is_watched(recorder, cls) and not recorder.engine.keeps(cls):
         recorder.guard(Order(cls), cls.__mro__)
     return value
 
@@ -53,7 +53,7 @@ def _find(recorder: Recorder, classes: tuple[type, ...], name: str) -> Any:
 
 def _is_watched(recorder: Recorder, cls: type) -> bool:
     """Whether somebody may give a class other attributes."""
-    return can_change(cls) and not recorder.is_fresh(cls) and not recorder.engine.keeps(cls)
+    return can_change(cls) and not recorder.is_fresh(cls)
 
 
 def _is_outside(recorder: Recorder, obj: Any, name: str) -> bool:
@@ -101,7 +101,7 @@ def get(recorder: Recorder, obj: Any, name: str) -> Any:
         return getattr(recorder.concrete(obj), name)
     if cls is super:
         return _of_super(recorder, obj, name)
-    if recorder.engine.owns(obj):
+    if recorder.engine.owns(obj) and not (is_a(obj, type) and not recorder.engine.keeps(obj)):
         if name == "__dict__" and recorder.engine.is_given(obj):
             recorder.engine.identified(recorder, obj)
         on_class = class_lookup(recorder, cls, name)
@@ -384,7 +384,7 @@ def put(recorder: Recorder, obj: Any, name: str, value: Any) -> None:
         obj = referent(recorder, obj)
     cls = kind_of(recorder, obj)
     setter = class_lookup(recorder, cls, "__setattr__")
-    if is_python(recorder, setter):
+    if is_python(recorder, setter) or _is_borrowed(setter):
         call(recorder, setter, (obj, name, value), {})
     else:
         generic_put(recorder, obj, name, value)
@@ -396,10 +396,16 @@ def drop(recorder: Recorder, obj: Any, name: str) -> None:
         obj = referent(recorder, obj)
     cls = kind_of(recorder, obj)
     deleter = class_lookup(recorder, cls, "__delattr__")
-    if is_python(recorder, deleter):
+    if is_python(recorder, deleter) or _is_borrowed(deleter):
         call(recorder, deleter, (obj, name), {})
     else:
         generic_put(recorder, obj, name, MISSING)
+
+
+def _is_borrowed(method: Any) -> bool:
+    """Whether a class has another method of C's set its attributes: `dict.__setitem__`."""
+    borrowed = is_a(method, (types.WrapperDescriptorType, types.MethodDescriptorType))
+    return borrowed and method.__name__ not in ("__setattr__", "__delattr__")
 
 
 def set_attribute(obj: Any, name: str, value: Any) -> None:

@@ -43,10 +43,10 @@ def get_item(recorder: Recorder, owner: Any, key: Any) -> Any:
         return list_item(recorder, owner, key)
     if is_a(owner, IMMUTABLE) and not can_change(cls):
         return owner[index(recorder, key)]
-    if recorder.engine.owns(owner) and not is_python(
-        recorder, method_of(recorder, owner, "__getitem__")
-    ):
-        return recorder.engine.call(operator.getitem, (owner, key), {})
+    if recorder.engine.owns(owner):
+        key = _asked(recorder, key)
+        if not is_python(recorder, method_of(recorder, owner, "__getitem__")):
+            return recorder.engine.call(operator.getitem, (owner, key), {})
     method = method_of(recorder, owner, "__getitem__")
     if is_python(recorder, method):
         return call(recorder, method, (owner, key), {})
@@ -109,6 +109,13 @@ def index(recorder: Recorder, key: Any) -> Any:
     return number
 
 
+def _asked(recorder: Recorder, key: Any) -> Any:
+    """A subscript of a tensor: of an object with an `__index__` of its own, what that says."""
+    engine = recorder.engine
+    plain = type(key) in PLAIN or is_a(key, (int, slice, *SEQUENCES))
+    return key if plain or engine.is_symbol(key) or engine.owns(key) else index(recorder, key)
+
+
 def list_item(recorder: Recorder, owner: Any, key: Any) -> Any:
     """An element or a slice of a list or deque."""
     key = index(recorder, key)
@@ -156,7 +163,7 @@ def _class_item(recorder: Recorder, owner: type, key: Any) -> Any:
 def set_item(recorder: Recorder, owner: Any, key: Any, value: Any) -> None:
     """`owner[key] = value`."""
     if recorder.engine.owns(owner):
-        recorder.engine.call(operator.setitem, (owner, key, value), {})
+        recorder.engine.call(operator.setitem, (owner, _asked(recorder, key), value), {})
         return
     method = method_of(recorder, owner, "__setitem__")
     if is_python(recorder, method):

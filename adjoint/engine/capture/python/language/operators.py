@@ -432,10 +432,10 @@ def hashable(recorder: Recorder, key: Any, table: Any = None) -> Any:
         return key
     if recorder.engine.is_symbol(key):
         return recorder.concrete(key)
-    if type(key) is tuple:
-        parts = [hashable(recorder, x) for x in key]
-        if not all(x is y for x, y in zip(parts, key, strict=True)):
-            key = tuple(parts)
+    if is_a(key, tuple) and method_of(recorder, key, "__hash__") is tuple.__hash__:
+        parts = [hashable(recorder, x) for x in tuple.__iter__(key)]
+        if not all(x is y for x, y in zip(parts, tuple.__iter__(key), strict=True)):
+            key = _with_parts(key, parts)
     else:
         _follow_hash(recorder, key)
     if table is not None and _equals_in_python(recorder, key):
@@ -444,6 +444,15 @@ def hashable(recorder: Recorder, key: Any, table: Any = None) -> Any:
             if present is not key and _hash(recorder, present) == wanted:
                 _asked_by_c(recorder, lambda own=present: compare(recorder, "eq", own, key))  # type: ignore[misc]
     return key
+
+
+def _with_parts(key: Any, parts: list[Any]) -> Any:
+    """A tuple of the same class, without the symbols that were in it."""
+    kind: Any = type(key)
+    pinned = tuple.__new__(kind, parts)
+    if kind.__dictoffset__:
+        pinned.__dict__.update(key.__dict__)
+    return pinned
 
 
 def all_hashable(recorder: Recorder, keys: Iterable[Any], table: Any = None) -> list[Any]:
@@ -482,7 +491,9 @@ def _hash(recorder: Recorder, present: Any) -> int:
 def _equals_in_python(recorder: Recorder, key: Any) -> bool:
     if type(key) is tuple:
         return any(_equals_in_python(recorder, part) for part in key)
-    return type(key) not in PLAIN and is_python(recorder, method_of(recorder, key, "__eq__"))
+    if type(key) in PLAIN or recorder.engine.owns(key):  # tensors are told apart by identity
+        return False
+    return is_python(recorder, method_of(recorder, key, "__eq__"))
 
 
 def _asked_by_c(recorder: Recorder, ask: Callable[[], Any]) -> None:
