@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _object(recorder: Any, value: Any, through: bool) -> None:
     for name in _NUMBERS:
         method = class_lookup(recorder, cls, name)
         if is_python(recorder, method):
-            _ask(recorder, value, name, lambda m=method: call(recorder, m, (value,), {}))
+            _ask(recorder, value, name, partial(call, recorder, method, (value,), {}))
     method = class_lookup(recorder, cls, "__array__")
     if is_python(recorder, method):
         _ask(recorder, value, "__array__", lambda: _array(recorder, method, value))
