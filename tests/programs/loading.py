@@ -9,6 +9,7 @@ import tempfile
 from typing import Any
 
 import adjoint as ad
+from adjoint.futures import Future
 from adjoint.utils.data import DataLoader, SequentialSampler, Subset, TensorDataset
 from adjoint.utils.flop_counter import FlopCounterMode
 
@@ -141,3 +142,17 @@ def traced_module_that_is_edited(wrap: Wrap) -> Any:
         of.recompile()
 
     return changed(wrap, of, negate)
+
+
+@program
+def callback_added_to_a_future(wrap: Wrap) -> Any:
+    future, called = Future(), list[int]()
+
+    def f(x: Any) -> Any:
+        future.add_done_callback(lambda done: called.append(1))
+        return x * 2
+
+    r = wrap(f)
+    out = [r(ones(2)) for _ in range(3)]
+    future.set_result(None)
+    return out, called

@@ -42,7 +42,7 @@ def hand_over(recorder: Any, value: Any, *, through: bool) -> None:
     Numbers of each call that are in a container stay what they are.
     """
     kind = type(value)
-    if kind in FIXED or is_tensor(value):
+    if kind in FIXED or is_tensor(value) or _sees_to_itself(recorder, value):
         return
     if is_a(value, _CONTAINERS):
         _container(recorder, value, through)
@@ -80,13 +80,21 @@ def _asks_nothing(recorder: Any, value: Any) -> bool:
     )
 
 
+def _sees_to_itself(recorder: Any, value: Any) -> bool:
+    """Whether a value is a container of the framework's, such as a group of an optimizer's.
+
+    Those that may change say themselves what a recording depends on; its sizes cannot change.
+    """
+    return is_a(value, _CONTAINERS) and bool(recorder.engine.keeps(type(value)))
+
+
 def _container(recorder: Any, value: Any, through: bool) -> None:
     kind = type(value)
     if not is_a(value, (tuple, frozenset)):
         recorder.contents(value)
     for part in list(dict.values(value)) if is_a(value, dict) else list(elements(value)):
         hand_over(recorder, part, through=through)
-    if can_change(kind) and not recorder.engine.keeps(kind):
+    if can_change(kind):
         _sequence(recorder, value, kind, through)
 
 
