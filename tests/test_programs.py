@@ -86,6 +86,7 @@ REFUSED = frozenset({
     "keys: counting_in_a_set_display", "keys: counting_in_a_set", "keys: counting_in_fromkeys",
     "keys: counting_in_tuples", "keys: callback_at_the_end_of_what_is_let_go",
     "hooked: hook_that_stays", "loading: callback_added_to_a_future", "loading: file_loaded", "loading: interval_of_a_scaler_set_inside", "loading: loader_advanced", "iterators: grouped", "iterators: callback_at_the_end_of_an_object",
+    "handed: memory_before_an_argument", "handed: memory_before_an_argument_written",
     "handed: array_of_numpy_from_an_object", "handed: index_that_counts", "handed: output_too_small",
     "handed: end_of_an_object_that_is_popped", "process: state_of_random_looked_into", "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip

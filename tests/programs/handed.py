@@ -291,3 +291,35 @@ def end_of_an_object_that_is_popped(wrap: Wrap) -> Any:
         r(ramp(2), [Ending()])
         log.append("returned")
     return log, types.SimpleNamespace(n=len(log)).n
+
+
+def strided(wrap: Wrap, fn: Any) -> Any:
+    """A function of tensors that begin at several places of their memory."""
+    makers = (lambda: ramp(3) + 10, lambda: ramp(8)[3:6], lambda: ramp(3), lambda: ramp(4)[1:])
+    out = []
+    for options in ({}, {"dynamic": True}):
+        r = wrap(fn, **options)
+        for make in makers:
+            x = make()
+            out.append((tried(r, x), x))
+    return out
+
+
+@program
+def place_in_memory_shown(wrap: Wrap) -> Any:
+    return strided(wrap, lambda x: x.as_strided((2,), (1,), x.storage_offset() + 1) * 1)
+
+
+@program
+def windows_from_where_it_begins(wrap: Wrap) -> Any:
+    return strided(wrap, lambda x: x.as_strided((2, 2), (1, 1)) * 1)
+
+
+@program
+def memory_before_an_argument(wrap: Wrap) -> Any:
+    return strided(wrap, lambda x: x.as_strided((2,), (1,), 0) * 1)
+
+
+@program
+def memory_before_an_argument_written(wrap: Wrap) -> Any:
+    return strided(wrap, lambda x: x.as_strided((2,), (1,), 0).add_(1))

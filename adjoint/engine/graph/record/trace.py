@@ -532,6 +532,26 @@ class Trace(Streams):
         if id(tensor) in self.positions or self.was_there(tensor):
             self.looks.setdefault((id(tensor), read), (tensor, read))
 
+    def look_at_memory(self, tensor: Tensor, read: Callable[[Any], Any]) -> None:
+        """The same of a tensor and of every argument on its memory: it may be a view of one."""
+        identity = tensor._storage.identity
+        for other in (tensor, *self.arguments.values()):
+            if other._storage.identity == identity:
+                self.look(other, read)
+
+    def shown_of_memory(self, tensor: Tensor) -> tuple[int, int] | None:
+        """From where to where arguments show the memory of a tensor; None: it is no argument's."""
+        identity = tensor._storage.identity
+        alike = [t for t in self.arguments.values() if t._storage.identity == identity]
+        if not alike:
+            return None
+        begins = [t.storage_offset() for t in alike]
+        ends = [
+            begin + sum((n - 1) * step for n, step in zip(t.shape, t.stride(), strict=True)) + 1
+            for begin, t in zip(begins, alike, strict=True)
+        ]
+        return min(begins), max(ends)
+
     # -- the host -----------------------------------------------------------------------------
 
     def guard(self, holds: Callable[[], bool], reason: str) -> None:

@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.public import PROPERTIES, method, public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.common.arguments import ints
+from adjoint.engine.ops.common.memory_looks import place_in_memory
 from adjoint.engine.ops.shape.views import viewed
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def pairs_adjoin(x: Tensor) -> bool:
     return (
         strides[-1] == 1
         and all(s % 2 == 0 or n == 1 for s, n in zip(strides[:-1], x.shape, strict=False))
-        and x.storage_offset() % 2 == 0
+        and place_in_memory(x) % 2 == 0
     )
 
 
@@ -169,7 +170,7 @@ def _check_bytes(x: Tensor, dtype: DType) -> None:
         )
     if new > old:
         ratio = new // old
-        places = (x.shape[-1], x.storage_offset(), *strides[:-1])
+        places = (x.shape[-1], place_in_memory(x), *strides[:-1])
         if any(p % ratio for p in places):
             raise DTypeError(
                 f"view: the last size, the storage offset and the other strides must be divisible "

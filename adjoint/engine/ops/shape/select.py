@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import slice_bounds, wrap_dim
 from adjoint.engine.ops.common.arguments import whole
+from adjoint.engine.ops.common.memory_looks import place_in_memory
 from adjoint.engine.ops.shape.views import SLICE, scatter
 
 if TYPE_CHECKING:
@@ -133,4 +134,4 @@ def slice_inverse(
     self: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
     """The tensor that `self` is a slice of: its memory in the geometry of `src`."""
-    return self.as_strided(src.shape, src.stride(), src.storage_offset())
+    return self.as_strided(src.shape, src.stride(), place_in_memory(src))

@@ -8,9 +8,10 @@ from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
-from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.ops.common.arguments import ints, whole
+from adjoint.engine.ops.common.memory_looks import check_inside, place_in_memory, room_in_memory
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
 from adjoint.engine.ops.shape.select import check_source
 from adjoint.engine.ops.shape.views import scatter
@@ -305,19 +306,20 @@ def _strided_params(
             "as_strided: negative sizes and strides are not supported, got sizes "
             f"{list(sizes)} and strides {list(strides)}"
         )
-    here = x.storage_offset()
+    here = place_in_memory(x)
     offset = here
     if storage_offset is not None:
         offset = whole("as_strided", "storage_offset", storage_offset)
     if offset < 0:
         raise RuntimeError(f"as_strided: invalid storage offset {offset}")
     needed = offset + span(sizes, strides)
-    room = HOOKS.array.room(x)
+    room = room_in_memory(x)
     if span(sizes, strides) and needed > room:
         raise ShapeError(
             f"as_strided: sizes {list(sizes)}, strides {list(strides)}, storage offset {offset} "
             f"require a storage of {needed} elements, out of bounds for a storage of {room}"
         )
+    check_inside(x, offset, needed)
     return {"size": sizes, "stride": strides, "offset": offset - here, "x_stride": x.stride()}
 
 
