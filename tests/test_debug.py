@@ -239,7 +239,7 @@ def test_check_knows_what_a_loss_wants(case: str) -> None:
 
 def test_check_takes_a_model_and_a_batch() -> None:
     model, x, y = nn.Linear(4, 3), ad.randn(6, 4), ad.tensor([0, 1, 2, 0, 1, 2])
-    loader = ad.data.DataLoader(ad.data.TensorDataset(x, y), batch_size=3)
+    loader: Any = ad.data.DataLoader(ad.data.TensorDataset(x, y), batch_size=3)
     wrong: list[tuple[Any, Any, str]] = [
         (nn.Linear, (x, y), "the class Linear for the model"),
         ((x, y), model, "received tuple for the model"),
