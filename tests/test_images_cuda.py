@@ -79,8 +79,8 @@ def test_writing_in_place_keeps_the_layout() -> None:
     y = x.to("cuda").to(memory_format=ad.channels_last)
     y.requires_grad_()
     z = y * 1
+    z.mul_(2.0)
     out = ad.nn.functional.relu(z, inplace=True)
-    out.mul_(2.0)
     (grad,) = ad.autograd.grad((out * out).sum(), y)
     assert out.is_contiguous(memory_format=ad.channels_last)
     assert distance(out.detach(), x.relu() * 2) < 1e-6

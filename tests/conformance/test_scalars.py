@@ -43,7 +43,8 @@ OTHERS = frozenset(
     "obj src out_dtype prepend append values physical_layout shapes split_size_or_sections "
     "compute_mode keywords tensor1 tensor2 buffer ext_tensor a indices crow_indices col_indices "
     "shape split_size stream ambiguity_check gradient inputs context return_scalar sparse_dim _ mask "
-    "center zero_point".split()
+    "center zero_point compressed_indices plain_indices ccol_indices row_indices "
+    "blocksize".split()
 )
 # Public functions that no sample calls with tensors that a number can be put beside.
 EXTRA = [

@@ -76,7 +76,7 @@ def _remedy(x: Any) -> str:
     """What makes a tensor of something that is none.
 
     >>> _remedy("leaf.jpg")
-    ". A layer takes tensors: read the file first, transforms.ToTensor()(image).unsqueeze(0)"
+    '. A layer takes tensors: read the file first, transforms.ToTensor()(image).unsqueeze(0)'
     """
     one = "transforms.ToTensor()(image).unsqueeze(0)"
     if isinstance(x, (str, PathLike)) and str(x).lower().endswith(PICTURES):
