@@ -53,7 +53,8 @@ def _summary(**fields: Any) -> Any:
     return proto.Summary(value=[proto.Summary.Value(**fields)])
 
 
-def _metadata(plugin: str, content: bytes = b"") -> Any:
+def metadata(plugin: str, content: bytes = b"") -> Any:
+    """What tells TensorBoard which plugin shows a value."""
     kind = messages().summary.SummaryMetadata
     return kind(plugin_data=kind.PluginData(plugin_name=plugin, content=content))
 
@@ -68,7 +69,7 @@ def scalar(tag: str, value: Any, *, as_tensor: bool = False, double: bool = Fals
     tensor = protos.tensor.TensorProto(
         dtype=getattr(protos.types, kind), tensor_shape={}, **{field: [number]}
     )
-    return _summary(tag=tag, tensor=tensor, metadata=_metadata("scalars"))
+    return _summary(tag=tag, tensor=tensor, metadata=metadata("scalars"))
 
 
 def histogram(tag: str, values: Any, bins: Any = "tensorflow") -> Any:
@@ -106,8 +107,8 @@ def picture(tag: str, pixels: Any) -> Any:
     return _summary(tag=tag, image=image)
 
 
-def arrange(value: Any, dataformats: str) -> Any:
-    """Images in any order of dimensions as one image (H, W, C) of bytes, in rows of eight."""
+def arrange(value: Any, dataformats: str, columns: int = 8) -> Any:
+    """Images in any order of dimensions as one image (H, W, C) of bytes, `columns` in a row."""
     array, order = to_array(value), dataformats.upper()
     if array.ndim != len(order) or set(order) - set("NCHW") or len(set(order)) != len(order):
         raise ValueError(
@@ -120,7 +121,7 @@ def arrange(value: Any, dataformats: str) -> Any:
     if array.dtype != np.uint8:
         array = (array.astype(np.float32) * 255).clip(0, 255).astype(np.uint8)
     count, height, width, channels = array.shape
-    columns = min(count, 8)
+    columns = min(count, columns)
     rows = -(-count // columns)
     grid = np.zeros((rows * height, columns * width, channels), np.uint8)
     for i, one in enumerate(array):
@@ -137,7 +138,7 @@ def words(tag: str, value: str) -> Any:
         tensor_shape={"dim": [{"size": 1}]},
         string_val=[value.encode()],
     )
-    return _summary(tag=f"{tag}/text_summary", tensor=tensor, metadata=_metadata("text"))
+    return _summary(tag=f"{tag}/text_summary", tensor=tensor, metadata=metadata("text"))
 
 
 # -- hyperparameters ------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def hyperparameters(
     return [
         _summary(
             tag=f"_hparams_/{tag}",
-            metadata=_metadata(
+            metadata=metadata(
                 "hparams", protos.hparams_data.HParamsPluginData(**body).SerializeToString()
             ),
         )

@@ -14,10 +14,13 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.capture.capture import capture
 from adjoint.engine.core.availability.libraries import need
 from adjoint.training import summaries
+from adjoint.training.writer_plugins import PluginMethods
 
 
-class SummaryWriter:
+class SummaryWriter(PluginMethods):
     """Writes numbers, histograms, images, texts and graphs where TensorBoard finds them.
+
+    What TensorBoard's plugins show (curves, meshes, sounds, videos, points) is in `PluginMethods`.
 
     The files are written by TensorBoard's own writer (`pip install adjoint[tensorboard]`).
 
