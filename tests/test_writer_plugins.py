@@ -243,7 +243,7 @@ def test_layouts(tmp_path: Path) -> None:
 
 
 def test_points(tmp_path: Path) -> None:
-    from google.protobuf import text_format
+    from google.protobuf import text_format  # type: ignore[import-untyped]
     from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
     draw = np.random.default_rng(2)
