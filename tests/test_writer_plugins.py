@@ -167,18 +167,20 @@ def test_sound(tmp_path: Path) -> None:
 
 def test_videos_side_by_side(tmp_path: Path) -> None:
     sequence = pytest.importorskip("PIL.ImageSequence", reason="Pillow writes videos")
-    films = np.zeros((3, 4, 3, 5, 6), np.uint8)
-    for film in range(3):
+    films = np.zeros((5, 4, 3, 5, 6), np.uint8)
+    for film in range(5):
         for moment in range(4):
-            films[film, moment, film, moment, :] = 255  # a line that goes down, red, green, blue
+            films[film, moment, film % 3, moment, :] = (
+                255  # a line that goes down, red, green, blue
+            )
     (value,) = written(tmp_path, lambda writer: writer.add_video("v", ad.tensor(films), 3, 5))
-    assert (value.image.height, value.image.width, value.image.colorspace) == (10, 12, 3)
+    assert (value.image.height, value.image.width, value.image.colorspace) == (10, 24, 3)
     shown = pixels(value)
     assert (shown.n_frames, shown.info["duration"], shown.info["loop"]) == (4, 200, 0)
     for moment, frame in enumerate(sequence.Iterator(shown)):
-        places = np.asarray(frame.convert("RGB")).reshape(2, 5, 2, 6, 3).transpose(0, 2, 4, 1, 3)
-        assert np.array_equal(places.reshape(4, 3, 5, 6)[:3], films[:, moment])
-        assert not places[1, 1].any()
+        places = np.asarray(frame.convert("RGB")).reshape(2, 5, 4, 6, 3).transpose(0, 2, 4, 1, 3)
+        assert np.array_equal(places.reshape(8, 3, 5, 6)[:5], films[:, moment])
+        assert not places[1, 1:].any()
 
 
 def test_image_with_boxes(tmp_path: Path) -> None:

@@ -244,10 +244,10 @@ def sound(tag: str, samples: Any, rate: int) -> Any:
 def frames(tag: str, value: Any) -> Any:
     """Videos (N, T, C, H, W) as the frames (T, H, W, C) of one, in bytes, all side by side.
 
-    The places are a power of two, in about as many rows as columns, and dark where none is left.
+    The places are a power of two, in no more rows than columns, and dark where none is left.
 
     >>> frames("v", np.zeros((3, 5, 1, 4, 6))).shape
-    (5, 8, 12, 1)
+    (5, 4, 24, 1)
     """
     array = summaries.to_array(value)
     if array.ndim != 5 or array.shape[2] not in (1, 3) or 0 in array.shape:
@@ -257,8 +257,8 @@ def frames(tag: str, value: Any) -> Any:
     if array.dtype != np.uint8:
         array = (array.astype(np.float32) * 255).clip(0, 255).astype(np.uint8)
     count, length, channels, height, width = array.shape
-    power = (count - 1).bit_length()
-    rows, columns = 1 << power // 2, 1 << power - power // 2
+    rows = 1 << (count.bit_length() - 1) // 2
+    columns = (1 << (count - 1).bit_length()) // rows
     grid = np.zeros((rows * columns, length, channels, height, width), np.uint8)
     grid[:count] = array
     grid = grid.reshape(rows, columns, length, channels, height, width)
