@@ -17,7 +17,7 @@ from tests.test_distributed import LIMIT, free_port, launch
 
 pytest.importorskip("mpi4py", reason="the extra `mpi` is not installed")
 FOLDER = Path(__file__).parent / "scripts" / "ranks"
-USUAL = ("fsdp2.2", "tensor_parallel.4")  # the others are slow only because they are many
+USUAL = ("fsdp2.2",)  # the others are slow only because they are many
 PROGRAMS = [
     pytest.param(path.stem, id=path.stem, marks=() if path.stem in USUAL else pytest.mark.slow)
     for path in sorted((FOLDER / "expected").glob("*.txt"))
