@@ -450,14 +450,7 @@ FUSED = [["conv1", "bn1", "relu1"], ["conv2", "relu2"], ["fc1", "relu3"]]
 STEP = 0.07  # of the output's range: what rounding may cost this untrained network
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [
-        "qnnpack",
-        pytest.param("x86", marks=pytest.mark.slow),
-        pytest.param("onednn", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("backend", ["x86", "qnnpack", "onednn"])
 def test_static_quantisation(backend: str) -> None:
     ad.manual_seed(1)
     model = Net().eval()

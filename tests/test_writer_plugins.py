@@ -322,7 +322,7 @@ def test_graph_of_onnx(tmp_path: Path) -> None:
         ("add_video", ("v", np.zeros((1, 2, 3, 5, 5)), 0, 0), "more than 0"),
         ("add_tensor", ("t", np.array(["a"])), "expected numbers"),
         ("add_image_with_boxes", ("b", np.zeros((3, 9, 9)), [1, 2, 3, 4]), "must be"),
-        ("add_image_with_boxes", ("b", np.zeros((3, 9, 9)), [[1, 2, 3, 4]], 0, None, 1, "CHW", []), "mismatch"),
+        ("add_image_with_boxes", ("b", np.zeros((3, 9, 9)), [[1, 2, 3, 4]], 0, None, 1, "CHW", []), "as many labels"),
         ("add_custom_scalars", ({"T": {"y": ["Margin", ["a", "b"]]}},), "3 tags"),
         ("add_custom_scalars", ({"T": {"y": ["Line", ["a"]]}},), "'Multiline' or 'Margin'"),
         ("add_embedding", (np.zeros(3),), "expected points"),

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import bfloat16
 from adjoint.engine.tensor.tensor import Tensor
@@ -295,26 +294,28 @@ def video(tag: str, value: Any, rate: float) -> Any:
 
 def boxed(tag: str, pixels: Any, boxes: Any, labels: list[str] | None, rescale: float) -> Any:
     """An image (H, W, C) of bytes with boxes drawn in red, enlarged by a factor."""
-    from adjoint.vision.drawing import draw_bounding_boxes  # vision is not needed for numbers
-
     library = need("PIL.Image", "add_image_with_boxes")
+    drawing = need("PIL.ImageDraw", "add_image_with_boxes")
     places = summaries.to_array(boxes)
     if places.ndim != 2 or places.shape[1] != 4:
         raise ValueError(f"add_image_with_boxes: {tag!r}: boxes must be (N, 4), got {places.shape}")
-    image = from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-    drawn = draw_bounding_boxes(
-        image,
-        from_numpy(np.array(places)),
-        None if labels is None else list(labels),
-        "red",
-        width=2,
-    )
-    shown = np.asarray(drawn.permute(1, 2, 0).numpy())
+    if labels is not None and len(labels) != len(places):
+        raise ValueError(
+            f"add_image_with_boxes: {tag!r}: {len(places)} boxes want as many labels, "
+            f"received {len(labels)}"
+        )
+    grey = pixels.shape[2] == 1
+    image = library.fromarray(np.ascontiguousarray(pixels[..., 0] if grey else pixels))
+    image = image.convert("RGB") if grey else image
+    pen = drawing.Draw(image)
+    for k, (left, top, right, bottom) in enumerate(places.tolist()):
+        pen.rectangle((left, top, right, bottom), outline="red", width=2)
+        if labels is not None:
+            pen.text((left + 3, top + 3), str(labels[k]), fill="red")
     if rescale != 1:
-        size = [round(shown.shape[axis] * rescale) for axis in (1, 0)]
-        picture = library.fromarray(np.ascontiguousarray(shown))
-        shown = np.asarray(picture.resize(size, library.Resampling.LANCZOS))
-    return summaries.picture(tag, shown)
+        size = [round(side * rescale) for side in image.size]
+        image = image.resize(size, library.Resampling.LANCZOS)
+    return summaries.picture(tag, np.asarray(image))
 
 
 # -- layouts --------------------------------------------------------------------------------------

@@ -45,10 +45,15 @@ _CONTAINERS = (list, tuple, dict)
 PLAIN_CALLS = (types.FunctionType, types.MethodType, functools.partial)
 
 
+def is_of_the_framework(module: str) -> bool:
+    """Whether a module is one of this package's."""
+    return module.partition(".")[0] == _ENGINE
+
+
 @functools.lru_cache(maxsize=4096)
 def is_native(module: str) -> bool:
     """Whether code of a module is the framework's and not followed."""
-    if module.partition(".")[0] != _ENGINE:
+    if not is_of_the_framework(module):
         return False
     return not module.startswith(_FOLLOWED) or module.startswith(_RUN)
 

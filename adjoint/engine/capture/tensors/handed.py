@@ -27,7 +27,7 @@ from adjoint.engine.capture.python.plain import (
     elements,
     is_a,
 )
-from adjoint.engine.capture.tensors.callbacks import is_module
+from adjoint.engine.capture.tensors.callbacks import is_module, is_of_the_framework
 from adjoint.engine.capture.tensors.late_arrays import is_late
 from adjoint.engine.capture.tensors.late_values import is_late_value
 from adjoint.engine.core.operations.record import is_tensor
@@ -77,6 +77,7 @@ def _asks_nothing(recorder: Any, value: Any) -> bool:
         or engine.is_symbol(value)
         or engine.owns(value)
         or is_module(value)
+        or is_of_the_framework(type(value).__module__)  # quantised tensors are sequences, too
     )
 
 
