@@ -11,7 +11,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.assembly import StraightLater
-from adjoint.engine.backends.llvm.small import images, loops, rows, ufuncs
+from adjoint.engine.backends.llvm.runtime import ufuncs
+from adjoint.engine.backends.llvm.small import images, loops, rows
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import small_calls, straight

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
+from adjoint.engine.backends.llvm.templates.borrowed import substitutes
+from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
 from adjoint.engine.backends.llvm.templates.factors import template as factors
@@ -40,6 +42,7 @@ class LlvmTarget(Target):
         {
             "convolution", "convolution_transpose", "convolution_weight", "matmul", "max_pool",
             "resample", "unfold_windows", "fold_windows", "scatter", "scatter_reduce", "index_put",
+            *borrowed.SPECIAL,
         }
     )  # fmt: skip
     kept_whole = frozenset(groups.TEMPLATES)
@@ -47,14 +50,14 @@ class LlvmTarget(Target):
     few_columns = 1024
     templates = {
         **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
-        **convolution.TEMPLATES, **folds.TEMPLATES,
+        **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
         **factors.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES,
         **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
         **spectra.TEMPLATES,
     }  # fmt: skip
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        return pair_functions.paired(graph, self.dtypes)
+        return pair_functions.paired(substitutes.substituted(graph), self.dtypes)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return supports(name, compute, dict(params))

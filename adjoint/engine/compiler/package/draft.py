@@ -27,6 +27,7 @@ from adjoint.engine.compiler.schedule.steps import (
     Flow,
     HostNumber,
     Launch,
+    NamedAddress,
     Status,
     Step,
     Text,
@@ -59,6 +60,7 @@ class Draft:
         self.patches: Patches = {}
         self.numbers: dict[int, list[tuple[int, int]]] = {}
         self.status: list[tuple[int, int]] = []
+        self.symbols: list[tuple[int, str]] = []
         self.faults: list[Fault] = []
         self.segments: list[list[tuple[str, int, Entry]] | None] = []
         self.results = [
@@ -104,6 +106,8 @@ class Draft:
             self.numbers.setdefault(self.hosts[word.value], []).append((at, word.plus))
         elif isinstance(word, Status):
             self.status.append((at, len(self.segments) - 1))
+        elif isinstance(word, NamedAddress):
+            self.symbols.append((at, word.name))
         elif isinstance(word, Fault):
             self.faults.append(word)
             return len(self.faults)
@@ -143,6 +147,7 @@ class Draft:
                 for i, places in self.numbers.items()
             },
             status=self.status,
+            symbols=self.symbols,
             faults=[fault.described(at_sizes) for fault in self.faults],
             segments=segments,
             results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],

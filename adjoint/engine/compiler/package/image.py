@@ -36,6 +36,7 @@ class ProgramImage:
     patches: Patches
     numbers: dict[int, list[tuple[int, int]]]  # host's graph input -> (position, added to it)
     status: list[tuple[int, int]]  # (position, segment)
+    symbols: list[tuple[int, str]]  # (position, name of an address)
     faults: list[tuple[str, str]]  # exception and message, by code - 1
     segments: list[list[Entry] | None]  # None: a call of the eager table
     results: list[tuple[int, tuple[int, ...], str]]  # output, shape, dtype
@@ -72,13 +73,13 @@ class ProgramImage:
     def _rest(self) -> tuple[Any, ...]:
         return (
             self.arena, list(self.inside), self.patches, self.numbers, self.status,
-            self.faults, self.segments, self.results, self.parallel,
+            self.symbols, self.faults, self.segments, self.results, self.parallel,
         )  # fmt: skip
 
 
 # -- on disk ------------------------------------------------------------------------------------
 
-FORMAT = "image 2"  # for the names of images
+FORMAT = "image 3"  # for the names of images
 _HEAD = 8  # bytes that say how long the description is
 
 
@@ -106,7 +107,10 @@ def to_bytes(image: ProgramImage, modules: list[str]) -> bytes:
         "numbers": [[key, len(pairs)] for key, pairs in image.numbers.items()],
         "segments": [None if segment is None else len(segment) for segment in image.segments],
         "functions": functions,
-        **{name: getattr(image, name) for name in ("arena", "faults", "results", "parallel")},
+        **{
+            name: getattr(image, name)
+            for name in ("arena", "symbols", "faults", "results", "parallel")
+        },
         "modules": modules,
     }
     head = json.dumps(about).encode()
@@ -150,6 +154,7 @@ def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
         patches={str(key): taken.next(count) for key, count in about["patches"]},
         numbers={int(key): taken.next(count) for key, count in about["numbers"]},
         status=[(position, segment) for position, segment in status.tolist()],
+        symbols=[(_within(position, words), str(name)) for position, name in about["symbols"]],
         faults=[(str(kind), str(message)) for kind, message in about["faults"]],
         segments=[None if count is None else called.next(count) for count in about["segments"]],
         results=[(int(i), tuple(shape), str(dtype)) for i, shape, dtype in about["results"]],
@@ -157,6 +162,13 @@ def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
         details=cache(lambda: json.loads(data[start + 8 * sum(lengths) :])),
     )
     return image, [str(module) for module in about["modules"]]
+
+
+def _within(position: Any, words: Any) -> int:
+    """The position of a word that there is."""
+    if not 0 <= int(position) < len(words):
+        raise ValueError("no image: a word outside the words")
+    return int(position)
 
 
 class _Taken:

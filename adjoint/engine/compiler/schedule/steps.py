@@ -43,6 +43,13 @@ class Status:
     """A word that is the address of the program's status."""
 
 
+@dataclass(frozen=True, slots=True)
+class NamedAddress:
+    """A word that is an address in the process, which the target finds by a name."""
+
+    name: str
+
+
 def double_bits(x: float) -> int:
     """A word that is a double: its bits, as a signed number."""
     return int(struct.unpack("<q", struct.pack("<d", x))[0])

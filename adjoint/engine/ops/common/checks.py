@@ -53,4 +53,4 @@ def failure(message: str, error: str, number: Any = None) -> Exception:
     IndexError('f: class is too large')
     """
     shown = message.replace(f"{NUMBER} ", "" if number is None else f"{number} ")
-    return ERRORS[error](shown)
+    return ERRORS[error](shown.replace(NUMBER, "" if number is None else str(number)))

@@ -66,7 +66,9 @@ def _eigh_infer(x: Spec, upper: bool) -> tuple[Spec, Spec]:
 
 
 # EIGH: (eigenvalues ascending, eigenvectors) of a Hermitian matrix, one triangle of which is read.
-EIGH: Record = primitive("eigh", _eigh_infer, _eigh_vjp, outputs=2, batched_params=same_params)
+EIGH: Record = primitive(
+    "eigh", _eigh_infer, _eigh_vjp, outputs=2, batched_params=same_params, fails="values"
+)
 
 
 def _eig_vjp(gs: Any, outs: Any, x_spec: Spec) -> Tensor | None:
@@ -93,7 +95,18 @@ def _eig_infer(x: Spec) -> tuple[Spec, Spec]:
     return vector_like(x, x.shape[-1], dtype), Spec(x.shape, dtype, x.device)
 
 
-EIG: Record = primitive("eig", _eig_infer, _eig_vjp, outputs=2, batched_params=same_params)
+EIG: Record = primitive(
+    "eig", _eig_infer, _eig_vjp, outputs=2, batched_params=same_params, fails="values"
+)
+
+
+def _pairs_infer(x: Spec) -> tuple[Spec, Spec]:
+    return Spec((*x.shape[:-1], 2), x.dtype, x.device), Spec((*x.shape, 2), x.dtype, x.device)
+
+
+# EIG_PAIRS: EIG of real matrices, its complex numbers as pairs along a further dimension, to which
+# compiled programs bring it.
+EIG_PAIRS: Record = primitive("eig_pairs", _pairs_infer, None, outputs=2, fails="values")
 
 
 def _is_upper(name: str, UPLO: str) -> bool:

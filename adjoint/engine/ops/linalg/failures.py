@@ -13,3 +13,10 @@ SINGULAR = {
     "linalg.lu_factor_ex(A, pivot)",
     "ldl_factor": "The factorization could not be completed: D[{info},{info}] is zero.",
 }
+
+# Of eigenvalues and singular values.
+NOT_FINITE = (
+    "The algorithm failed to converge because the input matrix contained non-finite values."
+)
+UNFINISHED = "The algorithm failed to converge: too many of its steps."
+NO_EIGENVALUES = "linalg.eig: input tensor should not contain infs or NaNs."

@@ -93,7 +93,9 @@ def _svd_vjp(gs: Any, outs: Any, x_spec: Spec) -> Tensor | None:
     return MATMUL(MATMUL(U, middle), Vh)
 
 
-SVD: Record = primitive("svd", _svd_infer, _svd_vjp, outputs=3, batched_params=same_params)
+SVD: Record = primitive(
+    "svd", _svd_infer, _svd_vjp, outputs=3, batched_params=same_params, fails="values"
+)
 
 
 @public(namespaces=("linalg",), out=True, name="svd")

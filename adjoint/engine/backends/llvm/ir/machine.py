@@ -53,6 +53,11 @@ def machine() -> CodeMachine:
     return _written_for.get() or this_machine()
 
 
+def is_this_process() -> bool:
+    """Whether what is written runs here, beside this process's libraries."""
+    return _written_for.get() is None
+
+
 def host_features() -> Features:
     """What the machine that text is written for can do."""
     return machine().features

@@ -18,6 +18,8 @@ from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import address_of, looks
 from adjoint.engine.backends.llvm.runtime.pool import DriverStep as Entry
 from adjoint.engine.backends.llvm.runtime.pool import DriverTable, the_pool
+from adjoint.engine.backends.llvm.runtime.symbols import UnknownSymbol
+from adjoint.engine.backends.llvm.runtime.symbols import address_of as address_named
 from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.executors import (
     compiler_for,
@@ -72,6 +74,8 @@ class Native:
         allocate(arena, image)
         self.lock = arena.lock
         self.words = image.words
+        for at, name in image.symbols:
+            self.words[at] = address_named(name)
         self.origin = 0
         self.move(arena.origin)
         arena.users.add(self)
@@ -311,7 +315,10 @@ def _from_disk(task: Task, key: str, arena: Arena | None, options: Options) -> N
         except KeyError:
             return None
         again = partial(draft_again, task, options) if task.sizing is None else None
-        return Native(task, image, functions, None, arena, again)
+        try:
+            return Native(task, image, functions, None, arena, again)
+        except UnknownSymbol:  # kept beside another NumPy or SciPy
+            return None
 
 
 def _gone() -> library.Text:

@@ -22,9 +22,9 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.straight import same_arrays
 from adjoint.engine.backends.llvm.program.native import Native
+from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.backends.llvm.small.rows import NoRow, RowWriter, Walked, address
-from adjoint.engine.backends.llvm.small.ufuncs import InnerLoop
 from adjoint.engine.compiler.memory.packing import ALIGN
 from adjoint.engine.compiler.package.image import TEST, ProgramImage
 from adjoint.engine.core.dtype import named

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.llvm.runtime.ufuncs import inner_loop_of
 from adjoint.engine.backends.llvm.small.compounds import need
 from adjoint.engine.backends.llvm.small.operations import select, ufunc_of
 from adjoint.engine.backends.llvm.small.rows import (
@@ -24,7 +25,6 @@ from adjoint.engine.backends.llvm.small.rows import (
     spread,
     writes,
 )
-from adjoint.engine.backends.llvm.small.ufuncs import inner_loop_of
 from adjoint.engine.ops.linalg import cholesky, det, eigen, qr, solve, svd
 from adjoint.engine.ops.signal import fft
 

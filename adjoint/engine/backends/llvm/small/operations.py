@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.shape.views import follow
+from adjoint.engine.backends.llvm.runtime.ufuncs import inner_loop_of
 from adjoint.engine.backends.llvm.small.rows import (
     Array,
     NoRow,
@@ -19,7 +20,6 @@ from adjoint.engine.backends.llvm.small.rows import (
     spread,
     writes,
 )
-from adjoint.engine.backends.llvm.small.ufuncs import inner_loop_of
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.reductions import reduced_shape
 from adjoint.engine.ops.elementwise import (

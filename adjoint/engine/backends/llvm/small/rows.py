@@ -29,8 +29,8 @@ from numpy import ndarray
 from adjoint.engine.backends.array.executor import cast_operand, make_plan, pattern
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import kernel_for
+from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
 from adjoint.engine.backends.llvm.small import loops, meeting
-from adjoint.engine.backends.llvm.small.ufuncs import InnerLoop, inner_loop_of
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.graph.ir import DataflowGraph, Value

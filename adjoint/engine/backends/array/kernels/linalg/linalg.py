@@ -24,6 +24,7 @@ from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
 from adjoint.engine.backends.array.table import on_device, row_major
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import cholesky, det, eigen, powers, qr, solve, svd
+from adjoint.engine.ops.linalg.failures import NO_EIGENVALUES, NOT_FINITE, UNFINISHED
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
 Array = Any
@@ -224,10 +225,7 @@ def _need_finite(xp: Any, x: Array, name: str) -> None:
         if x.ndim > 2:
             bad = ~xp.isfinite(x).all(axis=(-2, -1)).reshape(-1)
             which = f"(Batch element {int(xp.argmax(bad))}): "
-        raise LinAlgError(
-            f"{name}: {which}The algorithm failed to converge because the input matrix contained "
-            "non-finite values."
-        )
+        raise LinAlgError(f"{name}: {which}{NOT_FINITE}")
 
 
 @lowers(svd.PINV)
@@ -288,7 +286,7 @@ def _eigh_single(x: Array, upper: bool) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
         values, vectors = (eigh_up if upper else eigh_lo)(x, signature=kinds)
     if np.isnan(values).any():
-        raise LinAlgError("linalg.eigh: The algorithm failed to converge: too many of its steps.")
+        raise LinAlgError(f"linalg.eigh: {UNFINISHED}")
     return values, vectors
 
 
@@ -298,15 +296,37 @@ def eig(xp: Any, x: Array) -> tuple[Array, Array]:
     if 0 in x.shape:
         return xp.zeros(x.shape[:-1], kind), xp.zeros(x.shape, kind)
     if not _finite(xp, x):
-        raise RuntimeError("linalg.eig: input tensor should not contain infs or NaNs.")
-    here = _host(xp, x)
-    if _is_single(here):
-        from scipy.linalg import eig as solve
-
-        values, vectors = each_matrix(solve, here, 2)
-    else:
-        values, vectors = np.linalg.eig(here)
+        raise RuntimeError(NO_EIGENVALUES)
+    values, vectors = _eig(_host(xp, x))
     return xp.asarray(values.astype(kind)), xp.asarray(vectors.astype(kind))
+
+
+def _eig(x: Array) -> tuple[Array, Array]:
+    """In the precision of x: NumPy's generalised function has that of real numbers alone."""
+    if not _is_single(x):
+        values, vectors = np.linalg.eig(x)
+        return values, vectors
+    if x.dtype.kind != "c":
+        try:
+            from numpy.linalg._umath_linalg import eig as general
+        except ImportError:
+            pass
+        else:
+            with np.errstate(all="ignore"):
+                values, vectors = general(x, signature="f->FF")
+            if np.isnan(values).any():
+                raise LinAlgError(f"linalg.eig: {UNFINISHED}")
+            return values, vectors
+    from scipy.linalg import eig as solve
+
+    values, vectors = each_matrix(solve, x, 2)
+    return values, vectors
+
+
+@lowers(eigen.EIG_PAIRS)
+def eig_pairs(xp: Any, x: Array) -> tuple[Array, Array]:
+    values, vectors = (xp.ascontiguousarray(y) for y in eig(xp, x))
+    return tuple(y.view(x.dtype).reshape((*y.shape, 2)) for y in (values, vectors))
 
 
 @lowers(powers.MATRIX_EXP)

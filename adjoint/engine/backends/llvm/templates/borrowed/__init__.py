@@ -1,0 +1,1 @@
+"""Inner loops of NumPy's and SciPy's functions, called where they are."""

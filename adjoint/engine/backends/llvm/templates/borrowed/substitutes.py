@@ -1,0 +1,164 @@
+"""What stands for operations so that borrowed loops can do them (Note [borrowed loops]).
+
+Singular values of single precision are found in double, as NumPy has it; a pseudo-inverse is made
+of singular values, and a polygamma function of a zeta function, as the eager table makes them;
+operands of special functions are spread to the shape of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import factorial, pi, prod
+from typing import Any
+
+from adjoint.engine.backends.llvm.ir.machine import is_this_process
+from adjoint.engine.backends.llvm.templates.borrowed.template import CHARS, SPECIAL
+from adjoint.engine.core.dtype import DType, float32, float64
+from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, as_operand, rebuild
+from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.elementwise import records
+from adjoint.engine.ops.elementwise.condition import WHERE
+from adjoint.engine.ops.elementwise.logical import LOGICAL_AND
+from adjoint.engine.ops.linalg.eigen import EIG_PAIRS, EIGH
+from adjoint.engine.ops.linalg.svd import SVD
+from adjoint.engine.ops.products.matmul import MATMUL
+from adjoint.engine.ops.reduce.extremes import AMAX
+from adjoint.engine.ops.shape.convert import CAST
+from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX
+from adjoint.engine.ops.shape.views import EXPAND, PERMUTE, RESHAPE
+from adjoint.engine.ops.special.zeta import ZETA
+
+Values = tuple[Value, ...]
+Rule = Callable[[GraphBuilder, Node, tuple[Any, ...]], Values | None]
+
+
+def substituted(graph: DataflowGraph) -> DataflowGraph:
+    """The graph with the rules of this file."""
+    wanted = is_this_process() and any(node.record.name in RULES for node in graph.nodes)
+    return rebuild(graph, visit) if wanted else graph
+
+
+def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """What stands for a node's results; None where it stays."""
+    rule = RULES.get(node.record.name)
+    if rule is None or any(is_extent(n) for v in node.outputs for n in v.spec.shape):
+        return None
+    return rule(builder, node, inputs)
+
+
+def several(builder: GraphBuilder, record: Record, *inputs: Any, **params: Any) -> Values:
+    """A new node of several outputs."""
+    specs = record.infer(*map(as_operand, inputs), **params)
+    return tuple(builder.graph.add_node(record, inputs, params, specs))
+
+
+def singular_values(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """In double precision."""
+    (x,) = inputs
+    if x.spec.dtype is not float32 or 0 in x.spec.shape:
+        return None
+    return in_double(builder, SVD, x, **node.params)
+
+
+def in_double(builder: GraphBuilder, record: Record, x: Value, **params: Any) -> Values:
+    """Factors found in double precision, in that of the matrix."""
+    dtype: DType = x.spec.dtype
+    if dtype is float64:
+        return several(builder, record, x, **params)
+    wide = several(builder, record, builder.emit(CAST, x, dtype=float64), **params)
+    return tuple(builder.emit(CAST, y, dtype=dtype) for y in wide)
+
+
+def pseudo_inverse(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """V S^-1 U^T, where singular values up to a limit count as zero."""
+    x, *tolerances = inputs
+    if x.spec.dtype.name not in CHARS or 0 in x.spec.shape:
+        return None
+    emit = builder.emit
+    if node.params["hermitian"]:
+        s, u = in_double(builder, EIGH, x, upper=False)
+        right = u
+    else:
+        u, s, vh = in_double(builder, SVD, x, full_matrices=False)
+        right = turned(builder, vh)
+    size = emit(records.ABS, s)
+    largest = emit(AMAX, size, dims=(len(s.spec.shape) - 1,), keepdim=True)
+    absolute, relative = (column(builder, t, largest.spec) for t in tolerances)
+    above = emit(records.GT, size, emit(records.MUL, largest, relative))
+    counts = emit(LOGICAL_AND, above, emit(records.GT, size, absolute))
+    inverse = emit(WHERE, counts, emit(records.DIV, 1.0, emit(WHERE, counts, s, 1.0)), 0.0)
+    *batch, k = s.spec.shape
+    scaled = emit(records.MUL, right, emit(RESHAPE, inverse, shape=(*batch, 1, k)))
+    return (emit(MATMUL, scaled, turned(builder, u)),)
+
+
+def eigenvalues(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """Of real matrices, as pairs."""
+    (x,) = inputs
+    if x.spec.dtype.name not in CHARS or 0 in x.spec.shape:
+        return None
+    pairs = several(builder, EIG_PAIRS, x)
+    return tuple(builder.emit(VIEW_AS_COMPLEX, pair) for pair in pairs)
+
+
+def turned(builder: GraphBuilder, x: Value) -> Value:
+    """Matrices transposed."""
+    rank = len(x.spec.shape)
+    return builder.emit(PERMUTE, x, dims=(*range(rank - 2), rank - 1, rank - 2))
+
+
+def column(builder: GraphBuilder, tolerance: Any, like: Spec) -> Any:
+    """One tolerance for each matrix, or for all."""
+    if not isinstance(tolerance, Value) or tolerance.host:
+        return tolerance
+    return builder.emit(RESHAPE, tolerance, shape=like.shape)
+
+
+def polygamma(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """n! zeta(n + 1, x) and its sign; PyTorch's first one has large numbers for its poles."""
+    (x,), n = inputs, node.params["n"]
+    if n == 0 or x.spec.dtype.name not in CHARS or 0 in x.spec.shape:
+        return None
+    emit, spec = builder.emit, x.spec
+    order = emit(FULL, n + 1.0, shape=(), dtype=spec.dtype, device=spec.device, strides=None)
+    value = emit(records.MUL, emit(ZETA, order, x), float(factorial(n) * (1 if n % 2 else -1)))
+    if n > 1:
+        return (value,)
+    whole = emit(LOGICAL_AND, emit(records.LE, x, 0.0), emit(records.EQ, x, emit(records.FLOOR, x)))
+    reflected = emit(records.DIV, pi, emit(records.SIN, emit(records.MUL, x, pi)))
+    return (emit(WHERE, whole, emit(records.MUL, reflected, reflected), value),)
+
+
+def spread(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """Operands of one shape and one dtype; numbers stay one element."""
+    out: Spec = node.outputs[0].spec
+    if 0 in out.shape or not (out.dtype.name in CHARS or out.dtype.is_half):
+        return None
+    operands = tuple(spread_to(builder, x, out) for x in inputs)
+    if operands == inputs:
+        return None
+    return tuple(builder.graph.add_node(node.record, operands, node.params, (out,)))
+
+
+def spread_to(builder: GraphBuilder, x: Any, out: Spec) -> Any:
+    """An operand as an inner loop takes it."""
+    if not isinstance(x, Value) or x.host:
+        return x
+    if x.spec.dtype is not out.dtype:
+        x = builder.emit(CAST, x, dtype=out.dtype)
+    if prod(x.spec.shape) == 1 or x.spec.shape == out.shape:
+        return x
+    return builder.emit(EXPAND, x, shape=out.shape)
+
+
+RULES: dict[str, Rule] = {
+    "svd": singular_values,
+    "pinv": pseudo_inverse,
+    "eig": eigenvalues,
+    "polygamma": polygamma,
+    **dict.fromkeys(SPECIAL, spread),
+}
