@@ -110,6 +110,20 @@ class Target(ABC):
         """Values of different levels are made by different kernels; None: by any."""
         return None
 
+    def advances(self) -> bool:
+        """Whether it has launches that advance the words of others (Note [advancing words])."""
+        return False
+
+    def advancing(
+        self, moves: list[tuple[int, Any, Any]], count: int, turns: int, goes_on: Any
+    ) -> tuple[Launch, Launch]:
+        """What begins a loop of so many turns, and what ends each of its turns.
+
+        `moves` are words among the `count` of the entries between the two (after a test's): where
+        one is, what it is at first, and by how much it advances. Both write the byte at `goes_on`.
+        """
+        raise NotImplementedError(f"{self.name} does not advance words")
+
     @abstractmethod
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         """Whether kernels know an elementwise operation in a dtype."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
+from adjoint.engine.backends.llvm.ir.machine import is_this_process
+from adjoint.engine.backends.llvm.loops import advancing
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words
 from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
@@ -67,6 +69,14 @@ class LlvmTarget(Target):
 
     def draws(self, law: str, args: tuple[Any, ...], dtype: DType) -> bool:
         return distributions.supports(law, args, dtype)
+
+    def advances(self) -> bool:
+        return is_this_process()  # exported programs keep their words apart
+
+    def advancing(
+        self, moves: list[tuple[int, Any, Any]], count: int, turns: int, goes_on: Any
+    ) -> tuple[Launch, Launch]:
+        return advancing.launches(moves, count, turns, goes_on)
 
     def schedule(self, kernel: LoopKernel) -> Kernel:
         return schedule(kernel)

@@ -33,6 +33,9 @@ from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.sizes.sizing import Example
 
+LISTED = 256  # entries up to which a scan is listed, turn by turn
+SHORTEST = 6  # turns of one that is not: four show how words advance, the first and last differ
+
 
 def body_plan(setting: Setting, body: DataflowGraph) -> Any:
     """The plan of a body whose inputs lie in row-major order; made once for a setting."""
@@ -85,12 +88,28 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     }
 
 
+def entry_count(setting: Setting, node: Node) -> int:
+    """How many entries all turns of a scan have."""
+    return int(node.params["length"]) * sum(
+        len(entries_of(step)) for step in body_plan(setting, node.params["body"]).steps
+    )
+
+
+def goes_back(setting: Setting, node: Node) -> bool:
+    """Whether a scan is one whose words advance (Note [advancing words])."""
+    advances = setting.target.advances() and not setting.options.validate
+    return advances and node.params["length"] >= SHORTEST and entry_count(setting, node) > LISTED
+
+
 def can_fail(setting: Setting, node: Node) -> bool:
     """Whether a loop or branch can find an error, or be interrupted as one without end."""
     steps: list[Step] = [
         s for body in subgraphs(node).values() for s in body_plan(setting, body).steps
     ]
-    return node.record.name == "while_loop" or any(
+    name = node.record.name
+    if name == "while_loop" or (name == "scan" and goes_back(setting, node)):
+        return True
+    return any(
         launch.skip < 0 or any(isinstance(word, Fault) for word in launch.words)
         for step in steps
         for launch in launches_of(step)
@@ -136,6 +155,7 @@ class PlannedBody:
             text=entry.text,
             kernels=entry.kernels,
             skip=entry.skip,
+            times=entry.times,
             works=entry.works,
             substitutions=(*entry.substitutions, given),
         )

@@ -1,21 +1,43 @@
-"""The template of scans: the body is planned once, its entries listed for every turn.
+"""The template of scans: the body is planned once, its entries listed for every turn, or for few.
 
 A turn reads its slice of what is scanned over and the carries of the turn before, and writes its
 slice of what is stacked; carries go to and fro between two buffers. All turns' launches are of the
 same functions and differ in addresses alone.
+
+Note [advancing words]
+    The words of two turns differ from those of the next two by the same numbers every time: the
+    bytes of two slices, the draws of two turns. So of a long scan the first turn is listed, two
+    that the walk goes back to, and the last one or two. Before the two stands a launch that knows
+    those words as they are first and by how much each advances; the launch after them counts, and
+    writes the words of the next two turns where the kernels look for theirs. A program's size and
+    the time to make it then do not depend on how long the scan is.
+
+    Short scans are listed, since a walk that goes back can pause; so are all where the target has
+    no such launches, or where the first call is checked turn by turn.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.compiler.flow.bodies import PlannedBody, host, like, packed, refusal, touched
-from adjoint.engine.compiler.memory.places import Place
-from adjoint.engine.compiler.schedule.steps import Entry, Flow
-from adjoint.engine.compiler.target import Setting, Template
+from adjoint.engine.compiler.flow.bodies import (
+    PlannedBody,
+    address,
+    entry_count,
+    goes_back,
+    host,
+    like,
+    packed,
+    refusal,
+    touched,
+)
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
+from adjoint.engine.compiler.schedule.steps import Address, Entry, Flow, HostNumber, Launch, Test
+from adjoint.engine.compiler.target import Setting, Target, Template
+from adjoint.engine.core.dtype import bool_
 from adjoint.engine.graph.ir import Node
 
-LONGEST = 100_000  # entries of one loop
+LONGEST = 100_000  # entries of one loop that are listed
 
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...], longest: int = LONGEST) -> bool:
@@ -23,7 +45,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...], longest: int 
     length = node.params["length"]
     if refusal(setting, node) or length <= 0:
         return False
-    return length * len(PlannedBody(setting, node.params["body"]).entries) <= longest
+    return goes_back(setting, node) or entry_count(setting, node) <= longest
 
 
 def row(place: Place, k: int) -> Place:
@@ -47,31 +69,90 @@ class Turns:
         self.spare = [[like(p, "carry") for p in carried] for _ in range(2)]
 
     def entries(self) -> list[Entry]:
-        carry = self.operands[: self.carries]
-        entries: list[Entry] = []
-        for turn in range(self.length):
-            k = self.length - 1 - turn if self.reverse else turn
-            xs = [row(p, k) for p in self.operands[self.carries : self.rows]]
-            further = zip(self.operands[self.rows :], self.advance, strict=True)
-            consts = [host(x, turn * advance) for x, advance in further]
-            last = turn == self.length - 1
-            new = self.results[: self.carries] if last else self.spare[turn % 2]
-            ys = [row(p, k) for p in self.results[self.carries :]]
-            entries += self.body.at([*carry, *xs, *consts], [*new, *ys])
-            carry = new
-        return entries
+        """All turns, one after the other."""
+        return [entry for turn in range(self.length) for entry in self.turn(turn)]
+
+    def turn(self, turn: int) -> list[Entry]:
+        """The entries of one turn."""
+        k = self.length - 1 - turn if self.reverse else turn
+        xs = [row(p, k) for p in self.operands[self.carries : self.rows]]
+        further = zip(self.operands[self.rows :], self.advance, strict=True)
+        consts = [host(x, turn * advance) for x, advance in further]
+        ys = [row(p, k) for p in self.results[self.carries :]]
+        return self.body.at([*self.carry(turn), *xs, *consts], [*self.carry(turn + 1), *ys])
+
+    def carry(self, turn: int) -> list[Any]:
+        """Where a turn finds what is carried: what the one before it has left."""
+        if turn == 0:
+            return self.operands[: self.carries]
+        if turn == self.length:
+            return self.results[: self.carries]
+        return self.spare[(turn - 1) % 2]
+
+    # -- going back -----------------------------------------------------------------------------
+
+    def advancing(self, target: Target) -> tuple[list[Entry], Place]:
+        """The first turn, two that are gone back to, the rest; and what tells whether to go on."""
+        pairs = (self.length - 2) // 2
+        goes_on = row_major(PlannedBuffer(ARENA, bool_, 1, name="goes_on"), ())
+        both = [*self.turn(1), *self.turn(2)]
+        later = [*self.turn(3), *self.turn(4)]
+        moves = [
+            (position, word, difference)
+            for position, (word, next_word) in enumerate(
+                zip(words(both), words(later), strict=True)
+            )
+            if not is_nothing(difference := between(word, next_word))
+        ]
+        begin, go_on = target.advancing(moves, len(words(both)), pairs, address(goes_on))
+        for entry in both:
+            if isinstance(entry, Launch):
+                entry.times = pairs
+        go_on.skip = -len(both) - 2
+        looped = [begin, Test(address(goes_on), len(both) + 1), *both, go_on]
+        rest = [entry for turn in range(1 + 2 * pairs, self.length) for entry in self.turn(turn)]
+        return [*self.turn(0), *looped, *rest], goes_on
+
+
+def words(entries: list[Entry]) -> list[Any]:
+    """The words of entries, one after the other."""
+    return [word for entry in entries for word in entry.words]
+
+
+def between(word: Any, later: Any) -> Any:
+    """By how much a word is more two turns later."""
+    if isinstance(word, Address) and isinstance(later, Address) and word.buffer is later.buffer:
+        return later.shift - word.shift
+    if isinstance(word, HostNumber) and isinstance(later, HostNumber) and word.value is later.value:
+        return later.plus - word.plus
+    if word.__class__ is int and later.__class__ is int:
+        return later - word
+    if word is later or word == later:
+        return 0
+    raise AssertionError(f"a scan's words cannot be told apart: {word} and {later}")
+
+
+def is_nothing(difference: Any) -> bool:
+    """Whether a word is the same at every turn."""
+    return difference.__class__ is int and difference == 0
 
 
 def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """The whole loop as one step."""
     turns = Turns(setting, node, operands, results)
+    kept = [*turns.spare[0], *turns.spare[1], *results]
+    if goes_back(setting, node):
+        entries, goes_on = turns.advancing(setting.target)
+        kept.append(goes_on)
+    else:
+        entries = turns.entries()
     return [
         Flow(
             "loop",
-            turns.entries(),
+            entries,
             (("", turns.body.steps),),
             touched(operands),
-            touched([*turns.spare[0], *turns.spare[1], *results]),
+            touched(kept),
             turns.length,
             node.record.name,
         )

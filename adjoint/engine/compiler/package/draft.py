@@ -162,13 +162,15 @@ class Draft:
 
     def shared(self, at_sizes: AtSizes) -> tuple[list[Any], bool]:
         """The entries of all segments, and whether any is for all workers."""
-        wide = {
-            id(launch): at_sizes(launch.pieces) > 1 and at_sizes(launch.cost)
+        launches = [
+            entry
             for segment in self.segments
-            for _, _, launch in segment or ()
-            if isinstance(launch, Launch)
-        }
-        parallel = sum(cost for cost in wide.values() if cost > SERIAL) > ALONE
+            for _, _, entry in segment or ()
+            if isinstance(entry, Launch)
+        ]
+        wide = {id(e): at_sizes(e.pieces) > 1 and at_sizes(e.cost) for e in launches}
+        costs = [wide[id(e)] * e.times for e in launches if wide[id(e)] > SERIAL]
+        parallel = sum(costs) > ALONE
         segments = [
             None
             if segment is None

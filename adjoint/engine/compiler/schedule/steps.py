@@ -124,6 +124,7 @@ class Launch:
     text: Callable[[str], Text] | None = None  # writes a template's function under a given name
     kernels: list[Any] = field(default_factory=list)
     skip: int = 0  # entries left out after it; below 0: gone back (Note [entries])
+    times: int = 1  # that it is run, where a loop goes back to it so often
     works: list[Any] = field(default_factory=list)  # what it does or has a part in: Note [works]
     substitutions: tuple[Any, ...] = ()  # for its works
 

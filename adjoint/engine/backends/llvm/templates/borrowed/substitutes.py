@@ -17,8 +17,9 @@ from adjoint.engine.core.dtype import DType, float32, float64
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.passes.rewrite import GraphBuilder, as_operand, rebuild
+from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.graph.verify import as_operand
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
