@@ -33,7 +33,7 @@ from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 from adjoint.engine.graph.sizes.sizing import Example
 
-LISTED = 256  # entries up to which a scan is listed, turn by turn
+LISTED = 64  # entries up to which a scan is listed, turn by turn
 SHORTEST = 6  # turns of one that is not: four show how words advance, the first and last differ
 
 
