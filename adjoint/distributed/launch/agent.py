@@ -124,6 +124,7 @@ class Agent:
         self.job: Store = PrefixStore(f"launch/{options.run_id}", store)
         self.keeps = first
         self.machine = self._number(first)
+        self.job.add("came", 1)
         self.folder = Path(options.log_dir or tempfile.mkdtemp(prefix="adjoint-launch-"))
         printed = any((*options.redirects.values(), *options.tee.values()))
         self.temporary = options.log_dir is None and not printed
@@ -194,13 +195,13 @@ class Agent:
             ) from error
 
     def part(self) -> None:
-        """The machine that keeps the store leaves after the others, who still read it."""
+        """The machine that keeps the store leaves after those that came, who still read it."""
         if self.options.machines == 1:
             return
         with contextlib.suppress(DistError):
             left = self.job.add("left", 1)
             deadline = time.monotonic() + self.options.mercy
-            while self.keeps and left < self.options.machines and time.monotonic() < deadline:
+            while self.keeps and left < self.job.add("came", 0) and time.monotonic() < deadline:
                 time.sleep(self.options.interval)
                 left = self.job.add("left", 0)
 
