@@ -49,10 +49,7 @@ def launch(*args: str, **environment: str) -> tuple[int, str, str]:
     return process.returncode, out, errors
 
 
-@pytest.mark.parametrize(
-    ("program", "ranks"),
-    [("collectives", 4), ("training", 2), ("sharding", 2), ("tensors", 2)],
-)
+@pytest.mark.parametrize(("program", "ranks"), [("collectives", 4), ("together", 2)])
 def test_on_ranks(program: str, ranks: int, tmp_path: Path, **environment: str) -> None:
     where = {"CHECKPOINTS": str(tmp_path), **environment}
     code, out, errors = launch(f"--nproc-per-node={ranks}", "-m", f"tests.ranks.{program}", **where)

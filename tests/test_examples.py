@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Iterator
 from math import log
 from pathlib import Path
 
 import pytest
 
 from adjoint.datasets import shakespeare
+from tests.forking import ROOT, TRAINING, Forking, forking
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS = {"array_api": "scipy"}  # what is not among our dependencies
 
 
-def run_quick(path: Path, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, str(path), "--quick"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def process() -> Iterator[Forking]:
+    with forking(*TRAINING) as process:
+        yield process
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
-def test_example_runs(path: Path, tmp_path: Path) -> None:
+def test_example_runs(path: Path, tmp_path: Path, process: Forking) -> None:
     if path.stem in NEEDS:
         pytest.importorskip(NEEDS[path.stem])
-    said = run_quick(path, tmp_path)
+    status, said, errors = process.run(path, "--quick", folder=tmp_path)
+    assert status == 0, errors
     assert said.strip()
     if path.stem == "char_gpt":
         found = re.search(r"on Macbeth (\d+\.\d+)", said)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.forking import TRAINING, forking
 
 PROGRAM = """
 import adjoint as ad
@@ -35,18 +35,24 @@ print([step(x).item() for _ in range(3)], sum(made), len(step.explain().splitlin
 """
 
 
-def run(folder: Path) -> tuple[str, int, int]:
+Run = Callable[[Path], tuple[str, int, int]]
+Filled = tuple[Path, tuple[str, int, int]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """(losses, kernels assembled, launches) of the program in a process of its own."""
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "ADJOINT_CACHE_DIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    losses, assembled, launches = result.stdout.rsplit(maxsplit=2)
-    return losses, int(assembled), int(launches)
+    program = tmp_path_factory.mktemp("program") / "program.py"
+    program.write_text(PROGRAM)
+    with forking(*TRAINING) as process:
+
+        def run(folder: Path) -> tuple[str, int, int]:
+            status, out, errors = process.run(program, ADJOINT_CACHE_DIR=str(folder))
+            assert status == 0, errors
+            losses, assembled, launches = out.rsplit(maxsplit=2)
+            return losses, int(assembled), int(launches)
+
+        yield run
 
 
 def entries(folder: Path) -> list[Path]:
@@ -54,25 +60,25 @@ def entries(folder: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[str, int, int]]:
+def filled(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Filled:
     folder = tmp_path_factory.mktemp("cache")
     return folder, run(folder)
 
 
-def test_alike_layers_share_their_code(filled: tuple[Path, tuple[str, int, int]]) -> None:
+def test_alike_layers_share_their_code(filled: Filled) -> None:
     """Six layers, forward and backward, take many launches of few kernels."""
     _, (_, assembled, launches) = filled
     assert launches > 30
     assert assembled < launches / 2
 
 
-def test_another_process_compiles_nothing(filled: tuple[Path, tuple[str, int, int]]) -> None:
+def test_another_process_compiles_nothing(filled: Filled, run: Run) -> None:
     folder, (losses, _, launches) = filled
     assert run(folder) == (losses, 0, launches)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "removed code"])
-def test_damage_is_repaired(filled: tuple[Path, tuple[str, int, int]], damage: str) -> None:
+def test_damage_is_repaired(filled: Filled, run: Run, damage: str) -> None:
     folder, (losses, _, launches) = filled
     found = entries(folder)
     assert found

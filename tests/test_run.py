@@ -9,12 +9,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.forking import ROOT, forking
+
+Command = Callable[[Path], tuple[int, str, str]]  # runs a script: status, output, stderr
 SCRIPTS = sorted((ROOT / "tests" / "scripts").glob("*.py"))
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
@@ -39,60 +41,17 @@ def expected_of(script: Path) -> Path:
     return script.parent / "expected" / f"{script.stem}.txt"
 
 
-# Each program in a process of its own, all of them forked from one that has the command loaded.
-FORKING = """
-import os, sys
-from adjoint.cli import main
-for line in sys.stdin:
-    script = line.rstrip()
-    said = os.path.join(sys.argv[1], "said")
-    child = os.fork()
-    if child == 0:
-        for number, end in (1, ".out"), (2, ".err"):
-            os.dup2(os.open(said + end, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        code = main(["run", script])
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Command:
-    """A process that has the command loaded, and runs scripts in children of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.said = folder / "said"
-        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", FORKING, str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        )
-
-    def run(self, script: Path) -> tuple[int, str, str]:
-        """The status of a script, its output and what it said on stderr."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{script}\n")
-        self.process.stdin.flush()
-        status = int(self.process.stdout.readline())
-        out, said = (Path(f"{self.said}{end}").read_text() for end in (".out", ".err"))
-        return status, out, said
-
-
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    found = Command(tmp_path_factory.mktemp("command"))
-    with found.process:
-        yield found
+    program = tmp_path_factory.mktemp("command") / "adjoint.py"
+    program.write_text((ROOT / "adjoint" / "cli" / "__main__.py").read_text())
+    with forking("adjoint.cli") as process:
+        yield lambda script: process.run(program, "run", str(script))
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: s.stem)
 def test_script_prints_what_pytorch_prints(script: Path, command: Command) -> None:
-    status, out, said = command.run(script)
+    status, out, said = command(script)
     assert status == 0, said
     want = expected_of(script).read_text()
     assert NUMBER.sub("#", out) == NUMBER.sub("#", want)
@@ -180,7 +139,7 @@ for name in ("torch.engine", "torch.engine.graph.ir"):
         print(error)
 print([name for name in sys.modules if name.startswith("torch.engine")])
 """
-    status, out, said = command.run(Path(write(tmp_path, program)))
+    status, out, said = command(Path(write(tmp_path, program)))
     assert status == 0, said
     assert out.splitlines() == [
         "False False Value",
@@ -204,7 +163,7 @@ for name in {names}:
     except AttributeError as error:
         print(str(error).removesuffix(". If PyTorch has it, Adjoint does not yet."), error.name)
 """
-    status, out, said = command.run(Path(write(tmp_path, program)))
+    status, out, said = command(Path(write(tmp_path, program)))
     assert status == 0, said
     told = [f"module '{name}' has no attribute 'no_such_name' no_such_name" for name in names]
     assert out.splitlines() == told
@@ -214,7 +173,7 @@ for name in {names}:
 def test_missing_features_are_named_with_their_line(
     line: str, name: str, command: Command, tmp_path: Path
 ) -> None:
-    status, _, said = command.run(Path(write(tmp_path, f"import torch\n\n{line}\n")))
+    status, _, said = command(Path(write(tmp_path, f"import torch\n\n{line}\n")))
     last = said.strip().splitlines()[-1]
     assert status == 1
     assert f"does not have {name} yet" in last

@@ -1,4 +1,4 @@
-"""Running every `check_*` function of a program on every rank; the first failure ends it."""
+"""Running every `check_*` function of programs on every rank; the first failure ends it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def usual(names: Iterable[str], *few: str) -> list[str]:
     return [name for name in names if name in few or "EVERY_MODEL" in os.environ]
 
 
-def run(module: ModuleType | Any) -> None:
+def run(*modules: ModuleType | Any) -> None:
     dist.init_process_group("gloo", timeout=60)
     chosen = sys.argv[1:]
-    for name, check in list(vars(module).items()):
+    for name, check in [item for module in modules for item in vars(module).items()]:
         if name.startswith("check_") and (not chosen or name in chosen):
             ad.manual_seed(0)
             try:

@@ -28,7 +28,7 @@ from adjoint.models import GPT2, GPT2Config
 from adjoint.nn import functional as F
 from adjoint.nn.parallel import DistributedDataParallel as DDP
 from adjoint.utils.checkpoint import checkpoint
-from tests.ranks.checks import run, same
+from tests.ranks.checks import run, same, usual
 
 STEPS = 4
 
@@ -118,7 +118,7 @@ def check_replicated_in_place(rank: int, size: int) -> None:
 
 
 def check_compiled_replicas(rank: int, size: int) -> None:
-    for name in CASES:
+    for name in usual(CASES, "mlp", "cnn"):
         follows(rank, size, name, DDP, compiled=True)
 
 
