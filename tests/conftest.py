@@ -9,14 +9,17 @@ import atexit
 import gc
 import os
 import random
+import re
 import signal
 import sys
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
@@ -83,6 +86,17 @@ def _left_out(config: pytest.Config) -> frozenset[str]:
     return frozenset(term[1] for term in terms) if plain and not named else frozenset()
 
 
+# They make code faster and no different, and take LLVM almost half of its time.
+PASSES_LEFT_OUT = ("-disable-lsr", "-enable-misched=false")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The quick tests' code is what it is without two of LLVM's own passes; slow tests have both."""
+    if "slow" in _left_out(config):
+        for option in PASSES_LEFT_OUT:
+            llvm.set_option("tests", option)
+
+
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> Any:
     """Sweeps of thousands of tests that would be deselected are not made."""
     if not isinstance(obj, FunctionType) or not name.startswith("test"):
@@ -91,10 +105,36 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     return [] if _left_out(collector.config).intersection(mark.name for mark in marks) else None
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Nor are those of a function that tests only some of its parameters quickly."""
+    left_out = _left_out(metafunc.config)
+    own = metafunc.definition.own_markers
+    for k, mark in enumerate(own):
+        # Ids that are listed have to be as many as the rows.
+        if mark.name == "parametrize" and len(mark.args) == 2 and not mark.kwargs.get("ids"):
+            names, rows = mark.args[0], [*mark.args[1]]
+            quick = [row for row in rows if not left_out.intersection(_marks_of(row))]
+            own[k] = pytest.mark.parametrize(names, quick or rows, **mark.kwargs).mark
+
+
+def _marks_of(row: object) -> list[str]:
+    """The names of the marks that parameters have been given."""
+    return [mark.name for mark in row.marks] if isinstance(row, ParameterSet) else []
+
+
+ALL_MARKED = re.compile(r"^pytestmark = pytest\.mark\.(\w+)$", re.MULTILINE)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What is compared with PyTorch imports it: seconds, for tests that would be deselected."""
-    beside = collection_path == Path(__file__).parent / "compare"
-    return True if beside and "compare" in _left_out(config) else None
+    """Files whose tests would all be deselected: to import them may take seconds."""
+    left_out = _left_out(config)
+    if collection_path == Path(__file__).parent / "compare":
+        return True if "compare" in left_out else None
+    if collection_path.suffix == ".py":
+        marked = ALL_MARKED.search(collection_path.read_text(encoding="utf-8"))
+        return True if marked is not None and marked[1] in left_out else None
+    return None
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import adjoint as ad
 from adjoint.engine.core.state import code_digest as module
-from adjoint.engine.core.state.code_digest import DECIDING, code_digest
-from tests.test_imports import BLOCKS
-
-ROOT = Path(ad.__file__).parent / "engine"
+from adjoint.engine.core.state.code_digest import code_digest
 
 
 @pytest.fixture
@@ -60,33 +54,3 @@ def test_code_that_changed_since_the_start_is_shared_with_nobody(
     mine = code_digest(str(package), PARTS)
     monkeypatch.setattr(module, "_STARTED", 501.0)
     assert len({first, mine, code_digest(str(package), PARTS)}) == 3
-
-
-def imported_from(tree: ast.Module) -> Iterator[str]:
-    """The modules that code imports names from, also late; not those for type checkers alone."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            waiting += node.orelse
-            continue
-        if isinstance(node, ast.ImportFrom):
-            yield node.module or ""
-        for block in BLOCKS:
-            waiting += getattr(node, block, ())
-
-
-def test_whatever_decides_a_program_is_part_of_it() -> None:
-    """What the deciding code imports is among it; a top-level module only where it holds none."""
-    names = {part.removesuffix(".py") for part in DECIDING}
-    missing = set()
-    for part in DECIDING:
-        if part.endswith(".py"):
-            continue
-        for path in (ROOT / part).rglob("*.py"):
-            for origin in imported_from(ast.parse(path.read_text())):
-                if origin.startswith("adjoint."):
-                    name = (origin.split(".") + [""] * 2)[2]
-                    if name not in names:
-                        missing.add((name, str(path.relative_to(ROOT))))
-    assert not missing

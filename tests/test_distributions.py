@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import scipy.stats as st
+import scipy
 
 import adjoint as ad
 
 D = ad.distributions
-LAWS: list[tuple[Any, Any]] = [
-    (lambda: D.Normal(1.0, 2.0), st.norm(1, 2)),
-    (lambda: D.Uniform(-1.0, 2.0), st.uniform(-1, 3)),
-    (lambda: D.Exponential(2.0), st.expon(scale=0.5)),
-    (lambda: D.Laplace(1.0, 2.0), st.laplace(1, 2)),
-    (lambda: D.Cauchy(1.0, 2.0), st.cauchy(1, 2)),
-    (lambda: D.Gamma(0.4, 2.0), st.gamma(0.4, scale=0.5)),
-    (lambda: D.Chi2(3.0), st.chi2(3)),
-    (lambda: D.Beta(0.7, 2.0), st.beta(0.7, 2)),
-    (lambda: D.StudentT(3.0), st.t(3)),
-    (lambda: D.FisherSnedecor(3.0, 5.0), st.f(3, 5)),
-    (lambda: D.Gumbel(1.0, 2.0), st.gumbel_r(1, 2)),
-    (lambda: D.HalfNormal(2.0), st.halfnorm(scale=2)),
-    (lambda: D.HalfCauchy(2.0), st.halfcauchy(scale=2)),
-    (lambda: D.LogNormal(0.3, 0.5), st.lognorm(0.5, scale=1.3498588)),
-    (lambda: D.Pareto(1.5, 3.0), st.pareto(3, scale=1.5)),
-    (lambda: D.GeneralizedPareto(0.0, 1.0, 0.3), st.genpareto(0.3)),
-    (lambda: D.Weibull(2.0, 1.5), st.weibull_min(1.5, scale=2)),
-    (lambda: D.InverseGamma(3.0, 2.0), st.invgamma(3, scale=2)),
-    (lambda: D.VonMises(0.0, 2.0), st.vonmises(2)),
+
+
+def law(name: str, *args: float, **options: float) -> Callable[[], Any]:
+    """A law of SciPy's, whose statistics take a second to load: when it is asked for."""
+    return lambda: getattr(scipy.stats, name)(*args, **options)
+
+
+LAWS: list[tuple[Any, Callable[[], Any]]] = [
+    (lambda: D.Normal(1.0, 2.0), law("norm", 1, 2)),
+    (lambda: D.Uniform(-1.0, 2.0), law("uniform", -1, 3)),
+    (lambda: D.Exponential(2.0), law("expon", scale=0.5)),
+    (lambda: D.Laplace(1.0, 2.0), law("laplace", 1, 2)),
+    (lambda: D.Cauchy(1.0, 2.0), law("cauchy", 1, 2)),
+    (lambda: D.Gamma(0.4, 2.0), law("gamma", 0.4, scale=0.5)),
+    (lambda: D.Chi2(3.0), law("chi2", 3)),
+    (lambda: D.Beta(0.7, 2.0), law("beta", 0.7, 2)),
+    (lambda: D.StudentT(3.0), law("t", 3)),
+    (lambda: D.FisherSnedecor(3.0, 5.0), law("f", 3, 5)),
+    (lambda: D.Gumbel(1.0, 2.0), law("gumbel_r", 1, 2)),
+    (lambda: D.HalfNormal(2.0), law("halfnorm", scale=2)),
+    (lambda: D.HalfCauchy(2.0), law("halfcauchy", scale=2)),
+    (lambda: D.LogNormal(0.3, 0.5), law("lognorm", 0.5, scale=1.3498588)),
+    (lambda: D.Pareto(1.5, 3.0), law("pareto", 3, scale=1.5)),
+    (lambda: D.GeneralizedPareto(0.0, 1.0, 0.3), law("genpareto", 0.3)),
+    (lambda: D.Weibull(2.0, 1.5), law("weibull_min", 1.5, scale=2)),
+    (lambda: D.InverseGamma(3.0, 2.0), law("invgamma", 3, scale=2)),
+    (lambda: D.VonMises(0.0, 2.0), law("vonmises", 2)),
 ]
 
 
-@pytest.mark.parametrize(("make", "law"), LAWS, ids=[law.dist.name for _, law in LAWS])
-def test_samples_follow_the_law(make: Any, law: Any) -> None:
+@pytest.mark.parametrize(("make", "expected"), LAWS, ids=map(str, range(len(LAWS))))
+def test_samples_follow_the_law(make: Any, expected: Any) -> None:
     ad.manual_seed(3)
     sample = make().sample((4000,)).numpy()
-    assert st.kstest(sample, law.cdf).pvalue > 1e-3
+    assert scipy.stats.kstest(sample, expected().cdf).pvalue > 1e-3
 
 
 def test_bad_parameters_and_values_are_refused() -> None:

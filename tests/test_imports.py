@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from adjoint.engine.core.state.code_digest import DECIDING
+
 ROOT = Path(__file__).parent.parent
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -22,10 +24,11 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 def imported(tree: ast.AST, package: str) -> Iterator[str]:
     """Modules of the package that code imports, also late; not those for type checkers alone."""
-    waiting = [tree]
+    waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)
@@ -139,6 +142,20 @@ def test_the_engine_imports_nothing_outside_itself() -> None:
         if not other.startswith("adjoint.engine")
     }
     assert not outside
+
+
+def test_whatever_decides_a_program_is_part_of_its_name() -> None:
+    """What the code imports that names what is kept on disk; of files, `assembly` imports all."""
+    names = {part.removesuffix(".py") for part in DECIDING}
+    folders = tuple(f"adjoint.engine.{p}." for p in DECIDING if not p.endswith(".py"))
+    missing = {
+        (name, other)
+        for name, others in imports().items()
+        if f"{name}.".startswith(folders)
+        for other in others
+        if (other.split(".") + [""] * 2)[2] not in names
+    }
+    assert not missing
 
 
 @pytest.mark.parametrize("backend", ["llvm", "triton"])

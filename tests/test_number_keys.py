@@ -34,7 +34,11 @@ def test_unlike_values_have_unlike_keys(key: Any) -> None:
         assert key(a) != key(b), (a, b)
 
 
-@given(st.one_of(st.floats(), st.complex_numbers(), st.integers(), st.booleans(), st.text()))
+# Of all characters there are, hypothesis would make a table first, which takes seconds.
+TEXTS = st.text(st.sampled_from("a0é ΣЖ\n\0"))
+
+
+@given(st.one_of(st.floats(), st.complex_numbers(), st.integers(), st.booleans(), TEXTS))
 def test_a_value_has_the_key_of_its_copy(x: Any) -> None:
     again = x + type(x)() if isinstance(x, str) else type(x)(x)
     assert number_key(x) == number_key(again)

@@ -442,8 +442,8 @@ def test_a_finished_run_learns_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert not ad.equal(learnt["head.weight"], before["head.weight"])
 
 
-def test_a_run_goes_on_at_another_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpt, "WRITTEN", 1)
+@pytest.mark.usefixtures("small")
+def test_a_run_goes_on_at_another_rate() -> None:
     Path("song.txt").write_text("la li lo, " * 9, encoding="utf-8")
     command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
     assert main([*command, "--epochs", "2", "--lr", "0.01"]) == 0

@@ -44,7 +44,7 @@ class Block(nn.Module):
 
 
 def transformer() -> tuple[Any, Any]:
-    return nn.Sequential(*[Block(32, 2) for _ in range(4)]), ad.randn(8, 16, 32)
+    return nn.Sequential(*[Block(32, 2) for _ in range(2)]), ad.randn(8, 16, 32)
 
 
 def mlp() -> tuple[Any, Any]:
