@@ -26,6 +26,10 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     rounded,
     walk_words,
 )
+from adjoint.engine.backends.llvm.templates.convolution.winograd_filters import (
+    filter_steps,
+    filters_suit,
+)
 from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import Launch, sized, whole
@@ -44,6 +48,8 @@ def by_weight(
     out = results[0]
     groups = node.params["groups"]
     phase = forward_phases(node.params, out.shape[2:], gradient.shape[2:])[0]
+    if filters_suit(phase, x.shape[0], out, groups):
+        return filter_steps(x, gradient, out, phase, groups)
     source, launches = padded(x, input_bounds([phase]))
     count = positions(phase, x.shape[0])
     few = is_narrow(out.shape[0] // groups, prod(out.shape[1:]))

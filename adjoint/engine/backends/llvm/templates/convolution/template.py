@@ -30,6 +30,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     rounded,
     walk_words,
 )
+from adjoint.engine.backends.llvm.templates.convolution.winograd import suits, winograd_steps
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
@@ -81,6 +82,10 @@ def transposed(
 
 def convolve(x: Place, weights: TapWeights, out: Place, phases: list[Phase]) -> list[Launch]:
     """Launches of all phases."""
+    if len(phases) == 1 and suits(
+        phases[0], x.shape[0], weights.rows, weights.channels, kind_of(out)
+    ):
+        return winograd_steps(x, weights, out, phases[0])
     source, launches = padded(x, input_bounds(phases))
     for phase in phases:
         if is_narrow(weights.rows, weights.channels * len(tap_offsets(phase))):

@@ -42,10 +42,16 @@ def rounded(n: int, multiple: int) -> int:
     return parts_of(n, multiple) * multiple
 
 
-def padded(source: Place, ranges: list[tuple[int, int]]) -> tuple[Place, list[Launch]]:
-    """A place in which all positions of the ranges exist, its origin still the input's first."""
+def padded(
+    source: Place, ranges: list[tuple[int, int]], always: bool = False
+) -> tuple[Place, list[Launch]]:
+    """A place in which all positions of the ranges exist, its origin still the input's first.
+
+    That is the source itself if it has them, unless there is `always` to be a copy.
+    """
     sizes = source.shape[2:]
-    if all(low >= 0 and high < n for (low, high), n in zip(ranges, sizes, strict=True)):
+    inside = zip(ranges, sizes, strict=True)
+    if not always and all(low >= 0 and high < n for (low, high), n in inside):
         return source, []
     extents = tuple(high - low + 1 for low, high in ranges)
     shape = (*source.shape[:2], *extents)

@@ -99,6 +99,8 @@ def multiply(
     if apart is None:
         sums = w.loop(0, whole, turns.several, zero, step=tile.lanes)
         return w.loop(whole, depth, turns.one, sums)
+    if apart.number not in (None, 1) and tile.rows % tile.lanes == 0:
+        return w.loop(0, depth, turns.side_by_side, zero)
     near, nothing = apart.eq(1), w.whole(0)
     whole = select(near, whole, nothing)
     sums = w.loop(0, whole, turns.several, zero, step=tile.lanes)
