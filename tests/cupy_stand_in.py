@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -136,8 +137,42 @@ def install() -> Any:
     return made
 
 
+# What native code launches: words, and what is called when they are filled in.
+KERNELS: list[tuple[Any, Any]] = []
+
+
+@ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2,
+    ctypes.POINTER(ctypes.c_void_p),
+)  # fmt: skip
+def LAUNCH_KERNEL(function: int | None, *sizes_and_extra: Any) -> int:
+    """The driver's function, as the stand-in has it."""
+    words, run = KERNELS[function or 0]
+    extra = sizes_and_extra[-1]
+    size = ctypes.c_size_t.from_address(extra[3]).value
+    ctypes.memmove(words, extra[1], size)
+    run(0)
+    return 0
+
+
+# How the stand-in's arrays are laid out: as NumPy's (Note [met launches]).
+LAYOUT = """
+define ptr @sizes_of(ptr %a) { %p = getelementptr i8, ptr %a, i64 32 %q = load ptr, ptr %p ret ptr %q }
+define ptr @steps_of(ptr %a) { %p = getelementptr i8, ptr %a, i64 40 %q = load ptr, ptr %p ret ptr %q }
+define i64 @dtype_of(ptr %a) { %p = getelementptr i8, ptr %a, i64 56 %q = load i64, ptr %p ret i64 %q }
+define i64 @place_of(ptr %a) { %p = getelementptr i8, ptr %a, i64 16 %q = load i64, ptr %p ret i64 %q }
+define i64 @rank_of(ptr %a) {
+  %p = getelementptr i8, ptr %a, i64 24 %q = load i32, ptr %p %r = sext i32 %q to i64 ret i64 %r
+}
+define i64 @device_of(ptr %a) { ret i64 0 }
+"""
+
+
 class InterpretedGpu:
     """What launches kernels: Triton's interpreter, or nothing at all."""
+
+    index = 0
+    array = CupyArray
 
     def __init__(self, is_run: bool = True) -> None:
         from adjoint.engine.backends.triton.program.faults import FaultBoard
@@ -196,8 +231,31 @@ class InterpretedGpu:
 
         return run
 
-    def together(self, works: Any, words: Any, patches: Any) -> None:
-        """Kernels are launched one by one."""
+    def together(self, works: Any, words: Any, patches: Any, room: int) -> Any:
+        """All kernels by native code (Note [native launches]), which calls the interpreter."""
+        from adjoint.engine.backends.triton.runtime import launching
+        from adjoint.engine.backends.triton.templates.product import MatrixProduct
+
+        if any(isinstance(work, MatrixProduct) or count < 0 for _, work, _, count in works):
+            return None
+        starts = [start for _, _, start, _ in works]
+        into: list[Any] = [[] for _ in works]
+        for which, at, plus in patches:
+            n = bisect_right(starts, at) - 1
+            into[n].append((at - starts[n], which, plus))
+        launches = []
+        for name, work, start, count in works:
+            memory, at = self.arguments(count)
+            KERNELS.append((memory, self.launcher(name, work, at, count)))
+            told = [int(words[start + k]) for k in range(count)]
+            launches.append(launching.PlainLaunch(len(KERNELS) - 1, 1, 1, 32, 0, told))
+        record, held = launching.recorded(launches, into)
+        KERNELS.append((record, held))
+        run = launching.launch_all(launching.kernel_address(LAUNCH_KERNEL))
+        return run, record.ctypes.data, lambda code, again: 1 // 0
+
+    def workspace_on(self, stream: int) -> int:
+        return 0
 
     def count(self, stream: int) -> None:
         self.launched += 1
@@ -223,9 +281,13 @@ def connect(is_run: bool = True) -> InterpretedGpu:
     from adjoint.engine.backends.array.gpu import transfers
     from adjoint.engine.backends.array.kernels.shape import copies
     from adjoint.engine.backends.triton.program import compile as programs
+    from adjoint.engine.backends.triton.runtime import meeting
     from adjoint.engine.core.operations.record import HOOKS
 
     gpu = InterpretedGpu(is_run)
+    meet = HOOKS.meeting_on(CupyArray, LAYOUT)
+    HOOKS.meet_on_device = lambda name, *given: meet(*given, 0, 0, 0)
+    meeting.ready = lambda: meet is not None  # type: ignore[assignment]
     programs.direct_gpu = lambda index: gpu  # type: ignore[assignment]
     devices.install = lambda module: None  # NumPy has the memory
     plain = transfers.transfer

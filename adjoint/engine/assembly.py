@@ -524,6 +524,24 @@ def small_launches(*args: Any) -> Any:
 HOOKS.small_launches = small_launches
 
 
+def device_entry(*args: Any) -> Any:
+    """What native code finds a GPU's fragment by; loads what writes it."""
+    if not brought("adjoint.engine.backends.triton.runtime.meeting").ready():
+        return None
+    return brought("adjoint.engine.backends.llvm.small.device").entry_of(*args)
+
+
+HOOKS.device_entry = device_entry
+
+
+def meeting_on(*args: Any) -> Any:
+    """The native code that finds them; loads what assembles it."""
+    return brought("adjoint.engine.backends.llvm.small.device").meeting_on(*args)
+
+
+HOOKS.meeting_on = meeting_on
+
+
 def native_entry(*args: Any) -> Any:
     """A built-in function around assembled text; loads what assembles."""
     return brought("adjoint.engine.backends.llvm.runtime.fastcall").entry(*args)

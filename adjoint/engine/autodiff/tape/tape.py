@@ -16,6 +16,7 @@ from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
+from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
@@ -118,7 +119,16 @@ class RecordNode(TapeNode):
         plan = self.plan
         if not plan.on_device or (plan.hands_on and self.specs is None):
             return None
-        return self.apply_quickly([*self.intact(), *grads], grads, needed)
+        values = [*self.intact(), *grads]
+        if plan.met and not LISTENERS:
+            rest = (switches.computed_with, self.specs, self.out_specs, needed)
+            try:
+                met = HOOKS.meet_on_device(plan.record.name, plan.met, values, self.params, rest)
+            except MemoryError:  # Python's way tries again, and says what is wrong
+                met = None
+            if met is not None:
+                return [*met]
+        return self.apply_quickly(values, grads, needed)
 
     def apply_quickly(
         self, values: Sequence[Any], grads: Sequence[Any], needed: Sequence[bool] | None

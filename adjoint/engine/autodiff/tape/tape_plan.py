@@ -40,8 +40,8 @@ class TapePlan:
     """How to record one operation and how to run its rules."""
 
     __slots__ = (
-        "always_floating", "elementwise", "hands_on", "joint", "node_class", "on_device", "outputs",
-        "record", "saves", "small", "steps", "wants_out_specs", "wants_specs", "whole",
+        "always_floating", "elementwise", "hands_on", "joint", "met", "node_class", "on_device",
+        "outputs", "record", "saves", "small", "steps", "wants_out_specs", "wants_specs", "whole",
     )  # fmt: skip
 
     def __init__(self, record: Record, tracked: list[bool], outputs: int, node_class: type) -> None:
@@ -56,6 +56,7 @@ class TapePlan:
         self.wants_specs = False
         self.wants_out_specs = False
         self.small: tuple[Any, ...] = ()  # its rules' programs for few elements
+        self.met: tuple[Any, ...] = ()  # its rules' fragments on a GPU (Note [met launches])
         self.saves: tuple[int, ...] = ()  # operand i as i, result i as -1 - i
         self.joint: RuleCall | None = None  # the one rule of all operands
         if record.joint is not None:

@@ -113,6 +113,7 @@ class Record:
     plans: dict[Any, Any] = field(default_factory=dict)  # eager execution's promotion cache
     tape: dict[Any, Any] = field(default_factory=dict)  # autodiff's plans, by tracked operands
     small: tuple[Any, ...] = ()  # programs for few elements, as native code compares them
+    met: tuple[Any, ...] = ()  # the same of fragments on a GPU (Note [met launches])
     module: str = ""
 
     # What passes and compilers ask about it; a lowering is a row of a backend's own table.
@@ -282,6 +283,9 @@ class Hooks:
         _unset  # a built-in function of assembled text: backends.llvm
     )
     meet: Callable[..., Any] = _unset  # runs the one of some such programs that operands fit
+    device_entry: Callable[..., Any] = _unset  # what a GPU's fragment is found by: backends.llvm
+    meeting_on: Callable[..., Any] = _unset  # native code that finds them: the same
+    meet_on_device: Callable[..., Any] = _unset  # the same on the current stream: backends.triton
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls

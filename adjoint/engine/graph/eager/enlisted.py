@@ -16,8 +16,14 @@ def enlist(owner: Any, entry: Any) -> None:
     _owners.add(owner)
 
 
+def enlist_on_device(owner: Any, entry: Any) -> None:
+    """The same of a program on a GPU."""
+    owner.met = (entry, *owner.met)[:LISTED]
+    _owners.add(owner)
+
+
 def forget() -> None:
     """Have native code find none."""
     for owner in _owners:
-        owner.small = ()
+        owner.small = owner.met = ()
     _owners.clear()

@@ -8,11 +8,12 @@ from typing import Any
 
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.timeline import LISTENERS
-from adjoint.engine.graph.eager.enlisted import Owned, enlist
+from adjoint.engine.graph.eager.enlisted import Owned, enlist, enlist_on_device
 from adjoint.engine.graph.execution import Executable
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 OFTEN = 64  # calls after which native code finds a small one
+AGAIN = 4  # calls after which it finds one on a GPU, which is not tried first
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +91,19 @@ class Fragment:
             return
         if entry is not None:
             enlist(owned[0], entry)
+
+    def settle_on_device(self, given: type, owned: Owned) -> None:
+        """After some calls, have native code find it on a GPU (Note [met launches])."""
+        self.calls += 1
+        if self.calls < AGAIN:
+            return
+        self.is_settled = True
+        call = getattr(self.executable, "native", None)
+        simple = self.structure is None or self.structure.kind in (tuple, list)
+        if call is None or not simple or any(r is not None and not r.as_made for r in self.results):
+            return
+        gaps = [r is not None for r in self.results]
+        single = self.structure is None
+        entry = HOOKS.device_entry(call, self.places, given, owned, gaps, single)
+        if entry is not None:
+            enlist_on_device(owned[0], entry)

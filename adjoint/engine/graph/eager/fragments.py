@@ -180,8 +180,12 @@ class Fragments:
                 return None
             parts = record.compose if record.of_rows else None
             return self.described(record, operands, params, quick, parts)
+        if fragment is None:
+            return None
+        if not fragment.is_settled:
+            fragment.settle_on_device(given, (record, operands, params, switches.computed_with))
         try:
-            return None if fragment is None else fragment(tensors, numbers)
+            return fragment(tensors, numbers)
         except MemoryError:
             raise
         except (RuntimeError, IndexError):
@@ -228,8 +232,13 @@ class Fragments:
             return again(None)
         if fragment is None:
             return None
-        if not fragment.is_settled and tensors[0]._array.__class__ is ndarray:
-            fragment.settle((), owned)
+        if not fragment.is_settled:
+            if tensors[0]._array.__class__ is ndarray:
+                fragment.settle((), owned)
+            elif fragment.structure is not None:
+                plan, given, own, rest = owned
+                whole = (plan, given, own, (switches.computed_with, *rest))
+                fragment.settle_on_device(type(Ellipsis), whole)
         try:
             return fragment(tensors, ())
         except MemoryError:

@@ -34,6 +34,7 @@ FIRST, WANTED = 2, 4 + 2 * DIMENSIONS
 NUMBER = -1  # in the place of a rank: any whole number, whose low 64 bits go into the slot
 # The classes and singletons that comparisons know, by their place among the words of the world.
 TENSOR, NDARRAY, FLOAT, INT, STR, TUPLE, SPEC, SIZE, LIST, ARRAY_AT, NONE = range(11)
+DEVICE_ARRAY = NONE + 1  # the class of a GPU's, where there is one (Note [met launches])
 
 
 def array_offset() -> int | None:
@@ -54,7 +55,7 @@ def world() -> Any:
     if offset is None or not arrays_are_laid_out():
         return None
     known = (Tensor, np.ndarray, float, int, str, tuple, Spec, Size, list)
-    return np.array([*map(id, known), offset, id(None)], np.int64)
+    return np.array([*map(id, known), offset, id(None), 0], np.int64)
 
 
 def arrays_are_laid_out() -> bool:
@@ -87,11 +88,11 @@ def wanted_of(operands: Any, slots: dict[int, int], firsts: dict[int, int]) -> A
     return np.array(words, np.int64)
 
 
-def text() -> str:
-    """The functions."""
+def comparing_text() -> str:
+    """The functions that compare objects."""
     at = type_offset()
     return f"""
-@world = external global [{NONE + 1} x i64]
+@world = external global [{DEVICE_ARRAY + 1} x i64]
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
@@ -201,6 +202,47 @@ yes:
 no:
   ret i1 false
 }}
+define i1 @parameters_fit(ptr %program, ptr %params) {{
+entry:
+  %position = alloca i64
+  %keyAt = alloca ptr
+  %valueAt = alloca ptr
+  store i64 0, ptr %position
+  %keys = call ptr @PyTuple_GetItem(ptr %program, i64 3)
+  %values = call ptr @PyTuple_GetItem(ptr %program, i64 4)
+  %count = call i64 @PyTuple_Size(ptr %keys)
+  %size = call i64 @PyDict_Size(ptr %params)
+  %many = icmp eq i64 %count, %size
+  br i1 %many, label %next, label %no
+next:
+  %k = phi i64 [0, %entry], [%kNext, %value]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %each, label %yes
+each:
+  %found = call i32 @PyDict_Next(ptr %params, ptr %position, ptr %keyAt, ptr %valueAt)
+  %is.found = icmp ne i32 %found, 0
+  br i1 %is.found, label %key, label %no
+key:
+  %given = load ptr, ptr %keyAt
+  %wantedKey = call ptr @PyTuple_GetItem(ptr %keys, i64 %k)
+  %named = icmp eq ptr %given, %wantedKey
+  br i1 %named, label %value, label %no
+value:
+  %held = load ptr, ptr %valueAt
+  %wantedValue = call ptr @PyTuple_GetItem(ptr %values, i64 %k)
+  %kNext = add i64 %k, 1
+  %equal = call i1 @same(ptr %held, ptr %wantedValue)
+  br i1 %equal, label %next, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}"""
+
+
+def text() -> str:
+    """The functions."""
+    return f"""{comparing_text()}
 define i1 @lies_so(ptr %array, ptr %wanted) {{
 entry:
   %dtypeAt = getelementptr i8, ptr %array, i64 {DTYPE}
@@ -331,42 +373,6 @@ place:
   %slotAt = getelementptr i64, ptr %slots, i64 %slot
   store i64 %data, ptr %slotAt
   br label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-define i1 @parameters_fit(ptr %program, ptr %params) {{
-entry:
-  %position = alloca i64
-  %keyAt = alloca ptr
-  %valueAt = alloca ptr
-  store i64 0, ptr %position
-  %keys = call ptr @PyTuple_GetItem(ptr %program, i64 3)
-  %values = call ptr @PyTuple_GetItem(ptr %program, i64 4)
-  %count = call i64 @PyTuple_Size(ptr %keys)
-  %size = call i64 @PyDict_Size(ptr %params)
-  %many = icmp eq i64 %count, %size
-  br i1 %many, label %next, label %no
-next:
-  %k = phi i64 [0, %entry], [%kNext, %value]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %yes
-each:
-  %found = call i32 @PyDict_Next(ptr %params, ptr %position, ptr %keyAt, ptr %valueAt)
-  %is.found = icmp ne i32 %found, 0
-  br i1 %is.found, label %key, label %no
-key:
-  %given = load ptr, ptr %keyAt
-  %wantedKey = call ptr @PyTuple_GetItem(ptr %keys, i64 %k)
-  %named = icmp eq ptr %given, %wantedKey
-  br i1 %named, label %value, label %no
-value:
-  %held = load ptr, ptr %valueAt
-  %wantedValue = call ptr @PyTuple_GetItem(ptr %values, i64 %k)
-  %kNext = add i64 %k, 1
-  %equal = call i1 @same(ptr %held, ptr %wantedValue)
-  br i1 %equal, label %next, label %no
 yes:
   ret i1 true
 no:

@@ -12,7 +12,7 @@ Note [direct launches]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from adjoint.engine.backends.triton.program.banks import signed
 from adjoint.engine.backends.triton.program.faults import BLOCKING, CALL_BITS, FaultBoard
 from adjoint.engine.backends.triton.program.program import MakeTarget
 from adjoint.engine.backends.triton.runtime.arguments import with_arguments
+from adjoint.engine.backends.triton.runtime.cublaslt import uses_tf32
 from adjoint.engine.backends.triton.runtime.launching import SPARE, Patches, Works
 from adjoint.engine.backends.triton.target import EagerTarget, TritonTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
@@ -37,22 +38,53 @@ from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, double_bits
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 
 PAGE = 256  # bytes that the pool's memory begins at a multiple of
 FEW = 4  # kernels that are launched one by one
+BYTES = np.dtype(np.uint8)
 
 Place = tuple[int, int]  # a word, and what is added there
 Shape = tuple[int, ...]
-# As text: what it is put into, and whether what is added may carry it out of 64 bits.
-Number = tuple[str, list[Place], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A number that launches are told at each call."""
+
+    what: str  # "input", "target", "result", "float", "whole", "room", "slot" or "workspace"
+    which: int  # of those
+    text: str  # an expression for it
+    places: list[Place]  # words that it is put into
+    wraps: bool = False  # what is added may carry it out of 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCall:
+    """What native code needs to make a program's launches itself (Note [met launches])."""
+
+    device: int
+    function: int  # of a record's address, a stream and addresses
+    record: int
+    given: tuple[tuple[str, int], ...]  # what each address is of
+    results: tuple[tuple[Any, tuple[Any, ...]], ...]  # what makes them, and of what
+    room: tuple[Any, tuple[Any, ...]] | None  # what makes memory between kernels
+    hold: Any
+
+    @staticmethod
+    def place(array: Any) -> tuple[int, bool]:
+        """Which GPU an array is on, and whether its address is no multiple of 64."""
+        return DEVICE_LAYOUTS[array.__class__](array)
 
 
 class DirectMachine(Protocol):
     """Whoever has the memory and launches kernels: a GPU, or Triton's interpreter in tests."""
 
+    index: int
     faults: FaultBoard
+    array: Callable[..., Any]  # `empty`, which may raise what CuPy raises
 
     def enter(self) -> tuple[int, Any]: ...
     def leave(self, before: Any) -> None: ...
@@ -62,7 +94,8 @@ class DirectMachine(Protocol):
     def arguments(self, count: int) -> tuple[Any, int]: ...
     def table(self, words: Any, start: int, count: int) -> Any: ...
     def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]: ...
-    def together(self, works: Works, words: Any, patches: Patches) -> Any: ...
+    def together(self, works: Works, words: Any, patches: Patches, room: int) -> Any: ...
+    def workspace_on(self, stream: int) -> int: ...
 
 
 class NumberedDraft(Draft):
@@ -102,6 +135,7 @@ class DirectProgram:
         target: MakeTarget = EagerTarget,
     ) -> None:
         self.machine = machine
+        self.native: NativeCall | None = None  # after the first call, where native code launches
         self.lock = Lock()
         unaligned = frozenset(
             i for i, x in enumerate(task.examples) if not getattr(x, "aligned", True)
@@ -242,33 +276,21 @@ class DirectProgram:
             "machine": self.machine, "enter": self.machine.enter, "empty": self.machine.empty,
             "strided": self.machine.strided,
             "words": self.words, "lock": self.lock, "double_bits": double_bits, "signed": signed,
-            "launched": self.machine.faults.launched, "room_type": np.dtype(np.uint8),
+            "launched": self.machine.faults.launched, "room_type": BYTES,
         }  # fmt: skip
+        given = [number for number in self.given() if number.places]
         made: list[str] = []
-        given: list[Number] = []
-        for i, places in self.inputs:
-            given.append((f"inputs[{i}].data.ptr", places, False))
-        for n, places in self.targets:
-            given.append((f"targets[{n}].data.ptr", places, False))
-        for k, shape, dtype, places in self.results:
+        for k, shape, dtype, _ in self.results:
             scope[f"shape{k}"], scope[f"dtype{k}"] = shape, dtype
             new = f"empty(shape{k}, dtype{k})"
             if k in self.layouts:
                 scope[f"shape{k}"], scope[f"steps{k}"] = self.layouts[k]
                 new = f"strided(shape{k}, dtype{k}, steps{k})"
             made.append(f"result{k} = {f'targets[0] if targets else {new}' if self.only else new}")
-            given.append((f"result{k}.data.ptr", places, False))
-        for i, is_float, places in self.numbers:
-            number = f"{'double_bits' if is_float else 'signed'}(inputs[{i}])"
-            into = [(at, 0 if is_float else plus) for at, plus in places]
-            given.append((number, into, not is_float))
         if self.arena:
             made.append(f"room = empty({self.arena}, room_type)")
-            given.append((f"-(-room.data.ptr // {PAGE}) * {PAGE}", self.inside, False))
         if self.codes:
             made.append("slot = launched()")
-            given.append(("slot", self.codes, False))
-        given = [number for number in given if number[1]]
         handed = {k: f"result{k}" for k, *_ in self.results}
         returned = ", ".join(handed.get(k, "None") for k in range(self.count))
         text = [
@@ -284,21 +306,63 @@ class DirectProgram:
         # By its name it is seen to be the package's, when a line of the program is looked for.
         return function_of_text("\n".join(text), "fill", f"{__file__}: fill", scope)
 
-    def launched_by(self, given: list[Number], scope: dict[str, Any]) -> Iterator[str]:
+    def given(self) -> Iterator[Given]:
+        """What launches are told at each call."""
+        for i, places in self.inputs:
+            yield Given("input", i, f"inputs[{i}].data.ptr", places)
+        for n, places in self.targets:
+            yield Given("target", n, f"targets[{n}].data.ptr", places)
+        for k, _, _, places in self.results:
+            yield Given("result", k, f"result{k}.data.ptr", places)
+        for i, is_float, places in self.numbers:
+            if is_float:
+                into = [(at, 0) for at, _ in places]
+                yield Given("float", i, f"double_bits(inputs[{i}])", into)
+            else:
+                yield Given("whole", i, f"signed(inputs[{i}])", places, wraps=True)
+        if self.arena:
+            yield Given("room", 0, f"-(-room.data.ptr // {PAGE}) * {PAGE}", self.inside)
+        if self.codes:
+            yield Given("slot", 0, "slot", self.codes)
+
+    def maker(self, k: int, shape: Shape, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
+        """What makes a result, and of what."""
+        if k in self.layouts:
+            laid, steps = self.layouts[k]
+            return self.machine.strided, (laid, dtype, steps)
+        return self.machine.array, (tuple(shape), dtype)
+
+    def launched_by(self, given: list[Given], scope: dict[str, Any]) -> Iterator[str]:
         """The lines that put numbers into words and launch: native code's, or our own."""
-        patches = [(k, *place) for k, (_, places, _) in enumerate(given) for place in places]
-        native = self.machine.together(self.works, self.words, patches)
+        patches = [(k, *place) for k, number in enumerate(given) for place in number.places]
+        native = self.machine.together(self.works, self.words, patches, len(given))
         if native is not None:
             scope["launch"], record, scope["refused"] = native
-            call = f"launch({', '.join([str(record), 'stream', *[text for text, *_ in given]])})"
+            works = [work for _, work, _, _ in self.works]
+            if any(isinstance(work, MatrixProduct) for work in works):
+                scope["workspace_on"] = self.machine.workspace_on
+                given = [*given, Given("workspace", 0, "workspace_on(stream)", [])]
+            self.native = NativeCall(
+                device=self.machine.index,
+                function=scope["launch"](),
+                record=record,
+                given=tuple([(number.what, number.which) for number in given]),
+                results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
+                room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
+                hold=(self, native),
+            )
+            call = f"launch({', '.join([str(record), 'stream', *[g.text for g in given]])})"
+            if any(isinstance(work, MatrixProduct) and work.dtype == "float32" for work in works):
+                scope["uses_tf32"], scope["anew"] = uses_tf32, self.first_run
+                yield f"if uses_tf32() is not {uses_tf32()}: return anew(inputs, targets)"
             yield f"code = {call}"
             yield f"if code: refused(code, lambda: {call})"
             return
         yield "with lock:"
-        for text, places, wraps in given:
-            yield f" number = {text}"
-            for at, plus in places:
-                yield f" words[{at}] = {'signed' if wraps else ''}(number + {plus})"
+        for number in given:
+            yield f" number = {number.text}"
+            for at, plus in number.places:
+                yield f" words[{at}] = {'signed' if number.wraps else ''}(number + {plus})"
         for n, launch in enumerate(self.launches):
             scope[f"launch{n}"] = launch
             yield f" launch{n}(stream)"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from math import prod
+from operator import or_
 from threading import Lock
 from typing import Any
 
@@ -31,7 +32,13 @@ from adjoint.engine.backends.triton.runtime.cuda import (
     machine,
 )
 from adjoint.engine.backends.triton.runtime.launching import (
+    ALGORITHM,
+    ATTRIBUTE,
+    HANDLE,
     MOST,
+    ROOM,
+    ROOM_SIZE,
+    SET,
     SPARE,
     WIDEST,
     Patches,
@@ -165,21 +172,29 @@ class DirectGpu:
 
         return launch
 
-    def together(self, works: Works, words: Any, patches: Patches) -> Any:
+    def together(self, works: Works, words: Any, patches: Patches, room: int) -> Any:
         """What launches all of a program's kernels (Note [native launches]), or None.
 
         That is a function, the record it is given first, and what to call if it returns an error.
+        Products work in memory whose address has the number `room`.
         """
-        found = [self.plain(*work, words) for work in works]
-        launches = [launch for launch in found if launch is not None]
-        addresses = {which for which, _, _ in patches}
-        if not works or len(launches) < len(works) or len(addresses) > MOST:
-            return None
-        ends = [work[2] + len(launch.words) for work, launch in zip(works, launches, strict=True)]
-        into: list[list[tuple[int, int, int]]] = [[] for _ in launches]
+        starts = [start for _, _, start, _ in works]
+        into: list[list[tuple[int, int, int]]] = [[] for _ in works]
         for which, at, plus in patches:
-            n = bisect_right(ends, at)
-            into[n].append((at - works[n][2], which, plus))
+            n = bisect_right(starts, at) - 1
+            into[n].append((at - starts[n], which, plus))
+        found = [
+            self.plain_product(*work, into[n])
+            if isinstance(work[1], MatrixProduct)
+            else self.plain(*work, words)
+            for n, work in enumerate(works)
+        ]
+        launches = [launch for launch in found if launch is not None]
+        if not works or len(launches) < len(works) or room >= MOST:
+            return None
+        for launch, own in zip(launches, into, strict=True):
+            if launch.is_product:
+                own.append((ROOM, room, 0))
         record, held = recorded(launches, into)
         run = launch_all(kernel_address(launch_function()))
 
@@ -188,13 +203,16 @@ class DirectGpu:
                 self.use(self.index)
                 code = again()
             if code:
-                self.refused(code & 0xFFFFFFFF, works[code >> 32][1], lambda: code)
+                _, work, _, _ = works[code >> 32]
+                if isinstance(work, MatrixProduct):
+                    cublaslt.check("product", code & 0xFFFFFFFF)
+                self.refused(code & 0xFFFFFFFF, work, lambda: code)
 
         return run, record.ctypes.data, refused
 
     def plain(self, name: str, work: Any, start: int, count: int, words: Any) -> PlainLaunch | None:
         """A launch that needs nothing but its words; None where it needs more."""
-        if count < 0 or isinstance(work, MatrixProduct):
+        if count < 0:
             return None
         if work.others:
             best = self.known_choice(work)
@@ -207,6 +225,21 @@ class DirectGpu:
         across, down = work.grid
         told = [int(words[start + k]) for k in range(count + SPARE)]
         return PlainLaunch(function.ptr, across, down, kernel.warps * 32, kernel.shared, told)
+
+    def plain_product(
+        self, name: str, work: MatrixProduct, start: int, count: int, into: Sequence[Any]
+    ) -> PlainLaunch | None:
+        """A product as a launch whose operands begin at multiples of 64 bytes, views besides."""
+        shifts = [64, *[plus for _, _, plus in into]]
+        low = reduce(or_, shifts)
+        plan, told = self.planned(work, low & -low, alone=work.biased)
+        words = [0] * (ATTRIBUTE + 1)
+        words[HANDLE : ALGORITHM + 1] = [value or 0 for value in told]
+        words[ROOM_SIZE] = WORKSPACE
+        if work.biased:
+            words[SET] = kernel_address(cublaslt.library().cublasLtMatmulDescSetAttribute)
+            words[ATTRIBUTE] = BIAS_POINTER
+        return PlainLaunch(kernel_address(product_function()), 1, 1, 0, 0, words, plan)
 
     def known_choice(self, work: Written) -> int | None:
         """Which of several ways was the fastest, if that is known."""
@@ -291,7 +324,7 @@ class DirectGpu:
                 if key not in plans:
                     plans[key] = self.planned(work, key[1])
             plan, (handle, description, one, left, right, zero, out, algorithm) = plans[key]
-            room = workspaces.get(stream) or self.workspace(stream)
+            room = workspaces.get(stream) or self.workspace_on(stream)
             if not biased:
                 code = run(
                     handle, description, one, b, left, a, right, zero, c, out, c, out, algorithm,
@@ -309,25 +342,34 @@ class DirectGpu:
 
         return launch
 
-    def planned(self, work: MatrixProduct, aligned: int) -> tuple[Any, tuple[int | None, ...]]:
+    def planned(
+        self, work: MatrixProduct, aligned: int, *, alone: bool = False
+    ) -> tuple[Any, tuple[int | None, ...]]:
         """A product's plan for addresses that are multiples of `aligned`, and what is handed over.
 
-        Views begin anywhere, and most algorithms load 16 bytes at once.
+        Views begin anywhere, and most algorithms load 16 bytes at once. `alone`: nobody else has
+        the plan.
         """
         products = self.whole.products
         aligned = min(aligned, work.aligned or ALIGNED)
         if aligned < ALIGNED:
             work = replace(work, aligned=aligned)
-        products.prepare(work)
-        plan = products.plans[work, cublaslt.uses_tf32()]
+        if alone:
+            plan = cublaslt.ChosenProduct(products.ready(), work, cublaslt.uses_tf32())
+        else:
+            products.prepare(work)
+            plan = products.plans[work, cublaslt.uses_tf32()]
         left, right, out = (layout.value for layout in plan.layouts)
         return plan, (
             plan.handle.value, plan.description.value, ctypes.addressof(plan.one), left, right,
             ctypes.addressof(plan.zero), out, ctypes.addressof(plan.algorithm),
         )  # fmt: skip
 
-    def workspace(self, stream: int) -> int:
+    def workspace_on(self, stream: int) -> int:
         """Memory for products on a stream."""
+        known = self.workspaces.get(stream)
+        if known is not None:
+            return known
         memory = self.cupy.cuda.alloc(WORKSPACE)
         self.workspaces[stream] = memory.ptr
         self.rooms.append(memory)

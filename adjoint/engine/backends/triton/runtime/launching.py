@@ -6,6 +6,10 @@ Note [native launches]
     native code is handed the addresses alone. It has a record of the launches: their functions,
     sizes and words, and where in these which address goes. It copies the words to its own stack, so
     threads need no lock, and returns the driver's error with the number of the launch.
+
+    A product is a launch too: of cuBLASLt's function, whose arguments are its words. Where it adds
+    a bias, the library is told the bias's address by the product's description, which others may
+    be using: the description is the record's own then, and the interpreter's lock is kept.
 """
 
 from __future__ import annotations
@@ -26,6 +30,12 @@ SPARE = 2  # words after a kernel's arguments that Triton's kernels have besides
 Works = list[tuple[str, Any, int, int]]  # name, work, where its words begin, how many
 Patches = list[tuple[int, int, int]]  # of each address: its number, a word, what is added there
 HEAD = 8  # words of a launch in a record, before what is put into its words
+KEEPS = 1  # word of a record: whether the interpreter's lock is kept
+# The words of a product: addresses of operands, result, bias and memory to work in; then what does
+# not change. Such a launch is of no threads.
+BIAS, ROOM = 3, 4
+HANDLE, DESCRIPTION, ONE, LEFT, RIGHT, ZERO, OUT, ALGORITHM = range(5, 13)
+ROOM_SIZE, SET, ATTRIBUTE = range(13, 16)  # how much memory; what tells the bias, if there is one
 
 TEXT = f"""
 declare i64 @PyLong_AsLongLong(ptr)
@@ -49,39 +59,24 @@ define void @put(ptr %at, i64 %k, i64 %value) alwaysinline {{
   store i64 %value, ptr %place
   ret void
 }}
-define ptr @entry(ptr %self, ptr %args, i64 %count) {{
+define ptr @place(ptr %at, i64 %k) alwaysinline {{
+  %value = call i64 @word(ptr %at, i64 %k)
+  %place = inttoptr i64 %value to ptr
+  ret ptr %place
+}}
+define i64 @launch_record(ptr %given) {{
 start:
-  %given = alloca [{MOST + 2} x i64]
   %words = alloca [{WIDEST} x i64]
   %size = alloca i64
   %extra = alloca [5 x i64]
-  %fits = icmp ule i64 %count, {MOST + 2}
-  br i1 %fits, label %read, label %bad
-read:
-  %k = phi i64 [ 0, %start ], [ %k1, %kept ]
-  %p = getelementptr ptr, ptr %args, i64 %k
-  %o = load ptr, ptr %p
-  %x = call i64 @PyLong_AsLongLong(ptr %o)
-  %m = icmp eq i64 %x, -1
-  br i1 %m, label %doubt, label %kept
-doubt:
-  %e = call ptr @PyErr_Occurred()
-  %b = icmp ne ptr %e, null
-  br i1 %b, label %bad, label %kept
-bad:
-  ret ptr null
-kept:
-  call void @put(ptr %given, i64 %k, i64 %x)
-  %k1 = add i64 %k, 1
-  %more = icmp ult i64 %k1, %count
-  br i1 %more, label %read, label %begin
-begin:
   %record_at = call i64 @word(ptr %given, i64 0)
   %record = inttoptr i64 %record_at to ptr
   %stream_at = call i64 @word(ptr %given, i64 1)
   %stream = inttoptr i64 %stream_at to ptr
   %launches = call i64 @word(ptr %record, i64 0)
-  %first = getelementptr i64, ptr %record, i64 1
+  %keeps = call i64 @word(ptr %record, i64 {KEEPS})
+  %kept = icmp ne i64 %keeps, 0
+  %first = getelementptr i64, ptr %record, i64 {KEEPS + 1}
   %words_at = ptrtoint ptr %words to i64
   %size_at = ptrtoint ptr %size to i64
   call void @put(ptr %extra, i64 0, i64 1)
@@ -89,7 +84,12 @@ begin:
   call void @put(ptr %extra, i64 2, i64 2)
   call void @put(ptr %extra, i64 3, i64 %size_at)
   call void @put(ptr %extra, i64 4, i64 0)
-  %thread = call ptr @PyEval_SaveThread()
+  br i1 %kept, label %begin, label %release
+release:
+  %saved = call ptr @PyEval_SaveThread()
+  br label %begin
+begin:
+  %thread = phi ptr [ null, %start ], [ %saved, %release ]
   br label %launch
 launch:
   %n = phi i64 [ 0, %begin ], [ %n1, %next ]
@@ -135,7 +135,16 @@ patched:
   br label %patch
 go:
   %end = getelementptr i64, ptr %at, i64 %w
-  %code = call i32 @cuLaunchKernel(ptr %function, i32 %across, i32 %down, i32 1, i32 %threads, i32 1, i32 1, i32 %shared, ptr %stream, ptr null, ptr %extra)
+  %is_product = icmp eq i32 %threads, 0
+  br i1 %is_product, label %product, label %kernel
+product:
+  %product_code = call i32 @multiply(ptr %function, ptr %words, ptr %stream)
+  br label %looked
+kernel:
+  %kernel_code = call i32 @cuLaunchKernel(ptr %function, i32 %across, i32 %down, i32 1, i32 %threads, i32 1, i32 1, i32 %shared, ptr %stream, ptr null, ptr %extra)
+  br label %looked
+looked:
+  %code = phi i32 [ %product_code, %product ], [ %kernel_code, %kernel ]
   %failed = icmp ne i32 %code, 0
   br i1 %failed, label %fault, label %next
 next:
@@ -143,16 +152,83 @@ next:
   %left = icmp ult i64 %n1, %launches
   br i1 %left, label %launch, label %done
 fault:
-  call void @PyEval_RestoreThread(ptr %thread)
   %code_wide = zext i32 %code to i64
   %number = shl i64 %n, 32
   %told = or i64 %number, %code_wide
-  %error = call ptr @PyLong_FromLongLong(i64 %told)
-  ret ptr %error
+  br label %done
 done:
+  %result = phi i64 [ 0, %next ], [ %told, %fault ]
+  br i1 %kept, label %over, label %restore
+restore:
   call void @PyEval_RestoreThread(ptr %thread)
-  %nothing = call ptr @PyLong_FromLongLong(i64 0)
-  ret ptr %nothing
+  br label %over
+over:
+  ret i64 %result
+}}
+define i32 @multiply(ptr %function, ptr %w, ptr %stream) {{
+start:
+  %a = call ptr @place(ptr %w, i64 0)
+  %b = call ptr @place(ptr %w, i64 1)
+  %c = call ptr @place(ptr %w, i64 2)
+  %handle = call ptr @place(ptr %w, i64 {HANDLE})
+  %description = call ptr @place(ptr %w, i64 {DESCRIPTION})
+  %one = call ptr @place(ptr %w, i64 {ONE})
+  %left = call ptr @place(ptr %w, i64 {LEFT})
+  %right = call ptr @place(ptr %w, i64 {RIGHT})
+  %zero = call ptr @place(ptr %w, i64 {ZERO})
+  %out = call ptr @place(ptr %w, i64 {OUT})
+  %algorithm = call ptr @place(ptr %w, i64 {ALGORITHM})
+  %room = call ptr @place(ptr %w, i64 {ROOM})
+  %size = call i64 @word(ptr %w, i64 {ROOM_SIZE})
+  %set = call ptr @place(ptr %w, i64 {SET})
+  %biased = icmp ne ptr %set, null
+  br i1 %biased, label %bias, label %run
+bias:
+  %attribute = call i32 @narrow(ptr %w, i64 {ATTRIBUTE})
+  %bias_at = getelementptr i64, ptr %w, i64 {BIAS}
+  %refused = call i32 %set(ptr %description, i32 %attribute, ptr %bias_at, i64 8)
+  %bad = icmp ne i32 %refused, 0
+  br i1 %bad, label %told, label %run
+told:
+  ret i32 %refused
+run:
+  %code = call i32 %function(ptr %handle, ptr %description, ptr %one, ptr %b, ptr %left, ptr %a, ptr %right, ptr %zero, ptr %c, ptr %out, ptr %c, ptr %out, ptr %algorithm, ptr %room, i64 %size, ptr %stream)
+  ret i32 %code
+}}
+define ptr @entry(ptr %self, ptr %args, i64 %count) {{
+start:
+  %given = alloca [{MOST + 2} x i64]
+  %asked = icmp eq i64 %count, 0
+  br i1 %asked, label %tell, label %look
+tell:
+  %function_at = ptrtoint ptr @launch_record to i64
+  %function = call ptr @PyLong_FromLongLong(i64 %function_at)
+  ret ptr %function
+look:
+  %fits = icmp ule i64 %count, {MOST + 2}
+  br i1 %fits, label %read, label %bad
+read:
+  %k = phi i64 [ 0, %look ], [ %k1, %kept ]
+  %p = getelementptr ptr, ptr %args, i64 %k
+  %o = load ptr, ptr %p
+  %x = call i64 @PyLong_AsLongLong(ptr %o)
+  %m = icmp eq i64 %x, -1
+  br i1 %m, label %doubt, label %kept
+doubt:
+  %e = call ptr @PyErr_Occurred()
+  %b = icmp ne ptr %e, null
+  br i1 %b, label %bad, label %kept
+bad:
+  ret ptr null
+kept:
+  call void @put(ptr %given, i64 %k, i64 %x)
+  %k1 = add i64 %k, 1
+  %more = icmp ult i64 %k1, %count
+  br i1 %more, label %read, label %run
+run:
+  %code = call i64 @launch_record(ptr %given)
+  %told = call ptr @PyLong_FromLongLong(i64 %code)
+  ret ptr %told
 }}"""  # noqa: E501
 
 
@@ -163,14 +239,26 @@ class PlainLaunch:
     function: int
     across: int
     down: int
-    threads: int
+    threads: int  # 0: a product
     shared: int
     words: Sequence[int]
+    hold: Any = None  # what its words are addresses of
+
+    @property
+    def is_product(self) -> bool:
+        return not self.threads
+
+    @property
+    def is_biased(self) -> bool:
+        return self.is_product and self.words[SET] != 0
 
 
 @cache
 def launch_all(launch_kernel: int) -> Callable[..., int]:
-    """What launches all of a record: given its address, a stream and addresses."""
+    """What launches all of a record: given its address, a stream and addresses.
+
+    Given nothing, it tells where native code finds the same: a function of these words.
+    """
     return HOOKS.native_entry("adjoint_launches", TEXT, {"cuLaunchKernel": launch_kernel})
 
 
@@ -179,14 +267,14 @@ def recorded(
 ) -> Any:
     """A record in memory: of each launch also (word, which address, what is added to it)."""
     templates = [np.array(launch.words, np.int64) for launch in launches]
-    words = [len(launches)]
+    words = [len(launches), int(any(launch.is_biased for launch in launches))]
     for launch, template, into in zip(launches, templates, patches, strict=True):
         words += [launch.function, launch.across, launch.down, launch.threads, launch.shared]
         words += [len(template), len(into), template.ctypes.data]
         for word, which, shift in into:
             words += [word, which + 2, shift]  # after the record and the stream
     record = np.array(words, np.int64)
-    return record, templates
+    return record, (templates, launches)
 
 
 def kernel_address(function: Any) -> int:

@@ -1,0 +1,171 @@
+"""How CuPy's arrays are laid out, for native code that finds fragments (Note [met launches]).
+
+CuPy says nothing about that, so it is found out: words of some arrays are compared with what CuPy
+says about them. Where there is not exactly one place for each, Python finds all fragments.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu.faults import BLOCKING, LATEST
+from adjoint.engine.backends.triton.runtime.direct import direct_gpu
+from adjoint.engine.capture.python.guards.rows import word_at
+from adjoint.engine.core.operations.record import HOOKS
+
+HEAD = object.__basicsize__
+DEVICES = (5, 70_001, 3)  # numbers of devices that memory may be said to be on
+PAGES = 4096  # no memory lies below
+
+
+def samples(module: Any) -> list[Any]:
+    """Arrays of many kinds."""
+    make = module.ndarray
+    return [
+        make((3,), np.float32),
+        make((2, 5), np.float64)[:, 1:3],
+        make((2, 3, 4), np.int32).transpose(2, 0, 1),
+        make((), np.bool_),
+        make((1, 2, 3, 1, 5), np.int64)[:, 1:],
+    ]
+
+
+def only(offsets: Iterable[int]) -> int | None:
+    """The one there is."""
+    found = [*offsets]
+    return found[0] if len(found) == 1 else None
+
+
+def offset_of(things: Sequence[Any], expected: Callable[[Any], int]) -> int | None:
+    """Where objects of a class have a word that is known of each."""
+    sizes = range(HEAD, type(things[0]).__basicsize__ - 7, 8)
+    return only(at for at in sizes if all(word_at(id(x) + at) == expected(x) for x in things))
+
+
+def vector_offset(arrays: Sequence[Any], expected: Callable[[Any], tuple[int, ...]]) -> int | None:
+    """Where arrays have a vector of numbers: where it begins, ends, and how far it may grow."""
+
+    def has(array: Any, at: int) -> bool:
+        begin, end, limit = (word_at(id(array) + at + 8 * k) for k in range(3))
+        if end - begin != 8 * array.ndim or limit < end or (begin < PAGES and array.ndim):
+            return False
+        return not array.ndim or (ctypes.c_int64 * array.ndim).from_address(begin)[:] == [
+            *expected(array)
+        ]
+
+    sizes = range(HEAD, type(arrays[0]).__basicsize__ - 23, 8)
+    return only(at for at in sizes if all(has(array, at) for array in arrays))
+
+
+def device_offset(module: Any, like: Any) -> int | None:
+    """Where memory has the number of its device, of 32 bits."""
+    memory = module.cuda.memory
+    things = [
+        memory.MemoryPointer(memory.UnownedMemory(like.data.ptr, 4, like, device), 0)
+        for device in DEVICES
+    ]
+    sizes = range(HEAD, type(things[0]).__basicsize__ - 3, 4)
+    return only(
+        at
+        for at in sizes
+        if all(ctypes.c_int32.from_address(id(x) + at).value == x.device_id for x in things)
+        and [x.device_id for x in things] == [*DEVICES]
+    )
+
+
+def layout_text(module: Any) -> str | None:
+    """The functions that tell how an array lies; None where it is not known."""
+    arrays = samples(module)
+    pointers = [array.data for array in arrays]
+    shape = vector_offset(arrays, lambda a: a.shape)
+    steps = vector_offset(arrays, lambda a: a.strides)
+    dtype = offset_of(arrays, lambda a: id(a.dtype))
+    data = offset_of(arrays, lambda a: id(a.data))
+    place = offset_of(pointers, lambda p: int(p.ptr))
+    device = device_offset(module, arrays[0])
+    if None in (shape, steps, dtype, data, place, device):
+        return None
+    assert shape is not None
+    return f"""
+define ptr @pointer_in(ptr %object, i64 %offset) alwaysinline {{
+  %at = getelementptr i8, ptr %object, i64 %offset
+  %pointer = load ptr, ptr %at
+  ret ptr %pointer
+}}
+define ptr @sizes_of(ptr %array) alwaysinline {{
+  %sizes = call ptr @pointer_in(ptr %array, i64 {shape})
+  ret ptr %sizes
+}}
+define ptr @steps_of(ptr %array) alwaysinline {{
+  %steps = call ptr @pointer_in(ptr %array, i64 {steps})
+  ret ptr %steps
+}}
+define i64 @rank_of(ptr %array) alwaysinline {{
+  %begin = call ptr @pointer_in(ptr %array, i64 {shape})
+  %end = call ptr @pointer_in(ptr %array, i64 {shape + 8})
+  %first = ptrtoint ptr %begin to i64
+  %last = ptrtoint ptr %end to i64
+  %bytes = sub i64 %last, %first
+  %rank = ashr i64 %bytes, 3
+  ret i64 %rank
+}}
+define i64 @dtype_of(ptr %array) alwaysinline {{
+  %dtype = call ptr @pointer_in(ptr %array, i64 {dtype})
+  %word = ptrtoint ptr %dtype to i64
+  ret i64 %word
+}}
+define i64 @place_of(ptr %array) alwaysinline {{
+  %data = call ptr @pointer_in(ptr %array, i64 {data})
+  %place = call ptr @pointer_in(ptr %data, i64 {place})
+  %word = ptrtoint ptr %place to i64
+  ret i64 %word
+}}
+define i64 @device_of(ptr %array) alwaysinline {{
+  %data = call ptr @pointer_in(ptr %array, i64 {data})
+  %at = getelementptr i8, ptr %data, i64 {device}
+  %number = load i32, ptr %at
+  %word = sext i32 %number to i64
+  ret i64 %word
+}}
+"""
+
+
+@cache
+def ready() -> bool:
+    """Have native code find fragments, where it can; whether it does."""
+    if BLOCKING:  # which looks for faults after each launch
+        return False
+    module = cupy()
+    text = layout_text(module)
+    meet = None if text is None else HOOKS.meeting_on(module.ndarray, text)
+    if meet is None:
+        return False
+    HOOKS.meet_on_device = with_stream(
+        meet, module.cuda.runtime.getDevice, module.cuda.get_current_stream
+    )
+    return True
+
+
+def with_stream(
+    meet: Callable[..., Any], device: Callable[[], int], stream: Callable[[], Any]
+) -> Callable[..., Any]:
+    """What native code does on the current device and stream."""
+    workspaces = [direct_gpu(device()).workspaces]  # by number of the device
+    at_first = device()
+
+    def found(name: str, programs: Any, operands: Any, params: Any, rest: Any) -> Any:
+        LATEST.append((name, None, 0))
+        index, current = device(), stream().ptr
+        if index != at_first:
+            room = direct_gpu(index).workspaces.get(current, 0)
+        else:
+            room = workspaces[0].get(current, 0)
+        return meet(programs, operands, params, rest, index, current, room)
+
+    return found

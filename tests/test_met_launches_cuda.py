@@ -1,0 +1,175 @@
+"""Fragments that native code finds and launches give what they give otherwise (Note [met launches])."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.nn import functional as F
+
+pytestmark = pytest.mark.cuda
+OFTEN = 8
+
+
+@pytest.fixture
+def met() -> Iterator[list[bool]]:
+    """Whether native code found a program, call by call."""
+    assert importlib.import_module("adjoint.engine.backends.triton.runtime.meeting").ready()
+    FRAGMENTS.forget()
+    found: list[bool] = []
+    before = HOOKS.meet_on_device
+
+    def noted(*given: Any) -> Any:
+        out = before(*given)
+        found.append(out is not None)
+        return out
+
+    HOOKS.meet_on_device = noted
+    yield found
+    HOOKS.meet_on_device = before
+
+
+def draw(*shape: int, dtype: Any = ad.float32) -> Any:
+    return ad.randn(*shape, device="cuda").to(dtype)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "add": (lambda x, y: x + y, ((5, 7), (5, 7))),
+    "add to itself": (lambda x: x + x, ((5, 7),)),
+    "broadcast": (lambda x, y: x * y, ((5, 7), (7,))),
+    "number": (lambda x: x * 1.75, ((33,),)),
+    "without dimensions": (lambda x: x + 1.0, ((),)),
+    "transposed": (lambda x, y: x.t() - y, ((6, 5), (5, 6))),
+    "channels last": (
+        lambda x: x.to(memory_format=ad.channels_last).relu(),
+        ((2, 8, 4, 4),),
+    ),
+    "sum": (lambda x: x.sum(), ((64, 64),)),
+    "sum of rows": (lambda x: x.sum(-1), ((64, 65),)),
+    "long sum": (lambda x: x.sum(), ((512, 1024),)),
+    "softmax": (lambda x: x.softmax(-1), ((9, 31),)),
+    "norm": (lambda x, w, b: F.layer_norm(x, (32,), w, b), ((8, 32), (32,), (32,))),
+    "product": (lambda x, y: x @ y, ((16, 24), (24, 8))),
+    "turned product": (lambda x, y: x @ y.t(), ((16, 24), (8, 24))),
+    "product of a view": (lambda x, y: x[1:] @ y, ((17, 24), (24, 8))),
+    "products": (lambda x, y: x @ y, ((3, 16, 24), (3, 24, 8))),
+    "linear": (lambda x, w, b: F.linear(x, w, b), ((16, 24), (8, 24), (8,))),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str, dtype: str, met: list[bool]) -> None:
+    """The same operation on new operands of the same kind, and its gradients."""
+    fn, shapes = CASES[name]
+    kind = getattr(ad, dtype)
+    bound = {"float32": 1e-5, "bfloat16": 3e-2, "float64": 1e-12}[dtype]
+    for _ in range(OFTEN):
+        leaves = [draw(*shape, dtype=kind) for shape in shapes]
+        hosts = [x.cpu().double().requires_grad_() for x in leaves]
+        on_tape = [x.detach().requires_grad_() for x in leaves]
+        plain, taped, wanted = fn(*leaves), fn(*on_tape), fn(*hosts)
+        weights = ad.randn(*wanted.shape).to(kind)
+        taped.backward(weights.cuda())
+        wanted.backward(weights.double())
+        for got, want in (
+            (plain, wanted),
+            (taped, wanted),
+            *[(x.grad, y.grad) for x, y in zip(on_tape, hosts, strict=True)],
+        ):
+            have, expected = got.detach().double().cpu().numpy(), want.detach().numpy()
+            assert tuple(got.shape) == tuple(want.shape)
+            scale = max(1.0, np.abs(expected).max())
+            np.testing.assert_allclose(have, expected, rtol=bound, atol=bound * scale)
+    assert any(met), name
+
+
+def test_other_kinds_do_not_fit(met: list[bool]) -> None:
+    """Shapes, steps, dtypes and addresses that differ have programs of their own."""
+    pool = draw(40, 40)
+    for _ in range(OFTEN):
+        for x in (pool, pool.t(), pool[1:], pool[:, 1:], pool[:7, :5], pool.double(), pool.half()):
+            y = x * 2.0
+            assert y.dtype is x.dtype
+            np.testing.assert_array_equal(
+                y.cpu().numpy(), x.cpu().numpy() * x.cpu().numpy().dtype.type(2)
+            )
+    assert any(met)
+
+
+def test_switches_do_not_fit(met: list[bool]) -> None:
+    """Products in tf32 are other programs."""
+    x, y = draw(64, 96), draw(96, 64)
+    exact = x.double() @ y.double()
+
+    def error() -> float:
+        return max(float(((x @ y).double() - exact).abs().max()) for _ in range(OFTEN))
+
+    plain = error()
+    before = ad.get_float32_matmul_precision()
+    ad.set_float32_matmul_precision("high")
+    try:
+        rough = error()
+    finally:
+        ad.set_float32_matmul_precision(before)
+    assert plain < 1e-4 < rough
+    assert error() < 1e-4
+
+
+def test_streams(met: list[bool]) -> None:
+    """Launches go to the stream that is current."""
+    x, y, w = draw(256, 256), draw(256, 256), draw(256, 256)
+    for _ in range(OFTEN):
+        x + y, x @ w
+    stream = ad.cuda.Stream()
+    stream.wait_stream(ad.cuda.current_stream())
+    with ad.cuda.stream(stream):
+        z = (x + y) @ w
+    stream.synchronize()
+    wanted = (x.cpu().double() + y.cpu().double()) @ w.cpu().double()
+    np.testing.assert_allclose(z.cpu().numpy(), wanted.numpy(), rtol=1e-4, atol=1e-3)
+
+
+def test_threads(met: list[bool]) -> None:
+    """Several threads launch the same programs, one with a bias, at once."""
+    weight, given = draw(32, 32), [draw(16, 32) for _ in range(4)]
+    biases = [draw(32) for _ in range(4)]
+    for x, b in zip(given, biases, strict=True):
+        for _ in range(OFTEN):
+            F.linear(x, weight, b)
+    wrong: list[Any] = []
+
+    def work(x: Any, bias: Any) -> None:
+        want = (x.cpu() @ weight.cpu().t() + bias.cpu()).numpy()
+        for _ in range(200):
+            got = F.linear(x, weight, bias)
+        if not np.allclose(got.cpu().numpy(), want, rtol=1e-4, atol=1e-4):
+            wrong.append(x)
+
+    threads = [Thread(target=work, args=pair) for pair in zip(given, biases, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_memory_is_let_go(met: list[bool]) -> None:
+    """Results and what lies between kernels go when nobody has them."""
+    x = draw(512, 1024)
+    for _ in range(OFTEN):
+        x.sum()
+    before = ad.cuda.memory_allocated()
+    for _ in range(50):
+        x.sum()
+        x + 1.0
+    assert ad.cuda.memory_allocated() == before
+    assert any(met)
