@@ -188,6 +188,9 @@ class InterpretedGpu:
         order = sorted(range(len(shape)), key=lambda d: -strides[d])
         return CupyArray(tuple(shape[d] for d in order), dtype).transpose(np.argsort(order))
 
+    def strider(self, shape: Any, strides: Any, dtype: Any) -> Callable[[], Any]:
+        return lambda: self.strided(shape, dtype, strides)
+
     def read(self, word: Any) -> int:
         return int(word[0])
 

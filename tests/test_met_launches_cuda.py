@@ -173,3 +173,61 @@ def test_memory_is_let_go(met: list[bool]) -> None:
         x + 1.0
     assert ad.cuda.memory_allocated() == before
     assert any(met)
+
+
+# Public functions of x and y (4 x 6), v (6) and whether x is positive.
+CALLS: dict[str, Callable[..., Any]] = {
+    "mean": lambda x, y, v, m: x.mean(),
+    "mean of rows": lambda x, y, v, m: x.mean(-1, keepdim=True),
+    "variance": lambda x, y, v, m: x.var(0),
+    "largest": lambda x, y, v, m: x.amax(0),
+    "clamp": lambda x, y, v, m: x.clamp(-0.5, 0.5),
+    "where": lambda x, y, v, m: ad.where(m, x, y),
+    "where, a number": lambda x, y, v, m: ad.where(m, x, 0.25),
+    "cat": lambda x, y, v, m: ad.cat([x, y]),
+    "stack": lambda x, y, v, m: ad.stack((x, y), 1),
+    "flip": lambda x, y, v, m: x.flip(0),
+    "tril": lambda x, y, v, m: x.tril(1),
+    "softmax": lambda x, y, v, m: F.softmax(x, -1),
+    "norm": lambda x, y, v, m: F.layer_norm(x, (6,), v, v),
+    "gelu": lambda x, y, v, m: F.gelu(x),
+    "squares": lambda x, y, v, m: F.mse_loss(x, y),
+    "double": lambda x, y, v, m: x.to(ad.float64),
+    "of a view": lambda x, y, v, m: ad.add(x[1:], y[1:], alpha=2),
+    "linear": lambda x, y, v, m: F.linear(x, y),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_public_calls(name: str, met: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of a function on small tensors stays what it was when it has a program."""
+    from adjoint.engine.core.operations.small_calls import EVERY
+    from adjoint.engine.graph.eager import device_calls
+
+    monkeypatch.setattr(device_calls, "SIGHTED", 0)
+    fn, v = CALLS[name], draw(6)
+    for turn in range(3 * EVERY):
+        x, y = draw(4, 6), draw(4, 6)
+        if turn > 2 * EVERY:
+            met.clear()
+        got = fn(x, y, v, x > 0)
+        want = fn(x.cpu(), y.cpu(), v.cpu(), x.cpu() > 0)
+        assert got.dtype is want.dtype
+        assert got.stride() == want.stride()
+        np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=2e-5, atol=2e-6)
+    assert any(met), name
+    leaf = x.detach().requires_grad_()
+    out = fn(leaf, y, v, x > 0)
+    assert out.requires_grad
+
+
+def test_ones_and_zeros(met: list[bool]) -> None:
+    for dtype in (ad.float32, ad.int64, ad.bool, ad.bfloat16, ad.complex64):
+        for _ in range(OFTEN):
+            for make in (ad.ones, ad.zeros):
+                got = make(3, 5, device="cuda", dtype=dtype)
+                assert (got.cpu() == make(3, 5, dtype=dtype)).all()
+                assert got.is_cuda
+    assert any(met)
+    assert ad.ones(2, 0, device="cuda").shape == (2, 0)
+    assert ad.full((2,), 2.5, device="cuda").tolist() == [2.5, 2.5]

@@ -516,6 +516,14 @@ def note_call(*args: Any) -> None:
 HOOKS.note_call = note_call
 
 
+def note_on_device(*args: Any) -> None:
+    """The same on a GPU."""
+    brought("adjoint.engine.graph.eager.device_calls").note(*args)
+
+
+HOOKS.note_on_device = note_on_device
+
+
 def small_launches(*args: Any) -> Any:
     """A fragment's launches as rows of words; loads what writes them."""
     return brought("adjoint.engine.backends.llvm.small.launches").launched(*args)

@@ -205,6 +205,10 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             return run_on_device(record, operands, params)
         if device is CPU:
             whole = prod(shape) >= large or (record.draws and drawn_often(shape))
+    if record.creates and not record.draws:
+        device = params["device"]
+        if device.__class__ is Device and device.type == "cuda":
+            return create_on_device(record, operands, params)
     if whole and large and may_be_whole(record, tracked, operands):
         try:
             out = HOOKS.fragments.forward(record, operands, params)
@@ -281,6 +285,25 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
     if CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
+
+
+def create_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`run` of what makes a tensor on the GPU that is the current one, of nothing."""
+    if faults.BLOCKING or LISTENERS:
+        return run_general(record, operands, params)
+    if params["device"].index != cupy().cuda.runtime.getDevice():
+        return run_general(record, operands, params)
+    if operands and type(operands[0]) in (int, float) and operands[0] == 1:  # as for gradients
+        return run_on_device(record, operands, params)
+    kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
+    faults.LATEST.append((record.name, None, 0))
+    try:
+        if not record.native_check:
+            check(record, operands, params)
+        result = call(record, kernel, [raw(x) for x in operands], (), params)
+    except Exception:
+        return run_general(record, operands, params)  # which says what is wrong
+    return wrap(result)
 
 
 def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from adjoint.engine.core.operations.overrides import (
 )
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import EVERY, SmallCalls, small_calls
+from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.core.value import TensorBase
@@ -173,16 +174,16 @@ def _adapted(
                 taken = dispatch(variant, args, kwargs)
                 if taken is not PASS:
                     return taken
-        elif (
-            small is not None
-            and not (DEVICE_LAYOUTS and is_of_device(args))
-            and CONTEXT.plain
-            and not LISTENERS
-            and CONTEXT.device in ON_CPU
-        ):
-            result = call_small(small, variant, args, kwargs)
-            if result is not None:
-                return result
+        elif small is not None and CONTEXT.plain and not LISTENERS:
+            if DEVICE_LAYOUTS and is_of_device(args):
+                if small.on_device:
+                    result = call_on_device(small, variant, args, kwargs)
+                    if result is not None:
+                        return result
+            elif CONTEXT.device in ON_CPU:
+                result = call_small(small, variant, args, kwargs)
+                if result is not None:
+                    return result
         target = None
         if kwargs:
             for theirs, ours in renames.items():
@@ -239,12 +240,45 @@ def is_of_device(args: tuple[Any, ...]) -> bool:
     return isinstance(x, TensorBase) and x._array.__class__ in DEVICE_LAYOUTS  # type: ignore[attr-defined]
 
 
+def joined(small: SmallCalls, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments as native code compares them: tensors in a list among the rest."""
+    if small.joins and args and args[0].__class__ in (list, tuple):
+        return (len(args[0]), *args[0], *args[1:])
+    return args
+
+
+def is_followed(x: Any) -> bool:
+    """Whether the tape follows a tensor, or what it is a view of."""
+    return x._requires_grad or (x._base is not None and x._base[0]._requires_grad)
+
+
+def call_on_device(
+    small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What a program of a function gives on a GPU (Note [calls on a device]); None: it has none."""
+    operands = joined(small, args)
+    if CONTEXT.grad_enabled:
+        for x in operands:
+            if isinstance(x, TensorBase) and is_followed(x):
+                return None
+    if small.met:
+        try:
+            result = HOOKS.meet_on_device(
+                small.name, small.met, operands, kwargs, switches.computed_with
+            )
+        except MemoryError:  # as it is, it says what is wrong
+            result = None
+        if result is not None:
+            return small.rebuild(result) if result.__class__ is tuple else result
+    small.seen += 1
+    if not small.seen % EVERY:
+        HOOKS.note_on_device(small, operands, kwargs, lambda: fn(*args, **kwargs))
+    return None
+
+
 def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a program of a function gives; None where it has none for these arguments."""
-    if small.joins and args and args[0].__class__ in (list, tuple):
-        operands = (len(args[0]), *args[0], *args[1:])
-    else:
-        operands = args
+    operands = joined(small, args)
     if small.small:
         try:
             result = HOOKS.meet_call(small.small, operands, kwargs, CONTEXT.grad_enabled)

@@ -289,6 +289,7 @@ class Hooks:
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
+    note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # rules that write to large tensors: graph.eager.updates
     vjp: Callable[..., Any] = _unset  # of a function: for rules that follow a composition

@@ -67,18 +67,24 @@ JOINING = frozenset(
 )
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS)).split())
+# On a GPU those that its fragments do as one (Note [calls on a device]).
+ON_DEVICE = frozenset(
+    " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, PRODUCTS, NETWORKS, CONVERSION)).split()
+) - frozenset("conv1d conv2d conv3d kthvalue median unfold cdist one_hot".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 
 class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
-    __slots__ = ("joins", "kind", "name", "rebuild", "seen", "small")
+    __slots__ = ("joins", "kind", "met", "name", "on_device", "rebuild", "seen", "small")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.joins = name in JOINING
+        self.on_device = name in ON_DEVICE
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
+        self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
         self.kind: Any = None  # what several results come in
         self.rebuild: Callable[[Any], Any] = tuple  # makes it of them
         self.seen = 0

@@ -130,6 +130,12 @@ class DirectGpu:
         except MemoryError:
             return self.array(shape, dtype, self.whole.empty(size, np.uint8).data, strides)
 
+    def strider(self, shape: Shape, strides: Shape, dtype: Any) -> Callable[[], Any]:
+        """What makes such an array."""
+        size = prod(shape) * dtype.itemsize
+        array, alloc = self.array, self.cupy.cuda.alloc
+        return lambda: array(shape, dtype, alloc(size), strides)
+
     @staticmethod
     def address(array: Any) -> int:
         """Where an array begins."""

@@ -1,0 +1,143 @@
+"""Calls of public functions on a GPU's small tensors as one program each.
+
+Note [calls on a device]
+    What is true of small calls on the CPU (Note [small calls]) is true on a GPU, where a launch is
+    all that a call on few elements costs: Python around several of them takes ten times as long.
+    So a call that is met again and again with arguments of one kind is recorded whole and compiled
+    as a fragment is. It stands for the call if it gave the same bytes once, and where nobody can
+    tell: nothing is on the tape, no setting was asked for, nobody warned. Native code finds and
+    launches it (Note [met launches]). While a stream is captured nothing is tried: that would wait
+    for the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
+from adjoint.engine.graph.eager.enlisted import enlist_on_device
+from adjoint.engine.graph.eager.fragments import FRAGMENTS, compiled, elsewhere
+from adjoint.engine.graph.eager.small_calls import agrees, copied, is_literal, own_warnings
+from adjoint.engine.graph.ir import frozen
+from adjoint.engine.tensor.tensor import Tensor
+
+SIGHTED = 4  # times that a kind is looked at before it gets a program
+MOST = 1 << 16  # elements of a tensor: beyond, the GPU is what a call costs
+KEPT = 4096  # kinds
+BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; None: it has none
+DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
+
+
+def note(
+    calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
+) -> None:
+    """One more call without a program: give its kind one, if there were some of that kind."""
+    if STREAM_CAPTURE.graph is not None:
+        return
+    kind = kind_of(calls, operands, params)
+    if kind is None:
+        return
+    entry = BY_KIND.get(kind, 0)
+    if entry.__class__ is int:
+        if len(BY_KIND) > KEPT:
+            BY_KIND.clear()
+        if entry < SIGHTED:  # type: ignore[operator]
+            BY_KIND[kind] = entry + 1  # type: ignore[operator]
+            return
+        BY_KIND[kind] = None
+        with CONTEXT.having(grad_enabled=False):
+            wanted = call()
+        entry = BY_KIND[kind] = tried(calls, operands, params, call, wanted)
+    if entry is not None:  # perhaps again: more recent ones had pushed it out
+        enlist_on_device(calls, entry)
+
+
+def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """What decides the program of a call; None where it cannot have one."""
+    kind: list[Any] = [calls, switches.computed_with]
+    tensors: list[int] = []
+    for x in operands:
+        if isinstance(x, Tensor):
+            array = x._array
+            if array.__class__ not in DEVICE_LAYOUTS or array.size > MOST:
+                return None
+            tensors.append(id(x))
+            kind += (Tensor, *elsewhere(array))
+        elif is_literal(x):
+            kind.append((frozen(x),))
+        else:
+            return None
+    if not all(map(is_literal, params.values())):
+        return None
+    kind += [(name, frozen(value)) for name, value in params.items()]
+    return (*kind, *map(tensors.index, tensors))
+
+
+def tried(
+    calls: SmallCalls,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    call: Callable[[], Any],
+    wanted: Any,
+) -> tuple[Any, ...] | None:
+    """What native code compares with a call of this kind; None: it runs as it is."""
+    given = tuple([copied(x) for x in operands])
+    own = {name: copied(x) for name, x in params.items()}
+    settings: set[str] = set()
+    before = CONTEXT.every_field()
+    try:
+        with own_warnings() as warned, CONTEXT.having(consulted=settings):
+            entry = entry_of(calls, given, own, call, wanted)
+    except MemoryError:
+        raise
+    except Exception:  # whatever it is, calls go on as before
+        return None
+    finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
+    return None if settings or warned else entry
+
+
+def entry_of(
+    calls: SmallCalls,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    call: Callable[[], Any],
+    wanted: Any,
+) -> tuple[Any, ...] | None:
+    """The same of a call that can be recorded, if its program gives the same bytes."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    fragment = compiled(tensors, (), lambda _: call(), FRAGMENTS.shared)
+    kind = None if fragment.structure is None else fragment.structure.kind
+    if not agrees(calls, kind) or any(r is None or not r.as_made for r in fragment.results):
+        return None
+    native = same(fragment(tensors, ()), wanted) and getattr(fragment.executable, "native", None)
+    if not native:
+        return None
+    rest, there = switches.computed_with, [True] * len(fragment.results)
+    owned = (calls, operands, params, rest)
+    entry: tuple[Any, ...] | None = HOOKS.device_entry(
+        native, fragment.places, type(Ellipsis), owned, there, kind is None
+    )
+    if entry is None:
+        return None
+    met = HOOKS.meet_on_device(calls.name, (entry,), operands, params, rest)
+    return entry if met is not None and same(met, wanted) else None
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether results are the same in every byte, and lie alike."""
+    mine, theirs = (x if isinstance(x, Sequence) else (x,) for x in (one, other))
+    return len(mine) == len(theirs) and all(
+        a.dtype is b.dtype
+        and tuple(a.shape) == tuple(b.shape)
+        and a.stride() == b.stride()
+        and HOOKS.array.to_host(a._array).tobytes() == HOOKS.array.to_host(b._array).tobytes()
+        for a, b in zip(mine, theirs, strict=True)
+    )
