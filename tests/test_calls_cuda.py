@@ -191,6 +191,53 @@ def test_results_and_gradients(name: str) -> None:
     ad.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
 
 
+def with_gradient(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call's result, and the gradient of its sum by the first operand."""
+
+    def both(x: Any, *others: Any) -> Any:
+        x = x.detach().requires_grad_()
+        out = call(x, *others)
+        return out, ad.autograd.grad(out.sum(), x)[0]
+
+    return both
+
+
+@pytest.mark.parametrize("name", [name for name in CLOSE if name.startswith("ctc")])
+def test_ctc_in_programs_is_a_call_of_its_kernel(name: str) -> None:
+    call, given = CLOSE[name]
+    both = with_gradient(call)
+    compiled = ad.compile(both)
+    there = [ad.tensor(x).cuda() for x in given]
+    for _ in range(2):
+        ad.testing.assert_close(compiled(*there), both(*there), rtol=2e-4, atol=2e-5)
+    told = str(compiled.explain())
+    assert "ctc_loss_small" in told
+    assert "ctc_loss_gradient" in told
+    assert "scan" not in told
+
+
+def test_ctc_in_programs_tells_of_labels_that_are_none() -> None:
+    x, lengths = ad.randn(9, 2, 5, device="cuda"), (ad.tensor([9, 9]), ad.tensor([3, 3]))
+    wrong = ad.tensor([[1, 2, 3], [1, 77, 3]]).cuda()
+    compiled = ad.compile(lambda x, y: F.ctc_loss(x.log_softmax(-1), y, *lengths))
+    with pytest.raises(RuntimeError, match="77"):
+        compiled(x, wrong).item()
+
+
+def test_second_derivatives_of_ctc_in_programs() -> None:
+    lengths = ad.tensor([6, 5]), ad.tensor([2, 1])
+
+    def twice(x: Any, y: Any) -> Any:
+        x = x.detach().requires_grad_()
+        loss = F.ctc_loss(x.log_softmax(-1), y, *lengths)
+        (g,) = ad.autograd.grad(loss, x, create_graph=True)
+        return ad.autograd.grad((g**2).sum(), x)[0]
+
+    x, y = ad.randn(6, 2, 4, dtype=ad.float64), ad.tensor([[1, 2], [3, 0]])
+    got = ad.compile(twice)(x.cuda(), y.cuda())
+    ad.testing.assert_close(got.cpu(), twice(x, y), rtol=1e-7, atol=1e-9)
+
+
 def test_ctc_tells_of_labels_that_are_none() -> None:
     x, lengths = ad.randn(9, 2, 5).log_softmax(-1), (ad.tensor([9, 9]), ad.tensor([3, 3]))
     wrong = ad.tensor([[1, 2, 3], [1, 77, 3]])

@@ -66,6 +66,7 @@ class Target(ABC):
     widened: ClassVar[frozenset[str]] = frozenset()
     # Composites that reach its templates whole, if those take them.
     kept_whole: ClassVar[frozenset[str]] = frozenset()
+    called: frozenset[str] = frozenset()  # composites that a kernel of the eager table does best
     # A reduction to fewer results than `few` over more elements than `long` goes in two steps.
     long: ClassVar[int] = 8192
     few: ClassVar[int] = 16
@@ -164,11 +165,11 @@ class Setting:
         return template if accepted else None
 
     def keeps(self, node: Node, inputs: tuple[Any, ...]) -> bool:
-        """Whether a composite stays whole, for a template that takes it."""
-        return (
-            node.record.name in self.target.kept_whole
-            and self.template_for(node, inputs) is not None
-        )
+        """Whether a composite stays whole, for a template that takes it or for the eager table."""
+        name = node.record.name
+        if name in self.target.called:
+            return True
+        return name in self.target.kept_whole and self.template_for(node, inputs) is not None
 
     def template(self, name: str) -> Template:
         """The template of a record that has one."""

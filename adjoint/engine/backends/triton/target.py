@@ -47,6 +47,7 @@ from adjoint.engine.graph.passes.loop_casts import loop_casts
 from adjoint.engine.graph.passes.recomputation.recompute import Costs
 
 SUMMED_ALONE = 1 << 20  # elements that are worth a launch of their own
+CALLED = frozenset({"ctc_loss_small", "ctc_loss_gradient"})  # kernels of the eager table
 
 
 class TritonTarget(Target):
@@ -93,6 +94,8 @@ class TritonTarget(Target):
         # Of a loop's body: what addresses of its inputs and results are multiples of.
         self.rows = rows
         self.variant = f"rows of {rows}" if rows else ""
+        # What is a loop of launches else; a loop's body and a fragment cannot call them.
+        self.called = CALLED if self.sized and not rows else frozenset()
         self.images: frozenset[tuple[int, ...]] = frozenset()  # shapes with channels last
         self.levels: Levels = {}
         self.templates = {**self.plain, **convolution.templates(self, convolver)}

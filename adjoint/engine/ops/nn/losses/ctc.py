@@ -163,9 +163,15 @@ def _ctc_input(
     how: str,
 ) -> Tensor:
     """The gradient by a GPU's own kernel, or through all steps."""
-    pulled = CTC_LOSS_GRADIENT if CONTEXT.plain and x.device.type == "cuda" else _pulled
+    pulled = CTC_LOSS_GRADIENT if has_kernel(x) else _pulled
     lengths = input_lengths, target_lengths
     return pulled(g, x, targets, *lengths, blank=blank, zero_infinity=zero_infinity, how=how)
+
+
+def has_kernel(x: Tensor) -> bool:
+    """Whether a GPU's own kernel does it: at once, or between the launches of a program."""
+    recorded = CONTEXT.capture is not None and not CONTEXT.levels
+    return x.device.type == "cuda" and (CONTEXT.plain or recorded)
 
 
 _CTC = in_float32(_ctc)
@@ -288,8 +294,8 @@ def ctc_loss(
         rows = targets if targets.ndim == 2 or not targets.numel() else _spread(targets, outs)
     if not steps:
         raise RuntimeError("ctc_loss: expected at least one step, received log_probs with T = 0")
-    whole = x.numel() <= FEW or x.device.type == "cuda"
-    record = CTC_LOSS_SMALL if CONTEXT.plain and whole else CTC_LOSS
+    whole = has_kernel(x) or (CONTEXT.plain and x.numel() <= FEW)
+    record = CTC_LOSS_SMALL if whole else CTC_LOSS
     loss = record(x, rows, ins, outs, blank=blank, zero_infinity=zero_infinity, how=how)
     return loss.squeeze(0) if single and how == "none" else loss
 
