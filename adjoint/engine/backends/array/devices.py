@@ -168,7 +168,10 @@ def active(device: Device) -> Any:
         return contextlib.nullcontext()
     if device.type in _OTHERS:
         return _OTHERS[device.type].active(device.index or 0)
-    return cupy_for(device).cuda.Device(device.index)
+    cuda = cupy_for(device).cuda
+    if device.index == cuda.runtime.getDevice():  # as it nearly always is
+        return contextlib.nullcontext()
+    return cuda.Device(device.index)
 
 
 def full_device(device: Any) -> Device:

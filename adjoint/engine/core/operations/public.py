@@ -180,7 +180,7 @@ def _adapted(
                     result = call_on_device(small, variant, args, kwargs)
                     if result is not None:
                         return result
-            elif CONTEXT.device in ON_CPU:
+            elif small.on_cpu and CONTEXT.device in ON_CPU:
                 result = call_small(small, variant, args, kwargs)
                 if result is not None:
                     return result

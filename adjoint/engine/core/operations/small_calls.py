@@ -67,8 +67,13 @@ JOINING = frozenset(
 )
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS)).split())
-# On a GPU those that its fragments do as one (Note [calls on a device]).
-ON_DEVICE = frozenset(
+# On a GPU those that its fragments do as one (Note [calls on a device]), some of them only there.
+DEVICE_ONLY = frozenset(
+    "affine_grid cosine_embedding_loss diff grid_sample hinge_embedding_loss interpolate "
+    "local_response_norm multi_margin_loss multilabel_margin_loss renorm trapezoid "
+    "triplet_margin_loss".split()
+)
+ON_DEVICE = DEVICE_ONLY.union(
     " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, PRODUCTS, NETWORKS, CONVERSION)).split()
 ) - frozenset("conv1d conv2d conv3d kthvalue median unfold cdist one_hot".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
@@ -77,12 +82,12 @@ EVERY = 8  # calls that no program fits, of which one is looked at
 class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
-    __slots__ = ("joins", "kind", "met", "name", "on_device", "rebuild", "seen", "small")
+    __slots__ = ("joins", "kind", "met", "name", "on_cpu", "on_device", "rebuild", "seen", "small")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.joins = name in JOINING
-        self.on_device = name in ON_DEVICE
+        self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
         self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
         self.kind: Any = None  # what several results come in
@@ -92,4 +97,4 @@ class SmallCalls:
 
 def small_calls(name: str) -> SmallCalls | None:
     """Where a function's programs are kept; None where it has none."""
-    return SmallCalls(name) if name in NAMES else None
+    return SmallCalls(name) if name in NAMES or name in DEVICE_ONLY else None

@@ -1,8 +1,8 @@
-"""Calls of public functions on a GPU's small tensors as one program each.
+"""Calls of public functions on a GPU as one program each.
 
 Note [calls on a device]
-    What is true of small calls on the CPU (Note [small calls]) is true on a GPU, where a launch is
-    all that a call on few elements costs: Python around several of them takes ten times as long.
+    What is true of small calls on the CPU (Note [small calls]) is true on a GPU up to millions of
+    elements, through which it goes in microseconds: Python around several launches takes longer.
     So a call that is met again and again with arguments of one kind is recorded whole and compiled
     as a fragment is. It stands for the call if it gave the same bytes once, and where nobody can
     tell: nothing is on the tape, no setting was asked for, nobody warned. Native code finds and
@@ -28,8 +28,8 @@ from adjoint.engine.graph.eager.small_calls import agrees, copied, is_literal, o
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor
 
-SIGHTED = 4  # times that a kind is looked at before it gets a program
-MOST = 1 << 16  # elements of a tensor: beyond, the GPU is what a call costs
+SIGHTED = 2  # times that a kind is looked at before it gets a program
+MOST = 1 << 21  # elements of a tensor: beyond, the GPU is what a call costs
 KEPT = 4096  # kinds
 BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; None: it has none
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
