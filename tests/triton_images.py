@@ -59,6 +59,7 @@ def pooled(x: Any) -> Any:
         lambda y: F.max_pool2d(y, (3, 2), (1, 2), (1, 0)), lambda y: F.adaptive_max_pool2d(y, (3, 5)),
         lambda y: F.avg_pool2d(y, 2), lambda y: F.adaptive_avg_pool2d(y, 1),
         lambda y: F.max_pool1d(y.flatten(1, 2), 3, 2), lambda y: F.max_pool3d(y, 2, 1, 1),
+        lambda y: F.max_pool2d(y, (7, 5), 3, (2, 1)),  # by a loop over its taps
     ]  # fmt: skip
     for pool in pools:
         y = x.detach().requires_grad_()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.core import dtype as dt
@@ -499,12 +500,12 @@ def small_rows(*args: Any) -> Any:
 HOOKS.small_rows = small_rows
 
 
-def small_entry(*args: Any, **how: Any) -> Any:
-    """What native code finds a small call by; loads what writes it."""
-    return brought("adjoint.engine.backends.llvm.small.calls").entry_of(*args, **how)
+def later(module: str, function: str) -> Callable[..., Any]:
+    """A function of a module that is loaded when it is first called."""
+    return lambda *args, **how: getattr(brought(module), function)(*args, **how)
 
 
-HOOKS.small_entry = small_entry
+HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
 
 
 def note_call(*args: Any) -> None:
@@ -516,20 +517,10 @@ def note_call(*args: Any) -> None:
 HOOKS.note_call = note_call
 
 
-def note_on_device(*args: Any) -> None:
-    """The same on a GPU."""
-    brought("adjoint.engine.graph.eager.device_calls").note(*args)
-
-
-HOOKS.note_on_device = note_on_device
-
-
-def small_launches(*args: Any) -> Any:
-    """A fragment's launches as rows of words; loads what writes them."""
-    return brought("adjoint.engine.backends.llvm.small.launches").launched(*args)
-
-
-HOOKS.small_launches = small_launches
+HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
+HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
+HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
+HOOKS.note_on_device = later("adjoint.engine.graph.eager.device_calls", "note")
 
 
 def device_entry(*args: Any) -> Any:
@@ -542,31 +533,10 @@ def device_entry(*args: Any) -> Any:
 HOOKS.device_entry = device_entry
 
 
-def meeting_on(*args: Any) -> Any:
-    """The native code that finds them; loads what assembles it."""
-    return brought("adjoint.engine.backends.llvm.small.device").meeting_on(*args)
-
-
-HOOKS.meeting_on = meeting_on
-
-
-def native_entry(*args: Any) -> Any:
-    """A built-in function around assembled text; loads what assembles."""
-    return brought("adjoint.engine.backends.llvm.runtime.fastcall").entry(*args)
-
-
-HOOKS.native_entry = native_entry
-
-
 HOOKS.updates = UpdatesLater()
 
 
-def put_workers_first() -> None:
-    """Have NumPy's products run in the caller's thread."""
-    brought("adjoint.engine.backends.threads").put_workers_first()
-
-
-HOOKS.put_workers_first = put_workers_first
+HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")
 
 
 def find(name: str) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from adjoint.engine.backends.array.executor import cast_operand, make_plan, pattern
+from adjoint.engine.backends.array.casting import cast_operand, make_plan
+from adjoint.engine.backends.array.executor import pattern
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU

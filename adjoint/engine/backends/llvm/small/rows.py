@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from adjoint.engine.backends.array.executor import cast_operand, make_plan, pattern
+from adjoint.engine.backends.array.casting import cast_operand, make_plan
+from adjoint.engine.backends.array.executor import pattern
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of

@@ -51,7 +51,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class LaunchNumber:
     """A number that launches are told at each call."""
 
     what: str  # "input", "target", "result", "float", "whole", "room", "slot" or "workspace"
@@ -307,24 +307,24 @@ class DirectProgram:
         # By its name it is seen to be the package's, when a line of the program is looked for.
         return function_of_text("\n".join(text), "fill", f"{__file__}: fill", scope)
 
-    def given(self) -> Iterator[Given]:
+    def given(self) -> Iterator[LaunchNumber]:
         """What launches are told at each call."""
         for i, places in self.inputs:
-            yield Given("input", i, f"inputs[{i}].data.ptr", places)
+            yield LaunchNumber("input", i, f"inputs[{i}].data.ptr", places)
         for n, places in self.targets:
-            yield Given("target", n, f"targets[{n}].data.ptr", places)
+            yield LaunchNumber("target", n, f"targets[{n}].data.ptr", places)
         for k, _, _, places in self.results:
-            yield Given("result", k, f"result{k}.data.ptr", places)
+            yield LaunchNumber("result", k, f"result{k}.data.ptr", places)
         for i, is_float, places in self.numbers:
             if is_float:
                 into = [(at, 0) for at, _ in places]
-                yield Given("float", i, f"double_bits(inputs[{i}])", into)
+                yield LaunchNumber("float", i, f"double_bits(inputs[{i}])", into)
             else:
-                yield Given("whole", i, f"signed(inputs[{i}])", places, wraps=True)
+                yield LaunchNumber("whole", i, f"signed(inputs[{i}])", places, wraps=True)
         if self.arena:
-            yield Given("room", 0, f"-(-room.data.ptr // {PAGE}) * {PAGE}", self.inside)
+            yield LaunchNumber("room", 0, f"-(-room.data.ptr // {PAGE}) * {PAGE}", self.inside)
         if self.codes:
-            yield Given("slot", 0, "slot", self.codes)
+            yield LaunchNumber("slot", 0, "slot", self.codes)
 
     def maker(self, k: int, shape: Shape, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
         """What makes a result, and of what."""
@@ -332,7 +332,7 @@ class DirectProgram:
             return self.machine.strider(*self.layouts[k], dtype), ()
         return self.machine.array, (tuple(shape), dtype)
 
-    def launched_by(self, given: list[Given], scope: dict[str, Any]) -> Iterator[str]:
+    def launched_by(self, given: list[LaunchNumber], scope: dict[str, Any]) -> Iterator[str]:
         """The lines that put numbers into words and launch: native code's, or our own."""
         patches = [(k, *place) for k, number in enumerate(given) for place in number.places]
         native = self.machine.together(self.works, self.words, patches, len(given))
@@ -341,7 +341,7 @@ class DirectProgram:
             works = [work for _, work, _, _ in self.works]
             if any(isinstance(work, MatrixProduct) for work in works):
                 scope["workspace_on"] = self.machine.workspace_on
-                given = [*given, Given("workspace", 0, "workspace_on(stream)", [])]
+                given = [*given, LaunchNumber("workspace", 0, "workspace_on(stream)", [])]
             self.native = NativeCall(
                 device=self.machine.index,
                 function=scope["launch"](),

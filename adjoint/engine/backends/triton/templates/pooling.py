@@ -32,7 +32,8 @@ from adjoint.engine.ops.image.resample import Rule, inside
 
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
 BLOCK, WARPS = 1024, 4
-MOST = 128  # taps of a window, or windows of an element, that are written out
+MOST = 128  # taps of a window, or windows of an element
+UNROLLED = 32  # taps that are written out: 121 of them took 35 seconds to compile
 SMALL = 1 << 31  # elements that 32 bits count
 
 
@@ -159,22 +160,31 @@ def forward_source(places: list[Place], windows: tuple[Rule, ...], aligned: list
         f"where = tl.full(({BLOCK},), -1, {walk.kind})",
     )
     as_taps = at.buffer.dtype is uint8
-    for number, tap in enumerate(product(*(range(taps(rule)) for rule in windows))):
-        tests, flat = ["valid"], "0"
-        for d, (rule, t) in enumerate(zip(windows, tap, strict=True)):
-            spread = rule[6] if rule[0] == "window" else 1
-            walk.add(f"q{d} = s{d} + {t * spread}")
-            end = f"{rule[1]}" if rule[0] == "window" else f"f{d}"
-            tests.append(f"(q{d} >= 0) & (q{d} < {end})")
-            flat = f"q{d}" if d == 0 else f"({flat}) * {rule[1]} + q{d}"
-        place = walk.at(x, [*first, *(f"q{d}" for d in range(len(windows)))])
-        walk.add(
-            f"here = {' & '.join(tests)}",
-            f'v = tl.load(p0 + ({place}), mask=here, other=float("-inf")).to({wide})',
-            "better = here & ((v > best) | (v != v) | (where < 0))",
-            "best = tl.where(better, v, best)",
-            f"where = tl.where(better, {number if as_taps else flat}, where)",
-        )
+    tests, flat, steps = ["valid"], "0", []
+    for d, rule in enumerate(windows):
+        spread = rule[6] if rule[0] == "window" else 1
+        steps.append(f"q{d} = s{d} + t{d} * {spread}")
+        end = f"{rule[1]}" if rule[0] == "window" else f"f{d}"
+        tests.append(f"(q{d} >= 0) & (q{d} < {end})")
+        flat = f"q{d}" if d == 0 else f"({flat}) * {rule[1]} + q{d}"
+    place = walk.at(x, [*first, *(f"q{d}" for d in range(len(windows)))])
+    look = [
+        *steps,
+        f"here = {' & '.join(tests)}",
+        f'v = tl.load(p0 + ({place}), mask=here, other=float("-inf")).to({wide})',
+        "better = here & ((v > best) | (v != v) | (where < 0))",
+        "best = tl.where(better, v, best)",
+        f"where = tl.where(better, {'number' if as_taps else flat}, where)",
+    ]
+    sizes = [taps(rule) for rule in windows]
+    if prod(sizes) > UNROLLED:
+        walk.add(f"for number in range({prod(sizes)}):", "    rest = number")
+        for d in reversed(range(len(sizes))):
+            walk.add(f"    t{d} = rest % {sizes[d]}", f"    rest = rest // {sizes[d]}")
+        walk.add(*[f"    {line}" for line in look])
+    else:
+        for number, tap in enumerate(product(*map(range, sizes))):
+            walk.add(f"number = {number}", *[f"t{d} = {t}" for d, t in enumerate(tap)], *look)
     here = walk.at(at, [f"c{d}" for d in range(len(at.shape))])
     walk.add(
         f"tl.store(p1 + e, best.to({memory_type(values.buffer.dtype.name)}), mask=valid)",

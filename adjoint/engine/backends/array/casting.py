@@ -1,0 +1,99 @@
+"""How operands of one dtype pattern reach a kernel, and what dtype comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.engine.core import dtype as dt
+from adjoint.engine.core.operations.record import REGISTRY, Record
+from adjoint.engine.core.promotion import promote
+from adjoint.engine.core.spec import Spec
+from adjoint.engine.tensor.tensor import DTYPE_OF
+
+
+class Casting:
+    """How operands of one dtype pattern reach the kernel and what dtype comes back."""
+
+    __slots__ = ("casts", "result", "whole")
+
+    def __init__(self, casts: tuple[Any, ...] | None, result: Any, whole: tuple[int, ...]) -> None:
+        self.casts = casts  # per operand: an array dtype, or None to pass it on
+        self.result = result  # the array dtype of the result
+        self.whole = whole  # which operands are whole numbers of Python's
+
+
+LARGE = 2**63  # from here on a whole number is no int64
+
+
+def arrays_as_specs(arrays: list[Any]) -> list[Any]:
+    """Arrays and numbers as promotion takes them.
+
+    Only whether an operand has dimensions matters to it, so shapes shrink to () or (1,).
+    """
+    return [
+        Spec((1,) if a.shape else (), DTYPE_OF[a.dtype]) if hasattr(a, "dtype") else a
+        for a in arrays
+    ]
+
+
+def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Casting:
+    """Work out promotion for operands of this pattern."""
+    skip = record.promotes_from
+    specs = arrays_as_specs(arrays)
+    for spec in specs:
+        if (
+            isinstance(spec, Spec)
+            and spec.dtype in dt.STORAGE_DTYPES
+            and record.takes_kept != "all"
+            and not (spec.dtype.category == dt.INT and record.takes_kept == "unsigned")
+        ):
+            raise NotImplementedError(
+                f'"{record.name}" not implemented for {spec.dtype.name}: tensors are kept in it '
+                "but not computed with. Convert first, x.to(float32) or x.to(int64)."
+            )
+    result = record.infer(*specs, **params).dtype
+    compute, _ = promote(record.promotion, specs[skip:])  # type: ignore[arg-type]
+    wide = NUMPY_OF[compute] if record.promotion == "exact" else accumulator(compute)
+    casts: list[Any] = []
+    for i, a in enumerate(arrays):
+        if i < skip:
+            casts.append(None)
+        elif hasattr(a, "dtype"):
+            casts.append(conversion(a.dtype, NUMPY_OF[compute], wide))
+        else:  # a scalar: integers wrap around as PyTorch's do; floats stay weak
+            casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
+    whole = tuple([i for i in range(skip, len(arrays)) if type(arrays[i]) is int])
+    casting = tuple(casts) if any(c is not None for c in casts) else None
+    return Casting(casting, NUMPY_OF[result], whole)
+
+
+def _forget_plans() -> None:
+    for record in REGISTRY.values():
+        record.plans.clear()
+
+
+dt.DEFAULT_LISTENERS.append(_forget_plans)  # plans depend on the default dtype
+
+
+def conversion(have: Any, compute: Any, wide: Any) -> Any:
+    """How an array reaches the dtype computed in: rounded to a half first, where that is wider."""
+    if have == wide:
+        return None if wide == compute else (compute, wide)
+    return wide if have in (compute, wide) or wide == compute else (compute, wide)
+
+
+def cast_operand(x: Any, target: Any) -> Any:
+    """An array or scalar in the dtype computed in."""
+    if target is None:
+        return x
+    if x.__class__ is int and -128 <= x <= 127 and target.kind == "i":
+        return x  # fits every signed type, so the library takes it as it is
+    if target.__class__ is tuple:
+        return x.astype(target[0]).astype(target[1])
+    if hasattr(x, "astype"):
+        # NumPy would have what an expanded array repeats lie innermost.
+        return x.astype(target, "C") if x.ndim > 1 and 0 in x.strides else x.astype(target)
+    return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays
