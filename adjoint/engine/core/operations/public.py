@@ -180,7 +180,11 @@ def _adapted(
                     result = call_on_device(small, variant, args, kwargs)
                     if result is not None:
                         return result
-            elif small.on_cpu and CONTEXT.device in ON_CPU:
+            elif (
+                small.on_cpu
+                and CONTEXT.device in ON_CPU
+                and ("device" not in kwargs or kwargs["device"] in HERE)
+            ):
                 result = call_small(small, variant, args, kwargs)
                 if result is not None:
                     return result
@@ -216,6 +220,7 @@ def _adapted(
 
 
 ON_CPU = (None, CPU)  # where new tensors are that programs know
+HERE = (None, "cpu", CPU)  # the same, as it is asked for
 
 
 def may_be_small(x: Any) -> bool:
