@@ -48,8 +48,8 @@ def note(
     if entry.__class__ is int:
         if len(BY_KIND) > KEPT:
             BY_KIND.clear()
-        if entry < SIGHTED:  # type: ignore[operator]
-            BY_KIND[kind] = entry + 1  # type: ignore[operator]
+        if entry < SIGHTED:
+            BY_KIND[kind] = entry + 1
             return
         BY_KIND[kind] = None
         with CONTEXT.having(grad_enabled=False):
