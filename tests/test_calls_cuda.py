@@ -224,6 +224,19 @@ def test_ctc_in_programs_tells_of_labels_that_are_none() -> None:
         compiled(x, wrong).item()
 
 
+def test_ctc_under_autocast_is_of_float32_in_programs_too() -> None:
+    lengths = ad.tensor([9, 8]), ad.tensor([3, 2])
+
+    def loss(x: Any, y: Any) -> Any:
+        with ad.autocast("cuda", dtype=ad.bfloat16):
+            return F.ctc_loss(x.log_softmax(-1).bfloat16(), y, *lengths)
+
+    x, y = ad.randn(9, 2, 5, device="cuda"), ad.randint(1, 5, (2, 3), device="cuda")
+    got, want = ad.compile(loss)(x, y), loss(x, y)
+    assert got.dtype is want.dtype is ad.float32
+    ad.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_second_derivatives_of_ctc_in_programs() -> None:
     lengths = ad.tensor([6, 5]), ad.tensor([2, 1])
 
