@@ -231,3 +231,20 @@ def test_ones_and_zeros(met: list[bool]) -> None:
     assert any(met)
     assert ad.ones(2, 0, device="cuda").shape == (2, 0)
     assert ad.full((2,), 2.5, device="cuda").tolist() == [2.5, 2.5]
+
+
+def test_faults_are_told_with_their_line(met: list[bool]) -> None:
+    """Kernels that can fail are launched natively too, and tell of it late, as ever."""
+    table, rows = draw(9, 4), ad.tensor([1, 3, 8]).cuda()
+    for _ in range(OFTEN):
+        F.embedding(rows, table)
+    assert any(met)
+    met.clear()
+    F.embedding(ad.tensor([1, 3, 77]).cuda(), table)
+    assert met == [True]
+    with pytest.raises(IndexError, match="77") as told:
+        ad.cuda.synchronize()
+    assert any("test_met_launches_cuda" in note for note in told.value.__notes__)
+    np.testing.assert_array_equal(
+        F.embedding(rows, table).cpu().numpy(), table.cpu().numpy()[[1, 3, 8]]
+    )

@@ -10,7 +10,7 @@ Note [met launches]
 
     How a GPU's arrays are laid out is told by who has them, as functions of an array: @sizes_of and
     @steps_of give addresses, @rank_of, @dtype_of, @place_of (of its elements) and @device_of words.
-    A fragment whose kernels can fail stays with Python, which notes the line of each launch.
+    Where kernels can fail, Python is asked for the number of the call, and notes its line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ NUMBER, REAL = -1, -2  # in the place of a rank: any whole number, any number as
 SLOTS = 64
 UNUSED = SLOTS - 1  # a slot that no launch reads
 # What a program is launched by, and the slots of what is made for it.
-DEVICE, FUNCTION, RECORD, ROOM, WORKSPACE, RESULTS = range(6)
+DEVICE, FUNCTION, RECORD, ROOM, WORKSPACE, CALL, RESULTS = range(7)
+MADE = {"room": ROOM, "workspace": WORKSPACE, "slot": CALL}
 RECORD_SLOT, STREAM_SLOT, GIVEN_SLOT = range(3)
 PAGE = 256  # bytes that memory between kernels begins at a multiple of
 
@@ -47,6 +48,7 @@ def text() -> str:
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @tensor_of(ptr)
+declare ptr @PyObject_CallObject(ptr, ptr)
 @true = external global i8
 define i64 @at(ptr %words, i64 %k) alwaysinline {{
   %place = getelementptr i64, ptr %words, i64 %k
@@ -262,6 +264,26 @@ roomy:
   br label %check
 check:
   %held = phi ptr [null, %between], [%room, %roomy]
+  %note = call ptr @PyTuple_GetItem(ptr %program, i64 9)
+  %can.fail = icmp ne ptr %note, %none
+  br i1 %can.fail, label %noting, label %looking
+noting:
+  %number = call ptr @PyObject_CallObject(ptr %note, ptr null)
+  %is.noted = icmp ne ptr %number, null
+  br i1 %is.noted, label %noted, label %unnoted
+unnoted:
+  %had = icmp ne ptr %held, null
+  br i1 %had, label %letGo, label %drop
+letGo:
+  call void @Py_DecRef(ptr %held)
+  br label %drop
+noted:
+  %callNumber = call i64 @PyLong_AsLongLong(ptr %number)
+  call void @Py_DecRef(ptr %number)
+  %callSlot = call i64 @at(ptr %about, i64 {CALL})
+  call void @set(ptr %slots, i64 %callSlot, i64 %callNumber)
+  br label %looking
+looking:
   %still = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
   br i1 %still, label %run, label %unfit
 run:
@@ -406,14 +428,14 @@ def entry_of(
     tensors = [k for k, x in enumerate(operands) if is_tensor(x)]
     numbers = [k for k, x in enumerate(operands) if type(x) is given]
     slots = dict.fromkeys([*tensors, *numbers], UNUSED)
-    about = [call.device, call.function, call.record, 0, 0, *[0] * len(call.results)]
+    about = [call.device, call.function, call.record, 0, 0, 0, *[0] * len(call.results)]
     for at, (what, which) in enumerate(call.given, GIVEN_SLOT):
         if what in ("input", "float", "whole"):
             slots[[*tensors, *numbers][places[which]]] = at
         elif what == "result":
             about[RESULTS + which] = at
-        elif what in ("room", "workspace"):
-            about[ROOM if what == "room" else WORKSPACE] = at
+        elif what in MADE:
+            about[MADE[what]] = at
         else:
             return None
     arrays = [operands[k]._array for k in tensors]
@@ -429,7 +451,7 @@ def entry_of(
     alive = (call, [a.dtype for a in arrays])
     return (
         np.array(about, np.int64), wanted, literals, (*params,), (*params.values(),), rest, results,
-        call.room, single, alive,
+        call.room, single, call.noted, alive,
     )  # fmt: skip
 
 

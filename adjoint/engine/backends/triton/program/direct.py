@@ -71,6 +71,7 @@ class NativeCall:
     given: tuple[tuple[str, int], ...]  # what each address is of
     results: tuple[tuple[Any, tuple[Any, ...]], ...]  # what makes them, and of what
     room: tuple[Any, tuple[Any, ...]] | None  # what makes memory between kernels
+    noted: Callable[[], int] | None  # what notes a call that can fail, and numbers it
     hold: Any
 
     @staticmethod
@@ -349,6 +350,7 @@ class DirectProgram:
                 given=tuple([(number.what, number.which) for number in given]),
                 results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
                 room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
+                noted=self.machine.faults.launched if self.codes else None,
                 hold=(self, native),
             )
             call = f"launch({', '.join([str(record), 'stream', *[g.text for g in given]])})"
