@@ -414,6 +414,8 @@ def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def wrap_results(result: Any, xp: Any) -> Any:
     """Kernel results as tensors: scalars become 0-d arrays, tuples go element by element."""
+    if result.__class__ is xp.ndarray:
+        return wrap(result)
     if isinstance(result, tuple):
         return tuple([wrap(xp.asarray(r)) for r in result])
     return wrap(xp.asarray(result))
