@@ -248,3 +248,27 @@ def test_faults_are_told_with_their_line(met: list[bool]) -> None:
     np.testing.assert_array_equal(
         F.embedding(rows, table).cpu().numpy(), table.cpu().numpy()[[1, 3, 8]]
     )
+
+
+def test_functions_that_write_are_not_tried(
+    met: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that is tried is made twice, which must not be seen."""
+    from adjoint.engine.core.operations.small_calls import EVERY
+    from adjoint.engine.graph.eager import device_calls
+
+    monkeypatch.setattr(device_calls, "SIGHTED", 0)
+    start = ad.randn(4, 6)
+    for call in (
+        lambda x: F.elu(x, 1.0, True),
+        lambda x: F.silu(x, inplace=True),
+        lambda x: F.celu(x, 0.5, inplace=True),
+        lambda x: x.add_(0.25),
+        lambda x: ad.add(x, 1.0, out=x),
+    ):
+        here, there = start.clone(), start.cuda()
+        for _ in range(2 * EVERY + 1):
+            got = call(there)
+            want = call(here)
+            assert got.data_ptr() == there.data_ptr()
+            np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=1e-5, atol=1e-6)

@@ -434,6 +434,27 @@ def test_results_are_apart() -> None:
     assert x.neg().tolist() == [-5.0, -1.0, -2.0, -3.0]
 
 
+WRITERS: dict[str, tuple[Call, Call]] = {
+    "elu": (lambda x: F.elu(x, 1.0, True), lambda v: np.where(v > 0, v, np.expm1(v))),
+    "elu by name": (lambda x: F.elu(x, inplace=True), lambda v: np.where(v > 0, v, np.expm1(v))),
+    "silu": (lambda x: F.silu(x, inplace=True), lambda v: v / (1 + np.exp(-v))),
+    "leaky_relu": (lambda x: F.leaky_relu(x, 0.5, True), lambda v: np.where(v > 0, v, 0.5 * v)),
+    "add": (lambda x: ad.add(x, 1.0, out=x), lambda v: v + 1),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_functions_that_write_do_so_once(name: str) -> None:
+    """To try a program is to call the function once more."""
+    call, reference = WRITERS[name]
+    x = ad.linspace(-2, 2, 8)
+    wanted = x.numpy().astype(np.float64)
+    for _ in range(20):
+        call(x)
+        wanted = reference(wanted)
+        np.testing.assert_allclose(x.numpy(), wanted, rtol=1e-4, atol=1e-6)
+
+
 def test_warnings_and_errors_come_each_time() -> None:
     x = ad.ones(2, 4)
     for _ in range(4):

@@ -162,6 +162,8 @@ def _adapted(
     kinds = fn.__annotations__ if checked else {}
     wanted = [name for name, kind in kinds.items() if kind == "Tensor" and name != "return"]
     typed = "dtype" in names
+    if small is not None:
+        small.may_write = "inplace" in names
     if base in QUESTIONS or not (
         renames or policies or out or checked or typed or small or base in SCALED
     ):
@@ -174,7 +176,12 @@ def _adapted(
                 taken = dispatch(variant, args, kwargs)
                 if taken is not PASS:
                     return taken
-        elif small is not None and CONTEXT.plain and not LISTENERS:
+        elif (
+            small is not None
+            and CONTEXT.plain
+            and not LISTENERS
+            and not (small.may_write and writes(args, kwargs))
+        ):
             if DEVICE_LAYOUTS and is_of_device(args):
                 if small.on_device:
                     result = call_on_device(small, variant, args, kwargs)
@@ -221,6 +228,11 @@ def _adapted(
 
 ON_CPU = (None, CPU)  # where new tensors are that programs know
 HERE = (None, "cpu", CPU)  # the same, as it is asked for
+
+
+def writes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a function that has `inplace` may be asked to write to its argument."""
+    return bool(kwargs.get("inplace")) or any(x is True for x in args)
 
 
 def may_be_small(x: Any) -> bool:

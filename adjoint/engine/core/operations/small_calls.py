@@ -82,11 +82,15 @@ EVERY = 8  # calls that no program fits, of which one is looked at
 class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
-    __slots__ = ("joins", "kind", "met", "name", "on_cpu", "on_device", "rebuild", "seen", "small")
+    __slots__ = (
+        "joins", "kind", "may_write", "met", "name", "on_cpu", "on_device", "rebuild", "seen",
+        "small",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.joins = name in JOINING
+        self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
         self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
