@@ -196,3 +196,18 @@ def test_integers_refuse_numbers_beyond_a_word(backend: str, number: int) -> Non
                 run(ad.tensor([1, 2]))
     quotient = ad.compile(lambda x: x / float(number), backend=backend)(ad.tensor([1, 2]))
     np.testing.assert_allclose(quotient.numpy(), np.array([1, 2]) / number, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(1j, 2j, 3 + 1j, 2j), (0.5, 1.5, 2j, 1.5), (2, 3, 1j, 2)], ids=str
+)
+def test_complex_numbers_that_change(numbers: tuple[complex, ...]) -> None:
+    held: dict[str, complex] = {}
+
+    def fn(x: Any) -> Any:
+        return complex(held["k"]) * x, x + held["k"], (held["k"] + 1j) * x
+
+    f = ad.compile(fn)
+    for held["k"] in numbers:
+        for got, want in zip(f(ad.ones(2)), fn(ad.ones(2)), strict=True):
+            np.testing.assert_array_equal(got.numpy(), want.numpy())

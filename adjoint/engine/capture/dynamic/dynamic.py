@@ -32,6 +32,7 @@ from adjoint.engine.graph.sizes.sizing import Sizing
 from adjoint.engine.tensor.tensor import Tensor
 
 _KEPT = 16  # families of one function
+_STEPS = 64  # far sizes that are looked through for one that decisions allow, a remainder say
 UP = (64, 16, 8, 4, 3, 2, 1)  # steps to sizes that a recording is checked at
 MARKS = "_dynamic_dims"  # a tensor's marked dimensions, among its attributes
 Dims = dict[tuple[int, int], str]  # (argument leaf, dimension) -> symbol
@@ -354,14 +355,19 @@ def _stand_ins(leaves: Sequence[Any], dims: Dims, sizes: Sizes) -> list[Any]:
 def _other_sizes(present: Sizes, scope: SizeScope) -> list[dict[str, int]]:
     """Larger and smaller sizes that the decisions made so far allow, far off if that can be."""
     others = []
+    far = {s: max(4 * n + 17, 140) + i for i, (s, n) in enumerate(present.items())}
+    near = {s: 2 + i for i, s in enumerate(present)}
+    lower = min(_STEPS, min(present.values()) - 1)
     for sizes in (
-        [{s: max(4 * n + 17, 140) + i for i, (s, n) in enumerate(present.items())}]
+        [{s: n + step for s, n in far.items()} for step in range(_STEPS)]
         + [{s: n + step * (i + 1) for i, (s, n) in enumerate(present.items())} for step in UP],
-        [{s: 2 + i for i, s in enumerate(present)}, {s: max(2, n // 4) for s, n in present.items()}]
+        [near, {s: max(2, n // 4) for s, n in present.items()}]
+        + [{s: n + step for s, n in near.items()} for step in range(1, lower)]
         + [{s: n - step for s, n in present.items()} for step in (4, 2, 1)],
     ):
         for other in sizes:
-            if other != present and min(other.values()) >= 2 and scope.allow(other):
+            possible = other != present and min(other.values()) >= 2 and scope.allow(other)
+            if possible and scope.tell_apart(present, other):
                 others.append(other)
                 break
     return others

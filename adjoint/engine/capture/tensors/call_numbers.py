@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +19,13 @@ from adjoint.engine.capture.tensors.late_values import (
 )
 from adjoint.engine.core.operations.public import NUMBERS
 from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.host import HostScalar, is_host
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
 
 _OF_SIZES = frozenset("add sub mul floordiv mod truediv neg pos abs compare".split())
 _OF_QUOTIENTS = frozenset("add sub mul truediv pow neg".split())
+_INDEXING = ("__getitem__", "__setitem__")
 _SYMBOLS = (HostScalar, Extent, ExtentFloat, LateValue)
 
 
@@ -175,16 +178,21 @@ def with_sizes_read(
     """Arguments in which whole numbers of each call that say what is done are read.
 
     Which dimension, how many, how far: the framework looks such numbers up in tables. Those that
-    are values (factors, elements) stay numbers of each call.
+    are values (factors, elements) stay numbers of each call. Sizes stay symbols where checks at
+    other sizes would show that they were looked up.
     """
     name = str(getattr(fn, "__name__", ""))
     plain = name.strip("_")
     numbers = NUMBERS.get(plain)
+    elementwise = plain in REGISTRY and REGISTRY[plain].family == "elementwise"
+    if not elementwise and (not name.startswith("__") or name in _INDEXING):
+        pads = plain == "pad" and len(args) <= 2 and "mode" not in kwargs  # up to a multiple
+        settle = functools.partial(_with_sizes, Extent.kept if pads else Extent.settled)
+        args = tuple(map(settle, args))
+        kwargs = {key: settle(x) for key, x in kwargs.items()}
     if name.startswith("__") or numbers == "elements":
         return args, kwargs
-    values = numbers == "values" or plain == "manual_seed"
-    if not values and plain in REGISTRY:
-        values = REGISTRY[plain].family == "elementwise"
+    values = numbers == "values" or plain == "manual_seed" or elementwise
     read = _sizes_read if values else _size_read
     return tuple(map(read, args)), {key: read(x) for key, x in kwargs.items()}
 
@@ -199,6 +207,22 @@ def _sizes_read(value: Any) -> Any:
     kind = type(value)
     if kind in (tuple, list) and any(type(part) in (HostScalar, tuple, list) for part in value):
         return kind(map(_size_read, value))
+    return value
+
+
+def _with_sizes(settle: Callable[[Extent], int], value: Any) -> Any:
+    """An argument in which sizes are symbols only where checks would show them looked up."""
+    kind = type(value)
+    if kind is Extent:
+        return settle(value)
+    if kind is ExtentFloat:
+        return value.settled()
+    if kind is slice:
+        bounds = (value.start, value.stop, value.step)
+        return slice(*[_with_sizes(settle, bound) for bound in bounds])
+    if kind in (tuple, list, Size):
+        settled = [_with_sizes(settle, part) for part in value]
+        return value if all(map(operator.is_, settled, value)) else kind(settled)
     return value
 
 

@@ -152,6 +152,8 @@ class BodyTrace(Trace):
             return super().operand(x)
         lifted_input = self.lifted.get(x.key)
         if lifted_input is None:
+            if type(x.get()) is complex:  # no program takes one
+                return x.pin()
             if self.outer is None:
                 raise NotImplementedError(
                     f"{self.what}: a derivative computes with {x!r}, a number of the host, inside "

@@ -332,6 +332,8 @@ class Trace(Streams):
         if isinstance(x, HostScalar):
             if x.key not in self.host_values:
                 number = x.get()
+                if type(number) is complex:  # no program takes one
+                    return x.pin()
                 if type(number) is int and may_outgrow(x):
                     within = HostScalar.computed(fits_a_word, x)
                     self.guard_host(within, fits_a_word(number))

@@ -51,6 +51,7 @@ class SizeScope:
         self.derived: dict[Any, tuple[str, Callable[..., int], tuple[Poly, ...]]] = {}
         self.reference: dict[str, int] = {}  # sizes that `typical` looks at
         self.referred = 0  # how many derived symbols are among them
+        self.remainders: list[Poly] = []  # kept though they neither grow nor fall with the sizes
 
     def again(self, reference: Sizes) -> SizeScope:
         """A scope without guards in which the symbols of this one mean the same."""
@@ -91,19 +92,57 @@ class SizeScope:
     def pinned(self) -> set[str]:
         """Symbols of which a decision allows one size."""
         fixed = set()
-        for difference, compare, outcome in self.guards.values():
-            equal = compare in (operator.eq, operator.ne) and outcome is (compare is operator.eq)
+        for difference in self.equations():
             symbols = [mono for mono in difference if mono]
-            if equal and len(symbols) == 1 and len(symbols[0]) == 1:
+            if len(symbols) == 1 and len(symbols[0]) == 1:
                 fixed.add(symbols[0][0])
         return fixed
+
+    def equations(self) -> list[Poly]:
+        """What decisions say is 0."""
+        return [
+            difference
+            for difference, compare, outcome in self.guards.values()
+            if compare in (operator.eq, operator.ne) and outcome is (compare is operator.eq)
+        ]
+
+    def direction(self, poly: Poly) -> int | None:
+        """1 where a polynomial only grows with the sizes, -1 where it only falls, else None.
+
+        A remainder does neither: two sizes at which it is the same say nothing about a third.
+        """
+        meanings = {name: (fn, args) for name, fn, args in self.derived.values()}
+
+        def of_symbol(symbol: str) -> int | None:
+            if symbol not in meanings:
+                return 1
+            fn, args = meanings[symbol]
+            if fn is not operator.floordiv or any(args[1]):
+                return None
+            return self.direction(args[0])
+
+        def of_term(mono: Monomial, factor: int) -> int | None:
+            if len(mono) > 1 and any(symbol in meanings for symbol in mono):
+                return None
+            way = of_symbol(mono[0])
+            return way if way is None or factor > 0 else -way
+
+        ways = {of_term(mono, c) for mono, c in poly.items() if mono}
+        return ways.pop() if len(ways) == 1 else None
+
+    def tell_apart(self, sizes: Sizes, others: Sizes) -> bool:
+        """Whether every remainder that was kept is another one at other sizes."""
+        here, there = self.complete(sizes), self.complete(others)
+        fixed = [_slopes(difference) for difference in self.equations()]
+        fixed += [{mono: -c for mono, c in slopes.items()} for slopes in fixed]
+        free = [p for p in self.remainders if _slopes(p) not in fixed]
+        return all(evaluate(p, here) != evaluate(p, there) for p in free)
 
     def equals(self, symbol: str) -> str:
         """The first symbol that a decision says is always as large as this one."""
         equal = {symbol}
-        for difference, compare, outcome in self.guards.values():
-            same = (compare is operator.eq) is outcome and compare in (operator.eq, operator.ne)
-            if same and sorted(difference.values()) == [-1, 1] and () not in difference:
+        for difference in self.equations():
+            if sorted(difference.values()) == [-1, 1] and () not in difference:
                 pair = {mono[0] for mono in difference if len(mono) == 1}
                 equal |= pair if pair & equal and len(pair) == 2 else set()
         return min(equal, key=lambda s: (len(s), s))
@@ -190,6 +229,19 @@ class Extent(int):
         self.scope.decide(_sum(self.poly, _poly(int(self)), -1), operator.eq, True)
         return int(self)
 
+    def settled(self) -> int:
+        """The extent, or where it neither grows nor falls with the sizes its plain value (`pin`).
+
+        For code that may make a plain int of it unseen: a check at other sizes would not show that.
+        """
+        return self.pin() if self.scope.direction(self.poly) is None else self
+
+    def kept(self) -> int:
+        """The extent; a check is then made at sizes where it is another, if it is a remainder."""
+        if self.scope.direction(self.poly) is None:
+            self.scope.remainders.append(self.poly)
+        return self
+
     def moved(self, sizes: Sizes, scope: SizeScope) -> int:
         """The same at other sizes, in another scope."""
         return _extent(self.poly, evaluate(self.poly, sizes), scope)
@@ -203,6 +255,13 @@ class ExtentFloat(float):
 
     at: Callable[[Sizes], float]
     parts: tuple[Callable[..., Any], Any, Any]  # what it was computed by, and of what
+
+    def settled(self) -> ExtentFloat:
+        """This number, with extents in it that neither grow nor fall pinned."""
+        for part in self.parts[1:]:
+            if isinstance(part, (Extent, ExtentFloat)):
+                part.settled()
+        return self
 
     def moved(self, sizes: Sizes, scope: SizeScope) -> ExtentFloat:
         """The same at other sizes."""
@@ -231,6 +290,10 @@ def _poly(x: int) -> Poly:
     if isinstance(x, Extent):
         return x.poly
     return {(): int(x)} if x else {}
+
+
+def _slopes(poly: Poly) -> Poly:
+    return {mono: c for mono, c in poly.items() if mono}
 
 
 def _sum(a: Poly, b: Poly, sign: int = 1) -> Poly:
