@@ -127,6 +127,10 @@ from adjoint.engine.sparse.compressed import _convert_indices_from_coo_to_csr as
 from adjoint.engine.sparse.compressed import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
 from adjoint.compiler import _disable_dynamo as _disable_dynamo
 from adjoint.checks import _has_compatible_shallow_copy_type as _has_compatible_shallow_copy_type
+from adjoint.library.aten_names import _log_softmax as _log_softmax
+from adjoint.library.aten_names import _log_softmax_backward_data as _log_softmax_backward_data
+from adjoint.library.aten_names import _softmax as _softmax
+from adjoint.library.aten_names import _softmax_backward_data as _softmax_backward_data
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled
 from adjoint.engine.graph.flow.associative import associative_scan as associative_scan
 from adjoint.amp.autocast_mode import autocast as autocast
@@ -152,6 +156,10 @@ from adjoint.engine.tensor.memory import is_storage as is_storage
 from adjoint.engine.core.state.switches import is_warn_always_enabled as is_warn_always_enabled
 from adjoint.io.files import load as load
 from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
+from adjoint.library.aten_names import native_batch_norm as native_batch_norm
+from adjoint.library.aten_names import native_dropout as native_dropout
+from adjoint.library.aten_names import native_group_norm as native_group_norm
+from adjoint.library.aten_names import native_layer_norm as native_layer_norm
 from adjoint.quantization.schemes import per_channel_affine as per_channel_affine
 from adjoint.quantization.schemes import per_channel_affine_float_qparams as per_channel_affine_float_qparams
 from adjoint.quantization.schemes import per_channel_symmetric as per_channel_symmetric
@@ -237,6 +245,7 @@ int6: Any
 int7: Any
 jagged: Any
 layout: Any
+legacy_contiguous_format: Any
 memory_format: Any
 preserve_format: Any
 qint32: Any

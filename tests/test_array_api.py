@@ -286,6 +286,25 @@ def test_manipulation(dtype: str) -> None:
             same(got[:, 1:], getattr(np, name.replace("ulative_", ""))(x, axis=1))
 
 
+def test_differences_of_short_axes() -> None:
+    for size, n in itertools.product(range(4), range(5)):
+        x = sample("int16", (2, size))
+        same(xp.diff(xp.asarray(x), n=n), np.diff(x, n=n))
+
+
+def test_a_python_number_keeps_the_width_of_an_array() -> None:
+    before = ad.get_default_dtype()
+    try:
+        for default in (ad.float32, ad.float64):
+            ad.set_default_dtype(default)
+            for dtype in ("float32", "float64", "complex64", "complex128"):
+                x = sample(dtype, (3,))
+                for number in (True, 2, 0.5, 1j):
+                    same(xp.asarray(x) + number, x + number)
+    finally:
+        ad.set_default_dtype(before)
+
+
 def test_results_are_tensors_and_differentiable() -> None:
     x = ad.tensor([1.0, 2.0], requires_grad=True)
     y = xp.sum(xp.asarray(x) ** 2) * 3

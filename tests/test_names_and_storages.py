@@ -192,3 +192,46 @@ def test_trees_of_dataclasses_and_constants() -> None:
     assert pytree.tree_leaves({"n": Name("x"), "v": 1}) == [1]
     assert pytree.tree_all_only(int, lambda x: x > 0, [1, "a", 2])
     assert not pytree.tree_any_only(str, lambda x: x == "b", [1, "a"])
+
+
+def test_a_tensor_of_a_storage_shares_its_memory() -> None:
+    x = ad.arange(6.0)
+    for dtype, want in ((ad.float32, 9.0), (ad.int32, 0x41100000), (ad.float64, None)):
+        y = ad.tensor(x.untyped_storage(), dtype=dtype)
+        assert y.numel() == 24 // dtype.itemsize
+        x[0] = 9.0
+        assert want is None or y[0] == want
+    assert ad.tensor(x.untyped_storage()).dtype == ad.int64
+    assert ad.tensor(x.untyped_storage()[:5], dtype=ad.float32).tolist() == [9.0]
+
+
+def test_named_results_are_made_of_one_sequence() -> None:
+    a, b = ad.ones(2), ad.zeros(2)
+    made = ad.return_types.max((a, b))
+    assert made.values is a
+    assert made.indices is b
+    assert type(made) is type(a.max(0))
+    assert type(made)._make(made)._replace(values=b).values is b
+    with pytest.raises(TypeError, match="values, indices"):
+        ad.return_types.max((a, b, a))
+
+
+def test_names_of_what_is_compiled_in_pytorch() -> None:
+    a = ad.arange(6.0)
+    assert ad._C._is_alias_of(a, a[2:])
+    assert not ad._C._is_alias_of(a, a.clone())
+    assert ad._C._get_default_device() == "cpu"
+    assert ad.legacy_contiguous_format is ad.contiguous_format
+    forward_ad = ad.autograd.forward_ad
+    assert forward_ad._current_level == -1
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+
+
+def test_a_class_of_ones_own_prints_by_its_name() -> None:
+    class Marked(ad.Tensor):
+        pass
+
+    x = ad.tensor([1.0, 2.0])
+    assert repr(x.as_subclass(Marked) * 2) == "Marked([2., 4.])"
+    assert repr(x) == "tensor([1., 2.])"

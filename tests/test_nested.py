@@ -83,3 +83,14 @@ def test_what_rows_do_not_allow_is_refused() -> None:
         nested.nested_tensor([ad.ones(2, 3), ad.ones(2, 4)])
     with pytest.raises(RuntimeError, match="rise from 0"):
         nested.nested_tensor_from_jagged(ad.ones(4, 2), ad.tensor([0, 3]))
+
+
+def test_a_row_is_taken_by_its_number() -> None:
+    rows, whole = batch()
+    for at in (0, 2, -1):
+        assert whole[at].equal(rows[at])
+    assert whole[1, 2:4].equal(rows[1][2:4])
+    whole[1].sum().backward()
+    assert [float(g.sum()) for g in whole.grad.unbind()] == [0.0, 40.0, 0.0]
+    with pytest.raises(NotImplementedError, match="number of a row"):
+        whole[:, 0]

@@ -207,3 +207,22 @@ def test_errors_of_a_property_are_seen() -> None:
     with pytest.raises(AttributeError, match="'Mine' object has no attribute 'absent'"):
         _ = module.absent
     assert not hasattr(module, "refused")
+
+
+def test_operations_among_class_attributes_are_not_bound() -> None:
+    class Net(nn.Module):
+        act, away = ad.relu, nn.functional.conv1d
+
+        def forward(self, x: Any) -> Any:
+            return self.act(x) + self.helper()
+
+        def helper(self) -> int:
+            return 1
+
+    class Further(Net):
+        act = ad.tanh
+
+    x = ad.tensor([-1.0, 2.0])
+    assert Net()(x).tolist() == [1.0, 3.0]
+    assert Further()(x).equal(x.tanh() + 1)
+    assert Net().away(x.reshape(1, 1, 2), ad.ones(1, 1, 2)).item() == 1.0

@@ -12,6 +12,7 @@ from adjoint.engine.core.operations.overrides import (
     disabled_torch_function as _disabled_torch_function_impl,  # noqa: F401
 )
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.placement import get_default_device
 from adjoint.engine.core.state.rng import Generator as Generator
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.tensor import TensorType as _TensorMeta  # noqa: F401
@@ -80,6 +81,17 @@ def _is_torch_function_mode_enabled() -> bool:
 def _are_functorch_transforms_active() -> bool:
     """Whether a transform is under way."""
     return bool(CONTEXT.levels)
+
+
+def _is_alias_of(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie in the same memory."""
+    storage = input.untyped_storage()
+    return storage.nbytes() > 0 and storage.data_ptr() == other.untyped_storage().data_ptr()
+
+
+def _get_default_device() -> str:
+    """The kind of device that new tensors are on."""
+    return get_default_device().type
 
 
 class Graph:

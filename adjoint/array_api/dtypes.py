@@ -91,7 +91,7 @@ def with_scalar(array: DType, number: complex) -> DType:
         return array if array in (*REAL, *COMPLEX) or array.is_floating_point else _float()
     if array in COMPLEX:
         return array
-    return dt.complex128 if array is dt.float64 else _float().to_complex()
+    return (array if array in REAL else _float()).to_complex()
 
 
 def _float() -> DType:

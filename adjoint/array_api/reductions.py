@@ -170,6 +170,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     whole = ad.cat([cast(part, dtype) for part in parts], axis) if len(parts) > 1 else x
     for _ in range(n):
         size = whole.shape[axis]
+        if not size:
+            break
         later, earlier = whole.narrow(axis, 1, size - 1), whole.narrow(axis, 0, size - 1)
         whole = later ^ earlier if dtype is dt.bool_ else later - earlier
     return whole

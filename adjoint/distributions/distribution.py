@@ -50,6 +50,7 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args and concrete_values():
             self._check_parameters()
+        super().__init__()  # a class may be a Module too
 
     def _check_parameters(self) -> None:
         for name, constraint in self._constraints().items():

@@ -28,7 +28,8 @@ class Transform:
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
         self._inv: Any = None
-        self._cached: tuple[Any, Any] = (None, None)
+        self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()  # a class may be a Module too
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -72,21 +73,21 @@ class Transform:
     def __call__(self, x: Tensor) -> Tensor:
         if self._cache_size == 0:
             return self._call(x)
-        old_x, old_y = self._cached
+        old_x, old_y = self._cached_x_y
         if x is old_x:
             return old_y
         y = self._call(x)
-        self._cached = x, y
+        self._cached_x_y = x, y
         return y
 
     def _inv_call(self, y: Tensor) -> Tensor:
         if self._cache_size == 0:
             return self._inverse(y)
-        old_x, old_y = self._cached
+        old_x, old_y = self._cached_x_y
         if y is old_y:
             return old_x
         x = self._inverse(y)
-        self._cached = x, y
+        self._cached_x_y = x, y
         return x
 
     def _call(self, x: Tensor) -> Tensor:

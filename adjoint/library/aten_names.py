@@ -247,3 +247,10 @@ NAMES: dict[str, Callable[..., Any]] = {
     "upsample_bicubic2d": _upsample("bicubic", linear=True),
     "upsample_trilinear3d": _upsample("trilinear", linear=True),
 }
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    """An operation by PyTorch's name."""
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return NAMES[name]

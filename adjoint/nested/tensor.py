@@ -305,6 +305,15 @@ def matmul(input: NestedTensor, other: Any) -> NestedTensor:
     return input._like(input._rows @ other)
 
 
+def getitem(input: NestedTensor, index: Any) -> Any:
+    """A row, or what an index takes from it."""
+    first, *rest = index if isinstance(index, tuple) else (index,)
+    if isinstance(first, bool) or not isinstance(first, int):
+        raise NotImplementedError("nested: an index begins with the number of a row.")
+    row = input.unbind()[first]
+    return row[tuple(rest)] if rest else row
+
+
 def size(input: NestedTensor, dim: int | None = None) -> Any:
     """A size; that of the ragged dimension is the greatest."""
     shape = input.shape
@@ -319,5 +328,6 @@ OWN: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": attention,
     "matmul": matmul,
     "size": size,
+    "getitem": getitem,
     **{name: _reduced(name) for name in ("sum", "mean", "amax", "amin")},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable
 from inspect import signature
+from types import FunctionType
 from typing import Any
 
 from adjoint.engine.autodiff.tape.hooks import Handle
@@ -109,6 +110,24 @@ class Module(Traversal, Conversion, StateDict):
     _forward_hooks_always_called: TrackedDict
     _forward_pre_hooks: TrackedDict
     _forward_pre_hooks_with_kwargs: TrackedDict
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Operations among a class's attributes stay functions, as PyTorch's built-in ones do.
+
+        Example:
+            >>> import adjoint as ad
+            >>> class Bend(ad.nn.Module):
+            ...     act = ad.tanh
+            ...
+            ...     def forward(self, x):
+            ...         return self.act(x)
+            >>> Bend()(ad.zeros(2)).tolist()
+            [0.0, 0.0]
+        """
+        super().__init_subclass__(**kwargs)
+        for name, value in list(vars(cls).items()):
+            if type(value) is FunctionType and value.__module__.startswith("adjoint.engine.ops."):
+                setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:

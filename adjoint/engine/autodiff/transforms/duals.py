@@ -31,6 +31,11 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Any
 
 
+def current_level() -> int:
+    """The dual level that this thread is in; -1 outside of all."""
+    return len(_OPEN.levels) - 1
+
+
 def enter_dual_level() -> int:
     """Begin forward mode; dual tensors live until the level is left."""
     if _OPEN.levels:

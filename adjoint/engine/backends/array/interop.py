@@ -164,8 +164,12 @@ def tensor(
     >>> import adjoint as ad
     >>> ad.tensor([[1, 2], [3, 4]]).dtype
     adjoint.int64
+
+    A storage is no data but memory: as in PyTorch, the tensor shares it.
     """
-    if is_tensor(data):
+    if isinstance(data, UntypedStorage):
+        out = _of_storage(data, dtype, dt.int64).to(device=device)
+    elif is_tensor(data):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach()."
             "clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
@@ -176,6 +180,16 @@ def tensor(
     else:
         out = _from_array(to_array(data, dtype), device)
     return out.requires_grad_() if requires_grad else out
+
+
+def _of_storage(storage: UntypedStorage, dtype: DType | None, untyped: DType) -> Tensor:
+    """The whole elements that lie in a storage, of its own dtype where it has one."""
+    array = storage._storage.buffer
+    if type(storage) is UntypedStorage or (dtype is not None and NUMPY_OF[dtype] != array.dtype):
+        element = NUMPY_OF[dtype or untyped]
+        memory = HOOKS.array.as_bytes(array)
+        array = memory[: len(memory) // element.itemsize * element.itemsize].view(element)
+    return _shared(array.reshape(-1))
 
 
 def _from_array(array: Array, device: Any) -> Tensor:
@@ -219,10 +233,7 @@ def asarray(
     if not is_tensor(obj) and not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
         tensor = from_dlpack(obj).to(dtype=dtype, device=device)
     elif isinstance(obj, UntypedStorage):
-        array = obj._storage.buffer
-        if type(obj) is UntypedStorage or (dtype is not None and NUMPY_OF[dtype] != array.dtype):
-            array = HOOKS.array.as_bytes(array).view(NUMPY_OF[dtype or dt.uint8])
-        tensor = _shared(array.reshape(-1)).to(device=device)
+        tensor = _of_storage(obj, dtype, dt.uint8).to(device=device)
     elif isinstance(obj, (bytes, bytearray, memoryview)):
         tensor = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
     else:

@@ -55,9 +55,20 @@ def _repr(self: Any) -> str:
     return f"{config.display_name}.return_types.{type(self).__name__}(\n{lines})"
 
 
+def _new(cls: Any, *parts: Any) -> Any:
+    """One tuple of all parts, as PyTorch wants it, or the parts."""
+    if len(parts) == 1:
+        parts = tuple(parts[0])
+    if len(parts) != len(cls._fields):
+        name, fields = cls.__name__, ", ".join(cls._fields)
+        raise TypeError(f"{name}: expected a sequence of ({fields}), received {len(parts)} parts")
+    return tuple.__new__(cls, parts)
+
+
 def _declare(name: str, fields: str) -> type[Any]:
     make: Any = namedtuple  # the names come from a table, which type checkers cannot follow
-    members = {"__slots__": (), "__repr__": _repr, "__module__": "adjoint.return_types"}
+    members = {"__slots__": (), "__repr__": _repr, "__new__": _new}
+    members |= {"__module__": "adjoint.return_types"}
     return type(name, (make(name, fields),), members)
 
 

@@ -213,6 +213,13 @@ def to_string(tensor: Tensor, prefix: str = "tensor(", remarks: Sequence[str] = 
     return with_suffixes(prefix + body_of(tensor, indent), suffixes, indent) + ")"
 
 
+def _called(tensor: Tensor) -> str:
+    """What a tensor is called: a class of its own by its name."""
+    kind = type(tensor)
+    plain = kind is Tensor or kind.__module__.startswith(Tensor.__module__.partition(".")[0] + ".")
+    return "tensor" if plain else kind.__name__
+
+
 def body_of(tensor: Tensor, indent: int) -> str:
     """The elements alone, in brackets."""
     return "[]" if tensor._array.size == 0 else _elements(tensor, indent)
@@ -253,6 +260,6 @@ def to_html(tensor: Tensor) -> str:
 
 def install_printing() -> None:
     """Put printing on Tensor."""
-    setattr(Tensor, "__repr__", lambda self: to_string(self))  # noqa: B010
+    setattr(Tensor, "__repr__", lambda self: to_string(self, f"{_called(self)}("))  # noqa: B010
     setattr(Tensor, "_repr_html_", to_html)  # noqa: B010
     setattr(Tensor, "__format__", format_tensor)  # noqa: B010
