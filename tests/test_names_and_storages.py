@@ -235,3 +235,32 @@ def test_a_class_of_ones_own_prints_by_its_name() -> None:
     x = ad.tensor([1.0, 2.0])
     assert repr(x.as_subclass(Marked) * 2) == "Marked([2., 4.])"
     assert repr(x) == "tensor([1., 2.])"
+
+
+def test_asarray_stays_on_the_tape_unless_told() -> None:
+    def leaf() -> Any:
+        return ad.tensor([1.0, 2.0], requires_grad=True)
+
+    for make in (leaf, lambda: leaf() * 2):
+        x = make()
+        assert ad.asarray(x) is x
+        assert ad.asarray(x, requires_grad=True) is x
+        assert ad.asarray(x, dtype=ad.float64).grad_fn is not None
+        assert ad.asarray(x, copy=True).grad_fn is not None
+        assert not ad.asarray(make(), requires_grad=False).requires_grad
+    plain = ad.ones(2)
+    assert ad.asarray(plain, requires_grad=True) is plain
+    assert plain.requires_grad
+    with pytest.raises(ValueError, match="alias"):
+        ad.asarray([1], copy=False)
+
+
+def test_a_capsule_of_memory_is_taken() -> None:
+    x = ad.arange(4.0)
+    ad.from_dlpack(x.__dlpack__())[0] = 9.0
+    assert x.tolist() == [9.0, 1.0, 2.0, 3.0]
+    grid = ad.arange(12.0).reshape(3, 4)
+    seen = ad.from_dlpack(grid.T[1:].__dlpack__())
+    seen[0, 2] = -1.0
+    assert grid[2, 1] == -1.0
+    assert seen.equal(grid.T[1:])

@@ -73,7 +73,8 @@ CONSTANTS: Final[dict[str, _Named]] = {
         sparse_bsc,
         jagged,
     )
-} | {"legacy_contiguous_format": contiguous_format}
+}
+CONSTANTS["legacy_contiguous_format"] = contiguous_format
 
 
 def _constant(name: str) -> _Named:

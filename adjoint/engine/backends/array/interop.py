@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Sequence
 from functools import reduce
@@ -227,9 +228,12 @@ def asarray(
     dtype: DType | None = None,
     device: Any = None,
     copy: bool | None = None,
-    requires_grad: bool = False,
+    requires_grad: bool | None = None,
 ) -> Tensor:
-    """A tensor from a tensor, array, buffer, DLPack object or sequence; shared unless `copy`."""
+    """A tensor from a tensor, array, buffer, DLPack object or sequence; shared unless `copy`.
+
+    It stays on the tape where a tensor was, unless `requires_grad` is False.
+    """
     if not is_tensor(obj) and not isinstance(obj, np.ndarray) and hasattr(obj, "__dlpack__"):
         tensor = from_dlpack(obj).to(dtype=dtype, device=device)
     elif isinstance(obj, UntypedStorage):
@@ -238,14 +242,13 @@ def asarray(
         tensor = frombuffer(obj, dtype=dtype or dt.get_default_dtype()).to(device=device)
     else:
         tensor = as_tensor(obj, dtype=dtype, device=device)
-    shared = is_tensor(obj) and tensor is obj
     if copy:
         tensor = tensor.clone()
     elif copy is False and isinstance(obj, (list, tuple, int, float, complex)):
         raise ValueError("asarray: can't alias arbitrary sequence into a tensor")
-    if requires_grad:
-        tensor = (tensor.detach() if shared else tensor).requires_grad_()
-    return tensor.detach() if is_tensor(obj) and not requires_grad and obj.requires_grad else tensor
+    if requires_grad is None or requires_grad == tensor.requires_grad:
+        return tensor
+    return tensor.requires_grad_(requires_grad) if tensor.is_leaf else tensor.detach()
 
 
 @public()
@@ -325,12 +328,42 @@ def from_file(
     return _shared(Buffers.map_file(str(filename), bool(shared), size * kind.itemsize).view(kind))
 
 
+class _Capsule:
+    """Memory on the CPU handed over as DLPack's capsule alone."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def array(self) -> Array:
+        """The memory as an array that can be written, as in PyTorch.
+
+        A capsule of the first kind does not say whether it can be; NumPy takes it as one that
+        cannot.
+        """
+        shown = np.from_dlpack(self)
+        if shown.flags.writeable or not shown.size:
+            return shown
+        reach = zip(shown.shape, shown.strides, strict=True)
+        length = sum((size - 1) * stride for size, stride in reach) + shown.itemsize
+        memory = (ctypes.c_byte * length).from_address(shown.ctypes.data)
+        memory.shown = shown  # holds the memory
+        return np.ndarray(shown.shape, shown.dtype, memory, strides=shown.strides)
+
+
 @public()
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of any object that speaks DLPack."""
-    kind = ext_tensor.__dlpack_device__()[0]
-    library = np if kind == 1 else cupy()
-    out = _shared(library.from_dlpack(ext_tensor))
+    """A tensor on the memory of any object that speaks DLPack, or of a capsule of one."""
+    if type(ext_tensor).__name__ == "PyCapsule":
+        out = _shared(_Capsule(ext_tensor).array())
+    else:
+        library = np if ext_tensor.__dlpack_device__()[0] == 1 else cupy()
+        out = _shared(library.from_dlpack(ext_tensor))
     out = out.clone() if copy else out
     return out if device is None else out.to(device)
 
