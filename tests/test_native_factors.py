@@ -11,6 +11,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.core.errors import LinAlgError
+from adjoint.engine.ops.linalg.lu import PERMUTATION
 
 Function = Callable[..., Any]
 SIZES = [(1, 1), (2, 3), (5, 1), (17, 9), (33, 4)]
@@ -206,4 +207,81 @@ def test_orthogonal_factors(dtype: str, programs: list[native.Native]) -> None:
         assert (np.sign(np.diagonal(r, 0, -2, -1)) == np.sign(np.diagonal(upper, 0, -2, -1))).all()
         assert (np.tril(r, -1) == 0).all()
         np.testing.assert_allclose(q, want, atol=3e3 * eps)
+    assert not any(program.calls_eager for program in programs)
+
+
+# -- triangular factors, orders of rows, exponentials ---------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_triangular_factors_multiply_to_the_matrix(
+    dtype: str, programs: list[native.Native]
+) -> None:
+    rng = np.random.default_rng(6)
+    for shape in [(1, 1), (4, 4), (3, 5, 2), (2, 2, 3, 7), *[tuple(rng.integers(1, 20, 2))] * 2]:
+        a = ad.from_numpy(rng.standard_normal(shape).astype(dtype))
+        factors, pivots = ad.compile(ad.linalg.lu_factor_ex)(a)[:2]
+        assert (pivots == ad.linalg.lu_factor_ex(a)[1]).all()
+        permutation, low, up = ad.compile(ad.linalg.lu)(a)
+        product = permutation.numpy() @ (low.numpy().astype(float) @ up.numpy())
+        np.testing.assert_allclose(product, a.numpy(), atol=TOLERANCE[dtype] * 1e-2, rtol=0)
+        np.testing.assert_allclose(
+            factors.numpy(), ad.linalg.lu_factor_ex(a)[0].numpy(), atol=TOLERANCE[dtype]
+        )
+    assert not any(program.calls_eager for program in programs)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+def test_a_matrix_without_a_pivot(shape: tuple[int, ...]) -> None:
+    array = np.ones(shape)
+    array[..., 0, 0], array[..., 2, 2] = 2, 5
+    array[..., 1, :] = array[..., 0, :] = 1
+    singular = ad.from_numpy(array)
+    for want, got in zip(
+        ad.linalg.lu_factor_ex(singular), ad.compile(ad.linalg.lu_factor_ex)(singular), strict=True
+    ):
+        np.testing.assert_array_equal(want.numpy(), got.numpy())
+    with pytest.raises(LinAlgError) as eager:
+        ad.linalg.lu_factor(singular)
+    with pytest.raises(LinAlgError) as told:
+        ad.compile(ad.linalg.lu_factor)(singular)
+    assert str(told.value).replace("(Batch element 1)", "(Batch element 0)") == str(eager.value)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_orders_of_exchanges(inverse: bool, programs: list[native.Native]) -> None:
+    rng = np.random.default_rng(7)
+    order = ad.compile(lambda pivots: PERMUTATION(pivots, size=9, inverse=inverse))
+    for count in (1, 5, 9):
+        array = np.stack([[rng.integers(k, 9) + 1 for k in range(count)] for _ in range(4)])
+        pivots = ad.from_numpy(array.astype(np.int32))
+        want = PERMUTATION(pivots, size=9, inverse=inverse)
+        np.testing.assert_array_equal(order(pivots).numpy(), want.numpy())
+    assert not any(program.calls_eager for program in programs)
+    for wrong in (0, -3, 10):
+        pivots[2, 4] = wrong
+        with pytest.raises(IndexError, match=f"row {wrong} of a matrix with 9 rows"):
+            order(pivots)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_exponentials(dtype: str, programs: list[native.Native]) -> None:
+    """Against the sum of the series in higher precision, by NumPy's longest floats."""
+    rng = np.random.default_rng(8)
+    compiled = ad.compile(ad.matrix_exp)
+    for n, size in [(1, 2.0), (4, 0.01), (7, 1.0), (5, 12.0), (17, 3.0)]:
+        a = (rng.standard_normal((3, n, n)) * size / n).astype(dtype)
+        term = want = np.broadcast_to(np.eye(n, dtype=np.longdouble), a.shape)
+        for k in range(1, 140):
+            term = term @ a.astype(np.longdouble) / k
+            want = want + term
+        got = compiled(ad.from_numpy(a)).numpy()
+        limit = (1e-6 if dtype == "float32" else 1e-12) * np.abs(want).max()
+        np.testing.assert_allclose(got, want.astype(float), atol=limit, rtol=0)
+    broken = np.zeros((3, 2, 2), dtype)
+    broken[1, 0, 1], broken[2, 0, 0] = np.nan, -np.inf
+    for call in (compiled, ad.matrix_exp):
+        got = call(ad.from_numpy(broken)).numpy()
+        np.testing.assert_array_equal(got[0], np.eye(2))
+        assert np.isnan(got[1:]).all()
     assert not any(program.calls_eager for program in programs)

@@ -6,39 +6,30 @@ import adjoint as ad
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.graph.ir import Node
 from adjoint.engine.ops.common.checks import require
+from adjoint.engine.ops.order.search import SEARCHSORTED
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.forms.table import form_of
 
 LOW = 0xFFFFFFFF  # the lower half of a word
 
 
-@form_of("searchsorted")
+def _needs_another_dtype(node: Node) -> bool:
+    """Whether a search has native code in another dtype only, or nothing to search in."""
+    sequence, values = (x.spec for x in node.inputs)
+    known = sequence.dtype is values.dtype and (
+        sequence.dtype.is_floating_point or sequence.dtype.is_signed
+    )
+    return not known or sequence.shape[-1] == 0
+
+
+@form_of("searchsorted", when=_needs_another_dtype)
 def searchsorted(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
-    """By halves. In one sequence for all values NaN is the largest number; in rows it is none."""
-    n, rows = int(sequence.shape[-1]), sequence.ndim > 1
-    low = ad.zeros_like(values, dtype=ad.int64)
-    if n == 0:
-        return low
+    """In a dtype that holds both."""
+    if int(sequence.shape[-1]) == 0:
+        return ad.zeros_like(values, dtype=ad.int64)
     common = common_dtype((sequence, values))
-    sequence, values = sequence.to(common), values.to(common)
-    high = low + n
-    for _ in range(n.bit_length()):
-        middle = (low + high) // 2
-        at = middle.clamp(max=n - 1)
-        probe = sequence.gather(-1, at) if rows else sequence[at]
-        if rows:
-            later = ~(probe > values) if right else ~(probe >= values)
-        else:
-            nowhere = values != values
-            later = (
-                (probe <= values) | nowhere
-                if right
-                else (probe < values) | (nowhere & (probe == probe))
-            )
-        later = later & (low < high)
-        low, high = ad.where(later, middle + 1, low), ad.where(later, high, middle)
-        high = ad.maximum(low, high)
-    return low
+    common = common if common.is_floating_point else ad.int64
+    return SEARCHSORTED(sequence.to(common), values.to(common), right=right)
 
 
 def _has_nothing(node: Node) -> bool:

@@ -12,6 +12,7 @@ from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.factors import further as further_factors
 from adjoint.engine.backends.llvm.templates.factors import template as factors
 from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import template as integers
@@ -19,6 +20,7 @@ from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
+from adjoint.engine.backends.llvm.templates.searching import template as searching
 from adjoint.engine.backends.llvm.templates.sorting import template as sorting
 from adjoint.engine.backends.llvm.templates.spectra import template as spectra
 from adjoint.engine.backends.registers import distributions
@@ -44,7 +46,7 @@ class LlvmTarget(Target):
         {
             "convolution", "convolution_transpose", "convolution_weight", "matmul", "max_pool",
             "resample", "unfold_windows", "fold_windows", "scatter", "scatter_reduce", "index_put",
-            *borrowed.SPECIAL,
+            "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
     kept_whole = frozenset(groups.TEMPLATES)
@@ -53,8 +55,9 @@ class LlvmTarget(Target):
     templates = {
         **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
         **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **factors.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES, **pooling.TEMPLATES,
-        **product.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sorting.TEMPLATES,
+        **factors.TEMPLATES, **further_factors.TEMPLATES, **groups.TEMPLATES,
+        **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
+        **running.TEMPLATES, **searching.TEMPLATES, **sorting.TEMPLATES,
         **spectra.TEMPLATES,
     }  # fmt: skip
 

@@ -35,6 +35,7 @@ PERMUTATION: Record = primitive(
     lambda x, size, inverse: Spec((*x.shape[:-1], size), int64, x.device),
     None,
     batched_params=same_params,
+    fails="values",
 )
 
 
@@ -91,7 +92,7 @@ def _lu_infer(x: Spec, name: str, check: bool) -> tuple[Spec, Spec, Spec]:
 
 # LU_FACTOR: (L and U in one matrix, LAPACK's 1-based exchanges, info).
 LU_FACTOR: Record = primitive(
-    "lu_factor", _lu_infer, _lu_vjp, outputs=3, batched_params=same_params
+    "lu_factor", _lu_infer, _lu_vjp, outputs=3, batched_params=same_params, fails="values"
 )
 
 

@@ -342,4 +342,8 @@ def matrix_exp(xp: Any, x: Array) -> Array:
     # In double: SciPy's single precision loses more digits than PyTorch's does.
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
     flat = _host(xp, x).astype(wide).reshape((prod(x.shape[:-2]), *x.shape[-2:]))
-    return xp.asarray(expm(flat).reshape(x.shape).astype(x.dtype))
+    finite = np.isfinite(flat).all(axis=(-2, -1))
+    out = np.full(flat.shape, np.nan, wide)  # as PyTorch has all of a matrix that is not finite
+    if finite.any():
+        out[finite] = expm(flat[finite])
+    return xp.asarray(out.reshape(x.shape).astype(x.dtype))

@@ -25,6 +25,7 @@ from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.elementwise.logical import LOGICAL_AND
 from adjoint.engine.ops.linalg.eigen import EIG_PAIRS, EIGH
+from adjoint.engine.ops.linalg.powers import MATRIX_EXP
 from adjoint.engine.ops.linalg.svd import SVD
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce.extremes import AMAX
@@ -119,6 +120,15 @@ def column(builder: GraphBuilder, tolerance: Any, like: Spec) -> Any:
     return builder.emit(RESHAPE, tolerance, shape=like.shape)
 
 
+def exponential(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """In double precision, as the eager table has it."""
+    (x,) = inputs
+    if x.spec.dtype is float64 or x.spec.dtype.is_complex or 0 in x.spec.shape:
+        return None
+    wide = builder.emit(MATRIX_EXP, builder.emit(CAST, x, dtype=float64))
+    return (builder.emit(CAST, wide, dtype=x.spec.dtype),)
+
+
 def polygamma(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
     """n! zeta(n + 1, x) and its sign; PyTorch's first one has large numbers for its poles."""
     (x,), n = inputs, node.params["n"]
@@ -160,6 +170,7 @@ RULES: dict[str, Rule] = {
     "svd": singular_values,
     "pinv": pseudo_inverse,
     "eig": eigenvalues,
+    "matrix_exp": exponential,
     "polygamma": polygamma,
     **dict.fromkeys(SPECIAL, spread),
 }

@@ -120,6 +120,17 @@ class MatrixWriter:
         some(self.lanes)
         some(1)
 
+    def exchange(self, x: str, y: str, count: V) -> None:
+        """Exchange two rows."""
+        w, kind = self.w, self.kind
+
+        def element(j: V) -> None:
+            first, second = w.load(x, kind, j), w.load(y, kind, j)
+            w.store(second, x, j)
+            w.store(first, y, j)
+
+        w.loop(0, count, element)
+
     def divide(self, target: str, by: V, count: V) -> None:
         """Divide a row by a number."""
         w, kind = self.w, self.kind
@@ -317,17 +328,6 @@ class Elimination(MatrixWriter):
 
         w.loop(k + 1, n, below)
         return [select(moved, -sign, sign)]
-
-    def exchange(self, x: str, y: str, count: V) -> None:
-        """Exchange two rows."""
-        w, kind = self.w, self.kind
-
-        def element(j: V) -> None:
-            first, second = w.load(x, kind, j), w.load(y, kind, j)
-            w.store(second, x, j)
-            w.store(first, y, j)
-
-        w.loop(0, count, element)
 
     def put_back(self, work: str, out: str, i: V) -> None:
         """A row of the result, once those after it are known."""

@@ -1,0 +1,1 @@
+"""Places in sequences that are in order."""
