@@ -1,7 +1,8 @@
-"""`searchsorted` and `bucketize` in compiled programs, without calls from Python."""
+"""Searches, histograms, choices and modes in compiled programs, without calls from Python."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,23 @@ def some(rng: Any, dtype: str, *shape: int) -> Any:
     return array
 
 
-@pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_places_are_eager_mode_s(dtype: str, right: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[native.Native] = []
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[native.Native]:
+    """The programs that a test makes."""
+    collected: list[native.Native] = []
     start = native.Native.__init__
 
     def noted(self: native.Native, *args: Any, **kwargs: Any) -> None:
         start(self, *args, **kwargs)
-        made.append(self)
+        collected.append(self)
 
     monkeypatch.setattr(native.Native, "__init__", noted)
+    return collected
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_places_are_eager_mode_s(dtype: str, right: bool, programs: list[native.Native]) -> None:
     rng = np.random.default_rng([len(dtype), right])
     search = lambda s, v: ad.searchsorted(s, v, right=right)
     compiled = ad.compile(search)
@@ -45,11 +52,88 @@ def test_places_are_eager_mode_s(dtype: str, right: bool, monkeypatch: pytest.Mo
         want, got = search(sequence, values), compiled(sequence, values)
         assert got.dtype is want.dtype
         np.testing.assert_array_equal(got.numpy(), want.numpy())
-    assert made
-    assert not any(program.calls_eager for program in made)
+    assert programs
+    assert not any(program.calls_eager for program in programs)
+
+
+def test_two_dtypes(programs: list[native.Native]) -> None:
+    edges, x = ad.arange(7), ad.tensor([-1.0, 0.0, 2.5, 6.0, 9.0])
+    want, got = ad.searchsorted(edges, x), ad.compile(ad.searchsorted)(edges, x)
+    np.testing.assert_array_equal(got.numpy(), want.numpy())
+    assert not any(program.calls_eager for program in programs)
 
 
 def test_edges_that_lie_apart() -> None:
     edges, x = ad.arange(12.0).reshape(6, 2)[:, 0], ad.arange(20.0).reshape(4, 5).T
     want, got = ad.bucketize(x, edges), ad.compile(ad.bucketize)(x, edges)
     np.testing.assert_array_equal(got.numpy(), want.numpy())
+
+
+# -- counts and choices ---------------------------------------------------------------------------
+
+
+def chosen(x: Any, count: int, replacement: bool) -> Any:
+    ad.manual_seed(5)
+    return ad.multinomial(x.abs().nan_to_num(1, 1, 1) + 0.1, count, replacement)
+
+
+def in_a_loop(x: Any) -> Any:
+    """Of what was chosen the next choice is made."""
+    ad.manual_seed(6)
+    weights = x.abs().nan_to_num(1, 1, 1) + 0.1
+    body = lambda at, row: ((at + ad.multinomial(row.roll(1), 1)[0]) % 5, at)
+    return ad.scan(body, ad.tensor(0), weights)[1]
+
+
+COUNTED: dict[str, Callable[[Any], Any]] = {
+    "histc": lambda x: ad.histc(x, 7, -3, 3),
+    "histc of its own range": lambda x: ad.histc(x.nan_to_num(0, 0, 0), 10),
+    "histogram": lambda x: ad.histogram(x.nan_to_num(0, 0, 0), 6)[0],
+    "weighed": lambda x: ad.histogram(
+        x.reshape(-1), ad.arange(-4.0, 5.0).to(x.dtype), weight=x.reshape(-1).nan_to_num(1, 1, 1)
+    )[0],
+    "mode": lambda x: tuple(ad.mode(x, 1)),
+    "mode of columns": lambda x: tuple(ad.mode(x, 0, keepdim=True)),
+    "mode of whole numbers": lambda x: tuple(ad.mode(x.nan_to_num(0, 0, 0).to(ad.int32))),
+    "choices": lambda x: chosen(x, 9, replacement=True),
+    "choices without replacement": lambda x: chosen(x, min(3, x.shape[-1]), replacement=False),
+    "choices in a loop": in_a_loop,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", COUNTED)
+def test_counts_and_choices_are_eager_mode_s(
+    name: str, dtype: str, programs: list[native.Native]
+) -> None:
+    rng = np.random.default_rng(len(name))
+    fn = COUNTED[name]
+    for shape in [(6, 5), (int(rng.integers(1, 9)), int(rng.integers(1, 9)))]:
+        x = ad.from_numpy(some(rng, dtype, *shape))
+        want, got = fn(x), ad.compile(fn)(x)
+        for one, other in zip(
+            *[r if isinstance(r, tuple) else (r,) for r in (want, got)], strict=True
+        ):
+            assert one.dtype is other.dtype
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert programs
+    assert not any(program.calls_eager for program in programs)
+
+
+@pytest.mark.parametrize("weights", [[1.0, -1.0], [1.0, np.nan], [np.inf, 1.0], [0.0, 0.0]])
+def test_what_is_no_distribution_is_refused_as_ever(weights: list[float]) -> None:
+    wrong = ad.tensor([[1.0, 2.0], weights])
+    choose = ad.compile(lambda p: ad.multinomial(p, 1))
+    choose(ad.ones(2, 2))
+    with pytest.raises(RuntimeError) as eager:
+        ad.multinomial(wrong, 1)
+    with pytest.raises(RuntimeError) as told:
+        choose(wrong)
+    assert str(told.value) == str(eager.value)
+
+
+def test_a_range_that_is_not_finite_is_refused() -> None:
+    count = ad.compile(lambda x: ad.histc(x, 4))
+    count(ad.arange(4.0))
+    with pytest.raises(RuntimeError, match="not finite"):
+        count(ad.tensor([0.0, np.inf]))

@@ -1,1 +1,1 @@
-"""Operations without native code, written in operations that have it."""
+"""Forms of exported programs alone, beside those of the engine (`engine/graph/forms`)."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import adjoint as ad
+from adjoint.engine.graph.forms.table import form_of
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.export.forms.table import form_of
 
 
 @form_of("frame")

@@ -13,9 +13,9 @@ import numpy as np
 
 import adjoint as ad
 from adjoint.engine.core.state.context import concrete
+from adjoint.engine.graph.forms.table import Unwritten, form_of, refuse_complex
 from adjoint.engine.ops.linalg.qr import QR
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.export.forms.table import Unwritten, form_of, refuse_complex
 
 SWEEPS = 12  # each squares what is off the diagonal once that is small
 MOST = 96  # columns that a loop of rotations is worth it for

@@ -32,6 +32,7 @@ from adjoint.engine.compiler.lower import joins, pair_functions, pairs
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.graph.forms.writing import with_compiled_forms
 from adjoint.engine.graph.ir import DataflowGraph
 
 
@@ -62,6 +63,7 @@ class LlvmTarget(Target):
     }  # fmt: skip
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
+        graph = with_compiled_forms(graph, lambda node, _: node.record.name in self.kept_whole)
         return pair_functions.paired(substitutes.substituted(graph), self.dtypes)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

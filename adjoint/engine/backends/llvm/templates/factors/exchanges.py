@@ -66,7 +66,7 @@ class LowerUpper(MatrixWriter):
 
 
 @dataclass(slots=True)
-class OrderWords(LaunchWords):
+class ExchangeWords(LaunchWords):
     """Rows of exchanges, and the order that each puts `size` things in."""
 
     pivots: Any
@@ -81,7 +81,7 @@ class OrderWords(LaunchWords):
 def order_text(name: str, inverse: bool) -> Text:
     """The order after all exchanges, or the one that undoes it: the last exchange first."""
     w = CodeWriter()
-    word = OrderWords.read_by(w)
+    word = ExchangeWords.read_by(w)
     low, high = w.share(word.rows)
 
     def row(p: V) -> None:

@@ -16,7 +16,7 @@ ROOM = BLOCK + 1  # matrices that one needs besides its result
 MOST = 1100  # halvings: beyond, a double is no number that is finite
 
 
-class Exponential(MatrixWriter):
+class MatrixExponential(MatrixWriter):
     """OUT = 1 + A + A^2 / 2 + ..., of doubles; NaN where a matrix is not finite."""
 
     def matrix(self, p: V) -> None:

@@ -97,7 +97,7 @@ def order_steps(
     *batch, count = node.inputs[0].spec.shape
     rows, size, inverse = prod(batch), node.params["size"], bool(node.params["inverse"])
     wrong = f"pivots_to_permutation: row {NUMBER} of a matrix with {size} rows cannot be exchanged"
-    words = exchanges.OrderWords(
+    words = exchanges.ExchangeWords(
         pivots=address(operands[0]), out=address(results[0]), rows=rows, count=count, size=size,
         status=Status(), fault=Fault(IndexError, wrong),
     )  # fmt: skip
@@ -138,7 +138,7 @@ def exponential_steps(
     return [
         Launch(
             function=f"exponential_{tiled('f64')}",
-            text=lambda function: exponential.Exponential("f64").text(function),
+            text=lambda function: exponential.MatrixExponential("f64").text(function),
             words=words.listed(),
             reads=(whole(operands[0].buffer),),
             writes=(whole(results[0].buffer), whole(room)),

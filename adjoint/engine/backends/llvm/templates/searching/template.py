@@ -48,12 +48,12 @@ def steps(
         KINDS[sequence.dtype.name], bool(node.params["right"]), one=len(sequence.shape) == 1
     )
     count, length = prod(values.shape), sequence.shape[-1]
-    places = [
+    sequences, given, out = (
         Address(place.buffer, place.offset * place.buffer.dtype.itemsize)
         for place in (*operands, *results)
-    ]
+    )
     row = values.shape[-1] if values.shape else 1
-    words = SearchWords(*places, length=length, count=count, row=row)
+    words = SearchWords(sequences, given, out, length=length, count=count, row=row)
     return [
         Launch(
             function=search.function,

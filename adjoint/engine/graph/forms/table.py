@@ -1,8 +1,8 @@
 """The table of forms: by an operation's name, a function of tensors that computes the same.
 
-A form is recorded when a program is exported, and its nodes stand in the place of the operation's.
-It is written in operations that have native code; tables of numbers that it needs (`held`) become
-constants of the program.
+A form is recorded when a program is compiled or exported, and its nodes stand in the place of the
+operation's. It is written in operations that have native code. Forms of exported programs may hold
+tables of numbers, which become constants of the program (`adjoint.export.forms`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import adjoint as ad
-from adjoint.engine.core.state.context import concrete
 from adjoint.engine.graph.ir import Node
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -41,14 +39,6 @@ def needs_form(node: Node) -> bool:
     """Whether a node is written in its form."""
     name = node.record.name
     return name in FORMS and (name not in NEEDED or NEEDED[name](node))
-
-
-def held(array: Any, like: Tensor) -> Tensor:
-    """Numbers that a program holds, in the precision of a tensor: complex where they are."""
-    dtype = like.dtype.to_real()
-    with concrete():
-        tensor = ad.tensor(array)
-        return tensor.to(dtype.to_complex() if tensor.is_complex() else dtype)
 
 
 def refuse_complex(x: Tensor) -> None:

@@ -1,14 +1,16 @@
-"""Places in sorted sequences, membership, histograms, choices and joins."""
+"""Places in sorted sequences, membership, histograms, choices, most frequent elements, joins."""
 
 from __future__ import annotations
 
-import adjoint as ad
+from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.promotion import common_dtype
+from adjoint.engine.graph.forms.table import form_of
 from adjoint.engine.graph.ir import Node
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.order.search import SEARCHSORTED
+from adjoint.engine.ops.order.sort import ARGSORT
+from adjoint.engine.ops.shape.join import cat as join
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.export.forms.table import form_of
 
 LOW = 0xFFFFFFFF  # the lower half of a word
 
@@ -26,9 +28,9 @@ def _needs_another_dtype(node: Node) -> bool:
 def searchsorted(sequence: Tensor, values: Tensor, right: bool) -> Tensor:
     """In a dtype that holds both."""
     if int(sequence.shape[-1]) == 0:
-        return ad.zeros_like(values, dtype=ad.int64)
+        return values.new_zeros(values.shape, dtype=int64)
     common = common_dtype((sequence, values))
-    common = common if common.is_floating_point else ad.int64
+    common = common if common.is_floating_point else int64
     return SEARCHSORTED(sequence.to(common), values.to(common), right=right)
 
 
@@ -41,7 +43,7 @@ def _has_nothing(node: Node) -> bool:
 def cat(*parts: Tensor, dim: int) -> Tensor:
     """Without the parts that have no elements."""
     filled = [part for part in parts if 0 not in part.shape]
-    return ad.cat(filled, dim) if len(filled) > 1 else filled[0].clone()
+    return join(filled, dim) if len(filled) > 1 else filled[0].clone()
 
 
 @form_of("isin")
@@ -52,7 +54,7 @@ def isin(x: Tensor, y: Tensor) -> Tensor:
 
 def _counted(at: Tensor, inside: Tensor, bins: int, weights: Tensor) -> Tensor:
     """Sums of weights by bin; what is outside goes to one more, which is dropped."""
-    places = ad.where(inside, at, bins)
+    places = at.where(inside, bins)
     return weights.new_zeros(bins + 1).scatter_add(0, places, weights)[:bins]
 
 
@@ -62,8 +64,8 @@ def histc(x: Tensor, low: Tensor, high: Tensor, bins: int) -> Tensor:
     low = require(low, low.isfinite() & high.isfinite(), "histc: the range is not finite")
     inside = (x >= low) & (x <= high)
     share = (x - low) * bins / (high - low)
-    at = ad.where(inside, share, 0).to(ad.int64).clamp(max=bins - 1)
-    return _counted(at, inside, bins, ad.ones_like(x, dtype=ad.int64)).to(x.dtype)
+    at = share.where(inside, 0).to(int64).clamp(max=bins - 1)
+    return _counted(at, inside, bins, at.new_ones(at.shape)).to(x.dtype)
 
 
 @form_of("histogramdd")
@@ -77,7 +79,7 @@ def histogramdd(points: Tensor, *rest: Tensor, weighted: bool) -> Tensor:
         finite = low.isfinite() & high.isfinite()
         low = require(low, finite, "histogram: the range is not finite")
         at = searchsorted(e, x, True) - 1
-        at = ad.where(x == high, count - 1, at)  # the last bin holds its upper edge
+        at = at.where(x != high, count - 1)  # the last bin holds its upper edge
         within = (x >= low) & (x <= high)
         inside = within if inside is None else inside & within
         flat = at if flat is None else flat * count + at
@@ -86,14 +88,14 @@ def histogramdd(points: Tensor, *rest: Tensor, weighted: bool) -> Tensor:
     total = 1
     for count in shape:
         total *= count
-    weights = rest[0].to(ad.float64) if weighted else ad.ones_like(flat)
+    weights = rest[0].to(float64) if weighted else flat.new_ones(flat.shape)
     return _counted(flat, inside, total, weights).reshape(shape).to(points.dtype)
 
 
 @form_of("multinomial")
 def multinomial(weights: Tensor, noise: Tensor, count: int, replacement: bool) -> Tensor:
     """The same numbers that choose in Python choose here."""
-    weights = weights.to(ad.float64)
+    weights = weights.to(float64)
     fit = weights.isfinite() & (weights >= 0)
     message = "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
     weights = require(weights, fit, message)
@@ -104,10 +106,24 @@ def multinomial(weights: Tensor, noise: Tensor, count: int, replacement: bool) -
         order = (noise / (weights / largest)).argsort(-1, stable=True)
         return order[..., :count]
     room = 62 - (int(weights.shape[-1]) - 1).bit_length()
-    edges = (weights / largest * 2.0**room).floor().to(ad.int64).cumsum(-1)
+    edges = (weights / largest * 2.0**room).floor().to(int64).cumsum(-1)
     rows = edges.reshape(-1, edges.shape[-1])
     chosen = _below(noise.reshape(-1, count), rows[:, -1:])
     return searchsorted(rows, chosen, True).reshape(*weights.shape[:-1], count)
+
+
+@form_of("argmode")
+def argmode(x: Tensor, dim: int) -> Tensor:
+    """Of elements in order, the end of the first of the longest runs of equal ones."""
+    order = ARGSORT(x, dim=dim, descending=False, stable=False).movedim(dim, -1)
+    values = x.movedim(dim, -1).gather(-1, order)
+    steps = order.new_arange(int(x.shape[dim]))
+    starts = values[..., 1:] != values[..., :-1]
+    first = starts.new_ones((*starts.shape[:-1], 1))
+    begun = steps.expand(order.shape).where(join([first, starts], -1), 0)
+    into = steps - begun.cummax(-1).values
+    end = into.argmax(-1, keepdim=True)
+    return order.gather(-1, end).movedim(-1, dim)
 
 
 def _below(words: Tensor, bound: Tensor) -> Tensor:

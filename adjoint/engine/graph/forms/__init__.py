@@ -1,0 +1,1 @@
+"""Operations without native code, written in operations that have it."""
