@@ -39,8 +39,8 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network of characters that is quickly trained and asked: what it learns is not looked at."""
-    for name, size in (("WIDTH", 16), ("LAYERS", 1), ("WRITTEN", 1)):
-        monkeypatch.setattr(gpt, name, size)
+    monkeypatch.setattr(gpt, "SIZES", {"width": 16, "heads": 2, "layers": 1})
+    monkeypatch.setattr(gpt, "WRITTEN", 1)
 
 
 def flowers(path: str, rows: int = 120) -> None:
@@ -213,7 +213,7 @@ def test_predictions_of_new_rows_are_the_networks(capsys: pytest.CaptureFixture[
     assert main([*command, "--target", "price"]) == 0
     said = capsys.readouterr().out
     assert "price (a number) from date, city, rooms, area, balcony" in said
-    assert "adjoint train csv 'f f.csv' --target price --no-compile --epochs 2 --resume" in said
+    assert "adjoint train csv 'f f.csv' --epochs 2 --resume runs/csv   # go on" in said
     new = "balcony;area;rooms;city;date\nyes;33.5;2;Bonn;2024-03-04\nno;21;1;Köln;2024-05-06\n"
     Path("new.csv").write_text(new, encoding="utf-8")
     assert main(["predict", "runs/csv", "new.csv"]) == 0
@@ -268,7 +268,7 @@ def test_rows_with_gaps_are_learned_from_when_told(capsys: pytest.CaptureFixture
     said = capsys.readouterr().out
     assert "left out 1 of 40 rows: the column 'y' has empty cells" in said
     assert "39 rows; y (a number) from x, kind, five" in said
-    assert "t.csv --missing fill --folder runs/t --no-compile --epochs 2 --resume runs/t" in said
+    assert "adjoint train csv t.csv --epochs 2 --resume runs/t   # go on" in said
     Path("new.csv").write_text("x,kind,five\n,a,2\n7,,\n", encoding="utf-8")
     assert main(["predict", "runs/t", "new.csv"]) == 0
     got = [float(line) for line in capsys.readouterr().out.splitlines()[1:]]
@@ -346,10 +346,27 @@ def test_messy_files_are_refused_with_what_helps(
 @pytest.mark.parametrize(("characters", "length"), [(3, 1), (110, 36), (141, 64), (5000, 64)])
 def test_no_piece_reaches_into_the_test(characters: int, length: int) -> None:
     text = "ab" * characters
-    chosen = Namespace(file=None, length=length, blocks=200, before=None)
-    train, test = gpt.pieces(gpt.divided(text[:characters], chosen), chosen)
-    assert max(*train, *test) < len(CharacterDataset(text[:characters], length))
-    assert max(train) + length < min(test) + 1  # its last target before the test's first
+    parts = gpt.divided(text[:characters], Namespace(file=None, length=length, before=None))
+    for count in (None, 200):
+        epochs = [list(gpt.TextPieces(parts["train"], length, count)) for _ in range(20)]
+        test = gpt.tested(parts["test"], length, count)
+        train = [start for epoch in epochs for start in epoch]
+        assert {len(epoch) for epoch in epochs} == {
+            len(gpt.TextPieces(parts["train"], length, count))
+        }
+        assert max(*train, *test) < len(CharacterDataset(text[:characters], length))
+        assert max(train) + length < min(test) + 1  # its last target before the test's first
+
+
+def test_an_epoch_goes_through_all_of_the_text_from_another_place_each_time() -> None:
+    ad.manual_seed(0)
+    epochs = [sorted(gpt.TextPieces([[0, 1000], [3000, 3010]], 16, None)) for _ in range(4)]
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    for *first, last in epochs:  # the second part has room for one piece alone
+        assert 3000 <= last < 3010
+        assert set(np.diff(first)) == {16}
+        assert len(first) == 62
+        assert first[0] + 62 * 16 <= 1015
 
 
 def test_pictures_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
@@ -424,22 +441,20 @@ def test_a_finished_run_learns_on(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", "gpt", "song.txt", "--length", "4", "--blocks", "8", "--no-compile"]
     assert main([*command, "--epochs", "1"]) == 0
     said = capsys.readouterr().out
-    assert (
-        "--length 4 --blocks 8 --no-compile --epochs 2 --resume runs/gpt/last.pt"
-        in said.replace("\\", "/")
-    )
+    assert "adjoint train gpt song.txt --epochs 2 --resume runs/gpt   # train on" in said
     before = ad.load("runs/gpt/model.pt")["weights"]
     Path("runs/gpt/model.pt").unlink()
     assert main(["predict", "runs/gpt", "la"]) == 2
-    assert "--resume runs/gpt/last.pt" in capsys.readouterr().err.replace("\\", "/")
+    assert "--resume runs/gpt goes on" in capsys.readouterr().err
     again = [*command, "--resume", "runs/gpt/last.pt", "--epochs"]
     assert main([*again, "1"]) == 0
     assert "Give --epochs 2 to go on" in capsys.readouterr().out
     same = ad.load("runs/gpt/model.pt")["weights"]
     assert all(ad.equal(same[name], before[name]) for name in before)
     assert main([*again, "2"]) == 0
-    learnt = ad.load("runs/gpt/model.pt")["weights"]
-    assert not ad.equal(learnt["head.weight"], before["head.weight"])
+    last = ad.load("runs/gpt/last.pt")
+    assert last["epoch"] == 2
+    assert not ad.equal(last["model"]["head.weight"], before["head.weight"])
 
 
 @pytest.mark.usefixtures("small")
@@ -452,7 +467,7 @@ def test_a_run_goes_on_at_another_rate() -> None:
         asked = [] if rate is None else ["--lr", rate]
         again = [*command, "--resume", "runs/gpt/last.pt", "--epochs", "4", "--folder", f"to{rate}"]
         assert main([*again, *asked]) == 0
-        learnt[rate] = ad.load(f"to{rate}/model.pt")["weights"]["head.weight"]
+        learnt[rate] = ad.load(f"to{rate}/last.pt")["model"]["head.weight"]
     assert ad.equal(learnt[None], learnt["0.01"])  # the rate it began with
     assert not ad.equal(learnt[None], learnt["0.0001"])
 
@@ -556,7 +571,7 @@ def test_a_column_is_left_out_where_asked(capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().out
     assert "plan (2 classes) from age\n" in said
     assert "counts the rows" not in said
-    assert "adjoint train csv t.csv --without customer --no-compile --epochs 2" in said
+    assert "adjoint train csv t.csv --epochs 2 --resume runs/csv" in said
     Path("new.csv").write_text("age\n3\n4\n")
     assert main(["predict", "runs/csv", "new.csv"]) == 0
     for without, words in (("costumer", "'customer'"), ("plan", "--target")):
@@ -623,7 +638,7 @@ def test_other_encodings_other_files_and_rare_classes(capsys: pytest.CaptureFixt
     assert main([*command, "--encoding", "cp1252", "--decimal", "."]) == 0
     said = capsys.readouterr().out
     assert "recognized  no: " in said
-    assert "--decimal . --encoding cp1252 --no-compile --epochs 2" in said
+    assert "adjoint train csv t.csv --epochs 2 --resume runs/csv" in said
     for encoding in ("utf-8", "cp1252"):
         Path("new.csv").write_text("größe,k\nä,3\n", encoding=encoding)
         assert main(["predict", "runs/csv", "new.csv"]) == 0
@@ -694,7 +709,7 @@ def test_the_end_suggests_what_helps(capsys: pytest.CaptureFixture[str]) -> None
     flats("f.csv")
     options = ["--seed", "3", "--batch-size", "8", "--epochs", "1", "--no-compile"]
     assert main(["train", "csv", "f.csv", *options]) == 0
-    again = "--seed 3 --batch-size 8 --no-compile --epochs 2 --resume runs/csv/last.pt"
+    again = "adjoint train csv f.csv --epochs 2 --resume runs/csv"
     assert again in capsys.readouterr().out
 
 
@@ -705,7 +720,7 @@ def test_the_end_suggests_what_helps(capsys: pytest.CaptureFixture[str]) -> None
         (["train", "t.txt", "--epochs", "2"], "Did you mean `adjoint train gpt t.txt --epochs 2`?"),
         (["train", "runs"], "Did you mean `adjoint train images runs`?"),
         (["predict", "t.csv"], "as in `adjoint predict runs/csv t.csv`"),
-        (["predict", "runs/cvs", "t.csv"], "Did you mean 'runs/csv'?"),
+        (["predict", "runs/cvs", "t.csv"], "writes it; there is: runs/csv"),
         (["train", "csv", "t.csv", "--target", "Y"], "Did you mean 'y'?"),
         (["predict", "runs/csv", "gone.csv"], "there is no file 'gone.csv'"),
         (["predict", "runs/csv", "other.csv"], "lacks the column 'share'"),
@@ -727,7 +742,7 @@ def test_what_was_meant_is_said(
                 "decimal": ".", "encoding": "utf-8", "classes": None, "target_mean": 0,
                 "target_spread": 1}  # fmt: skip
     Path("runs/csv").mkdir(parents=True)
-    _common.keep("runs/csv", "csv", csv.network(2, 1), settings)
+    _common.keep("runs/csv", "csv", settings, csv.network(2, 1).state_dict())
     assert main(command) == 2
     assert said in capsys.readouterr().err
 
@@ -771,4 +786,4 @@ def test_a_file_to_go_on_from_is_looked_at_first(capsys: pytest.CaptureFixture[s
     assert main(["train", "digits", "--resume", "no.pt"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "no.pt is not a file that save wrote" in said.err
+    assert "--resume: no.pt is no checkpoint of training" in said.err

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import adjoint as ad
 from adjoint.cli import main
 from adjoint.training import Trainer
-from adjoint.training.recipes import _pictures, _results, csv, gpt, images
+from adjoint.training.recipes import _pictures, _results, csv, gpt, images, regression
 from adjoint.training.recipes._division import Samples, divided
 
 
@@ -26,6 +26,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(images, "images_picture", lambda path, *_: str(path))
     monkeypatch.setattr(csv, "prediction_picture", lambda path, *_: str(path))
+    monkeypatch.setattr(csv, "confusion_picture", lambda path, *_: str(path))
+    monkeypatch.setattr(regression, "curve_picture", lambda path, *_: str(path))
+    monkeypatch.setattr(gpt, "SIZES", {"width": 16, "heads": 2, "layers": 1})
+    monkeypatch.setattr(gpt, "WRITTEN", 1)
     monkeypatch.setattr(Trainer, "_optional", lambda *_: None)
 
 
@@ -95,12 +99,13 @@ def test_as_many_are_kept_for_the_test_as_there_were() -> None:
 @pytest.mark.parametrize("added", [0, 3, 60, 500])
 def test_more_text_is_divided_like_the_first(added: int) -> None:
     text = "".join(chr(97 + k % 23) for k in range(900))
-    chosen = Namespace(file="a.txt", length=16, blocks=400, before=None, resume="last.pt")
+    chosen = Namespace(file="a.txt", length=16, before=None, resume="last.pt")
     first = gpt.divided(text, chosen)
     chosen.before = {"record": {"division": first}}
     longer = text + "z" * added
     second = gpt.divided(longer, chosen)
-    train, test = gpt.pieces(second, chosen)
+    train = list(gpt.TextPieces(second["train"], chosen.length, 400))
+    test = gpt.tested(second["test"], chosen.length, None)
     learned = {k for start in train for k in range(start, start + chosen.length)}
     tested = {k for start in test for k in range(start, start + chosen.length + 1)}
     assert not learned & tested
@@ -218,6 +223,142 @@ def test_what_is_there_is_not_written_over(capsys: pytest.CaptureFixture[str]) -
     assert sum(one["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
 
+def write_data() -> None:
+    """A table of noise, a text, and pictures."""
+    draw = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{'ab'[k % 2]}" for k, (a, b) in enumerate(draw.normal(size=(60, 2)))]
+    Path("noise.csv").write_text("\n".join(["x,z,y", *rows]), encoding="utf-8")
+    Path("song.txt").write_text("la li lo lu, " * 20, encoding="utf-8")
+    noise("pets", {"cat": 6, "dog": 6})
+
+
+KEPT: list[tuple[list[str], list[str], dict[str, Any]]] = [
+    (["regression"], ["--batch-size", "800"], {"batch_size": 800}),
+    (["csv", "noise.csv"], ["--without", "z", "--batch-size", "7"], {"batch_size": 7}),
+    (["images", "pets"], ["--size", "8", "--balance", "--skip-broken"], {"balance": True}),
+    (["gpt", "song.txt"], ["--length", "4", "--blocks", "9", "--layers", "2"], {"blocks": 9}),
+]
+
+
+@pytest.mark.parametrize(("data", "options", "some"), KEPT)
+def test_a_run_that_goes_on_keeps_every_option_and_its_folder(
+    data: list[str], options: list[str], some: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_data()
+    common = ["--lr", "0.004", "--seed", "5", "--no-compile", "--epochs", "1"]
+    assert main(["train", *data, *common, *options, "--folder", "runs/mine"]) == 0
+    first = record("runs/mine")
+    assert first["options"] | some | {"lr": 0.004, "compile": False} == first["options"]
+    capsys.readouterr()
+    assert main(["train", *data, "--epochs", "2", "--resume", "runs/mine"]) == 0
+    assert "goes on with --epochs 2; so far with --epochs 1\n" in capsys.readouterr().out
+    second = record("runs/mine")
+    assert second["settings"] == first["settings"]
+    assert second["options"] == first["options"] | {"epochs": 2}
+    assert [path.name for path in Path("runs").iterdir()] == ["mine"]
+    lr = ["--lr", "0.001", "--batch-size", "500"]
+    assert main(["train", *data, "--epochs", "3", "--resume", "runs/mine", *lr]) == 0
+    said = capsys.readouterr().out
+    assert "goes on with --lr 0.001; so far with --lr 0.004\n" in said
+    size = first["options"]["batch_size"]
+    assert f"goes on with --batch-size 500; so far with --batch-size {size}\n" in said
+    assert record("runs/mine")["options"]["lr"] == 0.001
+
+
+def test_the_best_model_is_kept_and_learning_by_heart_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_data()
+    train = ["train", "csv", "noise.csv", "--no-compile", "--lr", "0.01", "--epochs"]
+    assert main([*train, "12"]) == 0
+    said = capsys.readouterr().out
+    last, kept = ad.load("runs/csv/last.pt"), ad.load("runs/csv/model.pt")["weights"]
+    losses = [entry["validation_loss"] for entry in last["history"]]
+    best = 1 + losses.index(min(losses))
+    assert last["best"]["epoch"] == best < 12
+    assert f"the model after epoch {best} of 12, the best, which is kept. Since then it " in said
+    assert "learned by heart: the loss fell to " in said
+    assert "--resume" not in said
+    for name, value in last["best"]["weights"].items():
+        assert ad.equal(kept[name], value)
+    assert not ad.equal(kept["0.weight"], last["model"]["0.weight"])
+    Path("runs/csv/model.pt").unlink()
+    assert main([*train, "13", "--resume", "runs/csv"]) == 0
+    again = ad.load("runs/csv/last.pt")["best"]
+    assert (again["epoch"], ad.load("runs/csv/model.pt")["recipe"]) == (best, "csv")
+    assert again["loss"] == pytest.approx(min(losses), rel=1e-6)
+
+
+def test_an_interrupted_run_can_be_asked_and_is_set_aside(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_data()
+    step = Trainer._train_batch
+
+    def interrupted(trainer: Trainer, *batch: Any) -> Any:
+        if trainer.epoch == 1:
+            raise KeyboardInterrupt
+        return step(trainer, *batch)
+
+    train = ["train", "gpt", "song.txt", "--length", "4", "--no-compile", "--epochs", "2"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_train_batch", interrupted)
+        assert main([*train, "--folder", "runs/a b"]) == 130
+    said = capsys.readouterr().err
+    assert "`adjoint train gpt song.txt --resume 'runs/a b'` goes on after epoch 1" in said
+    assert main(["predict", "runs/a b", "la"]) == 0
+    Path("runs/a b/model.pt").unlink()
+    first = Path("runs/a b/last.pt").read_bytes()
+    Path("t.csv").write_text("x,y\n" + "1,2\n3,4\n5,7\n" * 4, encoding="utf-8")
+    assert main(["train", "csv", "t.csv", "--epochs", "1", "--folder", "runs/a b"]) == 0
+    assert "had a checkpoint in it, which is in runs/a b/earlier-1 now" in capsys.readouterr().out
+    assert Path("runs/a b/earlier-1/last.pt").read_bytes() == first
+
+
+def test_a_model_of_one_text_learns_another(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.txt").write_text("la li lo lu, " * 20, encoding="utf-8")
+    Path("two.txt").write_text("ba li bo bu! " * 20, encoding="utf-8")
+    train = ["train", "gpt", "--no-compile", "--epochs", "1"]
+    assert main([*train, "one.txt", "--length", "4", "--width", "8"]) == 0
+    more = [*train, "two.txt", "--from", "runs/gpt", "--folder", "runs/two"]
+    assert main([*more, "--lr", "1e-9"]) == 0
+    assert "begins with the model in runs/gpt; 2 characters are new to it" in (
+        capsys.readouterr().out
+    )
+    one, two = (ad.load(f"runs/{name}/model.pt") for name in ("gpt", "two"))
+    assert two["settings"]["vocabulary"] == one["settings"]["vocabulary"] + "!b"
+    assert two["settings"]["width"] == 8
+    for name, value in one["weights"].items():
+        np.testing.assert_allclose(two["weights"][name][: len(value)], value, atol=1e-6)
+    assert main([*more, "--width", "12"]) == 2
+    assert "--width: runs/gpt has 8, which its weights are for" in capsys.readouterr().err
+    assert main([*train, "two.txt", "--resume", "runs/two", "--epochs", "2"]) == 0
+    ad.manual_seed(0)
+    (answer,) = gpt.predictions("runs/two", ["bo b"], length=7)
+    assert (answer["text"], len(answer["continuation"])) == ("bo b", 7)
+
+
+UNFIT: list[tuple[bytes, list[str], str]] = [
+    (b"\0" * 500, [], "no text: it has zero bytes in it"),
+    (b"\x89PNG\0\0" * 90, [], "no text: it has zero bytes in it"),
+    (b"a" * 500, [], "every character is 'a': there is nothing to learn"),
+    (b"ab" * 500, ["--width", "30", "--heads", "4"], "4 cannot share --width 30 evenly"),
+    (b"ab" * 500, ["--resume", "song.txt"], "--resume: song.txt is no checkpoint of training"),
+    (b"ab" * 500, ["--folder", "song.txt/x"], "--folder: song.txt is a file"),
+    (b"ab" * 500, ["--from", "nowhere"], "there is no nowhere/model.pt"),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "told"), UNFIT)
+def test_texts_and_options_that_cannot_be_learned_from(
+    content: bytes, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("song.txt").write_bytes(content)
+    assert main(["train", "text", "song.txt", *options]) == 2
+    assert told in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
 LEVELS: list[tuple[dict[str, int], bool, str]] = [
     ({"a/x": 3, "a/y": 3, "b/x": 3, "b/y": 3}, False, "If x, y are the classes, give up/a"),
     ({"a/x": 3, "a/y": 3, "b": 3}, False, ""),
@@ -253,15 +394,15 @@ def test_the_end_names_what_is_rare() -> None:
     names = ["long", "round", "lobed"]
     assert images.rare(names, np.array([72, 77, 10]), counts) == ["lobed (10)"]
     assert images.rare(names, np.array([72, 77, 60]), counts) == []
-    chosen = Namespace(folder="runs/images", images="leaves", size=64, epochs=15, seed=0, batch_size=32,
-                       usual_batch=32, compile=True, skip_broken=True, balance=False)  # fmt: skip
+    chosen = Namespace(folder="runs/images", images="leaves", size=64, skip_broken=True,
+                       balance=False, command=["train", "images", "leaves"])  # fmt: skip
     trainer: Any = Namespace(history=[{"validation_loss": x} for x in (4, 1, 1, 1)], epoch=15)
     steps = images.next_steps(trainer, chosen, ["lobed (10)"])
     assert "more pictures of lobed (10): so few are learned from" in steps
     assert "adjoint train images leaves --balance --epochs 15 --skip-broken " in steps[2]
     assert "--size 128 --epochs 15 --skip-broken" in images.next_steps(trainer, chosen, [])[1]
     trainer.history[-1] = {"validation_loss": 0.5}
-    assert "--epochs 30 --resume runs/images/last.pt" in images.next_steps(trainer, chosen, [])[1]
+    assert "--epochs 30 --resume runs/images   " in images.next_steps(trainer, chosen, [])[1]
     many = np.diag([0, *range(1, 13)])
     many[0, 1] = 5
     assert "recognized least  k0: 0 of 5, " in _results.recognized(

@@ -12,6 +12,7 @@ from adjoint.cli.run import check_readable, execute, print_error
 from adjoint.engine.core.errors import did_you_mean
 
 RECIPES = "adjoint.training.recipes"
+ALSO = {"text": "gpt"}  # what people call recipes, too
 
 
 def recipes() -> dict[str, str]:
@@ -46,6 +47,7 @@ def train_recipe(name: str | None, args: Sequence[str]) -> int:
             return 1
         return 0
     known = recipes()
+    name = ALSO.get(name or "", name)
     if name in known:
         return int(importlib.import_module(f"{RECIPES}.{name}").main(list(args)) or 0)
     listing = "\n".join(f"  {recipe:<12}{said}" for recipe, said in known.items())

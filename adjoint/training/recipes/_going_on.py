@@ -29,7 +29,7 @@ def checkpoint(path: str) -> str:
 def parsed(
     parser: argparse.ArgumentParser, arguments: Sequence[str], recipe: str, settings: Sequence[str]
 ) -> argparse.Namespace:
-    """The options; those that belong to the weights are the checkpoint's, where there is one.
+    """The options; a run that goes on has the checkpoint's, where none are given.
 
     Args:
         parser: of the recipe.
@@ -37,23 +37,40 @@ def parsed(
         recipe: its name.
         settings: the options without which the weights would mean something else.
     """
-    unsaid = argparse.Namespace(**dict.fromkeys(settings))
-    chosen = parser.parse_args(list(arguments), unsaid)
-    given = {name: getattr(chosen, name) for name in settings}
-    for name in (name for name, value in given.items() if value is None):
-        setattr(chosen, name, parser.get_default(name))
-    chosen.before = None
+    actions = [action for action in parser._actions if action.dest not in ("help", "resume")]
+    names = [action.dest for action in actions]
+    chosen = parser.parse_args(list(arguments), argparse.Namespace(**dict.fromkeys(names)))
+    given = {name: value for name in names if (value := getattr(chosen, name)) is not None}
+    for name in names:
+        setattr(chosen, name, given.get(name, parser.get_default(name)))
+    chosen.given, chosen.before = set(given), None
     if chosen.resume is not None:
         chosen.resume = checkpoint(chosen.resume)
-        chosen.before = load(chosen.resume)
-        Trainer.check_state(chosen.before)
-        follow(parser, chosen, given, recipe)
+        chosen.before = read(chosen.resume)
+        follow(parser, chosen, given, recipe, settings)
+    kept = {name: getattr(chosen, name) for name in names if name != "folder"}
     chosen.record = {
         "recipe": recipe,
-        "settings": {name: getattr(chosen, name) for name in settings},
+        "settings": {name: kept[name] for name in settings},
+        "options": {name: value for name, value in kept.items() if name not in settings},
         "meaning": {},
     }
+    data = [kept[action.dest] for action in actions if not action.option_strings]
+    chosen.command = ["train", recipe, *(part for part in data if part is not None)]
     return chosen
+
+
+def read(path: str) -> dict[str, Any]:
+    """A checkpoint; anything else is refused."""
+    try:
+        content: dict[str, Any] = load(path)
+        Trainer.check_state(content)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"--resume: {path} is no checkpoint of training. Give the folder that it was trained "
+            f"into, such as runs/csv, or {LAST} in it."
+        ) from error
+    return content
 
 
 def follow(
@@ -61,8 +78,12 @@ def follow(
     chosen: argparse.Namespace,
     given: Mapping[str, Any],
     recipe: str,
+    settings: Sequence[str],
 ) -> None:
-    """Take a checkpoint's settings; others are refused, since its weights are of these."""
+    """Take a checkpoint's options and folder, where no others are given; say which change.
+
+    Other settings are refused, since the weights are of these.
+    """
     there = chosen.before.get("record")
     if not isinstance(there, dict):
         raise ValueError(
@@ -74,15 +95,20 @@ def follow(
             f"--resume: {chosen.resume} is of another network: of `adjoint train "
             f"{there['recipe']}`. Go on with that, or train anew, without --resume."
         )
-    for name, value in given.items():
-        trained = there["settings"].get(name)
-        if value is not None and value != trained:
+    if "folder" not in given:
+        chosen.folder = str(Path(chosen.resume).parent)
+    before = there.get("options", {}) | there["settings"]
+    for name, trained in before.items():
+        if name in given and given[name] != trained:
             option = option_of(parser, name)
-            raise ValueError(
-                f"--resume: the checkpoint was trained {said(option, trained)}, and goes on so. "
-                f"Leave {option} out, or train anew, without --resume."
-            )
-        setattr(chosen, name, trained)
+            if name in settings:
+                raise ValueError(
+                    f"--resume: the checkpoint was trained {said(option, trained)}, and goes on "
+                    f"so. Leave {option} out, or train anew, without --resume."
+                )
+            print(f"goes on {said(option, given[name])}; so far {said(option, trained)}")
+        else:
+            setattr(chosen, name, trained)
 
 
 def option_of(parser: argparse.ArgumentParser, name: str) -> str:

@@ -22,7 +22,6 @@ from adjoint.training.pictures import confusion_picture, prediction_picture
 from adjoint.training.recipes import _cells, _common, _going_on, _table
 from adjoint.training.recipes._division import Samples
 from adjoint.training.recipes._results import confusion, recognized, unseen
-from adjoint.training.trainer import Trainer
 
 CLASSES = 50  # whole numbers with no more values than this may be classes
 # Options without which columns would be read otherwise, or be others.
@@ -200,9 +199,9 @@ def main(arguments: Sequence[str] = ()) -> int:
     )
     parser.add_argument("--encoding", default="utf-8-sig", help="of the file, such as latin-1")
     chosen = _common.begin(parser, arguments, "csv", SETTINGS)
-    chosen.decimal_said = chosen.decimal is not None
+    said = chosen.decimal is not None
     chosen.decimal = chosen.decimal or "."
-    columns, features, target, cells = table(chosen, chosen.decimal_said)
+    columns, features, target, cells = table(chosen, said)
     _going_on.means(chosen, columns=_table.columns_as_data(columns), target=target.name)
     pairs = zip(features, cells, strict=True)
     rows = Samples.of_rows(row.tobytes() + cell.encode() for row, cell in pairs)
@@ -252,14 +251,14 @@ def classify(
     """Train on classes."""
     train, test = sets(x, y, parts)
     model = network(x.shape[1], len(names))
-    trainer = _common.fit(model, nn.CrossEntropyLoss(), train, test, chosen, [Accuracy()])
+    settings = settings | {"classes": names}
+    loss = nn.CrossEntropyLoss()
+    trainer = _common.fit(model, loss, train, test, chosen, [Accuracy()], settings=settings)
     guesses = trainer.predict([x[parts[1]]]).argmax(dim=1)
     counts = confusion(y[parts[1]].tolist(), guesses.tolist(), len(names))
     picture = confusion_picture(Path(chosen.folder) / "csv.png", trainer.history, counts, names)
     reached = np.trace(counts) / max(counts.sum(), 1)
     most = counts.sum(1).max() / max(counts.sum(), 1)
-    trained = trainer.epoch > trainer.began
-    _common.keep(chosen.folder, "csv", model, settings | {"classes": names}, trained=trained)
     said = (
         f"{settings['target']}: accuracy {reached:.1%} on {unseen(len(guesses), *ROWS)} "
         f"(always the commonest: {most:.1%})"
@@ -288,7 +287,8 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     mean, spread = _going_on.kept(chosen, "target scale", usual_scale)
     train, test = sets(x, ad.tensor((numbers - mean) / spread, dtype=ad.float32), parts)
     model = network(x.shape[1], 1)
-    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen)
+    settings = settings | {"classes": None, "target_mean": mean, "target_spread": spread}
+    trainer = _common.fit(model, nn.MSELoss(), train, test, chosen, settings=settings)
     guesses = trainer.predict([x[parts[1]]]).double().numpy() * spread + mean
     actual = numbers[parts[1].numpy()]
     picture = prediction_picture(
@@ -297,10 +297,6 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     )  # fmt: skip
     error = float(np.abs(guesses - actual).mean())
     usual = float(np.abs(actual - mean).mean())
-    scale = {"target_mean": mean, "target_spread": spread}
-    settings = settings | {"classes": None} | scale
-    trained = trainer.epoch > trainer.began
-    _common.keep(chosen.folder, "csv", model, settings, trained=trained)
     said = (
         f"{settings['target']}: mean error {error:.4g} on {unseen(len(actual), *ROWS)} "
         f"(always the mean: {usual:.4g})"
@@ -312,22 +308,15 @@ def regress(x: Any, numbers: Any, parts: tuple[Any, Any], settings: Any, chosen:
     return 0
 
 
-def end(trainer: Trainer, chosen: Any, result: str, picture: str | None) -> None:
+def end(
+    trainer: _common.RecipeTrainer, chosen: argparse.Namespace, result: str, picture: str | None
+) -> None:
     """Say how it went."""
-    again = ["--target", chosen.target] if chosen.target is not None else []
-    again += [word for name in chosen.without for word in ("--without", name)]
-    again += ["--as", chosen.kind] if chosen.kind is not None else []
-    again += ["--decimal", chosen.decimal] if chosen.decimal_said else []
-    again += ["--exact"] if chosen.exact else []
-    for option, usual in (("missing", "refuse"), ("days", ""), ("encoding", "utf-8-sig")):
-        value = getattr(chosen, option)
-        again += [f"--{option}", value] if value != usual else []
-    asked = _common.command("predict", chosen.folder, "NEW.csv") + " > answers.csv   # new rows"
-    steps = [asked]
+    steps = [_common.command("predict", chosen.folder, "NEW.csv") + " > answers.csv   # new rows"]
     if _common.still_learns(trainer):
-        longer = _common.longer("csv", trainer, chosen)
-        steps.append(_common.command("train", "csv", chosen.file, *again, *longer) + "   # go on")
+        steps.append(_common.longer(trainer, chosen) + "   # go on")
     steps.append(f"{__file__}: the program that did this")
+    result += _common.which_epoch(trainer, "more rows do, or fewer columns")
     _common.finish(result, chosen.folder, picture, steps)
 
 

@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         chosen.folder,
         picture,
         [
-            "adjoint train csv FILE, images FOLDER or gpt FILE: the same with data of your own",
-            f"adjoint train digits --epochs {2 * chosen.epochs} --resume {chosen.folder}/last.pt",
+            "adjoint train csv, images, sentences or gpt FILE: the same with data of your own",
+            _common.longer(trainer, chosen) + "   # go on",
             "docs/quickstart.md: such a program in ten minutes",
         ],
     )

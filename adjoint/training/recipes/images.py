@@ -78,20 +78,19 @@ def main(arguments: Sequence[str] = ()) -> int:
     model = network(len(data.classes))
     learned = np.bincount([items.labels[k] for k in division.train], minlength=len(data.classes))
     loss = nn.CrossEntropyLoss(weight=balance(learned) if chosen.balance else None)
-    trainer = _common.fit(model, loss, train, held, chosen, [Accuracy()])
+    settings = {"classes": data.classes, "size": chosen.size}
+    trainer = _common.fit(model, loss, train, held, chosen, [Accuracy()], settings=settings)
     actual = [label for _, label in held]
     guesses = trainer.predict([x.unsqueeze(0) for x, _ in held]).argmax(dim=1).tolist()
     counts = confusion(actual, guesses, len(data.classes))
     picture = images_picture(
         Path(chosen.folder) / "images.png", trainer.history, *shown(held, guesses, data.classes)
     )
-    settings = {"classes": data.classes, "size": chosen.size}
-    trained = trainer.epoch > trainer.began
-    _common.keep(chosen.folder, "images", model, settings, trained=trained)
     reached, what = np.trace(counts) / counts.sum(), unseen(len(held), "picture", "pictures")
     remedy = "It has to learn longer, or from more pictures."
+    result = f"accuracy {reached:.1%} on {what}{recognized(counts, data.classes, remedy)}"
     _common.finish(
-        f"accuracy {reached:.1%} on {what}{recognized(counts, data.classes, remedy)}",
+        result + _common.which_epoch(trainer, "more pictures do"),
         chosen.folder,
         picture,
         next_steps(trainer, chosen, rare(data.classes, learned, counts)),
@@ -146,8 +145,7 @@ def next_steps(
             steps.append(_common.command(*train, "--balance", *again) + "   # they count for more")
     same += ["--balance"] if chosen.balance else []
     if _common.still_learns(trainer):
-        longer = _common.longer("images", trainer, chosen)
-        steps.append(_common.command(*train, *same, *longer) + "   # go on")
+        steps.append(_common.longer(trainer, chosen) + "   # go on")
     elif not few:
         finer = ["--size", str(2 * chosen.size), "--epochs", str(trainer.epoch)]
         command = _common.command(*train, *finer, *same, *_common.place(chosen, "images"))
