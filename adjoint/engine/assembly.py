@@ -270,14 +270,6 @@ ELSEWHERE = {
     "_convert_indices_from_csr_to_coo": "adjoint.engine.sparse.compressed",
     "_disable_dynamo": "adjoint.compiler",
     "_has_compatible_shallow_copy_type": "adjoint.checks",
-    "_log_softmax": "adjoint.library.aten_names",
-    "_log_softmax_backward_data": "adjoint.library.aten_names",
-    "_softmax": "adjoint.library.aten_names",
-    "_softmax_backward_data": "adjoint.library.aten_names",
-    "native_batch_norm": "adjoint.library.aten_names",
-    "native_dropout": "adjoint.library.aten_names",
-    "native_group_norm": "adjoint.library.aten_names",
-    "native_layer_norm": "adjoint.library.aten_names",
     "Future": "adjoint.futures",
     "Tag": "adjoint.library.tags",
     "OutOfMemoryError": "adjoint.checks",
@@ -360,6 +352,11 @@ ELSEWHERE = {
     "is_anomaly_check_nan_enabled": "adjoint.engine.autodiff.tape.anomaly",
     "is_anomaly_enabled": "adjoint.engine.autodiff.tape.anomaly",
     "vmap": "adjoint.engine.autodiff.transforms.batching",
+    **dict.fromkeys(
+        "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data native_dropout "
+        "native_batch_norm native_group_norm native_layer_norm".split(),
+        "adjoint.library.aten_names",
+    ),
 }
 
 # In-place methods that are also functions in PyTorch (`relu_(x)`).
@@ -523,8 +520,6 @@ def note_call(*args: Any) -> None:
 
 
 HOOKS.note_call = note_call
-
-
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
 HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
@@ -539,11 +534,7 @@ def device_entry(*args: Any) -> Any:
 
 
 HOOKS.device_entry = device_entry
-
-
 HOOKS.updates = UpdatesLater()
-
-
 HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")
 
 
