@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import adjoint as ad
 from adjoint.cli import main
 from adjoint.training import Trainer
-from adjoint.training.recipes import _pictures, _results, csv, gpt, images, regression
+from adjoint.training.recipes import _pictures, _results, csv, gpt, images, regression, sentences
 from adjoint.training.recipes._division import Samples, divided
 
 
@@ -27,6 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "images_picture", lambda path, *_: str(path))
     monkeypatch.setattr(csv, "prediction_picture", lambda path, *_: str(path))
     monkeypatch.setattr(csv, "confusion_picture", lambda path, *_: str(path))
+    monkeypatch.setattr(sentences, "confusion_picture", lambda path, *_: str(path))
     monkeypatch.setattr(regression, "curve_picture", lambda path, *_: str(path))
     monkeypatch.setattr(gpt, "SIZES", {"width": 16, "heads": 2, "layers": 1})
     monkeypatch.setattr(gpt, "WRITTEN", 1)
@@ -230,6 +231,19 @@ def write_data() -> None:
     Path("noise.csv").write_text("\n".join(["x,z,y", *rows]), encoding="utf-8")
     Path("song.txt").write_text("la li lo lu, " * 20, encoding="utf-8")
     noise("pets", {"cat": 6, "dog": 6})
+    reviews("reviews.csv")
+
+
+def reviews(path: str, rows: int = 60) -> None:
+    """Sentences whose label depends on pairs of words; the longest column comes last."""
+    said = [
+        ("good", "was fine"),
+        ("bad", "was dull"),
+        ("bad", "was not fine"),
+        ("good", "was not dull"),
+    ]
+    lines = [f'{k},{said[k % 4][0]},"The film, no {k}, {said[k % 4][1]}!"' for k in range(rows)]
+    Path(path).write_text("\n".join(["id,label,text", *lines]), encoding="utf-8")
 
 
 KEPT: list[tuple[list[str], list[str], dict[str, Any]]] = [
@@ -237,6 +251,7 @@ KEPT: list[tuple[list[str], list[str], dict[str, Any]]] = [
     (["csv", "noise.csv"], ["--without", "z", "--batch-size", "7"], {"batch_size": 7}),
     (["images", "pets"], ["--size", "8", "--balance", "--skip-broken"], {"balance": True}),
     (["gpt", "song.txt"], ["--length", "4", "--blocks", "9", "--layers", "2"], {"blocks": 9}),
+    (["sentences", "reviews.csv"], ["--exact", "--batch-size", "9"], {"batch_size": 9}),
 ]
 
 
@@ -336,6 +351,77 @@ def test_a_model_of_one_text_learns_another(capsys: pytest.CaptureFixture[str]) 
     ad.manual_seed(0)
     (answer,) = gpt.predictions("runs/two", ["bo b"], length=7)
     assert (answer["text"], len(answer["continuation"])) == ("bo b", 7)
+
+
+def test_sentences_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    reviews("reviews.csv", 120)
+    assert main(["train", "csv", "reviews.csv", "--target", "label", "--without", "id"]) == 2
+    remedy = "adjoint train sentences reviews.csv --text text --target label"
+    assert f"'text' holds texts, from which `{remedy}` learns" in capsys.readouterr().err
+    assert main([*remedy.split()[1:], "--no-compile", "--epochs", "12"]) == 0
+    said = capsys.readouterr().out
+    assert "120 rows; label (bad 60, good 60) from text; " in said
+    assert "label: accuracy 100.0% on 24 texts it has not seen (always the commonest" in said
+    assert re.search(r"for good speak .*was fine", said)
+    asked = ["The book was not dull", "the book was dull", "nothing known here"]
+    found = sentences.predictions("runs/sentences", asked)
+    assert [answer["label"] for answer in found[:2]] == ["good", "bad"]
+    assert all(sum(a["probabilities"].values()) == pytest.approx(1, abs=1e-5) for a in found)
+    assert main(["predict", "runs/sentences", *asked[:2]]) == 0
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == "label,probability"
+    assert [line.split(",")[0] for line in lines] == ["good", "bad"]
+    Path("new.csv").write_text("text\nIt was fine\nIt was dull\n", encoding="utf-8")
+    assert main(["predict", "runs/sentences", "new.csv", "--with-rows"]) == 0
+    assert capsys.readouterr().out.startswith("text,label,probability\nIt was fine,good,")
+    for asked_for, told in (("gone.csv", "there is no file"), ("t.csv", "lacks the column 'text'")):
+        Path("t.csv").write_text("Text,x\na,b\n", encoding="utf-8")
+        assert main(["predict", "runs/sentences", asked_for]) == 2
+        assert told in capsys.readouterr().err
+    with pytest.raises(TypeError, match="wants a list of texts"):
+        sentences.predictions("runs/sentences", "one")
+
+
+TEXTS: list[tuple[str, list[str]]] = [
+    ("Don\u2019t panic", ["don't", "panic", "don't panic"]),
+    ("\u4e0d\u597d ok", ["\u4e0d", "\u597d", "ok", "\u4e0d \u597d", "\u597d ok"]),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), TEXTS)
+def test_words_of_a_text(text: str, found: list[str]) -> None:
+    assert sentences.words(text) == found
+
+
+def test_a_bag_of_words_is_the_mean_of_what_stands_for_them() -> None:
+    texts = ["b a b", "zzz", "c"]
+    known = ["a", "b", "c", "b a"]
+    numbers = sentences.numbered(texts, known)
+    assert numbers.tolist() == [[2, 1, 2, 4], [0, 0, 0, 0], [3, 0, 0, 0]]
+    model: Any = sentences.network(4, 3).eval()
+    weight = model[0].weight.detach().numpy()
+    means = np.stack([weight[[2, 1, 2, 4]].mean(0), np.zeros(sentences.WIDTH), weight[3]])
+    wanted = means @ model[2].weight.detach().numpy().T + model[2].bias.detach().numpy()
+    np.testing.assert_allclose(model(numbers).detach().numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+UNLABELLED: list[tuple[str, list[str], str]] = [
+    ("text\nhallo\nyou\n", [], "the only column is 'text'"),
+    ("a,b\nx y,1\nz w,1\n", [], "has 1 kinds of label"),
+    ("a,b\nx y,1\nz w,2\n", ["--target", "c"], "--target: t.csv has no column 'c'"),
+    ("a,b\nx y,1\nz w,2\n", ["--target", "a", "--text", "a"], "are both 'a'"),
+    ("a,b\nx y,1\nz w,2\nq r,1\n", [], "no word of 'a' is in two texts"),
+]
+
+
+@pytest.mark.parametrize(("content", "options", "told"), UNLABELLED)
+def test_tables_without_sentences_and_labels(
+    content: str, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("t.csv").write_text(content, encoding="utf-8")
+    assert main(["train", "sentences", "t.csv", *options]) == 2
+    assert told in capsys.readouterr().err
 
 
 UNFIT: list[tuple[bytes, list[str], str]] = [

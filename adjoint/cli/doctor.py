@@ -21,6 +21,10 @@ OPTIONAL = {
 }
 
 
+class Absent(Exception):
+    """Something that is not there and need not be."""
+
+
 def python() -> str:
     """Which Python this is."""
     return sys.version.split()[0]
@@ -60,7 +64,8 @@ def gpu() -> str:
     try:
         cuda.index_of(None)
     except RuntimeError as error:
-        return f"none, the CPU is used ({str(error).removeprefix('cuda: ')})"
+        reason = str(error).removeprefix("cuda: a CUDA device was asked for, but ")
+        raise Absent(f"none can be used, the CPU works instead: {reason}") from error
     names = ", ".join(cuda.get_device_name(k) for k in range(cuda.device_count()))
     lacking = nccl.missing()
     return f"{names}; {'NCCL is there' if lacking is None else lacking}"
@@ -77,6 +82,8 @@ def examine() -> int:
     for name, check in CHECKS.items():
         try:
             print(f"ok       {name:<12}{check()}")
+        except Absent as lack:
+            print(f"absent   {name:<12}{' '.join(str(lack).split())}")
         except Exception as error:
             faults += 1
             print(f"PROBLEM  {name:<12}{' '.join(str(error).split())}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from adjoint.training.recipes import _common, csv, gpt, images
+from adjoint.training.recipes import _common, csv, gpt, images, sentences
 
 PREDICT: dict[str, Callable[..., None]] = {
     "csv": csv.predict,
     "images": images.predict,
+    "sentences": sentences.predict,
     "gpt": gpt.predict,
 }
 
@@ -21,7 +22,7 @@ def predict(
     temperature: float | None = None,
     with_rows: bool = False,
 ) -> int:
-    """Tables, pictures or beginnings of a text, as the model in the folder takes them."""
+    """Tables, pictures, sentences or beginnings of a text, as the folder's model takes them."""
     if not inputs:
         forgotten = Path(folder).is_file() and Path(folder).name != _common.MODEL
         example = f"runs/csv {folder}" if forgotten else f"{folder} new.csv"
@@ -39,9 +40,9 @@ def predict(
         names = " and ".join(f"--{name}" for name in given)
         raise ValueError(f"predict: {names} is for models of text; {folder} is of {recipe!r}")
     if with_rows:
-        if recipe != "csv":
+        if recipe not in ("csv", "sentences"):
             raise ValueError(f"predict: --with-rows is for tables; {folder} is of {recipe!r}")
-        csv.predict(folder, inputs, rows=True)
+        PREDICT[recipe](folder, inputs, rows=True)
         return 0
     PREDICT[recipe](folder, inputs, **given)
     return 0

@@ -1,8 +1,10 @@
-"""How well classes are told apart, one by one."""
+"""How well classes are told apart, one by one, and answers as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,3 +55,40 @@ def unseen(count: int, one: str, many: str) -> str:
     """
     few = "" if count >= FEW else ", too few to tell much"
     return f"{count} {one if count == 1 else many} it has not seen{few}"
+
+
+def answered(
+    inputs: Sequence[str],
+    found: Callable[[str], tuple[list[str], list[list[str]], list[dict[str, Any]]]],
+    target: str,
+    *,
+    likely: bool,
+    rows: bool,
+) -> None:
+    """Print answers as a table.
+
+    Args:
+        inputs: files, all of one kind.
+        found: a file's columns, rows and answers.
+        target: what is predicted.
+        likely: whether answers say how sure they are.
+        rows: whether each answer stands behind its row.
+    """
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    title: list[str] = []
+    for path in inputs:
+        names, cells, answers = found(path)
+        if not rows:
+            names, cells = [], [[] for _ in answers]
+        said = [f"predicted {target}" if target in names else target]
+        said += ["probability"] if likely else []
+        if title and title != [*names, *said]:
+            raise ValueError(
+                f"{path}: its columns are not those of {inputs[0]}: ask for each alone"
+            )
+        if not title:
+            title = [*names, *said]
+            writer.writerow(title)
+        for row, answer in zip(cells, answers, strict=True):
+            value = answer[target] if likely else f"{answer[target]:.6g}"
+            writer.writerow([*row, value, *([f"{answer['probability']:.3f}"] if likely else [])])

@@ -20,6 +20,7 @@ from adjoint.training.recipes import _cells, _common
 from adjoint.training.recipes._cells import ABSENT, is_grouped, without_mark
 
 KINDS = 50  # a column of text with more kinds than this is no choice among a few
+SEVERAL = 2  # words on average, from which on cells are texts
 COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+")
 BEGINNINGS = {  # of files that are no table of text
     b"PK\x03\x04": "a workbook or an archive. Save the sheet as CSV, and give that.",
@@ -240,6 +241,23 @@ def usable(columns: Sequence[Column], rows: int) -> list[Column]:
     if long:
         print(f"left out, since they hold more than {KINDS} kinds of text: {', '.join(long)}")
     return [c for c in columns if c.name not in labels and c.name not in long]
+
+
+def texts(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], names: Sequence[str]
+) -> list[str]:
+    """The columns that hold texts of several words, such as reviews."""
+
+    def words(column: Column) -> int:
+        return sum(len(row[names.index(column.name)].split()) for row in rows)
+
+    return [c.name for c in columns if c.holds == "choice" and words(c) > SEVERAL * len(rows)]
+
+
+def learning_from(text: str, path: str, target: str) -> str:
+    """What to do with a column of texts."""
+    command = ["adjoint", "train", "sentences", path, "--text", text, "--target", target]
+    return f"{text!r} holds texts, from which `{shlex.join(command)}` learns."
 
 
 def counts_rows(cells: Sequence[str]) -> bool:

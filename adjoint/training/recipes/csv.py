@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import shlex
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from adjoint.metrics import Accuracy
 from adjoint.training.pictures import confusion_picture, prediction_picture
 from adjoint.training.recipes import _cells, _common, _going_on, _table
 from adjoint.training.recipes._division import Samples
-from adjoint.training.recipes._results import confusion, recognized, unseen
+from adjoint.training.recipes._results import answered, confusion, recognized, unseen
 
 CLASSES = 50  # whole numbers with no more values than this may be classes
 # Options without which columns would be read otherwise, or be others.
@@ -74,8 +73,12 @@ def table(
     target = next(c for c in columns if c.name == name)
     others = [c for c in columns if c is not target]
     used = _table.usable(others, len(rows))
+    texts = _table.texts([c for c in others if c not in used], rows, names)
+    remedy = _table.learning_from(texts[0], path, name) if texts else ""
     if not used:
-        raise ValueError(f"{path}: no column is left to predict {name!r} by")
+        raise ValueError(f"{path}: no column is left to predict {name!r} by. {remedy}".rstrip(" ."))
+    if remedy:
+        print(remedy)
     places = [names.index(c.name) for c in used]
     numbered = names == [str(k) for k in range(len(names))]
     rows = without_gaps(used, places, target, names.index(name), rows, chosen, 1 + (not numbered))
@@ -395,24 +398,9 @@ def misfit(column: _table.Column, cell: str, decimal: str) -> str:
 def predict(folder: str, inputs: Sequence[str], rows: bool = False) -> None:
     """Print a table with the prediction for each row of the given tables, and the rows if asked."""
     settings, _ = _common.kept_settings(folder, "csv")
-    classes, target = settings["classes"], settings["target"]
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    title: list[str] = []
-    for path in inputs:
+
+    def found(path: str) -> tuple[list[str], list[list[str]], list[dict[str, Any]]]:
         answers = predictions(folder, path)
-        names, table = _table.read(path, _table.encoding_of(path, settings["encoding"]))
-        if not rows:
-            names, table = [], [[] for _ in answers]
-        said = [f"predicted {target}" if target in names else target]
-        said += ["probability"] if classes else []
-        if title and title != [*names, *said]:
-            raise ValueError(
-                f"{path}: its columns are not those of {inputs[0]}: ask for each alone"
-            )
-        if not title:
-            title = [*names, *said]
-            writer.writerow(title)
-        for row, answer in zip(table, answers, strict=True):
-            likely = [f"{answer['probability']:.3f}"] if classes else []
-            value = answer[target] if classes else f"{answer[target]:.6g}"
-            writer.writerow([*row, value, *likely])
+        return *_table.read(path, _table.encoding_of(path, settings["encoding"])), answers
+
+    answered(inputs, found, settings["target"], likely=bool(settings["classes"]), rows=rows)
