@@ -17,6 +17,8 @@ from adjoint.distributed.elastic.multiprocessing.errors import ChildFailedError
 from adjoint.distributed.launcher import LaunchConfig, elastic_launch
 from adjoint.distributed.pipelining import SplitPoint, pipe_split, pipeline
 from adjoint.distributed.pipelining.schedules import Schedule1F1B, get_schedule_class
+from adjoint.futures import Future
+from adjoint.nn.parallel import DistributedDataParallel
 
 
 def test_checkpoints_of_folders_and_of_files(tmp_path: Path) -> None:
@@ -31,6 +33,31 @@ def test_checkpoints_of_folders_and_of_files(tmp_path: Path) -> None:
     dcp.load(read, checkpoint_id=tmp_path / "again")
     assert read["model"]["a/b"].tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     assert dcp.async_save(state, checkpoint_id=tmp_path / "later").result() is None
+
+
+def test_hook_of_a_single_process() -> None:
+    """A communication hook does what is done with gradients, also where nobody is to be told."""
+
+    def halved(state: list[int], bucket: Any) -> Future:
+        state.append(bucket.index())
+        answer = Future()
+        answer.set_result(bucket.buffer() / 2)
+        return answer
+
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    try:
+        model: Any = DistributedDataParallel(ad.nn.Linear(2, 1, bias=False))
+        called: list[int] = []
+        for turn in range(3):
+            if turn == 1:
+                model.register_comm_hook(called, halved)
+            model.zero_grad()
+            model(ad.ones(1, 2)).sum().backward()
+            wanted = 0.5 if turn else 1.0
+            assert model.module.weight.grad.tolist() == [[wanted, wanted]]
+        assert called == [0, 0]
+    finally:
+        dist.destroy_process_group()
 
 
 def summed(value: float) -> tuple[int, float]:

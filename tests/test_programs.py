@@ -44,6 +44,7 @@ from tests.programs import memory as memory
 from tests.programs import modules as modules
 from tests.programs import numbers as numbers
 from tests.programs import objects as objects
+from tests.programs import outside_state as outside_state
 from tests.programs import process as process
 from tests.programs import raising as raising
 from tests.programs import reads as reads
@@ -88,7 +89,7 @@ REFUSED = frozenset({
     "hooked: hook_that_stays", "loading: callback_added_to_a_future", "loading: file_loaded", "loading: interval_of_a_scaler_set_inside", "loading: loader_advanced", "iterators: grouped", "iterators: callback_at_the_end_of_an_object",
     "handed: memory_before_an_argument", "handed: memory_before_an_argument_written",
     "handed: array_of_numpy_from_an_object", "handed: index_that_counts", "handed: output_too_small",
-    "handed: end_of_an_object_that_is_popped", "process: state_of_random_looked_into", "modules: lbfgs_closure", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
+    "handed: end_of_an_object_that_is_popped", "process: state_of_random_looked_into", "modules: lbfgs_closure", "outside_state: pull_back_that_leaves", "modules: advanced_indexing_state", "modules: bool_tensor_known_branch",
 })  # fmt: skip
 
 

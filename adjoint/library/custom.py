@@ -47,6 +47,18 @@ def lowered(value: Any, device: str, dtype: DType) -> Any:
     return value.to(dtype) if value.is_floating_point() and value.dtype is not float64 else value
 
 
+def _observed(table: dict[str, Any], name: str) -> Any:
+    """A function that was registered, or None; in a recording, one that is followed.
+
+    The function runs where nobody observes it, so what it reads would be no guard.
+    """
+    capture = CONTEXT.capture
+    if capture is None or capture.item is None or capture.follow is None:
+        return table.get(name)
+    capture.item(table, name)
+    return None if table.get(name) is None else capture.follow(table[name])
+
+
 class CustomOpDef:
     """An operation made of a function, with what was registered for it."""
 
@@ -136,7 +148,7 @@ class CustomOpDef:
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
         if self._transparent:
-            return self._kernels[""](*values)
+            return _observed(self._kernels, "")(*values)
         if self._mutates or self._returns_nothing():
             return self._compute(values)
         operands, layout = arranged(values)
@@ -169,7 +181,11 @@ class CustomOpDef:
         kind = next((x.device.type for x in _tensors(values)), "cpu")
         if kind == "meta" and self._fake is not None:
             return self._fake(*values)
-        kernel = self._kernels.get(kind, self._kernels.get("", self._init_fn))
+        kernel = (
+            _observed(self._kernels, kind)
+            or _observed(self._kernels, "")
+            or _observed(vars(self), "_init_fn")
+        )
         if kernel is None:
             raise NotImplementedError(f"{self._qualname}: no kernel is registered for {kind}")
         return kernel(*values)
@@ -280,18 +296,19 @@ def _joint(
         )
     wanted = filled(tuple((k, None if k == VALUE else n) for k, n in layout), needed)
     context = FunctionCtx(tuple(any(w) if isinstance(w, list) else bool(w) for w in wanted))
-    if operation._setup is not None:
+    setup = _observed(vars(operation), "_setup")
+    if setup is not None:
         inputs = tuple(filled(layout, xs))
         output: Any = outs[0] if operation._kind is Tensor else tuple(outs)
-        if "keyword_only_inputs" in inspect.signature(operation._setup).parameters:
-            operation._setup(ctx=context, inputs=inputs, keyword_only_inputs={}, output=output)
+        if "keyword_only_inputs" in inspect.signature(setup).parameters:
+            setup(ctx=context, inputs=inputs, keyword_only_inputs={}, output=output)
         else:
-            operation._setup(context, inputs, output)
+            setup(context, inputs, output)
     grads = [
         zeros_like(x) if g is None and context._materialize else g
         for g, x in zip(gs, outs, strict=True)
     ]
-    pulled = operation._backward(context, *grads)
+    pulled = _observed(vars(operation), "_backward")(context, *grads)
     return _by_operand(operation, layout, pulled if isinstance(pulled, tuple) else (pulled,))
 
 
@@ -314,7 +331,8 @@ def _by_operand(operation: CustomOpDef, layout: Layout, pulled: tuple[Any, ...])
 def _batch(size: int, *full: Tensor, op: str, layout: Layout) -> tuple[Any, ...]:
     """A batch by the registered rule, or one call for each of its elements."""
     operation = OPERATIONS[op]
-    if operation._vmap is None:
+    rule = _observed(vars(operation), "_vmap")
+    if rule is None:
         rows = [CUSTOM(*[x.select(0, i) for x in full], op=op, layout=layout) for i in range(size)]
         if not rows:
             raise RuntimeError(
@@ -326,7 +344,7 @@ def _batch(size: int, *full: Tensor, op: str, layout: Layout) -> tuple[Any, ...]
         0 if kind == TENSOR else [0] * count if kind == LIST else None for kind, count in layout
     ]
     info = SimpleNamespace(batch_size=size, randomness="error")
-    returned, where = operation._vmap(info, tuple(dims), *filled(layout, full))
+    returned, where = rule(info, tuple(dims), *filled(layout, full))
     outs = operation._results(returned, "its vmap rule")
     places = where if isinstance(where, (tuple, list)) else (where,) * len(outs)
     return tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from functools import reduce
 from typing import Any
 
@@ -13,6 +14,7 @@ import adjoint as ad
 import adjoint.distributed as dist
 import adjoint.distributed._functional_collectives as funcol
 import adjoint.distributed.nn as dist_nn
+from adjoint.engine.core.errors import CaptureError
 from tests.ranks.checks import run, same
 
 DTYPES = [
@@ -287,6 +289,52 @@ def check_compiled(rank: int, size: int) -> None:
     mean = np.mean(wanted) / 2
     for _ in range(3):
         same(step(x), wanted.sum() + mean, 1e-6)
+
+
+def check_compiled_works(rank: int, size: int) -> None:
+    """Each call of a compiled function has works of its own, of its own tensors."""
+    kept: list[Any] = []
+
+    @ad.compile(fullgraph=True)
+    def step(x: Any) -> Any:
+        y = x * 2
+        kept.append(dist.all_reduce(y, async_op=True))
+        return y
+
+    results = [step(ad.full((2,), float(k))) for k in range(3)]
+    assert len({id(work) for work in kept}) == 3
+    for k, (work, result) in enumerate(zip(kept, results, strict=True)):
+        assert work.wait()
+        assert work.result()[0] is result
+        same(result, [2.0 * k * size] * 2)
+
+
+def check_compiled_refusals(rank: int, size: int) -> None:
+    """What a program cannot do again is refused; else only the recorded call would communicate."""
+    every: list[Any] = [None] * size
+    x = ad.ones(size)
+    calls: list[Any] = [
+        dist.barrier,
+        lambda: dist.all_gather_object(every, rank),
+        lambda: dist.broadcast_object_list(every, 0),
+        lambda: dist.reduce(x, 0),
+        lambda: dist.all_to_all_single(ad.empty(size), x),
+        lambda: dist.new_group([0]),
+    ]
+    for call in calls:
+        with pytest.raises(CaptureError, match="captured"):
+            ad.compile(lambda y, call=call: (call(), y * 2)[1], fullgraph=True)(ad.ones(2))
+
+    def agreed(y: Any) -> Any:
+        numbers = [rank + 2.0]
+        dist.broadcast_object_list(numbers, 0)
+        return y * numbers[0]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it runs as Python
+        compiled = ad.compile(agreed, fullgraph=False)
+        for _ in range(3):
+            same(compiled(ad.ones(2)), [2.0, 2.0])
 
 
 def check_again(rank: int, size: int) -> None:

@@ -6,6 +6,7 @@ import copy
 import itertools
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,43 @@ def check_divided_optimizer(rank: int, size: int) -> None:
         saved = ours.state_dict()
         same(saved["state"][0]["exp_avg"], theirs.state_dict()["state"][0]["exp_avg"], 1e-5)
         ours.load_state_dict(saved)
+
+
+def check_compiled_divided_optimizer(rank: int, size: int) -> None:
+    """A compiled step sees what schedulers and programs set between calls, and groups they add."""
+
+    def played(wrap: Any) -> list[Any]:
+        weights = [nn.Parameter(ad.full((n,), 1.0 + n)) for n in (3, 2, 2)]
+        optimizer: Any = ZeroRedundancyOptimizer(weights[:2], ad.optim.SGD, lr=0.1, momentum=0.9)
+        schedule = ad.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+        def step(x: Any) -> None:
+            optimizer.zero_grad()
+            sum((w * w).sum() for w in weights).mul(x).backward()
+            optimizer.step()
+
+        options, seen, run_step = optimizer.param_groups[0], [], wrap(step)
+        for change in (
+            lambda: None,
+            lambda: None,
+            lambda: options.update(lr=0.01),
+            schedule.step,
+            lambda: options.update(momentum=0.1),
+            lambda: options.update(nesterov=True),
+            lambda: optimizer.add_param_group({"params": weights[2:], "lr": 0.2}),
+            schedule.step,
+        ):
+            change()
+            run_step(ad.tensor(0.1))
+            seen.append([w.tolist() for w in weights])
+        return seen
+
+    wanted = played(lambda step: step)
+    for dynamic in (False, True):
+        compiled = played(partial(ad.compile, fullgraph=True, dynamic=dynamic))
+        for mine, theirs in zip(compiled, wanted, strict=True):
+            for a, b in zip(mine, theirs, strict=True):
+                same(ad.tensor(a), b, 1e-5)
 
 
 class Block(nn.Module):

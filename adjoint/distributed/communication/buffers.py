@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.distributed.communication.progress import refuse_recorded
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import HOOKS
@@ -28,6 +29,7 @@ def require_tensor(name: str, tensor: Any) -> None:
     if tensor.is_sparse:
         raise NotImplementedError(f"{name}: sparse tensors cannot be sent; call to_dense() first")
     if type(tensor._array) is Window:
+        refuse_recorded(name)
         raise RuntimeError(
             f"{name}: the tensor has no elements here (it is on the meta device, or inside a "
             "transform). Call it on a plain tensor."

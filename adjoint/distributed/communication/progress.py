@@ -23,7 +23,8 @@ from adjoint.distributed.engines.base import Communicator, Request
 from adjoint.distributed.errors import DistBackendError
 from adjoint.distributed.groups.monitor import Monitor
 from adjoint.engine.backends.array.gpu.faults import LOST
-from adjoint.engine.core.errors import show_line, users_place
+from adjoint.engine.core.errors import CaptureError, show_line, users_line, users_place
+from adjoint.engine.core.state.context import CONTEXT
 
 LINE = 512  # bytes of a line that says what a process calls
 DIGEST = 16
@@ -32,6 +33,16 @@ NAP = 1e-4  # seconds between looks then
 BACKGROUND_NAP = 3e-4  # seconds between looks of the thread that moves asynchronous operations on
 GRACE = {"it died": 1.0}  # seconds in which what a process sent before its end may still arrive
 LEFT_GRACE = 5.0
+
+
+def refuse_recorded(what: str) -> None:
+    """Refuse to communicate where a function is captured: its calls would not do it again."""
+    if CONTEXT.capture is not None:
+        raise CaptureError(
+            f"{what}: not inside a captured function at {users_line()}, whose calls would not "
+            "communicate again. What can be used inside is all_reduce, broadcast, all_gather, "
+            "all_gather_into_tensor and reduce_scatter_tensor, of tensors."
+        )
 
 
 @dataclass(slots=True)
@@ -102,6 +113,7 @@ class Progress:
         """Begin an operation. `peers` of a message are those it waits for; it is not checked."""
         if self.broken is not None:
             raise DistBackendError(f"{what}: communication has ended: {self.broken}")
+        refuse_recorded(what)
         limit = time.monotonic() + (channel.timeout if timeout is None else timeout)
         with self.lock:
             awaited = channel.members if peers is None else peers
@@ -277,6 +289,7 @@ class Progress:
 
     def blocking(self, what: str, call: Callable[[], Any], timeout: float) -> Any:
         """Run something of the engine's that cannot be asked how far it is."""
+        refuse_recorded(what)
         outcome: list[Any] = []
 
         def run() -> None:

@@ -15,6 +15,8 @@ class Work:
     Its tensors are not to be written, nor its results read, before `wait` returns.
     """
 
+    capture_made_again = True  # a recorded collective has ended; each call has a Work of its own
+
     def __init__(self, operation: CollectiveCall | None, result: Any = None) -> None:
         self._operation = operation
         self._result = result

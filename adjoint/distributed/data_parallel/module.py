@@ -154,9 +154,13 @@ class DistributedDataParallel(Module, Joinable):
         if init_sync:
             states = [p.detach() for _, p in every]
             self._spread([*states, *(self._buffers_in_common() if begins_with_buffers else ())], 0)
-        for _, parameter in named:
+        self._watch_gradients()
+
+    def _watch_gradients(self) -> None:
+        """Have the reducer told of each gradient."""
+        for parameter in (p for bucket in self.reducer.buckets for p in bucket.parameters):
             EARLY_LEAVES[id(parameter)] = parameter
-            parameter.register_post_accumulate_grad_hook(reducer.arrived)
+            parameter.register_post_accumulate_grad_hook(self.reducer.arrived)
 
     def _spread(self, tensors: list[Tensor], source: int) -> None:
         """Replace tensors by those of one process, few messages for many of them."""
@@ -274,6 +278,9 @@ class DistributedDataParallel(Module, Joinable):
             )
         check_hook(hook)
         self.reducer.hook = partial(hook, state)
+        if self._alone:  # the hook sees the gradients of a single process, too
+            self._alone = False
+            self._watch_gradients()
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: Iterable[str]) -> None:

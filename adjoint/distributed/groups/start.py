@@ -14,7 +14,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 from urllib.parse import urlparse
 
-from adjoint.distributed.communication.progress import PROGRESS, Channel
+from adjoint.distributed.communication.progress import PROGRESS, Channel, refuse_recorded
 from adjoint.distributed.constants import seconds_of
 from adjoint.distributed.engines import mpi, nccl
 from adjoint.distributed.engines.alone import AloneEngine
@@ -102,6 +102,7 @@ def init_process_group(
         (0, 1)
         >>> dist.destroy_process_group()
     """
+    refuse_recorded("init_process_group")
     if STATE.group is not None:
         raise ValueError("trying to initialize the default process group twice!")
     asked, seconds = check_backend(backend), seconds_of(timeout)
@@ -227,6 +228,7 @@ def destroy_process_group(group: Any = None) -> None:
         >>> dist.is_initialized()
         False
     """
+    refuse_recorded("destroy_process_group")
     if STATE.group is None:
         raise ValueError("Invalid process group specified: none has been initialized")
     everything = group is None or group is STATE.group

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from adjoint.distributed.algorithms.join import Join, Joinable, JoinConfig, JoinHook
@@ -11,6 +12,7 @@ from adjoint.distributed.communication.objects import gathered
 from adjoint.distributed.groups.group import resolve
 from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.groups import ParamGroup
 from adjoint.optim.lbfgs import LBFGS
 from adjoint.optim.optimizer import Optimizer
 
@@ -59,30 +61,42 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.group = resolve(process_group)
         self._join_config = JoinConfig()
         self._all: dict[int, Any] | None = None  # everybody's state, on the process it was sent to
+        self._make = partial(optimizer_class, **defaults)
+        self.owner: dict[int, int] = {}  # who updates what, by the parameter's id
+        self._loads = [0] * self.group.size()
+        self.optim: Optimizer | None = None  # what updates this process's share, if it has any
+        self._divided = False
         Optimizer.__init__(self, params, defaults)
-        self.owner = self._divide()
-        mine = self.group.rank()
-        groups = [
-            {**g, "params": [p for p in g["params"] if self.owner[id(p)] == mine]}
-            for g in self.param_groups
-        ]
-        self._own_groups = [i for i, g in enumerate(groups) if g["params"]]
-        self.optim = (
-            optimizer_class([groups[i] for i in self._own_groups], **defaults)
-            if self._own_groups
-            else None
-        )
+        self._divided = True
+        self._divide(range(len(self.param_groups)))
 
-    def _divide(self) -> dict[int, int]:
-        """Who updates what: the largest first, to whom has least."""
-        loads = [0] * self.group.size()
-        every = [p for g in self.param_groups for p in g["params"]]
-        owner: dict[int, int] = {}
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, and divide its parameters as the others."""
+        super().add_param_group(param_group)
+        if self._divided:
+            self._divide([len(self.param_groups) - 1])
+
+    def _divide(self, groups: Iterable[int]) -> None:
+        """Say who updates the parameters of groups: the largest first, to whom has least."""
+        groups = list(groups)
+        every = [p for at in groups for p in self.param_groups[at]["params"]]
         for parameter in sorted(every, key=lambda p: -p.shape.numel()):
-            rank = loads.index(min(loads))
-            owner[id(parameter)] = rank
-            loads[rank] += parameter.shape.numel()
-        return owner
+            rank = self._loads.index(min(self._loads))
+            self.owner[id(parameter)] = rank
+            self._loads[rank] += parameter.shape.numel()
+        for at in groups:
+            group = self.param_groups[at]
+            mine = [p for p in group["params"] if self.owner[id(p)] == self.group.rank()]
+            if not mine:
+                continue
+            options = {**group, "params": mine}
+            options.pop("param_names", None)
+            if self.optim is None:
+                self.optim = self._make([options])
+            else:
+                self.optim.add_param_group(options)
+            own = self.optim.param_groups
+            own[-1] = ShareOfGroup(own[-1], self, at)
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """Update this process's share, and exchange the results."""
@@ -93,9 +107,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _share(self) -> None:
         if self.optim is not None:
-            for at, own_group in zip(self._own_groups, self.optim.param_groups, strict=True):
-                ours = {k: v for k, v in self.param_groups[at].items() if k != "params"}
-                own_group.update(ours)  # a scheduler changes the groups it knows: these
+            for own in self.optim.param_groups:
+                own.follow()  # type: ignore[attr-defined]
             self.optim.step()
         with no_grad():
             works = [
@@ -158,6 +171,27 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 self.optim.state[parameter] = {
                     k: v.clone() if isinstance(v, Tensor) else v for k, v in state.items()
                 }
+
+
+class ShareOfGroup(ParamGroup):
+    """This process's parameters of a group; its options are the group's, read where they are set.
+
+    A scheduler changes the groups it knows, which are the whole optimizer's, and a compiled step
+    reads numbers where they are when it is called.
+    """
+
+    def __init__(self, own: dict[str, Any], whole: ZeroRedundancyOptimizer, at: int) -> None:
+        super().__init__(own)
+        self._whole, self._at = whole, at
+
+    def __getitem__(self, key: str) -> Any:
+        group = self._whole.param_groups[self._at]
+        return group[key] if key != "params" and key in group else super().__getitem__(key)
+
+    def follow(self) -> None:
+        """Take over the options as they are, for those who look through a group."""
+        group = self._whole.param_groups[self._at]
+        dict.update(self, {k: v for k, v in group.items() if k != "params"})
 
 
 class SharedStepHook(JoinHook):

@@ -277,7 +277,7 @@ class Recordable(Inspection):
             raise
         finally:
             left = settings.changed_since(before)
-        if isinstance(observation.error, Exception):
+        if observation.error is not None:
             self._take_back(observation)
             raise Raised(observation.error)
         recorder = observation.recorder

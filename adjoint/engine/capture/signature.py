@@ -73,6 +73,11 @@ def is_expanded(tensor: Tensor) -> bool:
     )
 
 
+def is_of_inference(tensor: Tensor) -> bool:
+    """Whether the tape refuses a tensor: it was made in inference mode, which is over."""
+    return tensor._storage.version < 0 and not CONTEXT.inference
+
+
 _VALUES = frozenset(
     {bool, int, float, complex, str, bytes, type(None), range, frozenset, type(...)}
 )
@@ -111,7 +116,8 @@ def signature(
             first = next(i for i, other in enumerate(leaves) if other is leaf)
             window = (leaf.storage_offset(), tuple(leaf._storage.buffer.shape), first)
         flag = leaf.requires_grad and (_IS_LEAF if leaf.is_leaf else _IS_RESULT)
-        parts.append((leaf._spec, leaf.stride(), flag, group, window, type(leaf)))
+        kind = type(leaf), is_of_inference(leaf)
+        parts.append((leaf._spec, leaf.stride(), flag, group, window, *kind))
     return (structure, tuple(parts), modes())
 
 
@@ -240,7 +246,9 @@ class Arguments:
         """Whether these are arguments the quick test can be made for."""
         identities = [x._storage.identity for x in args if isinstance(x, Tensor)]
         return len(set(identities)) == len(identities) and all(
-            type(x) in _QUICK or (isinstance(x, Tensor) and not is_expanded(x)) for x in args
+            type(x) in _QUICK
+            or (isinstance(x, Tensor) and not is_expanded(x) and not is_of_inference(x))
+            for x in args
         )
 
     def _written(self) -> Callable[[Sequence[Any]], bool]:
@@ -269,8 +277,10 @@ class Arguments:
                 f"a.__class__ is o{i}",  # arrays of another class are on another device
                 f"(a.dtype is d{i} or a.dtype == d{i})",
                 f"(x._requires_grad if x._base is None else own(x)) is {bool(flag)}",
-                f"(b{i} := id(x._storage.buffer)) not in states",
+                f"(b{i} := id((m := x._storage).buffer)) not in states",
             ]
+            if not self.modes[1]:  # inference mode takes tensors that were made in it
+                tests.append("m.version >= 0")
             tests += [f"b{i} != b{j}" for j in self.tensors if j < i and len(self.tensors) <= 4]
         if len(self.tensors) > 4:
             memories = ", ".join(f"b{i}" for i in self.tensors)

@@ -184,6 +184,8 @@ def compile(
             f"compile: received the class {model.__name__}; compile an instance of it, or decorate "
             "its forward method."
         )
+    if is_module(model):  # which may answer to any name: it is asked for none
+        return compiled_module(model, settings, captured)
     if inspect.isgeneratorfunction(model) or inspect.iscoroutinefunction(model):
         reason = (
             f"compile: {getattr(model, '__qualname__', model)} is a generator or coroutine, which "
@@ -193,8 +195,6 @@ def compile(
             raise TypeError(reason)
         warnings.warn(f"{reason} It runs as Python.", stacklevel=2)
         return model
-    if is_module(model):
-        return compiled_module(model, settings, captured)
     return captured(model, settings)
 
 

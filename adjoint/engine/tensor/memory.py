@@ -10,6 +10,7 @@ from adjoint.engine.core.errors import CaptureError, DeviceError, ShapeError
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import AutogradMeta, Tensor, _new, alias_noted, wrap
 
@@ -300,6 +301,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
         first, second = getattr(t1, name), getattr(t2, name)
         setattr(t1, name, second)
         setattr(t2, name, first)
+    STRUCTURE_VERSION.count += 1  # a captured function knows tensors by their memory
 
 
 @method

@@ -55,7 +55,11 @@ def _tied(module: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def swapped(module: Any, tensors: dict[str, Any], *, tie: bool, strict: bool) -> Iterator[None]:
-    """The module with other parameters and buffers, for a block."""
+    """The module with other parameters and buffers, for a block.
+
+    Those that the block replaces by others are in `tensors` after it.
+    """
+    given = tensors
     known = dict(module.named_parameters(remove_duplicate=False)) | dict(
         module.named_buffers(remove_duplicate=False)
     )
@@ -69,15 +73,17 @@ def swapped(module: Any, tensors: dict[str, Any], *, tie: bool, strict: bool) ->
             )
     if tie:
         tensors = _tied(module, tensors)
-    done: list[tuple[Any, str, Any]] = []
+    done: list[tuple[str, Any, str, Any]] = []
     try:
         for path, tensor in tensors.items():
             owner, name = _owner(module, path)
-            done.append((owner, name, _set(owner, name, tensor)))
+            done.append((path, owner, name, _set(owner, name, tensor)))
         yield
     finally:
-        for owner, name, before in reversed(done):
-            _set(owner, name, before)
+        for path, owner, name, before in reversed(done):
+            left = _set(owner, name, before)
+            if path in given and given[path] is not left:
+                given[path] = left
 
 
 def functional_call(
@@ -91,7 +97,8 @@ def functional_call(
 ) -> Any:
     """Call a module with other parameters and buffers in place of its own."""
     if isinstance(parameter_and_buffer_dicts, Mapping):
-        tensors = dict(parameter_and_buffer_dicts)
+        given_one = parameter_and_buffer_dicts
+        tensors = given_one if isinstance(given_one, dict) else dict(given_one)
     elif isinstance(parameter_and_buffer_dicts, Sequence):
         tensors = {}
         for members in parameter_and_buffer_dicts:

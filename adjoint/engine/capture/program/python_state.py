@@ -156,5 +156,6 @@ def _is_tree(recorder: Any, result: Any) -> bool:
 
 
 def _is_made(recorder: Any, value: Any) -> bool:
-    own = recorder.is_fresh(value) or recorder.engine.is_symbol(value)
+    engine = recorder.engine
+    own = recorder.is_fresh(value) or engine.is_symbol(value) or engine.holds_new(value)
     return bool(own or type(value) is ObjectIdentity)

@@ -46,6 +46,9 @@ class Engine(Protocol):
     def is_new(self, value: Any) -> bool:
         """Whether an engine's value was made during this recording."""
 
+    def holds_new(self, value: Any) -> bool:
+        """Whether an object of the engine's, made where nobody observes it, holds such a value."""
+
     def keeps(self, cls: type) -> bool:
         """Whether a class is the engine's own, and nobody changes it."""
 
@@ -178,6 +181,9 @@ class NoEngine:
         return False
 
     def is_new(self, value: Any) -> bool:
+        return False
+
+    def holds_new(self, value: Any) -> bool:
         return False
 
     def keeps(self, cls: type) -> bool:

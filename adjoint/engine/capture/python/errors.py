@@ -32,7 +32,7 @@ class PlainCall(CaptureError):
 class Raised(Exception):
     """The function raises an exception: Python is to do the call (Note [exceptions])."""
 
-    def __init__(self, error: Exception, by_program: bool = False) -> None:
+    def __init__(self, error: BaseException, by_program: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.by_program = by_program  # a kernel found it in the data

@@ -172,8 +172,8 @@ def observe(
         if recorder.refusal is not None:
             recorder.give_up()
             raise recorder.refusal from None
-        if not isinstance(error, Exception):
-            recorder.give_up()
+        if not isinstance(error, Exception) and error is not recorder.raised:
+            recorder.give_up()  # an interrupt from outside
             raise
         observation.error = error
     finally:

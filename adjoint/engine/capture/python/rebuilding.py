@@ -136,6 +136,8 @@ class Describer:
         if is_a(value, types.MethodType):
             parts = (self.recipe(value.__func__), self.recipe(value.__self__))
             return Frozen(id(value), lambda parts: types.MethodType(*parts), parts)
+        if recorder.engine.holds_new(value):
+            raise self.refuse(value)
         if not recorder.is_fresh(value):
             return Same(value)
         return self._fresh(value)

@@ -105,6 +105,7 @@ class Recorder:
         self.engine = engine
         self.call = call  # follows a function; see `calling`
         self.refusal: CaptureError | None = None
+        self.raised: BaseException | None = None  # by the last `raise` that was followed
         self.guards: dict[tuple[Any, ...], Guard] = {}  # by the place's token
         self.effects: list[Effect] = []
         self.journal = Journal()

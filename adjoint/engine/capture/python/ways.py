@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .locations import Cell, Contents, Item, Length, Location, Member
-from .plain import short
+from .plain import BY_IDENTITY, is_a, short
+
+_NAMED = (*BY_IDENTITY, type)  # others may answer to any name
 
 
 class Ways:
@@ -38,7 +40,7 @@ class Ways:
             owner = place.owner
             if isinstance(place, Cell):  # a name of its own
                 return "".join([parts.pop(), *reversed(parts)])
-        known = getattr(owner, "__name__", None) if not isinstance(owner, dict) else None
+        known = getattr(owner, "__name__", None) if is_a(owner, _NAMED) else None
         if isinstance(owner, dict):
             known = owner.get("__name__")
             if parts and parts[-1].startswith("["):

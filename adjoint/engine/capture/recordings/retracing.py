@@ -154,6 +154,8 @@ def _variation(name: str, parts: list[Any]) -> list[str]:
         differences.append(f"requires_grad of {name} varies")
     if len(kinds := list(dict.fromkeys(p[5].__name__ for p in parts))) > 1:
         differences.append(f"the class of {name} is {_some(kinds)}")
+    if len({p[6] for p in parts}) > 1:
+        differences.append(f"{name} was made in inference mode, or not")
     return differences
 
 

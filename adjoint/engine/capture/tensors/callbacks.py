@@ -87,6 +87,11 @@ def is_module(value: Any) -> bool:
     return has(type(value), "_call_impl")
 
 
+def is_captured(value: Any) -> bool:
+    """Whether this is a compiled function."""
+    return has(type(value), "capture_children") and has(type(value), "recordings")
+
+
 def calls_hooks(fn: Any, optimizer: Any) -> bool:
     """Whether a function is the step of an optimizer that calls hooks before or after it."""
     if not isinstance(fn, types.FunctionType) or fn.__code__.co_name != "hooked":

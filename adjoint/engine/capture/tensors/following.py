@@ -47,6 +47,7 @@ from adjoint.engine.capture.tensors.callbacks import (
     has_lists_of_users,
     has_user_cells,
     holds_users,
+    is_captured,
     is_module,
     is_native,
     is_of_files,
@@ -64,9 +65,10 @@ from adjoint.engine.capture.tensors.late_values import (
     text_of,
     with_elements,
 )
-from adjoint.engine.capture.tensors.looks import LOOKS, Has
+from adjoint.engine.capture.tensors.leaving import holds_new
+from adjoint.engine.capture.tensors.looks import LOOKS, Has, hook_tables, hooks_of
 from adjoint.engine.capture.tensors.native_state import NativeState
-from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers
+from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers, with_inner
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
 from adjoint.engine.capture.tensors.placed_hooks import PlacedHooks
 from adjoint.engine.capture.tensors.tags import tag_argument
@@ -92,11 +94,6 @@ _PULLS = frozenset({"backward", "backward_method", "grad"})  # what may call hoo
 _WRAPPERS = frozenset({"hooked", "moded"})  # of optimizers' steps, which may be a user's
 _OF_FUNCTIONS = "forward setup_context backward vjp jvp vmap generate_vmap_rule".split()
 _TAKES_ARRAYS = frozenset({"from_numpy", "as_tensor", "asarray", "tensor"})
-
-
-def is_captured(value: Any) -> bool:
-    """Whether this is a compiled function."""
-    return has(type(value), "capture_children") and has(type(value), "recordings")
 
 
 class TensorEngine(CallNumbers):
@@ -138,6 +135,7 @@ class TensorEngine(CallNumbers):
         recorder.draws += [late.draw for late in self.given_arrays]
         self.trace.observed = True
         self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
+        self.trace.follow, self.trace.item = self.follow, recorder.item
         self.trace.before_host_guard = self._note_drawn
         self.trace.locate = self._locate
 
@@ -280,6 +278,9 @@ class TensorEngine(CallNumbers):
             has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(fn.__module__))
         ):
             recorder.new(result)
+        elif has(type(result), "capture_made_again"):
+            recorder.new(result)
+            new_parts(recorder, vars(result))
         return result
 
     def _new_lists(self, value: Any) -> Any:
@@ -337,13 +338,17 @@ class TensorEngine(CallNumbers):
             callable(value) and not isinstance(value, type) and not self.owns(value)
             and not isinstance(value, types.BuiltinFunctionType)
         ):  # fmt: skip
-            if self.runs(value) and not has_user_cells(value):
-                return value
-            return entry_to(self.recorder, value)
+            return self.follow(value)
         if isinstance(value, type):
             return self._function_class(value) if issubclass(value, Function) else value
         hand_over(self.recorder, value, through=through)
         return value
+
+    def follow(self, fn: Any) -> Any:
+        """A function that the framework calls; a user's, or one in its closure, is observed."""
+        if self.runs(fn) and not has_user_cells(fn):
+            return fn
+        return entry_to(self.recorder, fn)
 
     def compared(self, left: Any, right: Any) -> None:
         """It was asked whether two objects are one: a gradient may be another one at each call."""
@@ -387,13 +392,13 @@ class TensorEngine(CallNumbers):
         """Have the hooks of tensors from outside followed while the recording lasts."""
         met = [guard.value for guard in self.recorder.guards.values()]
         for tensor in [*filter(is_tensor, met), *self.trace.arguments.values()]:
-            meta = tensor._grad_meta
-            extra = None if meta is None else meta.leaf_extra
-            tables = () if meta is None else (meta.hooks, meta.accumulate_hooks)
-            for hooks in (*tables, *(() if extra is None else (extra.node_prehooks, extra.hooks))):
-                for key, hook in list(hooks.items()) if isinstance(hooks, dict) else ():
-                    if not self.runs(hook) and not hasattr(hook, "followed"):
-                        hooks[key] = entry_to(self.recorder, hook)
+            if self.is_given(tensor):  # another call's argument may have others
+                self.trace.look(tensor, hooks_of)
+            for hooks in hook_tables(tensor):
+                for key, hook in list(hooks.items()):
+                    followed = hook if hasattr(hook, "followed") else self.follow(hook)
+                    if followed is not hook:
+                        hooks[key] = followed
                         self.restores_always.append(partial(hooks.__setitem__, key, hook))
 
     def _array_given(self, array: Any, result: Any) -> None:
@@ -425,8 +430,7 @@ class TensorEngine(CallNumbers):
         if self.recorder.is_fresh(value):
             raise self._is_made(type(value))
         self.holders[id(value)] = value
-        if has(type(value), "capture_keep"):
-            self.restores.append(value.capture_keep())
+        self.restores += [optimizer.capture_keep() for optimizer in with_inner(value)]
 
     def _is_made(self, cls: type) -> PlainCall:
         """What is said where the function makes an object that says what depends on it."""
@@ -463,6 +467,11 @@ class TensorEngine(CallNumbers):
         if is_late(value):
             return value.tensor is None
         return type(value) is Generator and value in self.trace.own
+
+    def holds_new(self, value: Any) -> bool:
+        """Whether an object of the framework's holds a tensor that was made in this recording."""
+        fresh = self.recorder.is_fresh(value) and not isinstance(value, types.FunctionType)
+        return not fresh and holds_new(self, value)
 
     def keeps(self, cls: type) -> bool:
         """Whether a class is the framework's: nobody changes these, but for layers."""
@@ -564,7 +573,7 @@ class TensorEngine(CallNumbers):
         """Let go of the objects that were met; nobody shall have to look for them as garbage."""
         trace = self.trace
         trace.before_host_guard, trace.locate = None, place_now
-        trace.assign = trace.has_assigned = None
+        trace.assign = trace.has_assigned = trace.follow = trace.item = None
         for met in (self.placed, self.wheres, self.paths, self.names, self.given_arrays):
             met.clear()
 

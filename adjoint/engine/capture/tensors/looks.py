@@ -53,6 +53,22 @@ def _retains(tensor: Tensor) -> Any:
     return meta is not None and meta.retains_grad is not None
 
 
+def hook_tables(tensor: Tensor) -> list[dict[int, Any]]:
+    """The tables of hooks that a backward calls with a tensor's gradient."""
+    meta = tensor._grad_meta
+    if meta is None:
+        return []
+    extra = meta.leaf_extra
+    behind = () if extra is None else (extra.node_prehooks, extra.hooks)
+    tables = (meta.hooks, meta.accumulate_hooks, *behind)
+    return [table for table in tables if isinstance(table, dict)]
+
+
+def hooks_of(tensor: Tensor) -> tuple[Any, ...]:
+    """The hooks that a backward calls with a tensor's gradient, table after table."""
+    return tuple([tuple(table.values()) for table in hook_tables(tensor) if table])
+
+
 @dataclass(frozen=True, slots=True)
 class Has:
     """Whether a tensor has an attribute of the user's."""

@@ -19,24 +19,23 @@ class SteppedOptimizers:
 
     def hindrance(self, name: str, optimizer: Any) -> str | None:
         """Why a method cannot be recorded; None where it can, or this is no optimizer."""
-        if not has(type(optimizer), "capture_keep"):
-            return None
-        if name in _REBUILDS:
+        optimizers = with_inner(optimizer)
+        if optimizers and name in _REBUILDS:
             return "it gives the optimizer other tables"
-        state = getattr(optimizer, "state", None)
-        if not isinstance(state, dict):
-            return None
-        keys = self.recorder.journal.written.get(id(state), ())
-        if keys is None or any(key not in state for key in keys):
-            return "state of the optimizer was taken away before it"
-        if any(map(self._is_set, _counters(state))):
-            return "a step count of the optimizer was written to before it"
+        for state in (getattr(one, "state", None) for one in optimizers):
+            if not isinstance(state, dict):
+                continue
+            keys = self.recorder.journal.written.get(id(state), ())
+            if keys is None or any(key not in state for key in keys):
+                return "state of the optimizer was taken away before it"
+            if any(map(self._is_set, _counters(state))):
+                return "a step count of the optimizer was written to before it"
         return None
 
     def has_stepped(self, optimizer: Any) -> None:
         """A method of an optimizer has run: what its counters hold is its own."""
-        if has(type(optimizer), "capture_keep"):
-            for counter in _counters(getattr(optimizer, "state", None)):
+        for one in with_inner(optimizer):
+            for counter in _counters(getattr(one, "state", None)):
                 self.counted[id(counter)] = self._value(counter)
 
     def _is_set(self, counter: Any) -> bool:
@@ -49,6 +48,14 @@ class SteppedOptimizers:
     def _value(self, counter: Any) -> Any:
         cell = self.trace.cells.get(counter._storage.identity)
         return None if cell is None else cell.value
+
+
+def with_inner(value: Any) -> list[Any]:
+    """An optimizer, and those it steps; nothing for what is none."""
+    if not has(type(value), "capture_keep"):
+        return []
+    parts = getattr(value, "__dict__", {}).values()
+    return [value, *[part for part in parts if has(type(part), "capture_keep")]]
 
 
 def _counters(state: Any) -> list[Any]:

@@ -51,7 +51,7 @@ class BodyTrace(Trace):
         super().__init__(located=outer is not None and outer.located)
         self.outer = outer
         if outer is not None:
-            self.locate = outer.locate
+            self.locate, self.follow, self.item = outer.locate, outer.follow, outer.item
         self.pulls = None
         self.what = what
         self.around = CONTEXT.levels  # the transforms the body is inside of

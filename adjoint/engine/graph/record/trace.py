@@ -83,6 +83,10 @@ class Trace(Streams):
     assign: Callable[[Any, Any, Any], None] | None = None
     # Whether it put something under a key there.
     has_assigned: Callable[[Any, Any], bool] | None = None
+    # A function of the user's, kept by the framework, as one whose reads and writes are observed.
+    follow: Callable[[Any], Any] | None = None
+    # What a dict of the framework's holds under a key: the recording depends on it.
+    item: Callable[[Any, Any], Any] | None = None
 
     def __init__(self, *, located: bool = False) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 from adjoint.engine.tensor.meta import is_meta
-from adjoint.engine.tensor.reading.item import known, unknown
+from adjoint.engine.tensor.reading.item import unknown
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -204,7 +204,7 @@ def to_string(tensor: Tensor, prefix: str = "tensor(", remarks: Sequence[str] = 
     """The tensor as PyTorch prints it; `remarks` come last."""
     if is_meta(tensor):
         return with_suffixes(f"{prefix}...", _suffixes(tensor), len(prefix)) + ")"
-    if CONTEXT.capture is not None and CONTEXT.capture.observed and known(tensor) is None:
+    if CONTEXT.capture is not None and CONTEXT.capture.observed:  # options may change until then
         raise unknown(tensor, "repr", "Print the tensor itself, or return it and print it outside.")
     if type(tensor._array) is Window:
         return f"{prefix}<{tensor._spec}, a traced value>)"

@@ -165,6 +165,7 @@ def raise_varargs(frame: Frame, count: int) -> None:
     recorder.shared.get(PARTS, {}).pop(id(error), None)
     if cause is not MISSING:
         error.__cause__ = cause
+    recorder.raised = error
     raise_new(recorder, error)
 
 

@@ -1,0 +1,73 @@
+"""Objects of the framework's that a recorded function returns or keeps: what is inside of them.
+
+Nobody observes how such an object was made, so no call can make another. One that holds nothing of
+the recording may be the same at each call; one that does (the function that `vjp` gives holds what
+was computed) is refused.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from adjoint.engine.capture.python.plain import PLAIN, has
+from adjoint.engine.capture.tensors.callbacks import is_module, is_of_the_framework
+from adjoint.engine.core.operations.record import is_tensor
+
+_CONTAINERS = (list, tuple, set, frozenset, deque)
+
+
+def holds_new(engine: Any, value: Any) -> bool:
+    """Whether an object of the framework's, or a function, holds a tensor of the recording.
+
+    Objects that say themselves what a recording depends on see to their own tensors.
+    """
+    if not _is_the_frameworks(value) or has(type(value), "capture_children"):
+        return False
+    met, left = {id(value)}, [value]
+    while left:
+        for part in _parts(left.pop()):
+            if id(part) in met or type(part) in PLAIN or isinstance(part, type):
+                continue
+            met.add(id(part))
+            if not is_tensor(part):
+                left.append(part)
+            elif engine.is_new(part) or part._storage.level is not None:
+                return True
+    return False
+
+
+def _is_the_frameworks(value: Any) -> bool:
+    if isinstance(value, types.FunctionType):
+        return is_of_the_framework(value.__globals__.get("__name__") or "")
+    return is_of_the_framework(type(value).__module__) and not (
+        is_tensor(value)
+        or is_module(value)
+        or isinstance(value, (type, dict, *_CONTAINERS))  # writes to such tables are observed
+    )
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What is directly inside of an object, of a function's variables, of a container."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, _CONTAINERS):
+        return value
+    if isinstance(value, types.CellType):
+        try:
+            return (value.cell_contents,)
+        except ValueError:  # not there yet
+            return ()
+    if isinstance(value, types.FunctionType):
+        return (*(value.__closure__ or ()), *(value.__defaults__ or ()))
+    if not _is_the_frameworks(value):
+        return ()
+    slots = [
+        getattr(value, name)
+        for cls in type(value).__mro__
+        for name, place in vars(cls).items()
+        if type(place) is types.MemberDescriptorType and hasattr(value, name)
+    ]
+    return (*getattr(value, "__dict__", {}).values(), *slots)
