@@ -1,7 +1,7 @@
 """Programs about state that is no plain Python object's: hooks, custom operations, what is handed out."""
 
 # Written as a user would, who annotates little.
-# mypy: disable-error-code="no-untyped-call, type-arg, var-annotated"
+# mypy: disable-error-code="has-type, no-untyped-call, type-arg, var-annotated"
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def check_compiled_divided_optimizer(rank: int, size: int) -> None:
 
         def step(x: Any) -> None:
             optimizer.zero_grad()
-            sum((w * w).sum() for w in weights).mul(x).backward()
+            (x * sum((w * w).sum() for w in weights)).backward()
             optimizer.step()
 
         options, seen, run_step = optimizer.param_groups[0], [], wrap(step)

@@ -61,7 +61,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.group = resolve(process_group)
         self._join_config = JoinConfig()
         self._all: dict[int, Any] | None = None  # everybody's state, on the process it was sent to
-        self._make = partial(optimizer_class, **defaults)
+        self._make: Callable[..., Optimizer] = partial(optimizer_class, **defaults)
         self.owner: dict[int, int] = {}  # who updates what, by the parameter's id
         self._loads = [0] * self.group.size()
         self.optim: Optimizer | None = None  # what updates this process's share, if it has any

@@ -96,11 +96,12 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """Call a module with other parameters and buffers in place of its own."""
-    if isinstance(parameter_and_buffer_dicts, Mapping):
-        given_one = parameter_and_buffer_dicts
-        tensors = given_one if isinstance(given_one, dict) else dict(given_one)
+    tensors: dict[str, Any] = {}
+    if isinstance(parameter_and_buffer_dicts, dict):
+        tensors = parameter_and_buffer_dicts
+    elif isinstance(parameter_and_buffer_dicts, Mapping):
+        tensors = dict(parameter_and_buffer_dicts)
     elif isinstance(parameter_and_buffer_dicts, Sequence):
-        tensors = {}
         for members in parameter_and_buffer_dicts:
             repeated = set(tensors) & set(members)
             if repeated:
