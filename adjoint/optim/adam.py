@@ -115,6 +115,7 @@ class Adam(RuleOptimizer):
             largest = state["max_exp_avg_sq"]
             largest.copy_(maximum(largest.clone() if group["differentiable"] else largest, square))
             square = largest
-        below = (square.sqrt() / (1 - beta2**step) ** 0.5).add(group["eps"])
+        # A product: quotients and roots are what this rule takes longest for.
+        below = (square.sqrt() * (1 - beta2**step) ** -0.5).add(group["eps"])
         above = mean.clone() if group["differentiable"] else mean
         move_quotient(p, above, below, -lr / (1 - beta1**step))
