@@ -49,6 +49,9 @@ def wanted(m: int, n: int, k: int, batch: int) -> int:
 def rows_of_piece(m: int, n: int, k: int, batch: int, group: int, most: int) -> int:
     """Rows of a piece where a product is cut by rows first: a multiple of a group's."""
     few = -(-m // wanted(m, n, k, batch))
+    if few > most:  # as many pieces as PIECES workers have rounds for: none shall wait for a rest
+        rounds = -(-batch * -(-m // most) // PIECES)
+        few = -(-m // max(rounds * PIECES // batch, 1))
     return max(group, min(-(-few // group) * group, most))
 
 
