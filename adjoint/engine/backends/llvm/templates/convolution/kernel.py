@@ -353,6 +353,18 @@ class ImplicitProductKernel:
         def vector(v: V) -> None:
             j = panel * tile.columns + v * tile.lanes
 
+            def scatter() -> None:
+                """All lanes at once, for sums that nothing is added to."""
+                places = [w.load(self.outs, "i64", j + lane) for lane in range(tile.lanes)]
+
+                def row(r: V) -> None:
+                    x = w.load(self.result, kind, r * tile.columns + v * tile.lanes, tile.lanes)
+                    channel = (m + r) * self.word.channel_target
+                    for lane, place in enumerate(places):
+                        w.store(w.lane(x, lane), target, place + channel)
+
+                w.loop(0, rows, row)
+
             def write(lane: V, lanes: int) -> None:
                 at = w.load(self.outs, "i64", j + lane) + m * self.word.channel_target
 
@@ -365,10 +377,17 @@ class ImplicitProductKernel:
 
                 w.loop(0, rows, row)
 
+            def singly() -> None:
+                w.either(
+                    (j + tile.lanes <= count) & ~later,
+                    scatter,
+                    lambda: w.loop(0, w.least(count - j, tile.lanes), lambda lane: write(lane, 1)),
+                )
+
             w.either(
                 w.load(self.near_outs, "i64", panel * tile.vectors + v).ne(0),
                 lambda: write(w.whole(0), tile.lanes),
-                lambda: w.loop(0, w.least(count - j, tile.lanes), lambda lane: write(lane, 1)),
+                singly,
             )
 
         w.loop(0, w.whole(tile.vectors), vector)

@@ -48,11 +48,12 @@ PIECES = 16  # work is dealt out in at least so many pieces, where it can be
 
 
 def suits(
-    phase: Phase, examples: int, rows: int, channels: int, kind: str, waste: float = 1.0
+    phase: Phase, examples: int, rows: int, channels: int, kind: str, waste: float | None = None
 ) -> bool:
     """Whether a phase is a convolution by three by three taps that this way is faster for.
 
-    `waste` is how much larger products are than their operands, rounded up to whole tiles.
+    `waste` is how much larger products are than their operands, rounded up to whole panels: if it
+    is not given, those in which tiles are the columns.
     """
     if kind != "f32" or len(phase) != 2 or not all(map(in_a_row, phase)):
         return False
@@ -60,7 +61,11 @@ def suits(
     if min(m, k) < LEAST:
         return False
     count, tiles = (typical(f(phase, examples)) for f in (positions, tile_count))
-    return winograd_cycles(m, k, tiles, waste) < direct_cycles(m, k, count)
+    if waste is None:
+        waste = rounded(tiles, outer_tile(kind).columns) / max(tiles, 1)
+    faster = winograd_cycles(m, k, tiles, waste) < direct_cycles(m, k, count)
+    # Not only typically: filters are transformed so many channels at a time.
+    return faster and channels >= kernels.SIDE
 
 
 def in_a_row(line: Line) -> bool:

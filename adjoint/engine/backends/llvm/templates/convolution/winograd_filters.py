@@ -43,7 +43,7 @@ def filter_steps(x: Place, gradient: Place, out: Place, phase: Phase, groups: in
     lies = gradient.strides[-1] == 1 and not any(map(is_extent, gradient.shape[2:]))
     given, more = padded(gradient, ranges, always=not lies)
     cut = FilterParts(out, groups, tile_count(phase, x.shape[0]))
-    size = cut.parts * groups * POINTS * cut.padded_rows * cut.padded_columns
+    size = cut.parts * groups * POINTS * cut.matrix
     products = PlannedBuffer(ARENA, out.buffer.dtype, size, name="points")
     launches += more
     launches.append(multiply(source, given, products, phase, cut))
@@ -59,8 +59,8 @@ class FilterParts:
         self.groups = groups
         self.tiles = tiles
         self.rows, self.columns = out.shape[0] // groups, out.shape[1]
-        self.padded_rows = rounded(self.rows, self.tile.rows)
         self.padded_columns = rounded(self.columns, self.tile.columns)
+        self.matrix = rounded(self.rows, self.tile.rows) * self.padded_columns + kernels.SKEW
         self.row_parts = parts_of(self.rows, kernels.ROWS)
         self.column_parts = parts_of(self.columns, kernels.COLUMNS)
         alike = groups * self.row_parts * self.column_parts
@@ -80,8 +80,8 @@ def multiply(
     words = kernels.WinogradFilterWords(
         source=address(source, start_of(phase, source)),
         gradient=address(gradient, gradient.offset), target=Address(products),
-        m=cut.rows, k=cut.columns, padded_rows=cut.padded_rows,
-        padded_columns=cut.padded_columns, tiles=cut.tiles, part=cut.part, block=cut.block,
+        m=cut.rows, k=cut.columns, padded_columns=cut.padded_columns, matrix=cut.matrix,
+        tiles=cut.tiles, part=cut.part, block=cut.block,
         pieces=cut.pieces, row_parts=cut.row_parts, column_parts=cut.column_parts,
         groups=cut.groups, group_source=cut.columns * source.strides[1],
         group_gradient=cut.rows * gradient.strides[1], channel_source=source.strides[1],
@@ -116,7 +116,7 @@ def taps(
         source=address(source, start_of(phase, source)),
         gradient=address(gradient, gradient.offset), parts_at=Address(products),
         target=address(out, out.offset), m=cut.rows, k=cut.columns,
-        padded_rows=cut.padded_rows, padded_columns=cut.padded_columns, parts=cut.parts,
+        padded_columns=cut.padded_columns, matrix=cut.matrix, parts=cut.parts,
         groups=cut.groups, examples=source.shape[0], height=phase[0].count,
         width=phase[1].count, group_source=cut.columns * source.strides[1],
         group_gradient=cut.rows * gradient.strides[1], source_steps=source.strides,

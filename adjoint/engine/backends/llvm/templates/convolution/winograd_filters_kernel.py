@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
-from adjoint.engine.backends.llvm.ir.writer import CodeWriter
+from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
@@ -34,11 +34,12 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
     load_square,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
-from adjoint.engine.backends.registers.vector import V, any_of, mad
+from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width
 
 ROWS = 64  # output channels of a piece, at most
 COLUMNS = 64  # channels of a piece, at most
 TILES = 64  # that are transformed together, at most
+SKEW = 16  # elements between matrices: their like shall lie in different sets of a cache
 
 
 # -- transforms ---------------------------------------------------------------------------------
@@ -77,8 +78,8 @@ class WinogradFilterWords(LaunchWords):
     target: Any
     m: Any
     k: Any
-    padded_rows: Any  # of results
-    padded_columns: Any
+    padded_columns: Any  # of results
+    matrix: Any  # from a point's results to the next
     tiles: Any
     part: Any  # tiles of a piece
     block: Any  # that are transformed together
@@ -131,8 +132,8 @@ class WinogradFiltersKernel:
         rows, columns = w.least(word.m - row, ROWS), w.least(word.k - column, COLUMNS)
         source = group * word.group_source + column * word.channel_source
         gradient = group * word.group_gradient + row * word.channel_gradient
-        member = (part * word.groups + group) * POINTS * word.padded_rows + row
-        target = w.at(self.target, kind, member * word.padded_columns + column)
+        member = (part * word.groups + group) * POINTS * word.matrix
+        target = w.at(self.target, kind, member + row * word.padded_columns + column)
         first = part * word.part
         stop = w.least(first + word.part, word.tiles)
 
@@ -201,7 +202,7 @@ class WinogradFiltersKernel:
         def point(p: V) -> None:
             mine = w.at(self.left, kind, p * (TILES * self.row_room))
             theirs = w.at(self.right, kind, p * (TILES * self.column_room))
-            to = w.at(target, kind, p * word.padded_rows * word.padded_columns)
+            to = w.at(target, kind, p * word.matrix)
 
             def panel(c: V) -> None:
                 packed = w.at(theirs, kind, c * TILES)
@@ -250,8 +251,8 @@ class TapWords(LaunchWords):
     target: Any
     m: Any
     k: Any
-    padded_rows: Any
     padded_columns: Any
+    matrix: Any
     parts: Any
     groups: Any
     examples: Any
@@ -273,8 +274,12 @@ class TapsKernel:
         self.source, self.gradient, self.parts, self.target = map(
             w.pointer, (word.source, word.gradient, word.parts_at, word.target)
         )
-        self.lanes = outer_tile(kind).lanes
-        self.points = w.reserve(kind, POINTS * self.lanes)
+        tile = outer_tile(kind)
+        self.lanes = tile.lanes
+        # Parts are far apart: as much of each is read as is near.
+        self.wide = min(tile.columns, max(tile.lanes, LINE * 8 // width(kind)))
+        self.room = COLUMNS + tile.columns  # vectors may reach beyond
+        self.points = w.reserve(kind, POINTS * self.room)
         self.result = w.reserve(kind, TAPS * TAPS * self.lanes)
 
     def text(self, name: str) -> Text:
@@ -286,42 +291,56 @@ class TapsKernel:
         """The filters of one output channel, some channels at a time."""
         w, word, kind, lanes = self.w, self.word, self.kind, self.lanes
         group, m = w.split(number, word.m)
-        matrix = word.padded_rows * word.padded_columns
+        matrix = word.matrix
         begin = group * matrix * POINTS + m * word.padded_columns
 
         def some(c: V) -> None:
+            count = w.least(word.k - c, COLUMNS)
+
             def point(p: V) -> None:
-                here = begin + p * matrix + c
+                to = w.at(self.points, kind, p * self.room)
 
-                def part(n: V, total: V) -> list[V]:
-                    more = n * word.groups * POINTS * matrix
-                    return [total + w.load(self.parts, kind, here + more, lanes)]
+                def part(n: V) -> None:
+                    of = begin + (n * word.groups * POINTS + p) * matrix + c
+                    here = w.at(self.parts, kind, of)
+                    later = w.at(here, kind, word.groups * POINTS * matrix)
 
-                first = w.load(self.parts, kind, here, lanes)
-                total = w.loop(1, word.parts, part, [first])[0]
-                w.store(total, self.points, p * lanes)
+                    def add(i: V) -> None:
+                        w.prefetch(w.at(later, kind, i), 0)
+                        x = w.load(here, kind, i, self.wide)
+                        sums = w.load(to, kind, i, self.wide)
+                        w.store(select(w.code.splat(n > 0, self.wide), sums + x, x), to, i)
+
+                    w.loop(0, count, add, step=self.wide)
+
+                w.loop(0, word.parts, part)
 
             w.loop(0, w.whole(POINTS), point)
-            points = [w.load(self.points, kind, w.whole(p * lanes), lanes) for p in range(POINTS)]
-            square = [points[i : i + SIDE] for i in range(0, POINTS, SIDE)]
-            strange = w.code.const(0, kind, lanes)
-            for t, tap in enumerate(chain(*by_both(square, taps_line))):
-                w.store(tap, self.result, w.whole(t * lanes))
-                strange = mad(tap, 0, strange)
-            count = w.least(word.k - c, lanes)
-            to = w.at(self.target, kind, (number * word.k + c) * (TAPS * TAPS))
+            w.loop(0, count, lambda i: self.put(number, group, m, c + i, i), step=lanes)
 
-            def channel(i: V) -> None:
-                def put(t: V) -> None:
-                    tap = w.load(self.result, kind, t * lanes + i)
-                    w.store(tap, to, i * (TAPS * TAPS) + t)
+        w.loop(0, word.k, some, step=COLUMNS)
 
-                w.loop(0, w.whole(TAPS * TAPS), put)
+    def put(self, number: V, group: V, m: V, c: V, i: V) -> None:
+        """The filters of some channels, whose points are there from the i-th on."""
+        w, word, kind, lanes = self.w, self.word, self.kind, self.lanes
+        points = [w.load(self.points, kind, i + p * self.room, lanes) for p in range(POINTS)]
+        square = [points[n : n + SIDE] for n in range(0, POINTS, SIDE)]
+        strange = w.code.const(0, kind, lanes)
+        for t, tap in enumerate(chain(*by_both(square, taps_line))):
+            w.store(tap, self.result, w.whole(t * lanes))
+            strange = mad(tap, 0, strange)
+        count = w.least(word.k - c, lanes)
+        to = w.at(self.target, kind, (number * word.k + c) * (TAPS * TAPS))
 
-            w.loop(0, count, channel)
-            w.when(any_of(strange.ne(0)), lambda: self.put_exactly(to, group, m, c, count))
+        def channel(n: V) -> None:
+            def put(t: V) -> None:
+                tap = w.load(self.result, kind, t * lanes + n)
+                w.store(tap, to, n * (TAPS * TAPS) + t)
 
-        w.loop(0, word.k, some, step=lanes)
+            w.loop(0, w.whole(TAPS * TAPS), put)
+
+        w.loop(0, count, channel)
+        w.when(any_of(strange.ne(0)), lambda: self.put_exactly(to, group, m, c, count))
 
     def put_exactly(self, to: str, group: V, m: V, c: V, count: V) -> None:
         """Filters as sums of their own terms, so that infinities and NaN reach no others."""
