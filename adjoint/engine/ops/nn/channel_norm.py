@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from numpy import may_share_memory, ndarray
+
 from adjoint.engine.core.errors import ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, UPDATED
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
@@ -114,7 +117,10 @@ def blend(running: Tensor | None, new: Tensor, momentum: float, scale: float | N
 def blend_both(
     running: tuple[Tensor | None, Tensor | None], new: tuple[Tensor, Tensor], momentum: Any, n: int
 ) -> None:
-    """Move the running mean and variance towards those of `n` elements; on a GPU by one program."""
+    """Move the running mean and variance towards those of `n` elements, at best by one program.
+
+    It gives the same numbers, and on the CPU is made where they are moved often.
+    """
     unbiased = n / max(n - 1, 1)
 
     def move(tensors: Any, numbers: Any) -> None:
@@ -130,21 +136,30 @@ def blend_both(
         CONTEXT.settled
         and CONTEXT.before_write is None
         and type(momentum) is float
-        and all(x is not None and lies_on_device(x) for x in tensors)
-        and are_apart(running[0]._array, running[1]._array)  # type: ignore[union-attr]
+        and running[0] is not None
+        and running[1] is not None
+        and is_worth_a_program(running[0]._array)
+        and are_apart(running[0]._array, running[1]._array)
+        and lies_in_a_row(running[0])
+        and lies_in_a_row(running[1])
+        and new[0]._array.flags.c_contiguous
+        and new[1]._array.flags.c_contiguous
     )
     if not at_once or not HOOKS.updates.run(MOVED, tensors, (momentum, unbiased), {}, move):
         move(tensors, (momentum, unbiased))
 
 
 MOVED = ("running statistics",)
+OFTEN = 512  # times that statistics are moved on the CPU before a program, some ms, is made for it
+_times_moved = count()
 
 
-def lies_on_device(x: Tensor) -> bool:
-    """Whether a tensor is on a GPU and no view, one number after the other."""
+def lies_in_a_row(x: Tensor) -> bool:
+    """Whether a tensor is no view, writeable, one number after the other."""
     array = x._array
+    here = array.__class__ is ndarray and array.flags.writeable
     return (
-        array.__class__ in DEVICE_LAYOUTS
+        (here or array.__class__ in DEVICE_LAYOUTS)
         and array.flags.c_contiguous
         and x._base is None
         and x._storage.version >= 0
@@ -152,9 +167,16 @@ def lies_on_device(x: Tensor) -> bool:
 
 
 def are_apart(x: Any, y: Any) -> bool:
-    """Whether dense arrays of a GPU share no memory."""
+    """Whether dense arrays of one kind of memory share none."""
+    if x.__class__ is ndarray or y.__class__ is ndarray:
+        return x.__class__ is y.__class__ and not may_share_memory(x, y)
     first, second = sorted((x, y), key=lambda a: a.data.ptr)
     return bool(first.data.ptr + first.nbytes <= second.data.ptr)
+
+
+def is_worth_a_program(array: Any) -> bool:
+    """Whether statistics are on a GPU, or have been moved often."""
+    return array.__class__ is not ndarray or (UPDATED > 0 and next(_times_moved) >= OFTEN)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -209,8 +231,8 @@ def batch_norm(
                 "training=False"
             )
         return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
-    count = input.numel() // max(channels, 1)
-    if count == 1 and input.numel():
+    values = input.numel() // max(channels, 1)
+    if values == 1 and input.numel():
         raise ShapeValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}. "
             "Use larger batches, a loader with drop_last=True, or eval() to test."
@@ -218,7 +240,7 @@ def batch_norm(
     out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
     if not input.numel():  # an empty batch says nothing
         return out
-    blend_both((running_mean, running_var), (mean, variance), momentum, count)
+    blend_both((running_mean, running_var), (mean, variance), momentum, values)
     return out
 
 
