@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.runtime import symbols
 from adjoint.engine.backends.llvm.templates.borrowed.template import SPECIAL
 from adjoint.engine.core.errors import LinAlgError
+from adjoint.engine.ops.linalg.lstsq import LSTSQ
 
 Function = Callable[..., Any]
 
@@ -102,6 +103,26 @@ def test_what_is_made_of_factors(name: str, dtype: str, programs: list[native.Na
     rng = np.random.default_rng([len(name), len(dtype)])
     for _ in range(3):
         compare(MADE[name], some_matrices(rng, dtype, False), exactly=False)
+    assert not any(program.calls_eager for program in programs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+def test_least_squares(driver: str, dtype: str, programs: list[native.Native]) -> None:
+    """The solution of least norm, of full rank and of less."""
+    rng = np.random.default_rng(len(driver))
+    # Residuals are none where ranks are known to be less than full.
+    solve = lambda x, y: LSTSQ(x, y, rcond=1e-5, driver=driver)
+    for batch, m, n, k in [((), 6, 3, 2), ((3,), 4, 4, 1), ((2, 2), 3, 5, 2), ((), 7, 4, 3)]:
+        x = rng.standard_normal((*batch, m, n)).astype(dtype)
+        if driver != "gels" and (m, n) == (7, 4):
+            x[..., 3] = x[..., 0] - 2 * x[..., 1]
+        y = ad.from_numpy(rng.standard_normal((*batch, m, k)).astype(dtype))
+        given = ad.from_numpy(x)
+        for want, got in zip(solve(given, y), ad.compile(solve)(given, y), strict=True):
+            assert want.shape == got.shape
+            limit = 2e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=limit, atol=limit)
     assert not any(program.calls_eager for program in programs)
 
 

@@ -1,8 +1,9 @@
 """What stands for operations so that borrowed loops can do them (Note [borrowed loops]).
 
 Singular values of single precision are found in double, as NumPy has it; a pseudo-inverse is made
-of singular values, and a polygamma function of a zeta function, as the eager table makes them;
-operands of special functions are spread to the shape of the result.
+of singular values, and a polygamma function of a zeta function, as the eager table makes them; so
+is the solution of least squares, which eager mode has from LAPACK; operands of special functions
+are spread to the shape of the result.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.templates.borrowed.template import CHARS, SPECIAL
-from adjoint.engine.core.dtype import DType, float32, float64
+from adjoint.engine.core.dtype import DType, float32, float64, int64
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
@@ -29,6 +30,7 @@ from adjoint.engine.ops.linalg.powers import MATRIX_EXP
 from adjoint.engine.ops.linalg.svd import SVD
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce.extremes import AMAX
+from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.convert import CAST
 from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX
 from adjoint.engine.ops.shape.views import EXPAND, PERMUTE, RESHAPE
@@ -56,6 +58,37 @@ def several(builder: GraphBuilder, record: Record, *inputs: Any, **params: Any) 
     """A new node of several outputs."""
     specs = record.infer(*map(as_operand, inputs), **params)
     return tuple(builder.graph.add_node(record, inputs, params, specs))
+
+
+def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """By singular values in double precision: V S^-1 U^T y, of those that count."""
+    x, y = inputs
+    dtype: DType = x.spec.dtype
+    if dtype.name not in CHARS or 0 in (*x.spec.shape, *y.spec.shape):
+        return None
+    emit = builder.emit
+    wide, right = (v if dtype is float64 else emit(CAST, v, dtype=float64) for v in (x, y))
+    u, s, vh = several(builder, SVD, wide, full_matrices=False)
+    last = len(s.spec.shape) - 1
+    limit = emit(records.MUL, emit(AMAX, s, dims=(last,), keepdim=True), node.params["rcond"])
+    counts = emit(records.GT, s, limit)
+    inverse = emit(WHERE, counts, emit(records.DIV, 1.0, emit(WHERE, counts, s, 1.0)), 0.0)
+    *batch, k = s.spec.shape
+    scaled = emit(
+        records.MUL,
+        emit(MATMUL, turned(builder, u), right),
+        emit(RESHAPE, inverse, shape=(*batch, k, 1)),
+    )
+    solution = emit(MATMUL, turned(builder, vh), scaled)
+    rank = emit(SUM, emit(CAST, counts, dtype=int64), dims=(last,), keepdim=False)
+    if node.params["driver"] not in ("gelsd", "gelss"):  # which have no use for them
+        s = emit(records.MUL, s, 0.0)
+    return (to(builder, solution, dtype), rank, to(builder, s, dtype))
+
+
+def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
+    """A value in a dtype."""
+    return x if x.spec.dtype is dtype else builder.emit(CAST, x, dtype=dtype)
 
 
 def singular_values(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
@@ -168,6 +201,7 @@ def spread_to(builder: GraphBuilder, x: Any, out: Spec) -> Any:
 
 RULES: dict[str, Rule] = {
     "svd": singular_values,
+    "lstsq": least_squares,
     "pinv": pseudo_inverse,
     "eig": eigenvalues,
     "matrix_exp": exponential,
