@@ -140,3 +140,27 @@ def test_tables_and_lengths() -> None:
         assert not any(set(stages.radices_of(n)) <= {2, 3, 4, 5} for n in range(least, found))
     for n in range(1, 100):
         assert np.prod(stages.radices_of(n)) == n
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_reals_of_an_even_number_are_folded(dtype: str) -> None:
+    """Against NumPy in doubles, beside rows that are huge or not finite, which stay apart."""
+    rng = np.random.default_rng(9)
+    given = [
+        rng.standard_normal((n, 4) if dim == 0 else (9, n)).astype(dtype)
+        for n in (2, 74, *map(int, 2 * rng.integers(1, 300, 2)))
+        for dim in (0, 1)
+    ]
+    both = lambda x, dim: (ad.fft.rfft(x, dim=dim), ad.fft.ihfft(x, dim=dim))
+    compiled = ad.compile(lambda xs: [both(x, k % 2) for k, x in enumerate(xs)])
+    for k, (x, pair) in enumerate(zip(given, compiled([*map(ad.from_numpy, given)]), strict=True)):
+        wide = x.astype(np.float64)
+        close(pair[0], np.fft.rfft(wide, axis=k % 2), dtype, ("rfft", x.shape))
+        close(pair[1], np.fft.ihfft(wide, axis=k % 2), dtype, ("ihfft", x.shape))
+    x = rng.standard_normal((5, 12)).astype(dtype)
+    transform = ad.compile(ad.fft.rfft)
+    before = transform(ad.from_numpy(x)).numpy()
+    x[1], x[3, 2] = 1e30, np.nan
+    after = transform(ad.from_numpy(x)).numpy()
+    np.testing.assert_array_equal(after[[0, 2, 4]], before[[0, 2, 4]])
+    assert np.isnan(after[3]).any()

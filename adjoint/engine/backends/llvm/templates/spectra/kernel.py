@@ -8,6 +8,11 @@ Note [chirps]
     A length with a large prime factor is transformed by Bluestein's way: the transform of x is c
     times the convolution of c x with 1 / c, where c[k] = exp(-i pi k^2 / n), and transforms of a
     power of two convolve. That is done in doubles, also for float32, whose digits it would cost.
+
+Note [folded lines]
+    Reals of an even number n are n / 2 complex ones, each of two neighbours, whose transform Z has
+    half the work. What n reals come to is E[k] + w^k O[k], where E and O, the transforms of the
+    even and the odd ones, are (Z[k] + conj Z[n/2 - k]) / 2 and (Z[k] - conj Z[n/2 - k]) / 2i.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ class Spectrum:
     inverse: bool
     chirps: bool
     near: bool  # lines that are transformed at once lie next to each other
+    folded: bool = False  # Note [folded lines]
 
     @property
     def worked(self) -> str:
@@ -58,12 +64,13 @@ class Spectrum:
         """The name of the kernel."""
         ways = [self.way, *["inverse"] * self.inverse]
         ways += [*["chirps"] * self.chirps, *["near"] * self.near]
+        ways += ["folded"] * self.folded
         return f"spectrum_{'_'.join(ways)}_{self.kind}_{self.lanes}"
 
 
 def room_of(what: Spectrum, padded: int) -> int:
     """Elements of a worker's memory: two places of both parts, roots; the filter and chirps."""
-    return 4 * padded * what.lanes + (6 if what.chirps else 2) * padded
+    return 4 * padded * what.lanes + (6 if what.chirps or what.folded else 2) * padded
 
 
 @dataclass(slots=True)
@@ -83,7 +90,7 @@ class SpectrumWords(LaunchWords):
     stages: Any  # how many
     scale: Any  # the bits of a double
     table: Any  # where among the words roots begin
-    chirps: Any  # and chirps
+    chirps: Any  # and chirps, or the roots of the unfolded length
     pieces: Any
 
 
@@ -111,6 +118,10 @@ class SpectrumKernel:
             self.make_roots()
             if self.what.chirps:
                 self.make_filter()
+            if self.what.folded:
+                roots = Roots(w, "%args", word.chirps)
+                put = lambda k: self.put_pair(roots(k, self.kind), self.filter, k)
+                w.loop(0, word.padded + 1, put)
             first = (groups * p).quotient(word.pieces) * lanes
             last = (groups * (p + 1)).quotient(word.pieces) * lanes
             last = w.least(last, word.lines)
@@ -258,8 +269,46 @@ class SpectrumKernel:
                 value = part if lanes == 1 else w.lane(part, lane)
                 w.store(value, target, place if alone else place * 2 + number)
 
+    def read_folded(self, first: V, lanes: int) -> None:
+        """Neighbours as the two parts of a number."""
+        w, word = self.w, self.word
+        bases = self.bases(first, lanes, word.read)
+
+        def one(k: V) -> None:
+            for number in (0, 1):
+                at = [base + (k * 2 + number) * word.after for base in bases]
+                w.store(self.loaded(at, lanes)[0], self.places[number], k * lanes)
+
+        w.loop(0, word.padded, one)
+
+    def write_folded(self, first: V, lanes: int) -> None:
+        """What the transform of half as many numbers comes to."""
+        w, word, half = self.w, self.word, self.word.padded
+        bases = self.bases(first, lanes, word.written)
+        places = self.settled()
+        scale = word.scale.bitcast("f64").convert(self.kind) * 0.5
+        scale = w.code.splat(scale, lanes) if lanes > 1 else scale
+
+        def one(k: V) -> None:
+            there, back = select(k.eq(half), 0, k), select(k.eq(0), 0, half - k)
+            (x, u), (y, v) = (
+                [w.load(place, self.kind, at * lanes, lanes) for at in (there, back)]
+                for place in places
+            )
+            turn = loaded_pair(w, self.filter, self.kind, k * 2, lanes)
+            odd = times((y + v, u - x), turn)
+            real, imaginary = (x + u) + odd[0], (y - v) + odd[1]
+            imaginary = -imaginary if self.what.inverse else imaginary
+            parts = [part * scale for part in (real, imaginary)]
+            self.stored(parts, [base + k * word.after for base in bases], lanes)
+
+        w.loop(0, word.written, one)
+
     def read(self, first: V, lanes: int) -> None:
         """The operand's lines, completed and multiplied as the transform needs them."""
+        if self.what.folded:
+            self.read_folded(first, lanes)
+            return
         w, word, what = self.w, self.word, self.what
         bases, n = self.bases(first, lanes, word.read), word.length
         zero = w.code.const(0, self.kind, lanes)
@@ -302,6 +351,9 @@ class SpectrumKernel:
 
     def write(self, first: V, lanes: int) -> None:
         """The result's lines."""
+        if self.what.folded:
+            self.write_folded(first, lanes)
+            return
         w, word, what = self.w, self.word, self.what
         bases = self.bases(first, lanes, word.written)
         places = self.settled()

@@ -73,9 +73,11 @@ def program_words(length: int, radices: list[int], chirps: int) -> tuple[list[in
     )
 
 
-def described(kind: str, way: str, inverse: bool, chirps: bool, after: int) -> Spectrum:
+def described(
+    kind: str, way: str, inverse: bool, chirps: bool, after: int, folded: bool
+) -> Spectrum:
     """The kernel of a transform with so many elements after its dimension."""
-    apart = Spectrum(kind, way, inverse, chirps, near=False)
+    apart = Spectrum(kind, way, inverse, chirps, near=False, folded=folded)
     return replace(apart, near=after % apart.lanes == 0)
 
 
@@ -103,10 +105,12 @@ def steps(
     radices = stages.radices_of(n)
     chirps = max(radices, default=1) > PRIME
     after = prod(shape[dim + 1 :])
-    what = described(KINDS[spec.dtype.name], way, params["inverse"], chirps, after)
-    length = smooth(2 * n - 1) if chirps else n
-    radices = stages.radices_of(length) if chirps else radices
-    more, table, chirps_at = program_words(length, radices, 2 * n if chirps else 0)
+    folded = way == "half" and n % 2 == 0 and not chirps
+    what = described(KINDS[spec.dtype.name], way, params["inverse"], chirps, after, folded)
+    length = smooth(2 * n - 1) if chirps else n // 2 if folded else n
+    radices = radices if length == n else stages.radices_of(length)
+    circle = 2 * n if chirps else n if folded else 0
+    more, table, chirps_at = program_words(length, radices, circle)
     lines = prod(shape[:dim]) * after
     pieces = min(-(-lines // what.lanes), MOST)
     room = kernel.room_of(what, length)
