@@ -239,24 +239,49 @@ class TransformStages:
         self.w.loop(0, self.near, one)
 
     def many(self, p: V) -> None:
-        """Groups of any other radix, each result a sum of its own."""
+        """Groups of any other radix, which is odd: two results at a time, of pairs of elements.
+
+        With f = exp(-it), f x + conj(f) y is Re(f) (x + y) + i Im(f) (x - y), and the result as far
+        from the end has conj(f) in the place of f: of four products two results have their share.
+        """
         w, code = self.w, self.w.code
         zero = code.const(0, self.kind, self.lanes)
+        half = (self.radix + 1).quotient(w.whole(2))
 
-        def result(j: V) -> None:
-            turn = self.turn(p * j)
+        def given(q: V, k: V) -> Pair:
+            return self.element(self.source, q + self.near * (p + self.groups * k))
+
+        def first(q: V) -> None:
+            more = lambda k, x, y: add((x, y), given(q, k))
+            x, y = w.loop(0, self.radix, more, [zero, zero])
+            self.put((x, y), q + self.near * p * self.radix)
+
+        def two(j: V) -> None:
+            other = self.radix - j
+            turns = self.turn(p * j), self.turn(p * other)
 
             def one(q: V) -> None:
-                def term(k: V, x: V, y: V, which: V) -> list[V]:
-                    factor = self.turn(which * self.groups)
-                    given = self.element(self.source, q + self.near * (p + self.groups * k))
-                    a, b = times(given, factor)
+                def term(k: V, a: V, b: V, c: V, d: V, which: V) -> list[V]:
+                    real, imaginary = self.turn(which * self.groups)
+                    x, y = given(q, k), given(q, self.radix - k)
+                    plus, minus = add(x, y), sub(x, y)
                     later = which + j
-                    return [x + a, y + b, select(later >= self.radix, later - self.radix, later)]
+                    return [
+                        mad(real, plus[0], a), mad(real, plus[1], b),
+                        mad(imaginary, minus[0], c), mad(imaginary, minus[1], d),
+                        select(later >= self.radix, later - self.radix, later),
+                    ]  # fmt: skip
 
-                x, y, _ = w.loop(0, self.radix, term, [zero, zero, w.whole(0)])
-                self.put(times((x, y), turn), q + self.near * (p * self.radix + j))
+                a, b, c, d, _ = w.loop(1, half, term, [zero, zero, zero, zero, j])
+                x, y = given(q, w.whole(0))
+                a, b = a + x, b + y
+                for place, turn, value in (
+                    (j, turns[0], (a - d, b + c)),
+                    (other, turns[1], (a + d, b - c)),
+                ):
+                    self.put(times(value, turn), q + self.near * (p * self.radix + place))
 
             w.loop(0, self.near, one)
 
-        w.loop(0, self.radix, result)
+        w.loop(0, self.near, first)
+        w.loop(1, half, two)
