@@ -142,17 +142,23 @@ def _unary(compute: Method, name: str) -> Method:
 def install_operators() -> None:
     """Put the operators on Tensor."""
     for name, compute in _BINARY.items():
-        setattr(Tensor, f"__{name}__", _forward(compute, _LONG.get(name, name)))
-        setattr(Tensor, f"__r{name}__", _reflected(compute))
-        setattr(Tensor, f"__i{name}__", _inplace(f"__i{name}__", compute))
+        _put(f"__{name}__", _forward(compute, _LONG.get(name, name)))
+        _put(f"__r{name}__", _reflected(compute))
+        _put(f"__i{name}__", _inplace(f"__i{name}__", compute))
     for name in ("truediv", "div"):
-        setattr(Tensor, f"__r{name}__", _reflected(_multiple_of_reciprocal))
+        _put(f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():
-        setattr(Tensor, f"__{name}__", _forward(record, name))
+        _put(f"__{name}__", _forward(record, name))
     for name, compute in _UNARY.items():
-        setattr(Tensor, f"__{name}__", _unary(compute, _LONG.get(name, name)))
-    setattr(Tensor, "__matmul__", _matmul)  # noqa: B010
-    setattr(Tensor, "__rmatmul__", _rmatmul)  # noqa: B010
+        _put(f"__{name}__", _unary(compute, _LONG.get(name, name)))
+    _put("__matmul__", _matmul)
+    _put("__rmatmul__", _rmatmul)
+
+
+def _put(name: str, method: Any) -> None:
+    """Give Tensor an operator; what numbers given to it are is known by its name."""
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    setattr(Tensor, name, method)
 
 
 _small_products = small_calls("matmul")

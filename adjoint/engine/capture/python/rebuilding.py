@@ -10,7 +10,7 @@ import collections
 import functools
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -370,6 +370,31 @@ def _plain_object(describer: Describer, value: Any) -> Recipe:
     return _instance(describer, value, lambda: kind.__new__(kind))
 
 
+def _iterator(describer: Describer, value: Any) -> Recipe:
+    """An iterator of Python's at its place, made as a copy of it is."""
+    make, given, *state = value.__reduce__()
+
+    def part(x: Any) -> Recipe:
+        if not is_a(x, Iterator) or describer.recorder.is_fresh(x):
+            return describer.recipe(x)
+        if not is_a(x, _ITERATORS):  # the recorder's own, which sees what is taken
+            raise describer.refuse(value)
+        if id(x) not in describer.known:  # C made it
+            describer.alive.append(x)
+            describer.known[id(x)] = _iterator(describer, x)
+        return describer.known[id(x)]
+
+    parts = (describer.recipe(make), *map(part, given))
+
+    def build(parts: Any) -> Any:
+        made = parts[0](*parts[1:])
+        if state and state[0] is not None:
+            made.__setstate__(state[0])
+        return made
+
+    return Frozen(id(value), build, parts)
+
+
 def _of_call(describer: Describer, value: Any) -> Recipe:
     return Frozen(id(value), lambda parts: value.now(), ())
 
@@ -378,6 +403,11 @@ def _view(describer: Describer, value: Any) -> Recipe:
     raise describer.refuse(value)
 
 
+# Those whose places are numbers, and those that go on where others are.
+_ITERATORS: tuple[type, ...] = (
+    type(iter([])), type(iter(())), type(iter(range(0))), type(iter("")), type(reversed([])),
+    enumerate, zip,
+)  # fmt: skip
 _KINDS: tuple[tuple[Any, Callable[[Describer, Any], Recipe]], ...] = (
     (CallValue, _of_call),
     (list, _list),
@@ -394,4 +424,5 @@ _KINDS: tuple[tuple[Any, Callable[[Describer, Any], Recipe]], ...] = (
     (weakref.ReferenceType, _reference),
     (type, _class),
     (types.SimpleNamespace, _plain_object),
+    (_ITERATORS, _iterator),
 )

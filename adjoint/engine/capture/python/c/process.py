@@ -7,9 +7,11 @@ import os
 import struct
 from typing import Any
 
+from adjoint.engine.capture.python.calling import call, is_python
 from adjoint.engine.capture.python.exposing import expose
-from adjoint.engine.capture.python.language import operators
+from adjoint.engine.capture.python.language import attributes, operators
 from adjoint.engine.capture.python.locations import Answer
+from adjoint.engine.capture.python.plain import is_a
 from adjoint.engine.capture.python.recorder import Recorder
 
 from .functions import TABLE, Handler
@@ -49,7 +51,17 @@ def _packed_into(buffer: bytearray, pattern: Any, *args: Any) -> None:
     struct.pack_into(pattern, buffer, *args)
 
 
+def _fspath(recorder: Recorder, path: Any) -> Any:
+    """The text of a path; what an object says of itself is followed."""
+    if not is_a(path, (str, bytes)):
+        method = attributes.class_lookup(recorder, type(path), "__fspath__")
+        if is_python(recorder, method):
+            return call(recorder, method, (path,), {})
+    return os.fspath(path)
+
+
 _PROCESS: dict[Any, Handler] = {
+    os.fspath: _fspath,
     struct.pack_into: _pack_into,
     _locale.setlocale: _set_locale,
     **{fn: _by_locale(fn) for fn in (_locale.localeconv, _locale.strcoll, _locale.strxfrm)},
