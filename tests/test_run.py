@@ -199,3 +199,14 @@ if __name__ == "__main__":
     for each in SCRIPTS:
         out = subprocess.run([sys.executable, each], capture_output=True, text=True, check=True)
         expected_of(each).write_text(out.stdout)
+
+
+def test_train_runs_a_file_as_run_does(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys, torch\nprint(torch.__name__, torch.ones(2).sum().item(), sys.argv[1:])\n")  # fmt: skip
+    done = started("-m", "adjoint.cli", "train", str(program), "--lr", "1")
+    assert done.stdout == "torch 2.0 ['--lr', '1']\n", done.stderr
+    program.write_text("import torch\ntorch.no_such_name\n")
+    done = started("-m", "adjoint.cli", "train", str(program))
+    assert done.returncode == 1
+    assert "no_such_name" in done.stderr

@@ -245,3 +245,12 @@ def test_a_program_with_torchvision(tmp_path: Path) -> None:
         "torch.Size([1, 14, 14]) torch.int64 20 torch.Size([20, 28, 28]) adjoint.vision\n"
     )
     assert (tmp_path / "grid.png").stat().st_size > 100
+
+
+def test_a_list_of_one_shear_is_for_both_directions() -> None:
+    x = ad.rand(3, 9, 11)
+    both, across = (F.affine(x, 10.0, [1, 0], 0.9, shear) for shear in ([5.0, 5.0], [5.0, 0.0]))
+    assert F.affine(x, 10.0, [1, 0], 0.9, [5.0]).equal(both)
+    assert F.affine(x, 10.0, [1, 0], 0.9, 5.0).equal(across)
+    with pytest.raises(ValueError, match="one or two"):
+        F.affine(x, 0.0, [0, 0], 1.0, [1.0, 2.0, 3.0])

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from adjoint.cli.run import check_readable, execute, print_error
+from adjoint.cli.run import run_script
 from adjoint.engine.core.errors import did_you_mean
 
 RECIPES = "adjoint.training.recipes"
@@ -37,15 +37,9 @@ def meant(name: str, args: Sequence[str]) -> str:
 
 
 def train_recipe(name: str | None, args: Sequence[str]) -> int:
-    """Run a recipe; without a name, list them."""
+    """Run a recipe, or a file as `adjoint run` does; without a name, list them."""
     if name is not None and name.endswith(".py"):
-        check_readable(name)
-        try:
-            execute(Path(name), [name, *args])
-        except Exception as error:
-            print_error(error, full=True)
-            return 1
-        return 0
+        return run_script(name, args, full_traceback=True)
     known = recipes()
     name = ALSO.get(name or "", name)
     if name in known:

@@ -25,6 +25,15 @@ from adjoint.vision.transforms.kinds import (
 )
 
 
+def both_shears(shear: Any) -> tuple[float, float]:
+    """Across and down: a number is across alone, a list of one is both, as in torchvision."""
+    if isinstance(shear, (int, float)):
+        return shear, 0.0
+    if len(shear) not in (1, 2):
+        raise ValueError(f"shear: expected one or two numbers, received {list(shear)}")
+    return shear[0], shear[-1]
+
+
 def inverse_matrix(
     center: Sequence[float], angle: float, translate: Sequence[float], scale: float,
     shear: Sequence[float],
@@ -105,7 +114,7 @@ def affine(
     """The image turned (clockwise), scaled, sheared and shifted about its middle, or a point."""
     if scale <= 0.0:
         raise ValueError("Argument scale should be positive")
-    shears = (shear, 0.0) if isinstance(shear, (int, float)) else (*shear, 0.0)[:2]
+    shears = both_shears(shear)
 
     def picture(given: Any) -> Any:
         middle = center or [given.size[0] * 0.5, given.size[1] * 0.5]

@@ -17,7 +17,12 @@ from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.transforms.warp import _room, inverse_matrix, perspective_coefficients
+from adjoint.vision.transforms.warp import (
+    _room,
+    both_shears,
+    inverse_matrix,
+    perspective_coefficients,
+)
 from adjoint.vision.tv_tensors import (
     BoundingBoxes,
     BoundingBoxFormat,
@@ -339,7 +344,7 @@ def _forward(
     canvas_size: Size, angle: float, translate: Any, scale: float, shear: Any, center: Any
 ) -> Any:
     """The map (3, 3) from places in the image to places in the result."""
-    shears = (shear, 0.0) if isinstance(shear, (int, float)) else (*shear, 0.0)[:2]
+    shears = both_shears(shear)
     middle = center or [canvas_size[1] * 0.5, canvas_size[0] * 0.5]
     rows = inverse_matrix(middle, angle, translate, scale, shears)
     return np.linalg.inv(np.array([*rows, 0.0, 0.0, 1.0]).reshape(3, 3))
