@@ -451,3 +451,17 @@ def test_operands_are_let_go_of() -> None:
         assert held() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(512, 1024), (1 << 19,), (2, 512, 512)])
+def test_long_sums_of_halves_are_rounded_once(shape: tuple[int, ...], dtype: str) -> None:
+    """Parts of a sum are kept in float32: here they are a hundred times the sum."""
+    rng = np.random.default_rng(3)
+    count = int(np.prod(shape))
+    half = rng.standard_normal(count // 2).astype(np.float32)
+    numbers = rng.permutation(np.concatenate([half, -half])).reshape(shape)
+    x = ad.tensor(numbers).to(getattr(ad, dtype)) + 2.0**-17
+    exact = float(np.asarray(x.double()).sum())
+    for total in (x.sum(), ad.compile(lambda y: y.sum())(x)):
+        assert float(total) == pytest.approx(exact, rel=2**-7, abs=0.02)
