@@ -12,10 +12,12 @@ Note [calls on a device]
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import SmallCalls
@@ -31,6 +33,7 @@ from adjoint.engine.tensor.tensor import Tensor
 SIGHTED = 2  # times that a kind is looked at before it gets a program
 MOST = 1 << 21  # elements of a tensor: beyond, the GPU is what a call costs
 KEPT = 4096  # kinds
+PUBLIC = public.__file__
 BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; None: it has none
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
 
@@ -39,7 +42,7 @@ def note(
     calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
 ) -> None:
     """One more call without a program: give its kind one, if there were some of that kind."""
-    if STREAM_CAPTURE.graph is not None:
+    if STREAM_CAPTURE.graph is not None or is_inside_another():
         return
     kind = kind_of(calls, operands, params)
     if kind is None:
@@ -57,6 +60,16 @@ def note(
         entry = BY_KIND[kind] = tried(calls, operands, params, call, wanted)
     if entry is not None:  # perhaps again: more recent ones had pushed it out
         enlist_on_device(calls, entry)
+
+
+def is_inside_another() -> bool:
+    """Whether the call was made by another public function, whose program would do without it."""
+    frame, seen = sys._getframe(2), 0
+    while frame is not None and seen < 2:
+        code = frame.f_code
+        seen += code.co_name == "variant" and code.co_filename == PUBLIC
+        frame = frame.f_back  # type: ignore[assignment]
+    return seen > 1
 
 
 def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
