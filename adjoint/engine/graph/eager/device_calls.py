@@ -35,6 +35,8 @@ MOST = 1 << 21  # elements of a tensor: beyond, the GPU is what a call costs
 KEPT = 4096  # kinds
 PUBLIC = public.__file__
 BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; None: it has none
+TRIED: dict[SmallCalls, int] = {}  # kinds of a function that were tried
+MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
 
 
@@ -55,6 +57,9 @@ def note(
             BY_KIND[kind] = entry + 1
             return
         BY_KIND[kind] = None
+        if TRIED.get(calls, 0) >= MOST_TRIED:
+            return
+        TRIED[calls] = TRIED.get(calls, 0) + 1
         with CONTEXT.having(grad_enabled=False):
             wanted = call()
         entry = BY_KIND[kind] = tried(calls, operands, params, call, wanted)

@@ -564,6 +564,8 @@ def known_strides(body: OperationTrace, x: Tensor | None, rank: int) -> tuple[in
     node = body.value_of(x).node
     if node is not None and node.record.lies_in_rows:
         return contiguous_strides(x.shape)
+    if node is not None and x.ndim < 2 and not node.record.is_view:
+        return contiguous_strides(x.shape)  # to try it would compile the table's kernels
     if not in_doubt(body, x):
         return x.stride()
     if rank and x.ndim < 2:
