@@ -7,6 +7,8 @@ Note [algorithms]
     than the best of them. So those of a large product are timed when it first runs, on the operands
     it then has, and which was the fastest is kept on disk. While a stream is captured nothing can
     be timed; and where the same bits are wanted every time, the first is taken.
+    Weight gradients are a tenth faster by algorithms that it proposes only where it may not split
+    the sum, or that go through the result in another order: those are timed as well.
 """
 
 from __future__ import annotations
@@ -48,9 +50,12 @@ ROOM = 1  # attribute of a preference: bytes of workspace
 ALIGNMENTS = (5, 6, 7, 8)  # the same: what addresses of A, B, C and D are multiples of
 WORKSPACE = 64 << 20
 CANDIDATES = 8
-RESULT_BYTES, STATUS = 96, 72  # of a candidate: the algorithm (64), the workspace, the status, ...
+# Of a candidate: the algorithm (64 bytes), the workspace, the status, ...
+RESULT_BYTES, ALGORITHM_BYTES, STATUS = 96, 64, 72
+# Attributes of an algorithm: the sum is not split (nor reduced); another order of the result.
+UNSPLIT, SWIZZLED = {2: 1, 3: 0}, {4: 1}
 TIMED = 1 << 30  # operations of a product that is worth timing
-TRIALS = 4  # runs that an algorithm is timed by
+TRIALS, FINALISTS = 2, 4  # runs that an algorithm is timed by; those that are timed once more
 
 
 class CublasFailure(RuntimeError):
@@ -129,7 +134,7 @@ def choice_key(index: int, product: MatrixProduct, tf32: bool) -> str:
     name = cupy().cuda.runtime.getDeviceProperties(index)["name"]
     version = library().cublasLtGetVersion
     version.restype = c_size_t
-    return key_of("cublaslt", str(version()), str(name), repr(product), str(tf32))
+    return key_of("cublaslt, more", str(version()), str(name), repr(product), str(tf32))
 
 
 def uses_tf32() -> bool:
@@ -170,10 +175,11 @@ class ChosenProduct:
                 numbers, rows, turned3, leads, steps, strict=True
             )
         ]
-        self.algorithms = self.choose()
+        large = 2 * p.count * p.m * p.n * p.k >= TIMED
+        is_timed = large and not are_deterministic_algorithms_enabled()
+        self.algorithms = self.choose(is_timed)
         self.algorithm = self.algorithms[0]
-        large = 2 * p.count * p.m * p.n * p.k >= TIMED and len(self.algorithms) > 1
-        self.undecided = large and not are_deterministic_algorithms_enabled()
+        self.undecided = is_timed and len(self.algorithms) > 1
 
     def decide(self, key: str, addresses: tuple[int, ...]) -> None:
         """Take the fastest algorithm (Note [algorithms])."""
@@ -182,22 +188,25 @@ class ChosenProduct:
         if stored is not None and int(stored) < len(self.algorithms):
             self.algorithm = self.algorithms[int(stored)]
             return
-        times = [
-            (self.timed(algorithm, addresses), at) for at, algorithm in enumerate(self.algorithms)
-        ]
-        _, at = min(times)
+        few = self.fastest([*range(len(self.algorithms))], addresses, TRIALS)[:FINALISTS]
+        at = self.fastest(few, addresses, 6 * TRIALS)[0]
         self.algorithm = self.algorithms[at]
         store.put(key, str(at).encode())
 
-    def timed(self, algorithm: Any, addresses: tuple[int, ...]) -> float:
-        """Milliseconds that an algorithm takes."""
+    def fastest(self, which: list[int], addresses: tuple[int, ...], trials: int) -> list[int]:
+        """Numbers of algorithms, the fastest first."""
+        times = {at: self.timed(self.algorithms[at], addresses, trials) for at in which}
+        return sorted(which, key=times.__getitem__)
+
+    def timed(self, algorithm: Any, addresses: tuple[int, ...], trials: int) -> float:
+        """Milliseconds that so many runs of an algorithm take."""
         module = cupy().cuda
         begin, end = module.Event(), module.Event()
         self.algorithm = algorithm
         try:
             self(*addresses)
             begin.record()
-            for _ in range(TRIALS):
+            for _ in range(trials):
                 self(*addresses)
             end.record()
         except CublasFailure:  # one that the library proposed, and does not run
@@ -229,11 +238,41 @@ class ChosenProduct:
                 check("layout's attribute", status)
         return layout
 
-    def choose(self) -> list[Any]:
-        """The algorithms that the library proposes, best first."""
+    def choose(self, is_timed: bool) -> list[Any]:
+        """Algorithms, the library's first proposal first; more if they are timed."""
+        every = self.proposed(WORKSPACE)
+        if not every:
+            raise CublasFailure("cuBLASLt: no algorithm for this product")
+        if is_timed:
+            every += self.proposed(0)
+            every += [one for result in every for one in self.altered(result, UNSPLIT)]
+            every += [one for result in every for one in self.altered(result, SWIZZLED)]
+        unique: dict[bytes, bytes] = {}
+        for result in every:
+            unique.setdefault(result[:ALGORITHM_BYTES], result)
+        return [(ctypes.c_uint8 * RESULT_BYTES).from_buffer_copy(r) for r in unique.values()]
+
+    def altered(self, result: bytes, to: dict[int, int]) -> list[bytes]:
+        """The same algorithm, set otherwise; nothing where it cannot be."""
+        lib, made = library(), (ctypes.c_uint8 * RESULT_BYTES).from_buffer_copy(result)
+        for attribute, value in to.items():
+            number = c_int32(value)
+            if lib.cublasLtMatmulAlgoConfigSetAttribute(
+                made, c_int(attribute), byref(number), c_size_t(ctypes.sizeof(number))
+            ):
+                return []
+        checked = (ctypes.c_uint8 * RESULT_BYTES)()
+        a, b, c = self.layouts
+        if lib.cublasLtMatmulAlgoCheck(self.handle, self.description, a, b, c, c, made, checked):
+            return []
+        room = int.from_bytes(bytes(checked[ALGORITHM_BYTES:STATUS]), "little")
+        return [bytes(made)] if room <= WORKSPACE else []
+
+    def proposed(self, workspace: int) -> list[bytes]:
+        """The algorithms that the library proposes for so much memory to work in, best first."""
         lib, preference = library(), c_void_p()
         check("preference", lib.cublasLtMatmulPreferenceCreate(byref(preference)))
-        wishes: list[tuple[int, Any]] = [(ROOM, c_size_t(WORKSPACE))]
+        wishes: list[tuple[int, Any]] = [(ROOM, c_size_t(workspace))]
         if self.aligned:
             wishes += [(attribute, ctypes.c_uint32(self.aligned)) for attribute in ALIGNMENTS]
         for attribute, wish in wishes:
@@ -248,13 +287,12 @@ class ChosenProduct:
             self.handle, self.description, a, b, c, c, preference, c_int(CANDIDATES), results,
             byref(count),
         )  # fmt: skip
-        check("choice of an algorithm", status)
         lib.cublasLtMatmulPreferenceDestroy(preference)
+        if status and not workspace:
+            return []  # none without memory
+        check("choice of an algorithm", status)
         every = [bytes(results[at * RESULT_BYTES :][:RESULT_BYTES]) for at in range(count.value)]
-        ready = [result for result in every if not any(result[STATUS : STATUS + 4])]
-        if not ready:
-            raise CublasFailure("cuBLASLt: no algorithm for this product")
-        return [(ctypes.c_uint8 * RESULT_BYTES).from_buffer_copy(result) for result in ready]
+        return [result for result in every if not any(result[STATUS : STATUS + 4])]
 
     def __call__(self, a: int, b: int, c: int, workspace: int, stream: int) -> None:
         left, right, out = self.layouts
