@@ -191,3 +191,35 @@ def test_errors_of_a_subclass_property_are_seen() -> None:
         _ = x.absent
     assert not hasattr(x, "refused")
     assert x.det.__name__ == "det"
+
+
+class Whole:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: ad.tril(x, i(1)),
+        lambda x, i: x.triu(i(-1)),
+        lambda x, i: ad.eye(i(2), i(3)),
+        lambda x, i: x.sum([i(0), i(-1)]),
+        lambda x, i: x.mean((i(1),)),
+        lambda x, i: x.amax([i(0)], keepdim=True),
+        lambda x, i: x[None].squeeze(i(0)),
+        lambda x, i: x.var([i(0)]),
+        lambda x, i: x.count_nonzero([i(1)]),
+        lambda x, i: x.long().flatten().bincount(minlength=i(9)),
+        lambda x, i: ad.nn.functional.layer_norm(x, [i(2)]),
+    ],
+)
+def test_objects_that_are_integers(call: Any) -> None:
+    """What has an `__index__` is an integer; a float is none."""
+    x = ad.arange(4.0).reshape(2, 2)
+    assert call(x, Whole).equal(call(x, int))
+    with pytest.raises((TypeError, RuntimeError)):
+        call(x, float)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
+from operator import index
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 from adjoint.engine.core.device import CPU, Device
@@ -114,6 +115,8 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 def wrap_dim(name: str, dim: int, ndim: int) -> int:
     """A dimension in 0..ndim-1 from one that may count from the end."""
     limit = max(ndim, 1)
+    if not isinstance(dim, int):
+        dim = index(dim)
     if not -limit <= dim < limit:
         raise ShapeIndexError(
             f"{name}: dimension out of range (expected to be in range of [{-limit}, {limit - 1}], "

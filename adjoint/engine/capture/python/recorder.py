@@ -11,7 +11,6 @@ import gc
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import CaptureError, is_ours
@@ -124,7 +123,7 @@ class Recorder:
         self.weakly: dict[int, Any] = {}  # objects reached by weak references, by id, and these
         self.ahead: dict[int, Ahead] = {}  # iterators from outside that were taken from
         self.met_moving: set[Location] = set()
-        self.watched: int | None = None  # see `changes`
+        self.watched: set[int] | None = None  # objects made meanwhile, by id: see `changes`
         self.writes = 0
         self.most_frames = 1000
         self.is_over = False
@@ -151,17 +150,23 @@ class Recorder:
     def new(self, value: Any) -> Any:
         """Note that the observed code made this object."""
         self.fresh[id(value)] = value
+        if self.watched is not None:
+            self.watched.add(id(value))
         return value
 
     def new_generator(self, value: Any) -> Any:
         """Note a generator of observed code, which is closed when nobody holds it any more."""
         number, fresh = id(value), self.fresh
         fresh[number] = weakref.ref(value, lambda gone: fresh.pop(number, None))
+        if self.watched is not None:
+            self.watched.add(number)
         return value
 
     def let_go(self, value: Any) -> None:
         """Hold an object no longer that nobody else holds."""
         self.fresh.pop(id(value), None)
+        if self.watched is not None:
+            self.watched.discard(id(value))
 
     def is_fresh(self, value: Any) -> bool:
         """Whether the observed code made this object."""
@@ -387,23 +392,22 @@ class Recorder:
 
     def writes_to(self, owner: Any) -> bool:
         """Something is about to be written to; whether that must be done again: it is not new."""
-        if self.watched is not None and not self._was_made(owner, self.watched):
+        # The attributes of an object that was there before may be met only now.
+        if self.watched is not None and id(self.tables.get(id(owner), owner)) not in self.watched:
             self.writes += 1
         return id(owner) not in self.fresh
 
     def changes(self, ask: Callable[[], Any]) -> bool:
         """Whether something changes by a call that was there before it."""
-        before, self.watched, self.writes = (self.watched, self.writes), len(self.fresh), 0
+        made, writes = self.watched, self.writes
+        self.watched, self.writes = set(), 0
         try:
             ask()
             return self.writes > 0
         finally:
-            self.watched, self.writes = before[0], before[1] + self.writes
-
-    def _was_made(self, owner: Any, since: int) -> bool:
-        """Whether an object was made when there were that many new ones already."""
-        owner = self.tables.get(id(owner), owner)  # the attributes of an old object are met late
-        return id(owner) in islice(reversed(self.fresh), max(len(self.fresh) - since, 0))
+            if made is not None:
+                made |= self.watched
+            self.watched, self.writes = made, writes + self.writes
 
     def effect(self, do: Callable[..., Any], *args: Any) -> None:
         """Note what must be done again."""

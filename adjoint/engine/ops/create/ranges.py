@@ -213,7 +213,8 @@ def eye(
                 [0., 1.]])
     """
     check_layout("eye", layout)
-    columns = n if m is None else m
+    n = whole("eye", "n", n)
+    columns = n if m is None else whole("eye", "m", m)
     if n < 0 or columns < 0:
         raise RuntimeError(f"eye: n and m must be greater or equal to 0, got {n} and {columns}")
     if dtype is None:

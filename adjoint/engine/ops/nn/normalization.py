@@ -11,6 +11,7 @@ from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.ops.common.arguments import ints
 from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
 from adjoint.engine.ops.reduce.reduction import SUM, count
 from adjoint.engine.ops.shape.convert import CLONE
@@ -178,9 +179,8 @@ def _layer_norm_specs(x: Spec, rank: int) -> tuple[Spec, Spec, Spec] | None:
 
 
 def _check_shape(name: str, input: Tensor, normalized_shape: Any) -> Dims:
-    shape = (
-        tuple(normalized_shape) if not isinstance(normalized_shape, int) else (normalized_shape,)
-    )
+    given = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+    shape = ints(name, tuple(given))
     if not shape:
         raise ShapeError(
             f"{name}: expected normalized_shape to be at least 1-dimensional, i.e., containing at "

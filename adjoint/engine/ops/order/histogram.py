@@ -50,6 +50,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             "bincount: only supports 1-d non-negative integral inputs, received "
             f"{input.dtype.name} with {input.ndim} dimensions"
         )
+    minlength = whole("bincount", "minlength", minlength)
     if minlength < 0:
         raise RuntimeError(f"bincount: minlength should be >= 0, received {minlength}")
     if weights is None:

@@ -90,7 +90,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
         tensor([[1., 0.],
                 [1., 1.]])
     """
-    return TRIL(input, diagonal=diagonal)
+    return TRIL(input, diagonal=whole("tril", "diagonal", diagonal))
 
 
 @public(method=True, inplace=True, out=True)
@@ -103,7 +103,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
         tensor([[1., 1.],
                 [0., 1.]])
     """
-    return TRIU(input, diagonal=diagonal)
+    return TRIU(input, diagonal=whole("triu", "diagonal", diagonal))
 
 
 def _indices(
