@@ -16,6 +16,8 @@ import pytest
 
 import adjoint as ad
 from adjoint.cli import main
+from adjoint.engine.compiler.package.accounts import accounts
+from adjoint.engine.compiler.package.draft import concrete
 
 HERE = Path(__file__).parent
 
@@ -60,6 +62,19 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("pages") / "step.html"
     assert "steps:" in step.explain(html=path, run=(x,))
     return path.read_text(encoding="utf-8")
+
+
+def test_text_and_page_agree_on_operations() -> None:
+    """Each of a step's entries on the page, added up, is what the text says of the step."""
+    step = compiled_step()
+    step(ad.ones(4, 8))
+    executable = step.latest.executable
+    draft, sizes = executable.drafted()
+    page: dict[int, int] = {}
+    for account in (a for part in accounts(draft, concrete(sizes)) for a in part):
+        page[int(account.step)] = page.get(int(account.step), 0) + account.flops
+    assert {k: line["flops"] for k, line in enumerate(executable.image.report, 1)} == page
+    assert "matmul 4x8x8  512 FLOPs" in step.explain()
 
 
 def test_it_tells_modules_weights_kernels_memory_and_guards(page: str) -> None:

@@ -56,7 +56,7 @@ def write_pages(compiled: Sequence[Captured], target: Path) -> list[tuple[Path, 
 
 
 def spent(function: Captured) -> int:
-    """Nanoseconds of a function's latest run."""
+    """Nanoseconds of a function's quickest run."""
     times: dict[Any, tuple[int, int]]
-    times = getattr(function.latest.executable, "latest_times", None) or {}
+    times = getattr(function.latest.executable, "least_times", None) or {}
     return sum(took for took, _ in times.values())

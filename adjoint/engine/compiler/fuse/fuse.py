@@ -192,7 +192,7 @@ class Fusion:
         if self.far(unit):
             return "comes long after the kernel that makes its operand"
         if not self.reachable(unit, node):
-            return "waits for a step that itself waits for the kernel before it"
+            return "another step has to run between it and the kernel before it"
         if apart(unit.level, self.level(node.outputs[0])):
             return "comes after a sum over all that the kernel before it makes"
         if node in self.pairs and unit.reduced is not None:

@@ -10,11 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.compiler.memory.footprint import AtSizes
+from adjoint.engine.compiler.package.counts import (
+    Shares,
+    launch_flops,
+    node_flops,
+    nodes_of,
+    shares_of_flops,
+)
 from adjoint.engine.compiler.package.draft import Draft
-from adjoint.engine.compiler.schedule.steps import EagerCall, Entry, Launch, entries_of, label_text
+from adjoint.engine.compiler.schedule.steps import (
+    EagerCall,
+    Entry,
+    Launch,
+    entries_of,
+    label_text,
+    launches_of,
+)
 from adjoint.engine.core.origins import Where
-from adjoint.engine.graph.flops import flops
-from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.ir import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +60,14 @@ def accounts(draft: Draft, at_sizes: AtSizes) -> list[list[Account]]:
         if isinstance(step, EagerCall):
             calls.append(_call(step, str(number), at_sizes))
     called = iter(calls)
-    shares = shares_of_flops(draft, at_sizes)
+    launches = [launch for step in draft.plan.steps for launch in launches_of(step)]
+    shares = shares_of_flops(launches, at_sizes)
     return [
         [next(called)]
         if segment is None
         else [account(name, e, numbers[id(e)], at_sizes, shares) for name, _, e in segment]
         for segment in draft.segments
     ]
-
-
-def shares_of_flops(draft: Draft, at_sizes: AtSizes) -> dict[tuple[int, Node], int]:
-    """The floating-point operations of each template's node, by launch and node.
-
-    Of a template's launches the one that costs most does them, or several that cost the same; the
-    others (packing, ordering) move elements only.
-    """
-    launches: dict[Node, list[Launch]] = {}
-    for segment in draft.segments:
-        for _, _, entry in segment or ():
-            if isinstance(entry, Launch) and entry.form is None:
-                for node in nodes_of(entry):
-                    launches.setdefault(node, []).append(entry)
-    shares: dict[tuple[int, Node], int] = {}
-    for node, entries in launches.items():
-        costs = [at_sizes(entry.cost) for entry in entries]
-        works = [e for e, cost in zip(entries, costs, strict=True) if cost == max(costs)]
-        share, rest = divmod(node_flops(node, at_sizes), len(works))
-        shares |= {(id(e), node): share + (rest if k == 0 else 0) for k, e in enumerate(works)}
-    return shares
-
-
-def nodes_of(entry: Launch) -> list[Node]:
-    """What a launch does or has a part in, each once."""
-    return list(dict.fromkeys(node for work in entry.works for node in work.nodes))
 
 
 def _call(step: EagerCall, number: str, at_sizes: AtSizes) -> Account:
@@ -95,7 +83,7 @@ def account(
     entry: Entry,
     number: str,
     at_sizes: AtSizes,
-    shares: dict[tuple[int, Node], int],
+    shares: Shares,
 ) -> Account:
     """What one entry does; of a template's node, its share of the operations."""
     if not isinstance(entry, Launch):
@@ -111,10 +99,7 @@ def account(
         entry.reason,
         _bytes(entry.reads, at_sizes),
         _bytes(entry.writes, at_sizes),
-        sum(
-            shares.get((id(entry), node), 0) if entry.form is None else node_flops(node, at_sizes)
-            for node in nodes
-        ),
+        launch_flops(entry, shares, at_sizes),
     )
 
 
@@ -124,10 +109,3 @@ def _places(nodes: list[Node]) -> tuple[Where, ...]:
 
 def _bytes(touches: Any, at_sizes: AtSizes) -> int:
     return sum(at_sizes(t.high - t.low) * t.buffer.dtype.itemsize for t in touches)
-
-
-def node_flops(node: Node, at_sizes: AtSizes) -> int:
-    """The floating-point operations of a node at the sizes of a program."""
-    shapes = [tuple(map(at_sizes, x.spec.shape)) for x in node.inputs if isinstance(x, Value)]
-    outs = [tuple(map(at_sizes, v.spec.shape)) for v in node.outputs]
-    return flops(node.record, shapes, outs)

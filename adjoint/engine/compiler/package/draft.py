@@ -17,6 +17,12 @@ from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.footprint import AtSizes, footprint
 from adjoint.engine.compiler.memory.packing import blocks, lifetimes, pack, rounded, together
 from adjoint.engine.compiler.memory.places import ARENA, PlannedBuffer
+from adjoint.engine.compiler.package.counts import (
+    Shares,
+    launch_flops,
+    node_flops,
+    shares_of_flops,
+)
 from adjoint.engine.compiler.package.image import TEST, Patches, ProgramImage
 from adjoint.engine.compiler.package.naming import name_of
 from adjoint.engine.compiler.schedule.plan import Plan
@@ -191,8 +197,10 @@ class Draft:
 
     def details(self, arena: int, at_sizes: AtSizes) -> dict[str, Any]:
         """What `explain` tells."""
+        launches = [launch for step in self.plan.steps for launch in launches_of(step)]
+        shares = shares_of_flops(launches, at_sizes)
         return {
-            "report": [describe(step, at_sizes) for step in self.plan.steps],
+            "report": [describe(step, shares, at_sizes) for step in self.plan.steps],
             "memory": footprint(self.plan, self.blocks, arena, at_sizes),
         }
 
@@ -228,33 +236,42 @@ def word_of(x: int | float) -> int:
     return double_bits(x) if isinstance(x, float) else x
 
 
-def describe(step: Step, at_sizes: AtSizes) -> dict[str, Any]:
-    """What `explain` says of a step."""
+def describe(step: Step, shares: Shares, at_sizes: AtSizes) -> dict[str, Any]:
+    """What `explain` says of a step, and its `work`: how long it may take, roughly."""
     label = label_text(step.label, at_sizes)
     if isinstance(step, Flow):
-        inside = [(name, [describe(s, at_sizes) for s in part]) for name, part in step.parts]
-        work = [sum(line["work"] for line in lines) for _, lines in inside]
+        inside = [
+            (name, [describe(s, shares, at_sizes) for s in part]) for name, part in step.parts
+        ]
         return {
             "kind": step.kind,
             "what": label,
             "times": step.turns,
-            "work": max(work) if step.kind == "branch" else sum(work) * (step.turns or 1),
+            **{key: in_flow(key, step, inside) for key in ("work", "flops")},
             "reason": step.reason,
             "inside": inside,
         }
     if isinstance(step, EagerCall):
-        return {"kind": "call", "what": label, "reason": step.reason}
+        flops = node_flops(step.node, at_sizes)
+        return {"kind": "call", "what": label, "reason": step.reason, "flops": flops}
     kind = "kernel" if step.form is not None else "template"
     return {
         "kind": kind,
         "what": label,
         "times": max(len(step.kernels), 1),
         "work": round(at_sizes(step.cost)),
+        "flops": launch_flops(step, shares, at_sizes),
         "reason": step.reason,
         "bytes": sum(
             at_sizes(t.high - t.low) * t.buffer.dtype.itemsize for t in (*step.reads, *step.writes)
         ),
     }
+
+
+def in_flow(key: str, step: Flow, inside: Any) -> int:
+    """A number of a whole loop, or of the larger part of a branch."""
+    parts = [sum(line.get(key, 0) for line in lines) for _, lines in inside]
+    return max(parts) if step.kind == "branch" else sum(parts) * (step.turns or 1)
 
 
 def functions_of(plan: Plan, emit: Callable[..., Text]) -> dict[str, Callable[[], Text]]:

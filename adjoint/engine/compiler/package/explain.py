@@ -54,15 +54,15 @@ def _describe(line: dict[str, Any]) -> str:
         times = line["times"]
         text += f"  ({times} turns)" if times else ""
         a_turn = " a turn" if line["kind"] == "loop" and not times else ""
-        text += f"  {count(line['work'])} operations{a_turn}"
+        text += f"  {count(line['flops'])} FLOPs{a_turn}"
     else:
         text += f"  ({line['times']} times in one launch)" if line["times"] > 1 else ""
-        text += f"  {count(line['work'])} operations, {size(line['bytes'])}"
+        text += f"  {count(line['flops'])} FLOPs, {size(line['bytes'])}"
     return f"{text}  [{line['reason']}]" if line.get("reason") else text
 
 
 def count(n: float) -> str:
-    """A number of operations for people.
+    """A number of floating-point operations for people.
 
     >>> count(1_234_567)
     '1.23 M'

@@ -79,7 +79,7 @@ class ProgramImage:
 
 # -- on disk ------------------------------------------------------------------------------------
 
-FORMAT = "image 3"  # for the names of images
+FORMAT = "image 4"  # for the names of images
 _HEAD = 8  # bytes that say how long the description is
 
 

@@ -74,7 +74,7 @@ def collect(name: str, program: Program, shown: Any) -> dict[str, Any]:
     if drafted is not None:
         draft, sizes = drafted()
         at_sizes = concrete(sizes)
-        times = getattr(executable, "latest_times", None) or {}
+        times = getattr(executable, "least_times", None) or {}
         kernels = [
             kernel_data(account, times.get((s, k)), lines, modules)
             for s, part in enumerate(accounts(draft, at_sizes))

@@ -29,6 +29,20 @@ class Ran:
     waited: int = 0  # nanoseconds it was held up for, to be timed
 
 
+def keep_least(kept: dict[Any, tuple[int, int]], key: Any, taken: tuple[int, int]) -> None:
+    """Keep nanoseconds and turns, unless a turn took less before: others use the machine, too.
+
+    >>> kept = {"a": (9, 3), "b": (0, 0)}
+    >>> for key, taken in (("a", (5, 1)), ("b", (7, 1)), ("a", (4, 2)), ("b", (0, 0))):
+    ...     keep_least(kept, key, taken)
+    >>> kept
+    {'a': (4, 2), 'b': (7, 1)}
+    """
+    span, turns = kept.get(key, (0, 0))
+    if not turns or (taken[1] > 0 and taken[0] * turns < span * taken[1]):
+        kept[key] = taken
+
+
 class Listener(Protocol):
     """Who is told."""
 

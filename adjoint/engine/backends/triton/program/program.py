@@ -90,7 +90,7 @@ class GpuProgram:
         waits: bool = BLOCKING,  # for what kernels report, at each call
     ) -> None:
         self.task, self.machine = task, machine
-        self.latest_times: dict[tuple[int, int], tuple[int, int]] = {}  # of a call that was timed
+        self.least_times: dict[tuple[int, int], tuple[int, int]] = {}  # of calls that were timed
         self.clocks: dict[int, LaunchClock] = {}  # of the latest calls that were timed, by bank
         written = {id(x) for x in task.targets}
         self.fixed = {i for i, source in enumerate(task.sources) if isinstance(source, State)}

@@ -19,7 +19,7 @@ from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.banks import CAPTURED
 from adjoint.engine.compiler.package.draft import Draft, concrete
 from adjoint.engine.compiler.schedule.steps import Launch, label_text
-from adjoint.engine.core.state.timeline import LISTENERS, UNTOLD, Ran
+from adjoint.engine.core.state.timeline import LISTENERS, UNTOLD, Ran, keep_least
 
 ASKING = 20  # microseconds that it takes to ask for a launch and a mark
 NANO = 1_000_000  # nanoseconds of a millisecond, in which marks are apart
@@ -77,7 +77,8 @@ class LaunchClock:
             took = [int(span * NANO) for span in self.machine.spans(marks)]
             starts = list(accumulate(took, initial=started))
             times = [word for at, span in zip(starts, took, strict=False) for word in (at, span, 1)]
-            self.program.latest_times |= {(number, k): (span, 1) for k, span in enumerate(took)}
+            for k, span in enumerate(took):
+                keep_least(self.program.least_times, (number, k), (span, 1))
             waited = int(waited_seconds * NANO)
             run = Ran(self.program, number, started, starts[-1], times, self.machine.name, waited)
             for tell in self.listeners:
@@ -102,9 +103,9 @@ class Showing:
         return dict(self.shown.sources())
 
     @property
-    def latest_times(self) -> Any:
-        """The times of its launches, when they were taken last."""
-        return self.shown.latest_times
+    def least_times(self) -> Any:
+        """The least times of its launches."""
+        return self.shown.least_times
 
 
 def sources_of(draft: Draft) -> dict[str, str]:
