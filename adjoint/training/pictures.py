@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adjoint.engine.core.availability.libraries import MissingLibrary, need
-from adjoint.training.curves import COLOURS, INK, save_figure, tidy
+from adjoint.training.curves import COLOURS, INK, least, mark, save_figure, tidy
 
 History = Sequence[dict[str, float]]
 
@@ -30,6 +30,16 @@ def _curves(axes: Any, history: History, name: str, title: str) -> None:
             xs, ys = zip(*points, strict=True)
             marker = "o" if len(xs) < 40 else ""
             axes.plot(xs, ys, color=colour, label=label, linewidth=2, marker=marker, markersize=3)
+    tested = {e["epoch"]: e for e in history if f"validation_{name}" in e}
+    lowest = least([(epoch, e["validation_loss"]) for epoch, e in tested.items()])
+    if lowest is not None:  # the epoch whose model is kept
+        epoch, loss = lowest
+        mark(
+            axes,
+            epoch,
+            tested[epoch][f"validation_{name}"],
+            f"least loss: {loss:.3g}, epoch {epoch:g}",
+        )
     axes.set_title(title, loc="left", color=INK, fontweight="bold")
     axes.set_xlabel("epoch", color=INK)
     locator = need("matplotlib.ticker", "plot").MaxNLocator

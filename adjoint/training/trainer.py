@@ -431,7 +431,8 @@ class Trainer:
             }
             curves = {label: points for label, points in curves.items() if points}
             if curves:
-                save_plot(self.folder / f"{name}.png", curves, name)
+                best = "validation" if name == "loss" else None
+                save_plot(self.folder / f"{name}.png", curves, name, best=best)
 
     # -- parts --------------------------------------------------------------------------------
 

@@ -63,12 +63,14 @@ def main(arguments: Sequence[str] = ()) -> int:
     wrong = [k for k, is_right in enumerate(right) if not is_right][:MISTAKES]
     order = wrong + [k for k, is_right in enumerate(right) if is_right]
     captions = [
-        (f"{guess}" if guess == label else f"{guess}, is {label}", guess == label)
+        (f"{guess}" if guess == label else f"took {label} for {guess}", guess == label)
         for guess, label in zip(guesses[order].tolist(), labels[order].tolist(), strict=True)
     ]
+    missed = right.count(False)
     picture = images_picture(
-        Path(chosen.folder) / "digits.png", trainer.history, images[order, 0].numpy(), captions
-    )
+        Path(chosen.folder) / "digits.png", trainer.history, images[order, 0].numpy(), captions,
+        f"{missed} of {len(right)} mistaken: {len(wrong)} of these first, then some it knew",
+    )  # fmt: skip
     _common.finish(
         f"test accuracy {reached:.1%} after {trainer.epoch} epochs, {spent:.1f} s",
         chosen.folder,

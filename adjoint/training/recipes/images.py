@@ -113,7 +113,7 @@ def shown(test: Sequence[Any], guesses: list[int], classes: list[str]) -> tuple[
     some = [test[k] for k in range(min(SHOWN, len(test)))]
     names = [name[:12] for name in classes]
     captions = [
-        (names[g] if g == label else f"{names[g]},\nis {names[label]}", g == label)
+        (names[g] if g == label else f"{names[g]}?\nno: {names[label]}", g == label)
         for g, (_, label) in zip(guesses, some, strict=False)
     ]
     return np.stack([x.permute(1, 2, 0).clamp(0, 1).numpy() for x, _ in some]), captions

@@ -135,12 +135,24 @@ def graph_data(
                 [at[x] for x in node.inputs if isinstance(x, Value) and x in at],
             ]
         )
+    move_constants(nodes)
     names = weight_names(program)
     inputs = [
         [input_name(k, source, names), KINDS.get(type(source), "input"), shown(value)]
         for k, (source, value) in enumerate(zip(program.sources, graph.inputs, strict=True))
     ]
     return nodes, inputs
+
+
+def move_constants(nodes: list[Any]) -> None:
+    """Have nodes without inputs in the phase in which they are first needed: a gradient's seed."""
+    needed: dict[int, int] = {}
+    for _, _, phase, *_, sources in nodes:
+        for k in sources:
+            needed[k] = min(phase, needed.get(k, phase))
+    for k, node in enumerate(nodes):
+        if not node[-1]:
+            node[2] = needed.get(k, node[2])
 
 
 def weight_names(program: Program) -> dict[int, str]:

@@ -271,7 +271,7 @@ function start() {
   const total = data.kernels.reduce((sum, kernel) => sum + (kernel.time || 0), 0);
   $("name").textContent = data.name.split("<locals>.").pop();
   $("name").title = data.name;
-  $("summary").textContent = (total ? `${microseconds(total)} in the run that was timed; ` : "") + data.summary;
+  $("summary").textContent = (total ? `${microseconds(total)} in all kernels, each at its quickest; ` : "") + data.summary;
 
   // - helpers
   function make(tag, attributes, ...inside) {
@@ -467,7 +467,7 @@ function start() {
       return row;
     }));
     table.tHead.replaceChildren(make("tr", {}, ...columns.map(([title, key, , number]) => make("th", { class: number ? "number" : "", onclick: () => { order.sort((a, b) => { const x = key(data.kernels[a]), y = key(data.kernels[b]); return x < y ? -1 : x > y ? 1 : 0; }); rows(); } }, title))));
-    if (!total) $("kernels").prepend(make("p", {}, "No run was timed. explain(html=..., run=(arguments,)) times one, and so does `adjoint explain script.py`."));
+    if (!total) $("kernels").prepend(make("p", {}, "No run was timed. explain(html=..., run=(arguments,)) times some, and so does `adjoint explain script.py`."));
     rows();
   }
 
