@@ -540,16 +540,16 @@ def test_explain_shows_what_is_inside() -> None:
     assert "2 loops and branches" in lines[0]
     told = [" ".join(line.split()[:4]) for line in lines[1:9]]
     assert told == [
-        "1 kernel sum+gt 36",
-        "2 branch cond 60",
+        "1 kernel sum+gt 13",  # floating-point operations: 12 elements, one comparison
+        "2 branch cond 24",  # the larger part: cumsum and cos
         "2.1 kernel true: sin",
         "2.2 template false: cumsum",
         "2.3 kernel false: cos",
-        "3 loop while_loop 72",
+        "3 loop while_loop 37",  # a turn: 13 and 24
         "3.1 kernel test: sum+gt",
         "3.2 kernel body: cos+mul",
     ]
-    assert "operations a turn" in lines[6]
+    assert "FLOPs a turn" in lines[6]
 
 
 def test_what_a_body_makes_takes_little_room() -> None:

@@ -41,6 +41,7 @@ from adjoint.engine.compiler.schedule.steps import (
     entries_of,
     label_text,
     launches_of,
+    moments,
 )
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, evaluate
 
@@ -197,7 +198,7 @@ class Draft:
 
     def details(self, arena: int, at_sizes: AtSizes) -> dict[str, Any]:
         """What `explain` tells."""
-        launches = [launch for step in self.plan.steps for launch in launches_of(step)]
+        launches = [step for _, step in moments(self.plan.steps) if isinstance(step, Launch)]
         shares = shares_of_flops(launches, at_sizes)
         return {
             "report": [describe(step, shares, at_sizes) for step in self.plan.steps],
