@@ -178,16 +178,55 @@ def _call_vmap(cls: type[Function], level: VmapLevel, args: tuple[Any, ...]) -> 
     return outs if isinstance(out, tuple) else outs[0]
 
 
+def _wrapped(level: VmapLevel, values: Any, flags: Any) -> tuple[Any, ...]:
+    """Values as the level shows them: those that are batched, as flags say, as parts of a batch."""
+    return tuple(
+        level.wrap_payload(v) if b and v is not None else v
+        for v, b in zip(values, flags, strict=True)
+    )
+
+
+def _are_at(level: VmapLevel, values: Any) -> tuple[bool, ...]:
+    """Which values are batched at a level."""
+    return tuple(is_tensor(v) and v._storage.level is level for v in values)
+
+
+def _whole(level: VmapLevel, value: Any) -> Any:
+    """A value with the batch's dimension, repeated over it where it has none."""
+    return payload(value) if _are_at(level, (value,))[0] else level.lift(value)
+
+
+def _saved_below(level: VmapLevel, ctx: Any, inner: FunctionCtx, pairs: Any) -> None:
+    """Keep in a batched function's context what the function itself kept in its own.
+
+    `pairs` are its operands and results, as the level shows them and as they are below.
+    """
+    ctx.flags = _are_at(level, inner._to_save)
+    ctx.plain = {
+        k: (payload(v), True) if _are_at(level, (v,))[0] else (v, False)
+        for k, v in inner.__dict__.items()
+    }
+    saved = _below(level, _lifted(inner._to_save, *pairs))
+    ctx.save_for_backward(*saved)
+    ctx.set_materialize_grads(inner._materialize)
+
+
+def _restored(level: VmapLevel, ctx: Any) -> FunctionCtx:
+    """The context that the function itself is to see."""
+    inner = FunctionCtx(ctx.needs_input_grad)
+    inner._fixed = _wrapped(level, ctx.saved_tensors, ctx.flags)
+    for k, (v, b) in ctx.plain.items():
+        setattr(inner, k, level.wrap_payload(v) if b else v)
+    return inner
+
+
 def batched_function(
     cls: type[Function], size: int, batched: tuple[bool, ...], randomness: str
 ) -> type[Function]:
     """The function that a custom function is on batched values: forward and backward under vmap."""
 
-    def wrap(level: VmapLevel, values: Any, flags: Any) -> tuple[Any, ...]:
-        return tuple(level.wrap_payload(v) if b else v for v, b in zip(values, flags, strict=True))
-
-    def at(level: VmapLevel, values: Any) -> tuple[bool, ...]:
-        return tuple(is_tensor(v) and v._storage.level is level for v in values)
+    def under_vmap() -> Any:
+        return entered(VmapLevel(next_depth(), size, randomness))
 
     class Batched(Function):
         generate_vmap_rule = True
@@ -195,75 +234,44 @@ def batched_function(
 
         @staticmethod
         def forward(*args: Any) -> Any:
-            with entered(VmapLevel(next_depth(), size, randomness)) as level:
-                out = cls.forward(*wrap(level, args, batched))
+            with under_vmap() as level:
+                out = cls.forward(*_wrapped(level, args, batched))
                 outs = as_tuple(out)
-                Batched.out_batched = at(level, outs)
+                Batched.out_batched = _are_at(level, outs)
                 shown = _below(level, outs)
             return shown if isinstance(out, tuple) else shown[0]
 
         @staticmethod
         def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-            with entered(VmapLevel(next_depth(), size, randomness)) as level:
+            with under_vmap() as level:
                 outs = as_tuple(output)
-                args = wrap(level, inputs, batched)
-                results = wrap(level, outs, Batched.out_batched)
+                args = _wrapped(level, inputs, batched)
+                results = _wrapped(level, outs, Batched.out_batched)
                 inner = FunctionCtx(ctx.needs_input_grad)
                 cls.setup_context(inner, args, results if isinstance(output, tuple) else results[0])
-                ctx.flags = at(level, inner._to_save)
-                saved = _below(level, _lifted(inner._to_save, (*args, *results), (*inputs, *outs)))
-                attributes = inner.__dict__
-                ctx.plain = {
-                    k: (payload(v), True) if at(level, (v,))[0] else (v, False)
-                    for k, v in attributes.items()
-                }
-            ctx.save_for_backward(*saved)
-            ctx.set_materialize_grads(inner._materialize)
-
-        @staticmethod
-        def restore(ctx: Any, level: VmapLevel) -> FunctionCtx:
-            inner = FunctionCtx(ctx.needs_input_grad)
-            inner._fixed = wrap(level, ctx.saved_tensors, ctx.flags)
-            for k, (v, b) in ctx.plain.items():
-                setattr(inner, k, level.wrap_payload(v) if b else v)
-            return inner
+                _saved_below(level, ctx, inner, ((*args, *results), (*inputs, *outs)))
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            with entered(VmapLevel(next_depth(), size, randomness)) as level:
-                given = tuple(
-                    level.wrap_payload(g) if b and g is not None else g
-                    for g, b in zip(grads, Batched.out_batched, strict=True)
+            with under_vmap() as level:
+                cotangents = _wrapped(level, grads, Batched.out_batched)
+                pulled = as_tuple(cls.pull_back(_restored(level, ctx), *cotangents))
+                # What the whole batch shares has the sum of the parts' gradients.
+                return tuple(
+                    g if g is None else _whole(level, g) if b else _whole(level, g).sum(0)
+                    for g, b in zip(pulled, batched, strict=True)
                 )
-                pulled = as_tuple(cls.pull_back(Batched.restore(ctx, level), *given))
-                results: list[Any] = []
-                for g, b in zip(pulled, batched, strict=True):
-                    if g is None:
-                        results.append(None)
-                        continue
-                    whole = payload(g) if at(level, (g,))[0] else level.lift(g)
-                    results.append(whole if b else whole.sum(0))
-            return tuple(results)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            with entered(VmapLevel(next_depth(), size, randomness)) as level:
-                given = tuple(
-                    level.wrap_payload(t) if b and t is not None else t
-                    for t, b in zip(tangents, batched, strict=True)
+            with under_vmap() as level:
+                pushed = as_tuple(
+                    cls.jvp(_restored(level, ctx), *_wrapped(level, tangents, batched))
                 )
-                pushed = as_tuple(cls.jvp(Batched.restore(ctx, level), *given))
-                results = tuple(
-                    t
-                    if t is None
-                    else payload(t)
-                    if at(level, (t,))[0]
-                    else level.lift(t)
-                    if b
-                    else t
+                return tuple(
+                    _whole(level, t) if t is not None and (b or _are_at(level, (t,))[0]) else t
                     for t, b in zip(pushed, Batched.out_batched, strict=True)
                 )
-            return results
 
     Batched.__name__ = f"Batched{cls.__name__}"
     return Batched

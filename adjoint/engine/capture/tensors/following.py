@@ -229,30 +229,8 @@ class TensorEngine(CallNumbers):
             answer = self._look(args[0], fn.__name__)
             if answer is not MISSING:
                 return answer
-        if self.in_call and getattr(fn, "__name__", "") == "materialize":
-            raise self._left_to_python(
-                f"materialize: a parameter is given its shape at {recorder.line()}, as it is once. "
-                "Call the module once outside."
-            )
-        if getattr(fn, "__name__", "") in _PULLS:
-            self._follow_hooks()
-            if CONTEXT.anomaly and fn.__module__ == reverse.__name__:
-                raise recorder.refuse(
-                    "backward in anomaly mode",
-                    "each gradient that is computed is looked at, which a recording does not do",
-                    "Turn the mode off, or leave such calls to Python (fullgraph=False).",
-                )
         stepped = args[0] if args else None
-        hindrance = self.optimizers.hindrance(getattr(fn, "__name__", ""), stepped)
-        if hindrance is not None:
-            raise recorder.refuse(
-                f"{type(stepped).__name__}.{fn.__name__}", hindrance,
-                "Do that outside of the compiled function.",
-            )  # fmt: skip
-        if isinstance(fn, types.FunctionType) and is_of_files(fn.__module__ or ""):
-            raise recorder.refuse(
-                fn.__name__, "files may change between calls", "Save and load outside."
-            )
+        self._refuse(fn, stepped)
         self.hooks.before(fn, args)
         through = goes_through(fn)
         args = tuple([self._ready(x, through) for x in args])
@@ -282,6 +260,32 @@ class TensorEngine(CallNumbers):
             recorder.new(result)
             new_parts(recorder, vars(result))
         return result
+
+    def _refuse(self, fn: Any, stepped: Any) -> None:
+        """Raise for a call that no recording can stand for; `stepped` is its first operand."""
+        recorder = self.recorder
+        name = getattr(fn, "__name__", "")
+        if self.in_call and name == "materialize":
+            raise self._left_to_python(
+                f"materialize: a parameter is given its shape at {recorder.line()}, as it is once. "
+                "Call the module once outside."
+            )
+        if name in _PULLS:
+            self._follow_hooks()
+            if CONTEXT.anomaly and fn.__module__ == reverse.__name__:
+                raise recorder.refuse(
+                    "backward in anomaly mode",
+                    "each gradient that is computed is looked at, which a recording does not do",
+                    "Turn the mode off, or leave such calls to Python (fullgraph=False).",
+                )
+        hindrance = self.optimizers.hindrance(name, stepped)
+        if hindrance is not None:
+            raise recorder.refuse(
+                f"{type(stepped).__name__}.{name}", hindrance,
+                "Do that outside of the compiled function.",
+            )  # fmt: skip
+        if isinstance(fn, types.FunctionType) and is_of_files(fn.__module__ or ""):
+            raise recorder.refuse(name, "files may change between calls", "Save and load outside.")
 
     def _new_lists(self, value: Any) -> Any:
         """A value, nested lists in which are the function's own."""

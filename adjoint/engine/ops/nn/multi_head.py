@@ -62,8 +62,10 @@ def additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
 
 
 def _project_packed(
-    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> list[Tensor]:
+    if weight is None:
+        raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
     size = query.shape[-1]
     if query is key is value:
         return list(linear(query, weight, bias).chunk(3, -1))
@@ -118,6 +120,37 @@ def _static(name: str, x: Tensor, batch: int, heads: int, size: int) -> Tensor:
     return x.reshape((batch, heads, x.shape[1], size))
 
 
+def _check_sizes(
+    query: Tensor, key: Tensor, value: Tensor, embed_dim: int, heads: int, apart: bool
+) -> None:
+    """Raise unless inputs fit the projections; `apart` where keys have a weight of their own."""
+    embed = query.shape[2]
+    if embed != embed_dim:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {embed}")
+    if embed // heads * heads != embed:
+        raise AssertionError(f"embed_dim {embed} not divisible by num_heads {heads}")
+    if apart:
+        if tuple(key.shape[:2]) != tuple(value.shape[:2]):
+            raise AssertionError(
+                f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's "
+                f"{tuple(value.shape[:2])}"
+            )
+    elif key.shape != value.shape:
+        raise AssertionError(
+            f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}"
+        )
+
+
+def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, source: int) -> Tensor:
+    """A mask that also hides keys of sequences that are shorter than the batch."""
+    if tuple(padding.shape) != (batch, source):
+        raise AssertionError(
+            f"expecting key_padding_mask shape of {(batch, source)}, but got {tuple(padding.shape)}"
+        )
+    padding = padding.reshape((batch, 1, 1, -1))
+    return padding if mask is None else mask + padding
+
+
 @public(namespaces=("nn.functional",))
 def multi_head_attention_forward(
     query: Tensor,
@@ -166,23 +199,8 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
             "method `generate_square_subsequent_mask` to create this mask."
         )
-    if embed != embed_dim_to_check:
-        raise AssertionError(
-            f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed}"
-        )
+    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     head = embed // num_heads
-    if head * num_heads != embed:
-        raise AssertionError(f"embed_dim {embed} not divisible by num_heads {num_heads}")
-    if use_separate_proj_weight:
-        if tuple(key.shape[:2]) != tuple(value.shape[:2]):
-            raise AssertionError(
-                f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's "
-                f"{tuple(value.shape[:2])}"
-            )
-    elif key.shape != value.shape:
-        raise AssertionError(
-            f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}"
-        )
     padding = additive(key_padding_mask, "key_padding_mask", query)
     causal = is_causal and padding is None and not need_weights
     mask = None if causal else additive(attn_mask, "attn_mask", query)
@@ -193,8 +211,6 @@ def multi_head_attention_forward(
         weights = {"q": q_proj_weight, "k": k_proj_weight, "v": v_proj_weight}
         q, k, v = _project_apart((query, key, value), weights, in_proj_bias)
     else:
-        if in_proj_weight is None:
-            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
     if bias_k is not None and bias_v is not None:
@@ -216,13 +232,7 @@ def multi_head_attention_forward(
         k, v = cat([k, zeros], 2), cat([v, zeros], 2)
         mask, padding = _longer(mask), _longer(padding)
     if padding is not None:
-        if tuple(padding.shape) != (batch, k.shape[2]):
-            raise AssertionError(
-                f"expecting key_padding_mask shape of {(batch, k.shape[2])}, but got "
-                f"{tuple(padding.shape)}"
-            )
-        padding = padding.reshape((batch, 1, 1, -1))
-        mask = padding if mask is None else mask + padding
+        mask = _with_padding(mask, padding, batch, k.shape[2])
     if mask is not None and mask.dtype is not q.dtype:
         mask = mask.to(q.dtype)
 
