@@ -63,7 +63,7 @@ def mark_of(cells: Sequence[str]) -> str:
     signs = Counter(sign for cell in there for sign in dict.fromkeys(filter(is_sign, cell)))
     if signs and signs.most_common(1)[0][1] > len(there) / 2:
         return signs.most_common(1)[0][0]
-    words = {found[1] if (found := UNIT.fullmatch(cell)) else "" for cell in there}
+    words = {parts[1] if (parts := UNIT.fullmatch(cell)) else "" for cell in there}
     return words.pop() if len(words) == 1 else ""
 
 
@@ -78,9 +78,9 @@ def without_mark(cell: str, mark: str) -> str | None:
     >>> without_mark("-$5", "$"), without_mark("5 $", "$"), without_mark("5", "$")
     ('-5', '5', None)
     """
-    before, found, after = (part.strip() for part in cell.partition(mark))
+    before, there, after = (part.strip() for part in cell.partition(mark))
     both = any(map(str.isdigit, before)) and any(map(str.isdigit, after))
-    return before + after if found and not both else None
+    return before + after if there and not both else None
 
 
 def day(cell: str, slashed: str = "") -> float | None:

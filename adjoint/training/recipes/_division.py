@@ -67,16 +67,16 @@ def divided(
     total = len(samples.digests)
     if total < 2:
         raise ValueError(f"the data has {total} {what}; training needs at least 2")
-    known = {} if before is None else placed(samples, before)
-    train, test = ([i for i, where in known.items() if where == side] for side in SIDES)
-    seen = len(test)
-    wanted = max(1, int(total * SHARE)) - seen
-    new = groups(samples, [i for i in range(total) if i not in known])
+    side_of = {} if before is None else placed(samples, before)
+    train, test = ([i for i, where in side_of.items() if where == side] for side in SIDES)
+    tested_before = len(test)
+    lacking_tests = max(1, int(total * SHARE)) - tested_before
+    new = groups(samples, [i for i in range(total) if i not in side_of])
     new = [new[k] for k in ad.randperm(len(new)).tolist()] if new else []
     for group in new:
-        fits = len(group) <= wanted
+        fits = len(group) <= lacking_tests
         (test if fits else train).extend(group)
-        wanted -= len(group) if fits else 0
+        lacking_tests -= len(group) if fits else 0
     if not test and len(new) > 1:  # of each there are more copies than are wanted
         test = min(new, key=len)
         train = [i for i in train if i not in test]
@@ -88,16 +88,17 @@ def divided(
             f"--resume: none of the {what} that the checkpoint had to {lacking} is there. Go on "
             "with that data, or train anew, without --resume."
         )
-    said = "" if before is None else changes(samples, before, len(test) - seen, total - len(known))
-    return Division(train, test, record(samples, (train, test), before), said)
+    tested, new_samples = len(test) - tested_before, total - len(side_of)
+    message = "" if before is None else changes(samples, before, tested, new_samples)
+    return Division(train, test, record(samples, (train, test), before), message)
 
 
 def groups(samples: Samples, places: Sequence[int]) -> list[list[int]]:
     """Places of samples, copies together."""
-    found: dict[int, list[int]] = {}
+    copies: dict[int, list[int]] = {}  # by digest
     for i in places:
-        found.setdefault(samples.digests[i], []).append(i)
-    return list(found.values())
+        copies.setdefault(samples.digests[i], []).append(i)
+    return list(copies.values())
 
 
 def placed(samples: Samples, before: Mapping[str, Any]) -> dict[int, str]:
@@ -114,30 +115,30 @@ def placed(samples: Samples, before: Mapping[str, Any]) -> dict[int, str]:
             by_digest.setdefault(number, (at, side))
         for at, name in enumerate(before[f"{side} names"]):
             by_name.setdefault(name, (at, side))
-    found = []
+    ordered = []  # (place in the checkpoint, place now, side)
     for group in groups(samples, range(len(samples.digests))):
-        known = by_digest.get(samples.digests[group[0]])
-        if known is None and samples.names:
+        where = by_digest.get(samples.digests[group[0]])
+        if where is None and samples.names:
             named = [by_name[samples.names[i]] for i in group if samples.names[i] in by_name]
-            known = min(named, key=lambda where: (SIDES.index(where[1]), where[0]), default=None)
-        if known is not None:
-            found += [(known[0], i, known[1]) for i in group]
-    return {i: side for _, i, side in sorted(found)}
+            where = min(named, key=lambda pair: (SIDES.index(pair[1]), pair[0]), default=None)
+        if where is not None:
+            ordered += [(where[0], i, where[1]) for i in group]
+    return {i: side for _, i, side in sorted(ordered)}
 
 
 def record(
     samples: Samples, sides: Sequence[Sequence[int]], before: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """What a checkpoint keeps; what is gone stays known, since it may come back."""
-    kept: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     present = set(samples.digests)
     for side, places in zip(SIDES, sides, strict=True):
-        kept[side] = ad.tensor([samples.digests[i] for i in places], dtype=ad.int64)
-        kept[f"{side} names"] = [samples.names[i] for i in places] if samples.names else []
+        entries[side] = ad.tensor([samples.digests[i] for i in places], dtype=ad.int64)
+        entries[f"{side} names"] = [samples.names[i] for i in places] if samples.names else []
         once = () if before is None else (*before[side].tolist(), *before[f"{side} gone"].tolist())
         gone = [number for number in dict.fromkeys(once) if number not in present]
-        kept[f"{side} gone"] = ad.tensor(gone, dtype=ad.int64)
-    return kept
+        entries[f"{side} gone"] = ad.tensor(gone, dtype=ad.int64)
+    return entries
 
 
 def changes(samples: Samples, before: Mapping[str, Any], tested: int, new: int) -> str:
@@ -148,9 +149,9 @@ def changes(samples: Samples, before: Mapping[str, Any], tested: int, new: int) 
         named = before[f"{side} names"] or [None] * len(before[side])
         pairs = zip(before[side].tolist(), named, strict=True)
         gone += sum(number not in present and name not in names for number, name in pairs)
-    said = []
+    differences = []
     if new:
-        said.append(f"{new} new ({new - tested} to learn from, {tested} to test on)")
+        differences.append(f"{new} new ({new - tested} to learn from, {tested} to test on)")
     if gone:
-        said.append(f"{gone} no longer there")
-    return " and ".join(said)
+        differences.append(f"{gone} no longer there")
+    return " and ".join(differences)

@@ -211,10 +211,10 @@ def predict(folder: str, inputs: Sequence[str]) -> None:
 
 def files(inputs: Sequence[str]) -> list[str]:
     """The pictures that are meant; a folder stands for those in it."""
-    found = []
+    paths: list[str] = []
     for path in inputs:
         inside = _pictures.pictures_in(Path(path)) if Path(path).is_dir() else [path]
         if not inside:
             raise FileNotFoundError(f"{path} has no pictures in it: {', '.join(_pictures.READ)}")
-        found += inside
-    return found
+        paths += inside
+    return paths
