@@ -275,16 +275,16 @@ def _leaf_behind(view: Tensor) -> Tensor:
 
     `base[:2].requires_grad_()` wants a gradient of its own; the tape leads there from views of it.
     """
-    place: Any = view._node
-    while place is not None and not is_tensor(place):
-        edges = [edge for edge in place.edges if edge is not None]
-        place = edges[0][0] if len(edges) == 1 else None
-    if place is None or place._storage is not view._storage or not _begins(view, place._chain):
+    behind: Any = view._node  # nodes, and at last the leaf
+    while behind is not None and not is_tensor(behind):
+        edges = [edge for edge in behind.edges if edge is not None]
+        behind = edges[0][0] if len(edges) == 1 else None
+    if behind is None or behind._storage is not view._storage or not _begins(view, behind._chain):
         raise CaptureError(
             f"compile: {users_line()}: the function returns a view of a tensor whose gradient goes "
             "elsewhere than to that tensor. Return a clone() of the view."
         )
-    return place
+    return behind
 
 
 def _begins(view: Tensor, chain: tuple[Any, ...]) -> bool:

@@ -36,14 +36,14 @@ UNHELD = 3  # references to an array that only its bank holds: two lists', and t
 class Bank:
     """The arrays of one call's results, and the words that say where they are."""
 
-    __slots__ = ("arrays", "at", "kinds", "places", "results", "shares", "shifts", "values")
+    __slots__ = ("arrays", "at", "kinds", "numbers", "results", "shares", "shifts", "values")
 
     def __init__(self, image: ProgramImage, outputs: int) -> None:
         reused = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
         reused = [(k, shape, dtype) for k, shape, dtype in reused if keeps(shape, dtype)]
-        self.places = [k for k, _, _ in reused]
+        self.numbers = [k for k, _, _ in reused]  # of the results that are kept
         self.kinds = [(shape, dtype) for _, shape, dtype in reused]
-        patches = [image.patches.get(f"result {k}", []) for k in self.places]
+        patches = [image.patches.get(f"result {k}", []) for k in self.numbers]
         self.at = np.array([at for patch in patches for at, _ in patch], np.int64)
         self.shifts = np.array([shift for patch in patches for _, shift in patch], np.int64)
         self.shares = np.repeat(np.arange(len(patches)), [len(patch) for patch in patches])
@@ -53,7 +53,7 @@ class Bank:
 
     def put(self) -> None:
         """Note where the arrays are."""
-        for k, array in zip(self.places, self.arrays, strict=True):
+        for k, array in zip(self.numbers, self.arrays, strict=True):
             self.results[k] = array
         starts = np.array([address_of(a) for a in self.arrays], np.int64)
         self.values = starts[self.shares] + self.shifts
@@ -153,15 +153,15 @@ def _arrays(image: ProgramImage, moving: dict[int, bool], scope: dict[str, Any])
 
 def _numbers(image: ProgramImage, floats: set[int], scope: dict[str, Any]) -> Iterator[str]:
     """Put the host's numbers where they are needed; floats in a row are written together."""
-    for i, places in image.numbers.items():
+    for i, words in image.numbers.items():
         yield f" x{i} = inputs[{i}]"
         if i not in floats:
-            for at, plus in places:
+            for at, plus in words:
                 yield f" q[{at}] = signed(x{i} + {plus})"
-    places = sorted((at, i) for i in floats for at, _ in image.numbers[i])
+    written = sorted((at, i) for i in floats for at, _ in image.numbers[i])
     rows: dict[str, list[int]] = {}  # the same numbers in the same order, and where they begin
-    for _, group in groupby(enumerate(places), lambda place: place[1][0] - place[0]):
-        row = [place for _, place in group]
+    for _, group in groupby(enumerate(written), lambda pair: pair[1][0] - pair[0]):
+        row = [word for _, word in group]
         rows.setdefault(", ".join(f"x{i}" for _, i in row), []).append(8 * row[0][0])
     for values, starts in rows.items():
         count = values.count("x")

@@ -133,12 +133,12 @@ class _Word(str):
 @lru_cache(maxsize=1024)
 def slot_offset(descriptor: Any) -> int | None:
     """Where objects keep what a descriptor of `__slots__` gives."""
-    place = id(descriptor) + _HEAD + 24  # behind the class and the two names
+    definition = id(descriptor) + _HEAD + 24  # behind the class and the two names
     if type(descriptor) is not types.MemberDescriptorType:
         return None
     if word_at(id(descriptor) + _HEAD) != id(descriptor.__objclass__):
         return None
-    member = _MemberDef.from_address(word_at(place))
+    member = _MemberDef.from_address(word_at(definition))
     named = member.name == descriptor.__name__.encode()
     return int(member.offset) if named and member.type == _OBJECT_SLOT else None
 
