@@ -81,12 +81,10 @@ class Trace(Streams):
     closes = False  # whether operands from outside become inputs: graph.record.body
     # How a recorded function puts something into a dict of the framework's that was there before.
     assign: Callable[[Any, Any, Any], None] | None = None
-    # Whether it put something under a key there.
-    has_assigned: Callable[[Any, Any], bool] | None = None
+    has_assigned: Callable[[Any, Any], bool] | None = None  # whether it did, under a key
     # A function of the user's, kept by the framework, as one whose reads and writes are observed.
     follow: Callable[[Any], Any] | None = None
-    # What a dict of the framework's holds under a key: the recording depends on it.
-    item: Callable[[Any, Any], Any] | None = None
+    item: Callable[[Any, Any], Any] | None = None  # what such a dict holds: depended on
 
     def __init__(self, *, located: bool = False) -> None:
         super().__init__()
