@@ -50,8 +50,8 @@ REFUSED = {
     "train digits --resume {tmp}": "--resume: there is no file",
     "train digits --resume {tmp}/text.pt": "text.pt: opcode",
     "train digits --resume {tmp}/empty.pt": "empty",
-    "train digits --resume {tmp}/other.pt": "no trainer's checkpoint: it lacks early_stopping",
-    "train digits --resume {tmp}/list.pt": "no trainer's checkpoint",
+    "train digits --resume {tmp}/other.pt": "no checkpoint of training",
+    "train digits --resume {tmp}/list.pt": "no checkpoint of training",
     "train digits --folder {tmp}/text.pt/sub": "text.pt",
     "train digits --folder {tmp}/text.pt": "text.pt",
 }
