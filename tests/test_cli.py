@@ -127,17 +127,3 @@ def test_an_interrupted_run_of_a_script(folder: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()
     assert (process.returncode, said) == (130, "adjoint run: interrupted\n")
-
-
-def test_a_file_that_fails_shows_its_own_traceback(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    (folder / "mine.py").write_text("def f():\n    raise ValueError('mine')\nf()\n")
-    assert cli.main(["train", "mine.py"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("Traceback")
-    assert "mine.py" in said
-    assert said.endswith("ValueError: mine\n")

@@ -206,7 +206,9 @@ def test_train_runs_a_file_as_run_does(tmp_path: Path) -> None:
     program.write_text("import sys, torch\nprint(torch.__name__, torch.ones(2).sum().item(), sys.argv[1:])\n")  # fmt: skip
     done = started("-m", "adjoint.cli", "train", str(program), "--lr", "1")
     assert done.stdout == "torch 2.0 ['--lr', '1']\n", done.stderr
-    program.write_text("import torch\ntorch.no_such_name\n")
+    program.write_text("def f():\n    raise ValueError('mine')\nf()\n")
     done = started("-m", "adjoint.cli", "train", str(program))
     assert done.returncode == 1
-    assert "no_such_name" in done.stderr
+    assert done.stderr.startswith("Traceback")
+    assert "program.py" in done.stderr
+    assert done.stderr.endswith("ValueError: mine\n")

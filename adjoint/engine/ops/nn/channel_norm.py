@@ -139,9 +139,9 @@ def blend_both(
         and running[0] is not None
         and running[1] is not None
         and is_worth_a_program(running[0]._array)
-        and are_apart(running[0]._array, running[1]._array)
         and lies_in_a_row(running[0])
         and lies_in_a_row(running[1])
+        and are_apart(running[0]._array, running[1]._array)
         and new[0]._array.flags.c_contiguous
         and new[1]._array.flags.c_contiguous
     )
