@@ -12,9 +12,9 @@ import runpy
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from adjoint.cli import torch_alias
 
@@ -58,8 +58,10 @@ def run_script(
     return 0
 
 
-def find_command(name: str) -> EntryPoint | None:
+def find_command(name: str) -> Any:
     """The command that an installed library provides under a name: `accelerate`."""
+    from importlib.metadata import entry_points  # with `email`: scripts are files, mostly
+
     return next(iter(entry_points(group="console_scripts", name=name)), None)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import multiprocessing
 import os
 import re
@@ -23,7 +22,6 @@ from typing import Any
 from adjoint.cli.addresses import module as elsewhere
 from adjoint.cli.companions import CompanionFinder
 from adjoint.engine.core.state import config
-from adjoint.io import objects
 from adjoint.unavailable import fill as fill_in
 from adjoint.unavailable import module as placeholder
 
@@ -122,12 +120,14 @@ class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         spec.submodule_search_locations = getattr(module, "__path__", None)
         return spec
 
-    def find_distributions(self, context: Any = None) -> Iterator[Answered]:
+    def find_distributions(self, context: Any = None) -> Iterator[Any]:
         """What `importlib.metadata` asks each finder: the installed packages of a name."""
         wanted = None if context is None else context.name
-        for name in VERSIONS:
+        for name, version in VERSIONS.items():
             if wanted is None or wanted.lower().replace("_", "-") == name:
-                yield Answered(name)
+                from adjoint.cli.answered import Answered  # with `email`: what few programs ask for
+
+                yield Answered(name, version)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = find_module(adjoint_name(spec.name))
@@ -235,25 +235,6 @@ def find_module(name: str) -> ModuleType | None:
     return module
 
 
-class Answered(importlib.metadata.Distribution):
-    """What `importlib.metadata` reports of a package that Adjoint answers for."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def read_text(self, filename: str) -> str | None:
-        """Its metadata and the package it brings; it has no other files."""
-        if filename == "top_level.txt":
-            return f"{self._package}\n"
-        if filename != "METADATA":
-            return None
-        return f"Metadata-Version: 2.1\nName: {self._package}\nVersion: {VERSIONS[self._package]}\n"
-
-    def locate_file(self, path: Any) -> Any:
-        """Where a file of it would lie: in Adjoint."""
-        return Path(__file__).parent.parent / path
-
-
 def install() -> None:
     """From here on, in this process, `import torch` is Adjoint."""
     if any(isinstance(finder, TorchFinder) for finder in sys.meta_path):
@@ -267,7 +248,7 @@ def install() -> None:
     sys.meta_path[:0] = [TorchFinder(), ModuleFinder(), CompanionFinder()]
     config.display_name = "torch"
     config.fullgraph = False
-    objects.Defaults.pickles = True
+    config.pickles = True
     facade.__version__ = TorchVersion(PYTORCH_VERSION)
     facade.__name__ = "torch"
     facade.__dict__.pop("engine", None)  # `from adjoint.engine.x import y` finds it all the same

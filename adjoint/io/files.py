@@ -14,10 +14,10 @@ import numpy as np
 from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.engine.core.files.zipped import BadZip
+from adjoint.engine.core.state import config
 from adjoint.io import archive, safetensors
 from adjoint.io.builders import names
 from adjoint.io.legacy import LegacyReader
-from adjoint.io.objects import Defaults
 from adjoint.io.unpickler import Unpickler
 
 # What the zip and number readers raise on bytes that make no sense.
@@ -75,7 +75,7 @@ def save(
             )
         safetensors.save_file(obj, f, metadata)
         return
-    pickles = pickle_module is not None or Defaults.pickles
+    pickles = pickle_module is not None or config.pickles
     if metadata is not None:
         raise ValueError("save: metadata belongs to .safetensors files; put it into the value")
     if _is_path(f):

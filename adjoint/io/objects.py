@@ -44,12 +44,6 @@ KNOWN: dict[str, Any] = {f"{c.__module__}.{c.__qualname__}": c for c in VALUES} 
 SAFE: dict[str, Any] = {}  # what a program declared safe, by the name files use
 
 
-class Defaults:
-    """Whether `save` writes objects unless told otherwise: so under `adjoint run`."""
-
-    pickles = False
-
-
 # -- what a program allows ------------------------------------------------------------------------
 
 

@@ -11,5 +11,8 @@ display_name = "adjoint"
 # a PyTorch script expects it to run all the same.
 fullgraph = True
 
+# Whether `save` writes objects of a program's own unless told otherwise, as PyTorch's does.
+pickles = False
+
 # How many recordings a compiled function keeps: each may hold memory of its own.
 recording_limit = 64
