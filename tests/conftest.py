@@ -168,3 +168,19 @@ def _alone() -> None:
     seed_all()
     executor._drawn.clear()
     HOOKS.straight.forget()
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The native programs that a test makes."""
+    from adjoint.engine.backends.llvm.program.native import Native
+
+    collected: list[Any] = []
+    start = Native.__init__
+
+    def noted(self: Any, *args: Any, **kwargs: Any) -> None:
+        start(self, *args, **kwargs)
+        collected.append(self)
+
+    monkeypatch.setattr(Native, "__init__", noted)
+    return collected

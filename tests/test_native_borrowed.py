@@ -46,20 +46,6 @@ MADE: dict[str, Function] = {
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 1e-30, 80.0, -80.0, np.inf, -np.inf, np.nan]
 
 
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> list[native.Native]:
-    """The programs that a test makes."""
-    collected: list[native.Native] = []
-    start = native.Native.__init__
-
-    def noted(self: native.Native, *args: Any, **kwargs: Any) -> None:
-        start(self, *args, **kwargs)
-        collected.append(self)
-
-    monkeypatch.setattr(native.Native, "__init__", noted)
-    return collected
-
-
 def arrays(result: Any) -> list[Any]:
     return [t.numpy() for t in (result if isinstance(result, tuple) else (result,))]
 

@@ -70,20 +70,6 @@ def shifted(a: Any) -> Any:
     return a + 3 * len(a) ** 0.5 * np.eye(len(a))
 
 
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> list[native.Native]:
-    """The programs that a test makes."""
-    collected: list[native.Native] = []
-    start = native.Native.__init__
-
-    def noted(self: native.Native, *args: Any, **kwargs: Any) -> None:
-        start(self, *args, **kwargs)
-        collected.append(self)
-
-    monkeypatch.setattr(native.Native, "__init__", noted)
-    return collected
-
-
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_results_are_numpy_s(name: str, dtype: str, programs: list[native.Native]) -> None:

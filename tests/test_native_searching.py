@@ -23,20 +23,6 @@ def some(rng: Any, dtype: str, *shape: int) -> Any:
     return array
 
 
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> list[native.Native]:
-    """The programs that a test makes."""
-    collected: list[native.Native] = []
-    start = native.Native.__init__
-
-    def noted(self: native.Native, *args: Any, **kwargs: Any) -> None:
-        start(self, *args, **kwargs)
-        collected.append(self)
-
-    monkeypatch.setattr(native.Native, "__init__", noted)
-    return collected
-
-
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_places_are_eager_mode_s(dtype: str, right: bool, programs: list[native.Native]) -> None:
