@@ -74,7 +74,8 @@ QUICK = [
     "legacy: a part outside its storage", "safetensors: a nested header", "safetensors: a name twice",
     "graph: keys of one hash", "png: huge dimensions", "idx: absurd sizes", "csv: zeros", "npy: nested signs",
     "objects: defaultdicts nested late", "checkpoint: NumPy's generator at 10**6", "program: marshal",
-    "bert config: layers without end", "llama config: positions without end", "voc: entities of 16 bits",
+    "bert config: layers without end", "llama config: positions without end",
+    "llama config: rotations beyond every float", "llama config: rotations of positions beyond 64 bits", "voc: entities of 16 bits",
     "coco: ids of one hash", "packed config: groups of 0", "sharded index: a file above", "sharded index: a piece twice",
     *(
         name

@@ -22,18 +22,22 @@ from adjoint.nn.modules.hooks import register_module_parameter_registration_hook
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a whole number of at least 1; a truth is none."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    """Whether a value is a whole number of at least 1 that 64 bits hold; a truth is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and 1 <= int(value) < 2**63
 
 
 def _is_number(value: Any) -> bool:
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    return real and math.isfinite(value) and value >= 0
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value) and value >= 0
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 # By a field's type: whether a value is one, and what is wanted.
 KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (is_size, "a whole number of at least 1"),
+    "int": (is_size, "a whole number from 1 to 2**63 - 1"),
     "float": (_is_number, "a finite number of at least 0"),
     "str": (lambda value: isinstance(value, str), "a text"),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
@@ -43,12 +47,14 @@ KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def check_config(config: Any) -> None:
     """Refuse a configuration that states something else than sizes, rates and names.
 
+    Rates are kept as floats: a file may write one as a whole number that no integer's bits hold.
+
     Example:
         >>> from adjoint.models import GPT2Config
         >>> GPT2Config(n_layer=-1)
         Traceback (most recent call last):
             ...
-        ValueError: GPT2Config: n_layer must be a whole number of at least 1, received -1
+        ValueError: GPT2Config: n_layer must be a whole number from 1 to 2**63 - 1, received -1
     """
     for field in fields(config):
         value = getattr(config, field.name)
@@ -58,6 +64,8 @@ def check_config(config: Any) -> None:
                 f"{type(config).__name__}: {field.name} must be {wanted}, received "
                 f"{str(value)[:80] if isinstance(value, Real) else repr(value)[:80]}"
             )
+        if field.type == "float":
+            object.__setattr__(config, field.name, float(value))  # configurations are frozen
 
 
 def check_heads(config: Any, width: str, heads: str) -> None:

@@ -48,10 +48,15 @@ CONFIGS: dict[str, dict[str, Callable[[], bytes]]] = {
         "a width without end": config("llama", hidden_size=10**9),
         "no heads for keys": config("llama", num_key_value_heads=0),
         "rotations of 0": config("llama", rope_theta=0),
+        "rotations beyond every float": config("llama", rope_theta=10**400),
         "rotations as a list": config("llama", rope_scaling=[1]),
         "rotations by text": config("llama", rope_scaling={"rope_type": "llama3", "factor": "x"}),
         "rotations without a passage": config(
             "llama", rope_scaling={"rope_type": "llama3", "high_freq_factor": 1.0}
+        ),
+        "rotations of positions beyond 64 bits": config(
+            "llama",
+            rope_scaling={"rope_type": "llama3", "original_max_position_embeddings": 10**30},
         ),
     },
     "diffusion": {
