@@ -7,7 +7,7 @@ tensors; and a program that has no rows is a function of arrays, which is called
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.backends.llvm.small.meeting import ARRAY_AT, FIRST, NONE, WANTED
+from adjoint.engine.backends.llvm.small.comparing import ARRAY_AT, FIRST, NONE, WANTED
 from adjoint.engine.capture.python.guards.rows import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
 

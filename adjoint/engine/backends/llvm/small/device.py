@@ -23,15 +23,43 @@ import numpy as np
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, slow_address
-from adjoint.engine.backends.llvm.small import meeting
-from adjoint.engine.backends.llvm.small.meeting import DEVICE_ARRAY, FLOAT, INT, LIST, NONE, TUPLE
+from adjoint.engine.backends.llvm.small import comparing, meeting
+from adjoint.engine.backends.llvm.small.comparing import (
+    DEVICE_ARRAY,
+    DIMENSIONS,
+    NONE,
+    WANTED,
+    ArrayText,
+)
 from adjoint.engine.core.operations.record import is_tensor
 
-DIMENSIONS = meeting.DIMENSIONS
-# What is wanted of an operand: its slot (0: a literal), which earlier one it is (-1: any), dtype,
-# rank (or what number it is), sizes, steps, device, whether its address is no multiple of 64.
-FIRST, WANTED = 2, 6 + 2 * DIMENSIONS
-NUMBER, REAL = -1, -2  # in the place of a rank: any whole number, any number as a double's bits
+# How arrays are looked at: after their layout, the device and whether the address of elements is no
+# multiple of 64 are wanted.
+ARRAYS = ArrayText(
+    DEVICE_ARRAY,
+    WANTED + 2,
+    kind_and_rank=f"""
+  %dtype = call i64 @dtype_of(ptr %array)
+  %rank = call i64 @rank_of(ptr %array)
+  %device = call i64 @device_of(ptr %array)
+  %deviceWantedAt = getelementptr i64, ptr %wanted, i64 {WANTED}
+  %deviceWanted = load i64, ptr %deviceWantedAt
+  %c = icmp eq i64 %device, %deviceWanted
+  %place = call i64 @place_of(ptr %array)
+  %low = and i64 %place, 63
+  %is.astray = icmp ne i64 %low, 0
+  %astray = zext i1 %is.astray to i64
+  %astrayWantedAt = getelementptr i64, ptr %wanted, i64 {WANTED + 1}
+  %astrayWanted = load i64, ptr %astrayWantedAt
+  %d = icmp eq i64 %astray, %astrayWanted
+  %cd = and i1 %c, %d""",
+    sizes_and_strides="""
+  %sizes = call ptr @sizes_of(ptr %array)
+  %strides = call ptr @steps_of(ptr %array)""",
+    address="""
+  %data = call i64 @place_of(ptr %held)""",
+    also="%cd",
+)
 SLOTS = 64
 UNUSED = SLOTS - 1  # a slot that no launch reads
 # What a program is launched by, and the slots of what is made for it.
@@ -43,7 +71,6 @@ PAGE = 256  # bytes that memory between kernels begins at a multiple of
 
 def text() -> str:
     """The functions, after those that compare and those of a layout."""
-    last = DIMENSIONS + 4
     return f"""
 declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyLong_FromLongLong(i64)
@@ -65,140 +92,6 @@ define ptr @words_of(ptr %program, i64 %which) alwaysinline {{
   %wordsAt = getelementptr i8, ptr %object, i64 {HEAD}
   %words = load ptr, ptr %wordsAt
   ret ptr %words
-}}
-define i1 @lies_there(ptr %array, ptr %wanted) {{
-entry:
-  %dtype = call i64 @dtype_of(ptr %array)
-  %dtypeWanted = call i64 @at(ptr %wanted, i64 2)
-  %rank = call i64 @rank_of(ptr %array)
-  %rankWanted = call i64 @at(ptr %wanted, i64 3)
-  %device = call i64 @device_of(ptr %array)
-  %deviceWanted = call i64 @at(ptr %wanted, i64 {last + DIMENSIONS})
-  %place = call i64 @place_of(ptr %array)
-  %low = and i64 %place, 63
-  %is.astray = icmp ne i64 %low, 0
-  %astray = zext i1 %is.astray to i64
-  %astrayWanted = call i64 @at(ptr %wanted, i64 {last + DIMENSIONS + 1})
-  %a = icmp eq i64 %dtype, %dtypeWanted
-  %b = icmp eq i64 %rank, %rankWanted
-  %c = icmp eq i64 %device, %deviceWanted
-  %d = icmp eq i64 %astray, %astrayWanted
-  %ab = and i1 %a, %b
-  %cd = and i1 %c, %d
-  %all = and i1 %ab, %cd
-  br i1 %all, label %layout, label %no
-layout:
-  %sizes = call ptr @sizes_of(ptr %array)
-  %steps = call ptr @steps_of(ptr %array)
-  br label %next
-next:
-  %k = phi i64 [0, %layout], [%kNext, %each]
-  %more = icmp slt i64 %k, %rank
-  br i1 %more, label %each, label %yes
-each:
-  %kNext = add i64 %k, 1
-  %sizeIndex = add i64 %k, 4
-  %stepIndex = add i64 %k, {last}
-  %s = call i64 @at(ptr %sizes, i64 %k)
-  %t = call i64 @at(ptr %steps, i64 %k)
-  %sWanted = call i64 @at(ptr %wanted, i64 %sizeIndex)
-  %tWanted = call i64 @at(ptr %wanted, i64 %stepIndex)
-  %sSame = icmp eq i64 %s, %sWanted
-  %tSame = icmp eq i64 %t, %tWanted
-  %fine = and i1 %sSame, %tSame
-  br i1 %fine, label %next, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
-define i1 @operands_fit(ptr %program, ptr %operands, ptr %slots) {{
-entry:
-  %wanted = call ptr @words_of(ptr %program, i64 1)
-  %literals = call ptr @PyTuple_GetItem(ptr %program, i64 2)
-  %count = load i64, ptr %wanted
-  %class = call ptr @class_of(ptr %operands)
-  %is.list = call i1 @is_a(ptr %class, i64 {LIST})
-  %is.tuple = call i1 @is_a(ptr %class, i64 {TUPLE})
-  %either = or i1 %is.list, %is.tuple
-  br i1 %either, label %sized, label %no
-sized:
-  %size = call i64 @size_of(ptr %operands, i1 %is.list)
-  %many = icmp eq i64 %size, %count
-  br i1 %many, label %next, label %no
-next:
-  %k = phi i64 [0, %sized], [%kNext, %literal], [%kNext, %place], [%kNext, %whole], [%kNext, %real]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %each, label %yes
-each:
-  %kNext = add i64 %k, 1
-  %x = call ptr @item_of(ptr %operands, i64 %k, i1 %is.list)
-  %away = mul i64 %k, {WANTED}
-  %begin = add i64 %away, {FIRST}
-  %own = getelementptr i64, ptr %wanted, i64 %begin
-  %slot = load i64, ptr %own
-  %is.literal = icmp eq i64 %slot, 0
-  br i1 %is.literal, label %literal, label %given
-literal:
-  %wantedLiteral = call ptr @PyTuple_GetItem(ptr %literals, i64 %k)
-  %equal = call i1 @same(ptr %x, ptr %wantedLiteral)
-  br i1 %equal, label %next, label %no
-given:
-  %classOfX = call ptr @class_of(ptr %x)
-  %rank = call i64 @at(ptr %own, i64 3)
-  switch i64 %rank, label %classed [ i64 {NUMBER}, label %number i64 {REAL}, label %float ]
-number:
-  %is.int = call i1 @is_a(ptr %classOfX, i64 {INT})
-  br i1 %is.int, label %whole, label %no
-whole:
-  %value = call i64 @PyLong_AsUnsignedLongLongMask(ptr %x)
-  call void @set(ptr %slots, i64 %slot, i64 %value)
-  br label %next
-float:
-  %is.float = call i1 @is_a(ptr %classOfX, i64 {FLOAT})
-  br i1 %is.float, label %real, label %no
-real:
-  %double = call double @PyFloat_AsDouble(ptr %x)
-  %bits = bitcast double %double to i64
-  call void @set(ptr %slots, i64 %slot, i64 %bits)
-  br label %next
-classed:
-  %base = load ptr, ptr @world
-  %exact = icmp eq ptr %classOfX, %base
-  br i1 %exact, label %array, label %derived
-derived:
-  %sub = call i32 @PyType_IsSubtype(ptr %classOfX, ptr %base)
-  %is.tensor = icmp ne i32 %sub, 0
-  br i1 %is.tensor, label %array, label %no
-array:
-  %offset = call i64 @at(ptr @world, i64 {meeting.ARRAY_AT})
-  %heldAt = getelementptr i8, ptr %x, i64 %offset
-  %held = load ptr, ptr %heldAt
-  %absent = icmp eq ptr %held, null
-  br i1 %absent, label %no, label %kind
-kind:
-  %classOfArray = call ptr @class_of(ptr %held)
-  %is.array = call i1 @is_a(ptr %classOfArray, i64 {DEVICE_ARRAY})
-  br i1 %is.array, label %layout, label %no
-layout:
-  %lies = call i1 @lies_there(ptr %held, ptr %own)
-  br i1 %lies, label %earlier, label %no
-earlier:
-  %first = call i64 @at(ptr %own, i64 1)
-  %any = icmp slt i64 %first, 0
-  br i1 %any, label %place, label %again
-again:
-  %before = call ptr @item_of(ptr %operands, i64 %first, i1 %is.list)
-  %it = icmp eq ptr %before, %x
-  br i1 %it, label %place, label %no
-place:
-  %data = call i64 @place_of(ptr %held)
-  call void @set(ptr %slots, i64 %slot, i64 %data)
-  br label %next
-yes:
-  ret i1 true
-no:
-  ret i1 false
 }}
 define ptr @made_by(ptr %maker) {{
   %function = call ptr @PyTuple_GetItem(ptr %maker, i64 0)
@@ -405,7 +298,7 @@ def meeting_on(arrays: type, layout: str) -> Callable[..., Any] | None:
         "tensor_of": tensors.tensor_of,
     }  # fmt: skip
     code = library.linked(
-        "met launches", "\n".join([meeting.comparing_text(), layout, text()]), symbols
+        "met launches", "\n".join([comparing.text(ARRAYS), layout, text()]), symbols
     )
     return fastcall.builtin(
         code.address("meet_on_device"),
@@ -444,7 +337,7 @@ def entry_of(
         return None
     if GIVEN_SLOT + len(call.given) > UNUSED or any(a.ndim > DIMENSIONS for a in arrays):
         return None
-    wanted = wanted_of(operands, slots, call.place)
+    wanted = comparing.wanted_of(operands, slots, call.place, ARRAYS.wanted)
     literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
     makers = iter(call.results)
     results = tuple([next(makers) if there else None for there in gaps])
@@ -453,24 +346,3 @@ def entry_of(
         np.array(about, np.int64), wanted, literals, (*params,), (*params.values(),), rest, results,
         call.room, single, call.noted, alive,
     )  # fmt: skip
-
-
-def wanted_of(
-    operands: Sequence[Any], slots: dict[int, int], place: Callable[[Any], tuple[int, bool]]
-) -> Any:
-    """What a program wants of operands; `place` tells an array's device, and if it lies astray."""
-    words = [len(operands), len(slots)]
-    seen: dict[int, int] = {}
-    for k, x in enumerate(operands):
-        if k not in slots:
-            words += [0] * WANTED
-        elif not is_tensor(x):
-            rank = REAL if type(x) is float else NUMBER
-            words += [slots[k], -1, 0, rank, *[0] * (WANTED - 4)]
-        else:
-            array = x._array
-            pad = [0] * (DIMENSIONS - array.ndim)
-            first = seen.setdefault(id(x), k)
-            words += [slots[k], first if first != k else -1, id(array.dtype), array.ndim]
-            words += [*array.shape, *pad, *array.strides, *pad, *map(int, place(array))]
-    return np.array(words, np.int64)

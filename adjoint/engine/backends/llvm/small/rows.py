@@ -31,7 +31,7 @@ from adjoint.engine.backends.array.executor import pattern
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
-from adjoint.engine.backends.llvm.small import loops, meeting
+from adjoint.engine.backends.llvm.small import comparing, loops
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.graph.ir import DataflowGraph, Value
@@ -39,6 +39,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 Array = Any
 MOST = 1 << 11  # elements of a value: beyond, NumPy's preparations take no time that matters
 ROWS = 2048  # of a program
+OPERANDS = 16  # of a program that native code finds, at most
 
 
 class NoRow(Exception):
@@ -414,16 +415,12 @@ def wanted_and_slots(
     """What a program wants of operands, their slots, and dtypes, which are told by addresses."""
     tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
     arrays = [x._array for x in tensors.values()]
-    if len(operands) > meeting.OPERANDS or any(
-        a.ndim > meeting.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
+    if len(operands) > OPERANDS or any(
+        a.ndim > comparing.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
     ):
         return None
     slots = {k: 1 + place for place, k in enumerate([*tensors, *numbers])}
-    first: dict[int, int] = {}
-    for k, x in tensors.items():
-        first.setdefault(id(x), k)
-    earlier = {k: first[id(x)] for k, x in tensors.items() if first[id(x)] != k}
-    return meeting.wanted_of(operands, slots, earlier), slots, [a.dtype for a in arrays]
+    return comparing.wanted_of(operands, slots), slots, [a.dtype for a in arrays]
 
 
 def literals_of(operands: Sequence[Any], slots: dict[int, int]) -> tuple[Any, ...]:
