@@ -43,6 +43,11 @@ class CodeWriter:
         worker, workers = (self.code.value(n, "i64", 1) for n in ("%worker", "%workers"))
         return (total * worker).quotient(workers), (total * (worker + 1)).quotient(workers)
 
+    def pieces(self, total: V, body: Callable[[V], None]) -> None:
+        """Do `body(piece)` for this worker's part of `total` pieces."""
+        low, high = self.share(total)
+        self.loop(low, high, body)
+
     def least(self, a: V, b: Operand) -> V:
         """The smaller of two numbers."""
         return select(a < b, a, b)

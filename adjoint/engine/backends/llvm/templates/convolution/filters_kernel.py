@@ -11,7 +11,7 @@ Note [filters]
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +60,20 @@ def block_size(kind: str) -> int:
     return BYTES // (4 if kind == "f32" else 8)
 
 
+def filter_piece(w: CodeWriter, word: Any, number: V) -> tuple[V, V, V, V]:
+    """Which part of the positions, group, part of the output channels and of the columns it is."""
+    rest, column_part = w.split(number, word.column_parts)
+    rest, row_part = w.split(rest, word.row_parts)
+    part, group = w.split(rest, word.groups)
+    return part, group, row_part, column_part
+
+
+def in_blocks(w: CodeWriter, first: V, stop: V, size: V, body: Callable[[V], None]) -> None:
+    """Do `body(number)` for each block of `size` from `first` on, the last perhaps smaller."""
+    blocks = (stop - first + (size - 1)).quotient(size)
+    w.loop(0, blocks, body)
+
+
 class FiltersKernel:
     """Writes the kernel of Note [filters]."""
 
@@ -84,16 +98,13 @@ class FiltersKernel:
         self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.gradient_steps))
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """A part of the positions, output channels and taps of one group."""
         w, word, kind = self.w, self.word, self.kind
-        rest, column_part = w.split(p, word.column_parts)
-        rest, row_part = w.split(rest, word.row_parts)
-        part, group = w.split(rest, word.groups)
+        part, group, row_part, column_part = filter_piece(w, word, p)
         row = row_part * word.rows
         rows = w.least(word.m - row, word.rows)
         first_column = column_part * word.columns
@@ -124,8 +135,7 @@ class FiltersKernel:
 
             w.loop(first_column, last_column, columns, step=self.tile.vectors)
 
-        blocks = (stop - first + (word.block - 1)).quotient(word.block)
-        w.loop(0, blocks, block)
+        in_blocks(w, first, stop, word.block, block)
 
     def tables(self, begin: V, end: V) -> tuple[V, V]:
         """Where a block's positions are; its vectors, the last perhaps not full, and positions."""

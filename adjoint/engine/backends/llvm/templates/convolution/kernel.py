@@ -61,7 +61,6 @@ def weights_text(name: str, kind: str) -> Text:
     source, target, table = map(w.pointer, (word.source, word.target, word.table))
     taps = w.at("%args", "i64", w.whole(WeightWords.word_count()))
     depth = word.channels * word.taps
-    low, high = w.share(word.rows * word.groups)
 
     def row(number: V) -> None:
         group, m = w.split(number, word.rows)
@@ -78,7 +77,7 @@ def weights_text(name: str, kind: str) -> Text:
 
         w.loop(0, word.channels, channel)
 
-    w.loop(low, high, row)
+    w.pieces(word.rows * word.groups, row)
 
     def offsets() -> None:
         def channel(c: V) -> None:
@@ -214,8 +213,7 @@ class ImplicitProductKernel:
         self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.target_steps))
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:

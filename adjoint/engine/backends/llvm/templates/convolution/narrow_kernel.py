@@ -100,7 +100,6 @@ class Sums(Narrow):
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word.pieces)
 
         def piece(p: V) -> None:
             chunk, part = w.split(p, word.group_parts)
@@ -123,7 +122,7 @@ class Sums(Narrow):
 
             w.loop(*self.groups(part), group)
 
-        w.loop(low, high, piece)
+        w.pieces(word.pieces, piece)
         return w.finish(name)
 
     def flag_runs(self, vectors: V) -> None:
@@ -219,7 +218,6 @@ class NarrowFilters(Narrow):
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word.pieces)
 
         def piece(p: V) -> None:
             part, groups = w.split(p, word.group_parts)
@@ -246,7 +244,7 @@ class NarrowFilters(Narrow):
 
             w.loop(begin, end, chunk, step=CHUNK)
 
-        w.loop(low, high, piece)
+        w.pieces(word.pieces, piece)
         return w.finish(name)
 
     def row(self, source: str, gradient: str, target: str, vectors: V, count: V, later: V) -> None:

@@ -21,6 +21,10 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir.words import LaunchWords, several
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.convolution.filters_kernel import (
+    filter_piece,
+    in_blocks,
+)
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK, PositionWalk
 from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
     OUT,
@@ -32,6 +36,7 @@ from adjoint.engine.backends.llvm.templates.convolution.winograd_kernel import (
     input_line,
     joined,
     load_square,
+    store_sums,
 )
 from adjoint.engine.backends.llvm.templates.product.tiles import multiply, outer_tile
 from adjoint.engine.backends.registers.vector import V, any_of, mad, select, width
@@ -118,16 +123,13 @@ class WinogradFiltersKernel:
         self.walk = PositionWalk(w, word.sizes, (word.source_steps, word.gradient_steps))
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """A part of the tiles, output channels and channels of one group."""
         w, word, kind = self.w, self.word, self.kind
-        rest, column_part = w.split(p, word.column_parts)
-        rest, row_part = w.split(rest, word.row_parts)
-        part, group = w.split(rest, word.groups)
+        part, group, row_part, column_part = filter_piece(w, word, p)
         row, column = row_part * ROWS, column_part * COLUMNS
         rows, columns = w.least(word.m - row, ROWS), w.least(word.k - column, COLUMNS)
         source = group * word.group_source + column * word.channel_source
@@ -145,8 +147,7 @@ class WinogradFiltersKernel:
             self.transform_input(w.at(self.source, kind, source), columns, depth)
             self.multiply(target, rows, columns, depth, number > 0)
 
-        blocks = (stop - first + (word.block - 1)).quotient(word.block)
-        w.loop(0, blocks, block)
+        in_blocks(w, first, stop, word.block, block)
 
     def transform_gradient(self, gradient: str, rows: V, depth: V) -> None:
         """Output channels side by side: [point][tile][row]; beyond the last, like it."""
@@ -216,15 +217,7 @@ class WinogradFiltersKernel:
                         for i in range(tile.rows)
                         for v in range(tile.vectors)
                     ]
-
-                    def added() -> list[V]:
-                        return [
-                            x + w.load(to, kind, place, tile.lanes)
-                            for x, place in zip(sums, places, strict=True)
-                        ]
-
-                    for x, place in zip(w.choose(later, added, lambda: sums), places, strict=True):
-                        w.store(x, to, place)
+                    store_sums(w, sums, to, kind, places, later)
 
                 w.loop(0, rows, some, step=tile.rows)
 
@@ -283,8 +276,7 @@ class TapsKernel:
         self.result = w.reserve(kind, TAPS * TAPS * self.lanes)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.groups * self.word.m)
-        self.w.loop(low, high, self.row)
+        self.w.pieces(self.word.groups * self.word.m, self.row)
         return self.w.finish(name)
 
     def row(self, number: V) -> None:

@@ -106,7 +106,6 @@ def filter_points_text(name: str, kind: str) -> Text:
     source, target = w.pointer(word.source), w.pointer(word.target)
     taps = [w.word(FilterPointWords.word_count() + t) for t in range(TAPS * TAPS)]
     apart = word.padded_rows * word.channels  # from a point's matrix to the next
-    low, high = w.share(word.padded_rows * word.groups)
 
     def row(number: V) -> None:
         group, m = w.split(number, word.padded_rows)
@@ -125,8 +124,25 @@ def filter_points_text(name: str, kind: str) -> Text:
 
         w.loop(0, (word.channels + (SIDE - 1)).quotient(SIDE), some)
 
-    w.loop(low, high, row)
+    w.pieces(word.padded_rows * word.groups, row)
     return w.finish(name)
+
+
+# -- products -----------------------------------------------------------------------------------
+
+
+def store_sums(
+    w: CodeWriter, sums: Sequence[V], base: str, kind: str, places: Sequence[V], later: V
+) -> None:
+    """Vectors of sums to their places; `later`, added to what is there."""
+
+    def added() -> list[V]:
+        return [
+            x + w.load(base, kind, place, x.lanes) for x, place in zip(sums, places, strict=True)
+        ]
+
+    for x, place in zip(w.choose(later, added, lambda: sums), places, strict=True):
+        w.store(x, base, place)
 
 
 # -- the convolution ----------------------------------------------------------------------------
@@ -194,8 +210,7 @@ class WinogradKernel:
         self.product = word.row_block * self.columns
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
@@ -297,15 +312,7 @@ class WinogradKernel:
                         for i in range(tile.rows)
                         for v in range(tile.vectors)
                     ]
-
-                    def added() -> list[V]:
-                        return [
-                            x + w.load(to, kind, place, tile.lanes)
-                            for x, place in zip(sums, places, strict=True)
-                        ]
-
-                    for x, place in zip(w.choose(k > 0, added, lambda: sums), places, strict=True):
-                        w.store(x, to, place)
+                    store_sums(w, sums, to, kind, places, k > 0)
 
                 w.loop(0, rows, some, step=tile.rows)
 

@@ -82,7 +82,6 @@ def order_text(name: str, inverse: bool) -> Text:
     """The order after all exchanges, or the one that undoes it: the last exchange first."""
     w = CodeWriter()
     word = ExchangeWords.read_by(w)
-    low, high = w.share(word.rows)
 
     def row(p: V) -> None:
         pivots = w.at(w.pointer(word.pivots), "i32", p * word.count)
@@ -105,5 +104,5 @@ def order_text(name: str, inverse: bool) -> Text:
 
         w.loop(0, word.count, exchange)
 
-    w.loop(low, high, row)
+    w.pieces(word.rows, row)
     return w.finish(name)

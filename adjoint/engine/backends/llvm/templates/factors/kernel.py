@@ -54,13 +54,11 @@ class MatrixWriter:
         self.which: V  # of the matrices is at hand
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-
         def one(p: V) -> None:
             self.which = p
             self.matrix(p)
 
-        self.w.loop(low, high, one)
+        self.w.pieces(self.word.pieces, one)
         return self.w.finish(name)
 
     def matrix(self, p: V) -> None:

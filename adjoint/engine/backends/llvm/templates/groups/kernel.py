@@ -71,8 +71,7 @@ class GroupedProduct:
         self.word = GroupedWords.read_by(w)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:

@@ -67,8 +67,7 @@ class IntegerProduct:
         self.result = w.reserve("i32", ACROSS)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         text, declared = self.w.finish(name)
         if self.dot.feature:
             head = "i64 %workers)"

@@ -47,7 +47,6 @@ def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
     word = ScatterWords.read_by(w)
     target, values, index = map(w.pointer, (word.target, word.values, word.index))
     inner, count, size = word.inner, word.count, word.size
-    low, high = w.share(word.lines)
 
     def line(n: V) -> None:
         outer, column = w.split(n, inner)
@@ -76,7 +75,7 @@ def scatter_text(name: str, kind: str, how: str, cleared: bool) -> Text:
 
         w.loop(0, count, element)
 
-    w.loop(low, high, line)
+    w.pieces(word.lines, line)
     return w.finish(name)
 
 

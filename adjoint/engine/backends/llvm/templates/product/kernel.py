@@ -100,8 +100,7 @@ class ProductKernel:
         self.first_row = w.whole(0)  # of the piece, rows of all members counted on
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
@@ -342,7 +341,6 @@ def order_text(name: str, kind: str, tile: Tile) -> Text:
     w = CodeWriter()
     word = OrderWords.read_by(w)
     item = width(kind) // 8
-    low, high = w.share(word.pieces)
 
     def piece(number: V) -> None:
         member, part = w.split(number, word.parts)
@@ -360,5 +358,5 @@ def order_text(name: str, kind: str, tile: Tile) -> Text:
         given = (source, to, *along, word.step, word.jump, counts[0], padded, counts[1])
         move(w, kind, tile.columns, *given)
 
-    w.loop(low, high, piece)
+    w.pieces(word.pieces, piece)
     return w.finish(name)

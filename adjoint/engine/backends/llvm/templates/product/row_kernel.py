@@ -47,6 +47,20 @@ class RowWords(LaunchWords):
     inner_c: Any
 
 
+def member_at(w: CodeWriter, word: Any, member: V, item: int) -> tuple[str, str, str]:
+    """Where the operands x and y and the result c of one member of a batch begin."""
+    outer, inner = w.split(member, word.inner)
+    x, y, c = (
+        w.pointer(base + (outer * along + inner * within) * item)
+        for base, along, within in (
+            (word.x, word.outer_x, word.inner_x),
+            (word.y, word.outer_y, word.inner_y),
+            (word.c, word.outer_c, word.inner_c),
+        )
+    )
+    return x, y, c
+
+
 class AlongRows:
     """Writes the kernel: C[j] = sum over k of X[k] Y[k, j]."""
 
@@ -57,23 +71,14 @@ class AlongRows:
         self.word = RowWords.read_by(w)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """A strip of columns of one member of the batch."""
         w, word, kind = self.w, self.word, self.kind
         member, part = w.split(p, word.parts)
-        outer, inner = w.split(member, word.inner)
-        x, y, c = (
-            w.pointer(base + (outer * along + inner * within) * self.item)
-            for base, along, within in (
-                (word.x, word.outer_x, word.inner_x),
-                (word.y, word.outer_y, word.inner_y),
-                (word.c, word.outer_c, word.inner_c),
-            )
-        )
+        x, y, c = member_at(w, word, member, self.item)
         first = part * word.strip
         stop = w.least(first + word.strip, word.n)
         wide = self.lanes * LONG

@@ -19,6 +19,7 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.product.row_kernel import member_at
 from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
 from adjoint.engine.backends.registers.vector import V, mad, width
 
@@ -65,23 +66,14 @@ class Dots:
         self.word = ThinWords.read_by(w)
 
     def text(self, name: str) -> Text:
-        low, high = self.w.share(self.word.pieces)
-        self.w.loop(low, high, self.piece)
+        self.w.pieces(self.word.pieces, self.piece)
         return self.w.finish(name)
 
     def piece(self, p: V) -> None:
         """Some rows of one member of the batch."""
         w, word = self.w, self.word
         member, part = w.split(p, word.row_parts)
-        outer, inner = w.split(member, word.inner)
-        x, y, c = (
-            w.pointer(base + (outer * along + inner * within) * self.item)
-            for base, along, within in (
-                (word.x, word.outer_x, word.inner_x),
-                (word.y, word.outer_y, word.inner_y),
-                (word.c, word.outer_c, word.inner_c),
-            )
-        )
+        x, y, c = member_at(w, word, member, self.item)
         first = part * word.rows
         stop = w.least(first + word.rows, word.m)
 

@@ -65,7 +65,6 @@ class LineKernel:
 
     def text(self, name: str) -> Text:
         w, word = self.w, self.word
-        low, high = w.share(word.pieces)
 
         def piece(p: V) -> None:
             start = word.scratch + p * word.piece
@@ -80,7 +79,7 @@ class LineKernel:
             last = (word.lines * (p + 1)).quotient(word.pieces)
             w.loop(first, last, self.one)
 
-        w.loop(low, high, piece)
+        w.pieces(word.pieces, piece)
         return w.finish(name)
 
     def one(self, number: V) -> None:
