@@ -231,7 +231,7 @@ class Recordable(Inspection):
             raise
         observation.roll_back()
         engine.end()
-        program.origin = replace(program.origin, modules=tuple(engine.roots.values()))
+        program.origin = replace(program.origin, modules=tuple(engine.lines.roots.values()))
         used_up = [(node, node.kept()) for node in trace.passed]
         if engine.restores or used_up:
             program.pending = Pending(engine.restores, used_up)

@@ -149,7 +149,7 @@ class Outputs:
             base = _leaf_behind(x)
         base = self._taken_of(x, base)
         _, before = self._then(base, x)
-        with self.trace.unpaired():  # its elements are not looked at
+        with self.trace.reshapes.unpaired():  # its elements are not looked at
             number = self._recipe(base)
         return View(number, x._chain[len(before) :], recording, tracked, leaf)
 

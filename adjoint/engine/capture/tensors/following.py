@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,7 +28,6 @@ from adjoint.engine.capture.python.calling import entered
 from adjoint.engine.capture.python.engine import NoEngine, elements_of
 from adjoint.engine.capture.python.errors import PlainCall
 from adjoint.engine.capture.python.exposing import expose
-from adjoint.engine.capture.python.frames import Frame
 from adjoint.engine.capture.python.language.attributes import class_lookup
 from adjoint.engine.capture.python.language.calls import follow
 from adjoint.engine.capture.python.language.operators import new_parts
@@ -55,6 +53,7 @@ from adjoint.engine.capture.tensors.callbacks import (
     keeps_state,
     wraps_users,
 )
+from adjoint.engine.capture.tensors.executed_lines import ExecutedLines
 from adjoint.engine.capture.tensors.handed import hand_over
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, tensor_of
 from adjoint.engine.capture.tensors.late_values import (
@@ -72,16 +71,9 @@ from adjoint.engine.capture.tensors.optimizers import SteppedOptimizers, with_in
 from adjoint.engine.capture.tensors.overridden import check_overrides, may_be_overridden
 from adjoint.engine.capture.tensors.placed_hooks import PlacedHooks
 from adjoint.engine.capture.tensors.tags import tag_argument
-from adjoint.engine.core.errors import CaptureError, is_ours
+from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.origins import (
-    MODULE_CALLS,
-    Where,
-    executed_modules,
-    executing,
-    module_path,
-    place_now,
-)
+from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.state.rng import Generator
@@ -113,12 +105,7 @@ class TensorEngine(CallNumbers):
         self.functions: dict[Any, Any] = {}  # a user's autograd functions, followed
         self.tests_draws = False  # whether what is done depends on numbers that are drawn
         self.sized = False
-        # For `locate`: names of modules within modules, paths and places by frame, those frames.
-        self.names: dict[tuple[int, int], str] = {}
-        self.paths: dict[int, str] = {}
-        self.wheres: dict[tuple[int, int, int], Where] = {}
-        self.placed: list[Frame | None] = []
-        self.roots: dict[int, Callable[[], Any]] = {}  # outermost modules, weakly
+        self.lines: ExecutedLines
         self.given_paths: dict[int, Path] = {}  # the ways to containers of the call's arguments
         self.changed: frozenset[type] = frozenset()  # of objects that are such containers
         self.tagged: dict[int, Any] = {}  # tensors made inside that were given attributes
@@ -137,7 +124,8 @@ class TensorEngine(CallNumbers):
         self.trace.assign, self.trace.has_assigned = recorder.put, recorder.has_put
         self.trace.follow, self.trace.item = self.follow, recorder.item
         self.trace.before_host_guard = self._note_drawn
-        self.trace.locate = self._locate
+        self.lines = ExecutedLines(recorder)
+        self.trace.locate = self.lines.locate
 
     def given_array(self, place: int, tensor: Any) -> late_arrays.LateArray:
         """What stands for an array among the arguments; `tensor` is on its memory."""
@@ -147,40 +135,6 @@ class TensorEngine(CallNumbers):
         )
         self.given_arrays.append(late)
         return late
-
-    def _locate(self) -> Where | None:
-        """The user's line that is executed, and the module at work there."""
-        frames: list[Frame] = self.recorder.frames
-        line = module = None
-        for frame in reversed(frames):
-            code = frame.code
-            if id(code) in MODULE_CALLS:
-                module = frame
-                break
-            if line is None and not is_ours(code):
-                line = frame
-        if line is None:
-            line = next((f for f in reversed(frames) if not is_ours(f.code)), None)
-            if line is None:
-                return None
-        key = (id(line), line.pc, id(module))
-        where = self.wheres.get(key)
-        if where is None:
-            path = "" if module is None else self._path(module)
-            where = Where(line.code.co_filename, line.line_number(), path)
-            self.wheres[key] = where
-            self.placed += (line, module)  # kept, so that their identities stay theirs
-        return where
-
-    def _path(self, call: Frame) -> str:
-        """The dotted path of the module that a frame is the call of."""
-        path = self.paths.get(id(call))
-        if path is None:
-            calls = [(f.code, f.fast[0] if f.fast else None) for f in self.recorder.frames]
-            stack = executed_modules(calls)
-            self.roots.setdefault(id(stack[0]), weakref.ref(stack[0]))
-            path = self.paths[id(call)] = module_path(stack, self.names)
-        return path
 
     def _note_drawn(self, test: HostScalar) -> None:
         """A test of a number that is drawn: whether a recording fits shows only after drawing."""
@@ -578,8 +532,8 @@ class TensorEngine(CallNumbers):
         trace = self.trace
         trace.before_host_guard, trace.locate = None, place_now
         trace.assign = trace.has_assigned = trace.follow = trace.item = None
-        for met in (self.placed, self.wheres, self.paths, self.names, self.given_arrays):
-            met.clear()
+        self.lines.forget()
+        self.given_arrays.clear()
 
     def over(self) -> None:
         """The function has run: hooks are the user's again."""
@@ -591,12 +545,3 @@ class TensorEngine(CallNumbers):
 def _is_of_late(fn: Any) -> bool:
     """Whether a function is a method of arrays of each call."""
     return fn.__globals__.get("__name__") == late_arrays.__name__
-
-
-def _executing(frame: types.FrameType) -> tuple[types.CodeType, Any, int]:
-    """What a frame of the recorder executes: the user's code, its first local, the line."""
-    own: Frame = frame.f_locals["self"]
-    return own.code, own.fast[0] if own.fast else None, own.line_number()
-
-
-executing(Frame.run.__code__, _executing)

@@ -575,7 +575,7 @@ def known_strides(body: OperationTrace, x: Tensor | None, rank: int) -> tuple[in
 
 def in_doubt(body: OperationTrace, tensor: Tensor) -> bool:
     """Whether it is in doubt how a result lies in memory eagerly; products lie row after row."""
-    if not body.doubts(tensor):
+    if not body.reshapes.doubts(tensor):
         return False
     node = body.value_of(tensor).node
     return node is None or node.record.family != "bilinear"

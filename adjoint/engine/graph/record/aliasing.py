@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.graph.ir import Value
-from adjoint.engine.tensor.storage import Storage, Window
+from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 
 _NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
-_INTEGERS = frozenset({int})
 
 
 def has_symbols(x: Any) -> bool:
@@ -24,16 +23,6 @@ def has_symbols(x: Any) -> bool:
     return isinstance(x, (int, float))
 
 
-def row_major(tensor: Tensor) -> bool:
-    """Whether a tensor is certainly row-major; sizes that are symbols are not asked about."""
-    array = tensor._array
-    if type(array) is Window and not _INTEGERS.issuperset(
-        map(type, (*array.shape, *array.strides))
-    ):
-        return all(record.name == "reshape" for record, _ in tensor._chain)
-    return tensor.is_contiguous()
-
-
 class Picked:
     """A result of `x[i]` with an index that is not known yet: a copy that stands for a view."""
 
@@ -45,32 +34,6 @@ class Picked:
         self.index = index
         self.dim = dim
         self.seen = seen  # the value of the source it was taken from
-
-
-class Pair:
-    """A tensor and a reshape of it of which it is in doubt whether eager code copies.
-
-    Which strides a result has eagerly is certain only where all operands are row-major: else the
-    two may share memory or not, and neither is read once the other was written to.
-    """
-
-    __slots__ = ("copy", "source", "written")
-
-    def __init__(self, source: Tensor, copy: Tensor) -> None:
-        self.source = source
-        self.copy = copy
-        self.written: set[str] = set()
-
-    def side(self, tensor: Tensor) -> str | None:
-        """Of which of the two a tensor shows elements."""
-        storage, copy = tensor._storage, self.copy
-        if storage is copy._storage:
-            chain = copy._chain if storage is self.source._storage else ()
-            if len(tensor._chain) >= len(chain) and all(
-                a is b for a, b in zip(tensor._chain, chain, strict=False)
-            ):
-                return "made"
-        return "source" if storage is self.source._storage else None
 
 
 class Rebound(NamedTuple):

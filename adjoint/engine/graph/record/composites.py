@@ -60,7 +60,7 @@ def record_composite(trace: Trace, record: Record, operands: tuple[Any, ...], pa
     outs = tuple(
         [trace.wrap(v, result_strides(record, operands, params, v.spec.shape)) for v in values]
     )
-    trace.doubt(operands, outs)
+    trace.reshapes.doubt(operands, outs)
     return outs if many else outs[0]
 
 

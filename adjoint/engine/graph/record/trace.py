@@ -11,9 +11,8 @@ Note [capture]
 
 from __future__ import annotations
 
-import contextlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import sequence_now
@@ -26,16 +25,10 @@ from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar, fits_a_word, may_outgrow
 from adjoint.engine.graph.ir import DataflowGraph, Value
-from adjoint.engine.graph.record.aliasing import (
-    Pair,
-    Picked,
-    Realias,
-    Rebinds,
-    Rebound,
-    row_major,
-)
+from adjoint.engine.graph.record.aliasing import Picked, Realias, Rebinds, Rebound
 from adjoint.engine.graph.record.composites import record_composite, specs_of
 from adjoint.engine.graph.record.repeats import Repeats
+from adjoint.engine.graph.record.reshapes import Reshapes
 from adjoint.engine.graph.record.settling import settled
 from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.record.streams import Streams
@@ -108,8 +101,7 @@ class Trace(Streams):
         self.counters: dict[Any, list[Tensor]] = {}  # by count at the start and times advanced
         self.constants: dict[int, tuple[Value, Any]] = {}  # by identity: value made of an array
         self.picks: list[Picked] = []
-        self.doubtful: set[int] = set()  # storages, by identity, whose eager strides are in doubt
-        self.pairs: list[Pair] = []
+        self.reshapes = Reshapes()
         self.views: dict[tuple[Value, int], tuple[Value, Any]] = {}
         self.journal: dict[Tensor, tuple[Any, ...]] = {}
         self.versions: dict[Storage, int] = {}
@@ -195,8 +187,8 @@ class Trace(Streams):
             raise Realias(storage)
         if cell.picked is not None:
             self._pick_again(cell, cell.picked)
-        if self.pairs and storage.trace is not None:
-            self._check_pairs(tensor)
+        if self.reshapes.pairs and storage.trace is not None:
+            self.reshapes.check(tensor)
         return cell
 
     def _check_way(self, source: Tensor) -> None:
@@ -248,53 +240,6 @@ class Trace(Streams):
             position = self.wrap(self.value_here(index))  # what it is now, whoever writes to it
             cell.picked = Picked(out, source, position, dim, self.value_here(source))
             self.picks.append(cell.picked)
-
-    def doubts(self, tensor: Tensor) -> bool:
-        """Whether it is in doubt which strides a tensor has eagerly."""
-        return tensor._storage.identity in self.doubtful
-
-    def pair(self, source: Tensor, copy: Tensor) -> None:
-        """Note that `copy` shows what `source` does, as a view or a copy."""
-        if copy is not source and self.doubts(source):
-            self.pairs.append(Pair(source, copy))
-
-    def doubt(self, operands: tuple[Any, ...], outs: tuple[Tensor, ...]) -> None:
-        """Note results of operands that are not row-major, or may not be."""
-        for x in operands:
-            if is_tensor(x) and (x._storage.identity in self.doubtful or not row_major(x)):
-                self.doubtful.update([out._storage.identity for out in outs])
-                return
-
-    @contextlib.contextmanager
-    def unpaired(self) -> Iterator[None]:
-        """A block in which it does not matter whether a reshape is a view or a copy."""
-        pairs, self.pairs = self.pairs, []
-        try:
-            yield
-        finally:
-            self.pairs = pairs
-
-    def _check_pairs(self, tensor: Tensor) -> None:
-        for pair in self.pairs:
-            if pair.written and (side := pair.side(tensor)) and pair.written - {side}:
-                raise CaptureError(
-                    f"compile: {users_line()}: a tensor and a reshape of it are both used after "
-                    "one was written to in place, and whether the reshape is a view or a copy "
-                    "depends on strides that are not known here. Take a clone() before the write, "
-                    "or use the form of the write without '_'."
-                )
-
-    def _note_pairs(self, target: Tensor) -> None:
-        """A write to one of a pair; of another reshape of the same, too: they may share memory."""
-        for pair in self.pairs:
-            side = pair.side(target)
-            if side is None:
-                continue
-            pair.written.add(side)
-            if side == "made":
-                for other in self.pairs:
-                    if other is not pair and other.source._storage is pair.source._storage:
-                        other.written.add(other.side(target) or "source")
 
     def value_here(self, tensor: Tensor) -> Value:
         """The SSA value of a tensor that may be from around a body."""
@@ -381,7 +326,7 @@ class Trace(Streams):
         strides = result_strides(record, operands, params, out_specs[0].shape)
         outs = tuple([self.wrap(v, strides) for v in values])
         if params.get("strides", "same") == "same":
-            self.doubt(operands, outs)
+            self.reshapes.doubt(operands, outs)
         return outs if many else outs[0]
 
     def record_composite(self, record: Record, operands: tuple[Any, ...], params: Any) -> Any:
@@ -444,8 +389,8 @@ class Trace(Streams):
         self.changed.append(cell)
         if self.picks:
             self._count_picks(target._storage)
-        if self.pairs and target._storage.trace is not None:
-            self._note_pairs(target)
+        if self.reshapes.pairs and target._storage.trace is not None:
+            self.reshapes.written(target)
 
     def _count_picks(self, written: Storage) -> None:
         """A write to what copies stand for views of is one to them: gradients must know."""

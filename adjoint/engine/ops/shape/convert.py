@@ -89,9 +89,9 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         if array.__class__ is ndarray and array.flags.c_contiguous:  # no recording's own
             return self
         capture = CONTEXT.capture
-        if capture is not None and capture.doubts(self):
+        if capture is not None and capture.reshapes.doubts(self):
             dense = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
-            capture.pair(self, dense)
+            capture.reshapes.pair(self, dense)
             return dense
         return self if self.is_contiguous() else CLONE(self, strides=None)
     if memory_format is preserve_format:

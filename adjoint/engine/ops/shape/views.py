@@ -130,7 +130,7 @@ def reshape_method(self: Tensor, *args: Any, shape: Any = None) -> Tensor:
         self = self.contiguous()
     out = RESHAPE(self, shape=sizes)
     if CONTEXT.capture is not None:
-        CONTEXT.capture.pair(source, out)
+        CONTEXT.capture.reshapes.pair(source, out)
     return out
 
 
