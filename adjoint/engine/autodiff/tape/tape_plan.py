@@ -1,9 +1,9 @@
 """What the tape keeps of an operation, worked out once per record and pattern of operands.
 
-A rule's parameter names say what it needs (Note [rules] in core.record). Which operands are
-tracked decides which rules will run, so a plan is made per record and set of tracked operands: the
-values to save, and for each rule where its arguments come from. Recording an operation and running
-it backward then only follow lists.
+A rule's parameter names say what it needs (Note [rules] in core.operations.record). Which operands
+are tracked decides which rules will run, so a plan is made per record and set of tracked operands:
+the values to save, and for each rule where its arguments come from. Recording an operation and
+running it backward then only follow lists.
 """
 
 from __future__ import annotations

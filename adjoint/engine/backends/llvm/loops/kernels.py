@@ -203,7 +203,7 @@ class LoopEmitter:
         """What happens at one place of a loop nest; returns the new totals."""
         inside = LaneScope(env, width)
         # All values, then all stores: one may be written over a kept value that another needs
-        # (Note [kept values], compiler.nest).
+        # (Note [kept values], compiler.loops.schedule).
         values = [self.get(v, inside, width, here, stage) for v, _ in stored]
         result = []
         for k, total in zip(reductions, totals, strict=True):
