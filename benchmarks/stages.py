@@ -54,7 +54,7 @@ def places() -> list[Place]:
         (build, "Fusion", "    fuse"),
         (build, "batch", "    batch"),
         (planning, "emit", "    emit text"),
-        (jit, "assemble", "    machine code"),
+        (jit, "assemble_all", "    machine code"),
         (jit, "link", "    link"),
     ]
 

@@ -8,11 +8,13 @@ import platform
 import sys
 import threading
 import weakref
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
-from adjoint.engine.backends.llvm.runtime import fastcall, jit, peeking
+from adjoint.engine.backends.llvm.runtime import emitting, fastcall, jit, library, peeking
 
 # -- calls ----------------------------------------------------------------------------------------
 
@@ -162,3 +164,67 @@ def test_compiling_in_several_threads() -> None:
     for thread in group:
         thread.join(60)
     assert not wrong
+
+
+# -- several modules at once ----------------------------------------------------------------------
+
+
+def no_threads(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("way", ["beside the lock", "under the lock", "no more threads"])
+def test_modules_assembled_at_once_are_those_assembled_one_by_one(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert emitting._unlocked() is not None  # of the llvmlite that is installed
+    if way == "under the lock":
+        monkeypatch.setattr(emitting, "_unlocked", lambda: None)
+    if way == "no more threads":
+        monkeypatch.setattr(threading.Thread, "start", no_threads)
+    texts = [
+        f"define i64 @f{k}(i64 %x) {{ %y = add i64 %x, {k}\n %z = mul i64 %y, %x ret i64 %z }}"
+        for k in range(5)
+    ]
+    for _ in range(20):
+        assert jit.assemble_all(texts) == [jit.assemble(text) for text in texts]
+
+
+def test_one_bad_module_among_several_is_told() -> None:
+    good = "define void @f() { ret void }"
+    with pytest.raises(jit.AssemblyError, match="undefined value '%z'"):
+        jit.assemble_all([good, "define i64 @g() {\nret i64 %z\n}"])
+
+
+def test_an_interrupt_waits_for_the_threads_that_make_code() -> None:
+    class Interrupted(threading.Thread):
+        joins = 0
+
+        def join(self, timeout: float | None = None) -> None:
+            self.joins += 1
+            if self.joins == 1:
+                raise KeyboardInterrupt
+            over.set()
+            super().join(timeout)
+
+    over = threading.Event()
+    workers = [Interrupted(target=over.wait) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    with pytest.raises(KeyboardInterrupt):
+        emitting._join(workers)
+    assert not any(worker.is_alive() for worker in workers)
+
+
+@pytest.mark.parametrize("lengths", [[5], [900] * 3, [5000, 10, 900, 900, 300], [100] * 60])
+@pytest.mark.parametrize("threads", [1, 2, 16])
+def test_functions_are_cut_into_modules_of_about_the_same_length(
+    lengths: list[int], threads: int
+) -> None:
+    texts: Any = {f"f{k}": ("\n" * length, set()) for k, length in enumerate(lengths)}
+    parts = library._parts(texts, threads)
+    assert Counter(name for part in parts for name in part) == Counter(list(texts))
+    assert 1 <= len(parts) <= min(threads, library.MODULES)
+    sizes = [sum(text.count("\n") for text, _ in part.values()) for part in parts]
+    assert max(sizes) - min(sizes) <= max(lengths)
+    assert len(parts) == 1 or sum(lengths) >= library.WORTH * len(parts)

@@ -106,10 +106,11 @@ def get_num_threads() -> int:
     True
     """
     consult(_SETTING)
-    return _present()
+    return present_threads()
 
 
-def _present() -> int:
+def present_threads() -> int:
+    """The same number for those whose results cannot depend on it: nobody notes that it is read."""
     return _default() if _chosen is None else _chosen
 
 
@@ -133,7 +134,7 @@ def set_num_threads(num: int) -> None:
         change(1 if _workers_first else num)
 
 
-SETTINGS[_SETTING] = AmbientSetting(_present, set_num_threads)
+SETTINGS[_SETTING] = AmbientSetting(present_threads, set_num_threads)
 
 
 def put_workers_first() -> None:
@@ -151,7 +152,7 @@ def library_threads() -> Iterator[None]:
         yield
         return
     for change in _libraries():
-        change(_present())  # which is no reading of the setting by the program
+        change(present_threads())  # which is no reading of the setting by the program
     try:
         yield
     finally:

@@ -276,6 +276,7 @@ class Hooks:
     fragments: Any = None  # what runs large eager operations: graph.eager.fragments
     straight: Any = None  # small operations made of many: graph.eager.straight
     straighten: Callable[..., Any] = _unset  # a graph as calls of kernels: backends.array.straight
+    small_code: bool = False  # whether native code for few elements is loaded: backends.llvm.small
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
     small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder

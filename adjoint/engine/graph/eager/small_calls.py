@@ -69,7 +69,7 @@ def note(
     if entry.__class__ is int:
         if len(PROGRAMS.by_kind) > KEPT:
             PROGRAMS.by_kind.clear()
-        unloaded = HOOKS.guard is None and PROGRAMS.sighted * EVERY < LOADED
+        unloaded = not HOOKS.small_code and PROGRAMS.sighted * EVERY < LOADED
         if entry < SIGHTED or unloaded:
             PROGRAMS.by_kind[kind] = entry + 1
             return

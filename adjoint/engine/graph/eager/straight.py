@@ -44,7 +44,7 @@ AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 KEPT = 2048  # kinds
 OFTEN = 64  # calls of a program: writing its rows takes as long as these
-LOADED = 1024  # calls of all programs before a compiler is loaded, if none is
+LOADED = 1024  # calls of all programs before native code for few elements is loaded
 Arrays = Sequence[Any]
 SIMPLE = frozenset({tuple, list, *all_types().values()})
 
@@ -81,7 +81,7 @@ class Straight:
         """Written as native rows when called often; None where that is not, or not yet, so."""
         self.calls += 1
         STRAIGHT.calls += 1
-        if self.calls < OFTEN or (STRAIGHT.calls < LOADED and HOOKS.guard is None):
+        if self.calls < OFTEN or (STRAIGHT.calls < LOADED and not HOOKS.small_code):
             return None
         make, self.rows = self.rows, None
         try:

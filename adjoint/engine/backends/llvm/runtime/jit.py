@@ -9,15 +9,17 @@ explicitly vectorised; code-generation level 1 is as fast as 2 and 3, and 0 is 2
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from adjoint.engine.backends.llvm.runtime.emitting import emit_all
 from adjoint.engine.core.state import forks
 
 LEVEL = 1
@@ -58,6 +60,10 @@ def _host() -> tuple[str, str, str]:
 
 @cache
 def _machine() -> Any:
+    return _new_machine()
+
+
+def _new_machine() -> Any:
     triple, processor, features = _host()
     return (
         _llvm()
@@ -100,29 +106,50 @@ def assemble(text: str) -> bytes:
     >>> link(code).address("next") != 0
     True
     """
-    with _lock:
-        llvm = _llvm()
-        machine = _machine()
-        with llvm.create_context() as context:
-            try:
-                module = llvm.parse_assembly(text, context)
-            except RuntimeError as error:
-                raise AssemblyError(_explain_syntax(str(error), text)) from None
-            with module:
-                try:
-                    module.verify()
-                except RuntimeError as error:
-                    raise AssemblyError(_explain_module(str(error), text)) from None
-                values = [*module.functions, *module.global_variables]
-                names = [v.name for v in values if not v.is_declaration and _visible(v)]
-                if not names:
-                    raise AssemblyError("assemble: the module defines nothing that is visible")
-                return _pack(names, machine.emit_object(module))
+    return assemble_all([text])[0]
+
+
+def assemble_all(texts: Sequence[str]) -> list[bytes]:
+    """`assemble` of several modules, each in a thread of its own."""
+    with _lock, contextlib.ExitStack() as stack:
+        modules = [_verified(_parsed(text, stack), text) for text in texts]
+        names = [_defined(module) for module in modules]
+        machines = [_machine(), *[_new_machine() for _ in modules[1:]]]
+        images = emit_all(list(zip(machines, modules, strict=True)))
+        return [_pack(*part) for part in zip(names, images, strict=True)]
+
+
+def _parsed(text: str, stack: contextlib.ExitStack) -> Any:
+    """A module in a context of its own; both last as long as the stack."""
+    llvm = _llvm()
+    context = stack.enter_context(llvm.create_context())
+    try:
+        return stack.enter_context(llvm.parse_assembly(text, context))
+    except RuntimeError as error:
+        raise AssemblyError(_explain_syntax(str(error), text)) from None
+
+
+def _verified(module: Any, text: str) -> Any:
+    """A module that LLVM finds nothing wrong with."""
+    try:
+        module.verify()
+    except RuntimeError as error:
+        raise AssemblyError(_explain_module(str(error), text)) from None
+    return module
+
+
+def _defined(module: Any) -> list[str]:
+    """The names of a module that others see."""
+    values = [*module.functions, *module.global_variables]
+    names = [v.name for v in values if not v.is_declaration and _visible(v)]
+    if not names:
+        raise AssemblyError("assemble: the module defines nothing that is visible")
+    return names
 
 
 def object_for(text: str, triple: str, processor: str, features: str, *, level: int) -> bytes:
     """The object file of a module for any machine that LLVM knows."""
-    with _lock:
+    with _lock, contextlib.ExitStack() as stack:
         llvm = _llvm()
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
@@ -133,33 +160,17 @@ def object_for(text: str, triple: str, processor: str, features: str, *, level: 
             reloc="static" if triple.startswith("wasm") else "pic",
             codemodel="default",
         )
-        with llvm.create_context() as context:
-            try:
-                module = llvm.parse_assembly(text, context)
-            except RuntimeError as error:
-                raise AssemblyError(_explain_syntax(str(error), text)) from None
-            with module:
-                module.triple = triple
-                module.data_layout = str(machine.target_data)
-                try:
-                    module.verify()
-                except RuntimeError as error:
-                    raise AssemblyError(_explain_module(str(error), text)) from None
-                code: bytes = machine.emit_object(module)
-                return code
+        module = _parsed(text, stack)
+        module.triple = triple
+        module.data_layout = str(machine.target_data)
+        code: bytes = machine.emit_object(_verified(module, text))
+        return code
 
 
 def printed(text: str) -> str:
     """A module's text as LLVM prints it: one way to say everything."""
-    with _lock:
-        llvm = _llvm()
-        with llvm.create_context() as context:
-            try:
-                module = llvm.parse_assembly(text, context)
-            except RuntimeError as error:
-                raise AssemblyError(_explain_syntax(str(error), text)) from None
-            with module:
-                return str(module)
+    with _lock, contextlib.ExitStack() as stack:
+        return str(_parsed(text, stack))
 
 
 def host() -> tuple[str, str, str]:

@@ -1,8 +1,9 @@
 """Native code by content: what is asked for is found in memory, on disk, or assembled.
 
-All functions that a program still lacks are assembled as one module, and kept on disk both as that
-module's code and under its functions' names, so that another program finds them too. A program that
-is kept itself remembers its modules, and reads these instead of sixty names.
+All functions that a program still lacks are assembled as one module, or as some modules at once if
+they are many, and kept on disk both as a module's code and under its functions' names, so that
+another program finds them too. A program that is kept itself remembers its modules, and reads these
+instead of sixty names.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from weakref import WeakValueDictionary
 
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.llvm.runtime import jit
+from adjoint.engine.backends.threads import present_threads
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.code_digest import package_digest
+
+MODULES = 4  # into which a program's functions are cut, at most: linking takes time for each
+WORTH = 800  # lines that are worth a thread of their own
 
 Text = tuple[str, set[str]]  # a function's definition, and the declarations it needs
 
@@ -83,15 +88,34 @@ def _bring(
             _take(disk, listing.decode("ascii", "replace"), missing, functions)
     absent = [n for n in missing if n not in functions]
     if absent:
-        texts = [missing[n]() for n in absent]
-        declarations = sorted({d for _, needed in texts for d in needed})
-        text = "\n".join([*declarations, *(text for text, _ in texts)])
-        code = jit.assemble(text)
-        module = key_of("module", target, text)
-        disk.put(module, code)
-        for name in absent:
-            disk.put(key_of("function", target, name), module.encode())
-        _enter(module, code, absent, functions)
+        parts = _parts({n: missing[n]() for n in absent}, present_threads())
+        texts = [_module_text(part.values()) for part in parts]
+        for part, text, code in zip(parts, texts, jit.assemble_all(texts), strict=True):
+            module = key_of("module", target, text)
+            disk.put(module, code)
+            for name in part:
+                disk.put(key_of("function", target, name), module.encode())
+            _enter(module, code, list(part), functions)
+
+
+def _module_text(texts: Iterable[Text]) -> str:
+    """A module of functions, with the declarations they need."""
+    texts = list(texts)
+    declarations = sorted({d for _, needed in texts for d in needed})
+    return "\n".join([*declarations, *(text for text, _ in texts)])
+
+
+def _parts(texts: Mapping[str, Text], threads: int) -> list[dict[str, Text]]:
+    """Functions in parts of about the same length: one for each thread, if they are long enough."""
+    lines = {name: text.count("\n") for name, (text, _) in texts.items()}
+    count = max(1, min(threads, MODULES, sum(lines.values()) // WORTH))
+    parts: list[dict[str, Text]] = [{} for _ in range(count)]
+    sizes = [0] * count
+    for name in sorted(texts, key=lambda name: -lines[name]):
+        least = sizes.index(min(sizes))
+        parts[least][name] = texts[name]
+        sizes[least] += lines[name]
+    return [part for part in parts if part]
 
 
 def _take(

@@ -420,7 +420,7 @@ def _native() -> SmallCode | None:
         )
         for name in names
     )
-    HOOKS.meet = meet
+    HOOKS.meet, HOOKS.small_code = meet, True
     return SmallCode(walk, meet, code.address, calls[0] if calls else None)
 
 
