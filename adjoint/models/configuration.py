@@ -30,7 +30,7 @@ def _is_number(value: Any) -> bool:
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     try:
-        return math.isfinite(value) and value >= 0
+        return math.isfinite(value) and float(value) >= 0
     except OverflowError:  # a whole number beyond every float
         return False
 
