@@ -68,6 +68,47 @@ def pooled(x: Any) -> Any:
     return tuple(found)
 
 
+RESAMPLED: dict[str, Callable[[Any], Any]] = {
+    "means": lambda y: F.avg_pool2d(y, 3, 2, 1),
+    "means inside": lambda y: F.avg_pool2d(y, 3, 2, 1, count_include_pad=False),
+    "windows partly outside": lambda y: F.avg_pool2d(y, 3, 2, 1, ceil_mode=True),
+    "many terms": lambda y: F.avg_pool2d(y, (7, 6), 1),
+    "another divisor": lambda y: F.avg_pool2d(y, 3, 2, 1, divisor_override=5),
+    "adaptive": lambda y: F.adaptive_avg_pool2d(y, (4, 3)),
+    "three dimensions": lambda y: F.avg_pool3d(y, 2, 1, 1),
+    "reflected": lambda y: F.pad(y, (2, 3, 1, 4), "reflect"),
+    "replicated": lambda y: F.pad(y, (2, 3, 1, 4), "replicate"),
+    "around, and cut": lambda y: F.pad(y, (-1, 3, 1, -2), "circular"),
+    "one dimension": lambda y: F.pad(y[0], (2, 3), "reflect"),
+    "nearest": lambda y: F.interpolate(y, scale_factor=1.7),
+    "linear": lambda y: F.interpolate(y, size=(5, 13), mode="bilinear", align_corners=True),
+    "cubic": lambda y: F.interpolate(y, size=(13, 5), mode="bicubic"),
+    "smooth": lambda y: F.interpolate(y, size=(4, 5), mode="bilinear", antialias=True),
+    "transposed": lambda y: F.pad(y.transpose(2, 3), (2, 3, 1, 4), "reflect"),
+    "channels last": lambda y: F.avg_pool2d(y.to(memory_format=ad.channels_last), 3, 2, 1),
+}
+
+
+def resampled(names: tuple[str, ...]) -> Callable[..., Any]:
+    """Means of windows, padding and interpolation, and their gradients."""
+
+    def run(x: Any) -> Any:
+        found = []
+        for name in names:
+            y = x.detach().requires_grad_()
+            out = RESAMPLED[name](y)
+            found += [out, *ad.autograd.grad((out * out.cos()).float().sum(), y)]
+        return tuple(found)
+
+    return run
+
+
+def copied(x: Any) -> Any:
+    """Padding and nearest pixels of whole numbers."""
+    whole = (x * 10).to(ad.int32)
+    return F.pad(whole, (2, 3, 1, 4), "reflect"), F.interpolate(whole.to(ad.uint8), size=(5, 19))
+
+
 def batch_normed(x: Any) -> Any:
     """A batch norm in training, its running statistics and gradients, channels last and first."""
     found = []
@@ -172,6 +213,10 @@ IMAGE_PROGRAMS: dict[str, Program] = {
 }
 IMAGE_PROGRAMS |= {
     "pools": (pooled, lambda: (ad.randn(2, 3, 9, 8),)),
+    "resampled": (resampled(tuple(RESAMPLED)), lambda: (ad.randn(2, 3, 9, 8),)),
+    "resampled halves": (resampled(tuple(RESAMPLED)), lambda: (ad.randn(2, 3, 9, 8).bfloat16(),)),
+    "some resampled": (resampled(("means", "replicated")), lambda: (ad.randn(1, 2, 6, 5),)),
+    "copied": (copied, lambda: (ad.randn(2, 3, 9, 8),)),
     "batch norm": (batch_normed, lambda: (ad.randn(2, 64, 24, 24) + 5,)),
     "batch norm of halves": (
         lambda x: batch_normed(x.bfloat16()), lambda: (ad.randn(2, 64, 24, 24) + 5,)

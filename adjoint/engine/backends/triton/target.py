@@ -22,7 +22,6 @@ from adjoint.engine.backends.triton.templates import (
     integers,
     long_attention,
     moments,
-    pooling,
     product,
     rows,
     running,
@@ -35,6 +34,7 @@ from adjoint.engine.backends.triton.templates import (
 from adjoint.engine.backends.triton.templates.convolution import Convolver
 from adjoint.engine.backends.triton.templates.groups import template as groups
 from adjoint.engine.backends.triton.templates.long_attention import Attender, LongAttention
+from adjoint.engine.backends.triton.templates.windows import pooling, resampling
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.memory.packing import ALIGN as ROOM
@@ -74,12 +74,13 @@ class TritonTarget(Target):
     small = 1 << 16
     kept_whole = frozenset[str]().union(
         attention.TEMPLATES, groups.TEMPLATES, moments.TEMPLATES, pooling.TEMPLATES,
-        scaled.TEMPLATES, statistics.TEMPLATES,
+        resampling.TEMPLATES, scaled.TEMPLATES, statistics.TEMPLATES,
     )  # fmt: skip
     plain = {
         **joins.TEMPLATES, **attention.TEMPLATES, **groups.TEMPLATES, **integers.TEMPLATES,
-        **moments.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
-        **running.TEMPLATES, **scaled.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES,
+        **moments.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **resampling.TEMPLATES,
+        **rows.TEMPLATES,
+                **running.TEMPLATES, **scaled.TEMPLATES, **scans.TEMPLATES, **scatter.TEMPLATES,
         **sorting.TEMPLATES, **statistics.TEMPLATES,
     }  # fmt: skip
 

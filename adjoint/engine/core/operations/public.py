@@ -252,6 +252,8 @@ def may_be_small(x: Any) -> bool:
 def is_of_device(args: tuple[Any, ...]) -> bool:
     """Whether a call is about a GPU's tensors, of which programs of small calls know nothing."""
     x: Any = args[0] if args else None
+    if x.__class__ is str and len(args) > 1:  # of einsum, what is to be done
+        x = args[1]
     if x.__class__ in (list, tuple) and x:
         x = x[0]
     return isinstance(x, TensorBase) and x._array.__class__ in DEVICE_LAYOUTS  # type: ignore[attr-defined]

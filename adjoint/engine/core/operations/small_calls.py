@@ -69,13 +69,16 @@ OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS)).split())
 # On a GPU those that its fragments do as one (Note [calls on a device]), some of them only there.
 DEVICE_ONLY = frozenset(
-    "affine_grid cosine_embedding_loss diff grid_sample hinge_embedding_loss interpolate "
-    "local_response_norm multi_margin_loss multilabel_margin_loss renorm trapezoid "
-    "triplet_margin_loss".split()
+    "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
+    "embedding gaussian_nll_loss hinge_embedding_loss index_copy interpolate "
+    "local_response_norm lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool3d "
+    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss pdist poisson_nll_loss "
+    "polygamma renorm scatter_reduce soft_margin_loss trapezoid triplet_margin_loss "
+    "triplet_margin_with_distance_loss threshold".split()
 )
 ON_DEVICE = DEVICE_ONLY.union(
     " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, PRODUCTS, NETWORKS, CONVERSION)).split()
-) - frozenset("conv1d conv2d conv3d kthvalue median unfold cdist one_hot".split())
+) - frozenset("conv1d conv2d conv3d kthvalue median unfold cdist".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 

@@ -30,6 +30,7 @@ REQUIRE = primitive(
     native_check=True,
     rounding="exact",
     fails="values",
+    fragment="device",  # where nobody waits for the GPU: it is told later (Note [late faults])
 )
 
 

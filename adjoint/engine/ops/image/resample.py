@@ -214,6 +214,7 @@ RESAMPLE: Record = linear(
     lambda g, dim, rule, transposed: RESAMPLE(g, dim=dim, rule=rule, transposed=not transposed),
     batched_params=shift_dim,
     in_steps=True,
+    fragment="device",
 )
 
 
@@ -283,36 +284,34 @@ def _is_by_views(x: Tensor, rules: Rules) -> bool:
     return x.device.type == "cuda" and all(whole_windows(rule) is not None for _, rule in rules)
 
 
-def _resample_all(x: Tensor, rules: Rules, divisor: float | None) -> Tensor:
+def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
+    dtype = x.dtype
+    x = x.float() if dtype.is_half else x  # rounded once, at the end
+    if transposed and divisor is not None:
+        x = x / divisor
     if _is_by_views(x, rules):
-        x = _by_views(x, rules, transposed=False)
-        return x if divisor is None else x / divisor
-    for dim, rule in rules:
-        x = RESAMPLE(x, dim=dim, rule=rule, transposed=False)
-    return x if divisor is None else x / divisor
+        x = _by_views(x, rules, transposed)
+    else:
+        for dim, rule in reversed(rules) if transposed else rules:
+            x = RESAMPLE(x, dim=dim, rule=rule, transposed=transposed)
+    if not transposed and divisor is not None:
+        x = x / divisor
+    return x.to(dtype)
 
 
-def _resample_back(g: Tensor, rules: Rules, divisor: float | None) -> Tensor:
-    g = g if divisor is None else g / divisor
-    if _is_by_views(g, rules):
-        return _by_views(g, rules, transposed=True)
-    for dim, rule in reversed(rules):
-        g = RESAMPLE(g, dim=dim, rule=rule, transposed=True)
-    return g
+def _transposed(g: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
+    return RESAMPLE_ALL(g, rules=rules, divisor=divisor, transposed=not transposed)
 
 
-RESAMPLE_ALL = composite("resample_all", _resample_all, _resample_back, fragment="device")
+RESAMPLE_ALL = composite("resample_all", _resample_all, _transposed, fragment="device")
 
 
 def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -> Tensor:
     """x resampled along several dimensions and divided; halves are rounded once, at the end."""
-    steps = len(rules) + (divisor is not None)
-    if x.dtype.is_half and steps > 1:
-        return resampled(x.float(), rules, divisor).to(x.dtype)
-    if steps == 1 and divisor is None and not _is_by_views(x, tuple(rules.items())):
+    if len(rules) == 1 and divisor is None and not _is_by_views(x, tuple(rules.items())):
         ((dim, rule),) = rules.items()
         return RESAMPLE(x, dim=dim, rule=rule, transposed=False)
-    return RESAMPLE_ALL(x, rules=_in_order(*rules.items()), divisor=divisor)
+    return RESAMPLE_ALL(x, rules=_in_order(*rules.items()), divisor=divisor, transposed=False)
 
 
 @lru_cache(maxsize=512)

@@ -29,6 +29,7 @@ from adjoint.engine.backends.triton.program import banks
 from adjoint.engine.backends.triton.program.banks import DeviceBank, Numbers, Results, Segment
 from adjoint.engine.backends.triton.program.calls import DeviceCall
 from adjoint.engine.backends.triton.program.late import LATE, expect
+from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.program.timing import LaunchClock, sources_of
 from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.memory.footprint import too_much
@@ -133,6 +134,9 @@ class GpuProgram:
         start[image.inside] += self.origin
         for at, _ in image.status:
             start[at] = machine.address(self.status)
+        self.tables = tables(machine, image.symbols)
+        for at, table in self.tables:
+            start[at] = machine.address(table)
         for bank in self.banks:
             bank.words[:] = start
         captured = self.captured_words()

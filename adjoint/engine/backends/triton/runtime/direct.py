@@ -21,6 +21,7 @@ import numpy as np
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.faults import FaultBoard
+from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.runtime import cublaslt
 from adjoint.engine.backends.triton.runtime.compile import KernelError, compiled, writer_key
 from adjoint.engine.backends.triton.runtime.cublaslt import BIAS_POINTER, WORKSPACE
@@ -382,6 +383,11 @@ class DirectGpu:
         return int(memory.ptr)
 
     # -- tables ---------------------------------------------------------------------------------
+
+    def tables(self, symbols: list[tuple[int, str]]) -> list[tuple[int, Any]]:
+        """Words that are addresses of tables, and the tables (Note [tables])."""
+        with self.whole.active():
+            return tables(self.whole, symbols)
 
     def table(self, words: Any, start: int, count: int) -> WordTable:
         """The words of many kernels, which are copied to the device."""

@@ -12,7 +12,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import broadcast_shapes
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.nn.activations import LOG_SIGMOID
-from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating
+from adjoint.engine.ops.nn.common import FUNCTIONAL, in_float32, require_floating, widen
 from adjoint.engine.ops.nn.distances import pairwise_distance
 from adjoint.engine.ops.nn.losses.loss_dtypes import refuse_bool, require_result_in
 from adjoint.engine.ops.nn.losses.loss_reduction import reduced, reduction_of
@@ -35,8 +35,8 @@ def _cosine(x: Tensor, y: Tensor, target: Tensor, margin: float) -> Tensor:
     return (1 - cosine).masked_fill(target.ne(1), 0) + apart.masked_fill(target.ne(-1), 0)
 
 
-def _record(name: str, compose: Any, *operands: str) -> Any:
-    return composite(name, in_float32(compose), operands=operands, fragment="device")
+def _record(name: str, compose: Any, *operands: str, vjps: tuple[Any, ...] = ()) -> Any:
+    return composite(name, in_float32(compose), *vjps, operands=operands, fragment="device")
 
 
 HINGE_EMBEDDING_LOSS = _record("hinge_embedding_loss", _hinge, "x", "y")
@@ -185,7 +185,36 @@ def _multi_margin(x: Tensor, y: Tensor, *weight: Tensor, p: int, margin: float) 
     return z.masked_fill(others.logical_not(), 0).sum(1) / x.shape[1]
 
 
-MULTI_MARGIN_LOSS = _record("multi_margin_loss", _multi_margin, "x", "y", "*weight")
+def _multi_margin_vjp(
+    g: Tensor, x: Tensor, y: Tensor, weight: Any, p: int, margin: float
+) -> Tensor:
+    wide, picks = widen(x), y.unsqueeze(1)
+    z = (margin - wide.gather(1, picks) + wide).clamp_min(0)
+    slope = z.gt(0).to(z.dtype) if p == 1 else z * 2
+    share = widen(g) / x.shape[1]
+    if weight:
+        share = share * widen(weight[0]).index_select(0, y)
+    others = x.new_arange(x.shape[1]).ne(picks)
+    each = (slope * share.unsqueeze(1)).masked_fill(others.logical_not(), 0)
+    return each.where(others, -each.sum(1, keepdim=True)).to(x.dtype)
+
+
+def _multi_margin_weight_vjp(
+    g: Tensor, x: Tensor, y: Tensor, weight: Any, p: int, margin: float
+) -> Tensor:
+    plain = _multi_margin(widen(x), y, p=p, margin=margin) * widen(g)
+    none = plain.new_zeros(weight[0].shape)
+    return none.index_add(0, y, plain).to(weight[0].dtype)
+
+
+MULTI_MARGIN_LOSS = _record(
+    "multi_margin_loss",
+    _multi_margin,
+    "x",
+    "y",
+    "*weight",
+    vjps=(_multi_margin_vjp, None, _multi_margin_weight_vjp),
+)
 
 
 @public(namespaces=FUNCTIONAL)
@@ -233,17 +262,32 @@ def multi_margin_loss(
     return reduced(loss, how)
 
 
-def _multilabel(x: Tensor, y: Tensor) -> Tensor:
+def _margins(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What each class lacks of each target, (N, T, C), what of it does not count, the targets."""
     counted = y.ge(0).long().cumprod(1).bool()  # targets end at the first -1
     picks = y.masked_fill(counted.logical_not(), 0)
     marks = x.detach().new_zeros(x.shape).scatter_add(1, picks, counted.to(x.dtype))
     scores = x.gather(1, picks)  # (N, T)
     z = (1 - (scores.unsqueeze(2) - x.unsqueeze(1))).clamp_min(0)  # (N, T, C)
-    out = counted.logical_not().unsqueeze(2) | marks.gt(0).unsqueeze(1)
+    return z, counted.logical_not().unsqueeze(2) | marks.gt(0).unsqueeze(1), picks
+
+
+def _multilabel(x: Tensor, y: Tensor) -> Tensor:
+    z, out, _ = _margins(x, y)
     return z.masked_fill(out, 0).sum((1, 2)) / x.shape[1]
 
 
-MULTILABEL_MARGIN_LOSS = _record("multilabel_margin_loss", _multilabel, "x", "y")
+def _multilabel_vjp(g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    wide = widen(x)
+    z, out, picks = _margins(wide, y)
+    share = (widen(g) / x.shape[1]).reshape((-1, 1, 1))
+    each = share.expand(z.shape).masked_fill(out | z.le(0), 0)
+    return each.sum(1).scatter_add(1, picks, -each.sum(2)).to(x.dtype)
+
+
+MULTILABEL_MARGIN_LOSS = _record(
+    "multilabel_margin_loss", _multilabel, "x", "y", vjps=(_multilabel_vjp, None)
+)
 
 
 @public(namespaces=FUNCTIONAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,40 @@ def _arithmetic(dtype: DType) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype.is_half else np.float64)
 
 
+@cache
+def _stepping(xp: Any) -> Any:
+    """Numbers at equal steps in one launch, product and sum rounded as they are on the CPU."""
+    return xp.ElementwiseKernel(
+        "W start, W step", "T out", "out = T(start + step * W(i));", "adjoint_stepping",
+        options=("--fmad=false",),
+    )  # fmt: skip
+
+
+@cache
+def _spacing(xp: Any, own: str, up: str, down: str) -> Any:
+    """The same from the nearer end, each made in double and rounded to `own`."""
+    return xp.ElementwiseKernel(
+        "float64 first, float64 last, float64 step, int64 count",
+        "T out",
+        f"""
+        double index = double(i);
+        out = T({own}(i < count / 2 || count == 1 ? {up} : {down}));
+        """,
+        "adjoint_spacing",
+        options=("--fmad=false",),
+    )
+
+
+def _in_one_launch(xp: Any, dtype: DType) -> bool:
+    return on_device(xp) and not dtype.is_complex and dtype.name != "bfloat16"
+
+
 @lowers(creation.ARANGE)
 def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device: Any) -> Array:
+    if _in_one_launch(xp, dtype):
+        own = _arithmetic(dtype).type if dtype.is_inexact else np.int64
+        first, by = (own(n if dtype.is_inexact else int(n)) for n in (start, step))
+        return _stepping(xp)(first, by, xp.empty(length, NUMPY_OF[dtype]))
     if not dtype.is_inexact:
         index = xp.arange(length)
         return (int(start) + int(step) * index).astype(NUMPY_OF[dtype])
@@ -81,6 +114,13 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     # Product and sum are rounded once, as PyTorch's fused instruction does: of singles in double.
     wide = np.dtype(np.float64) if own == np.float32 else own
     first, last, step = (wide.type(v) for v in (first, last, step))
+    if _in_one_launch(xp, dtype):
+        steps_up, steps_down = "first + step * index", "last - step * (double(count - 1) - index)"
+        if own == np.float64:
+            steps_up = "fma(step, index, first)"
+            steps_down = "fma(-step, double(count - 1) - index, last)"
+        kernel = _spacing(xp, "float" if own == np.float32 else "double", steps_up, steps_down)
+        return kernel(first, last, step, steps, xp.empty(steps, own))
     index = xp.arange(steps).astype(wide)
     stepped = fused_multiply_add if own == np.float64 else _plain
     up = stepped(xp, step, index, first).astype(own)

@@ -82,8 +82,10 @@ def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 class Walk:
     """A kernel's lines: what goes through all elements of a result, in the order they lie in."""
 
-    def __init__(self, out: Place, places: list[Place], aligned: list[bool]) -> None:
-        self.size = prod(out.shape)
+    def __init__(
+        self, out: Place, places: list[Place], aligned: list[bool], block: int = BLOCK
+    ) -> None:
+        self.size, self.block = prod(out.shape), block
         wide = max(map(span, (out, *places))) >= SMALL
         self.kind = "tl.int64" if wide else "tl.int32"
         self.lines = [
@@ -101,7 +103,7 @@ class Walk:
                 else f"    p{i} = {pointer}"
             )
         self.lines += [
-            f"    e = tl.program_id(0).to({self.kind}) * {BLOCK} + tl.arange(0, {BLOCK})",
+            f"    e = tl.program_id(0).to({self.kind}) * {block} + tl.arange(0, {block})",
             f"    valid = e < {self.size}",
         ]
         # Coordinates, innermost first.
@@ -316,16 +318,23 @@ def backward_steps(
     return [launch(source, "max_pool_backward", operands, outs, count), *copies]
 
 
-def launch(source: str, label: str, reads: list[Place], writes: list[Place], count: int) -> Launch:
+def launch(
+    source: str,
+    label: str,
+    reads: list[Place],
+    writes: list[Place],
+    count: int,
+    block: int = BLOCK,
+) -> Launch:
     """A launch that goes through all elements of the first place that it writes."""
     size = prod(writes[0].shape)
     return Launch(
         function=f"pool{digest(source)}",
-        text=Written(source, (-(-size // BLOCK), 1), WARPS, label),
+        text=Written(source, (-(-size // block), 1), WARPS, label),
         words=[Address(p.buffer, p.offset * p.buffer.dtype.itemsize) for p in (*reads, *writes)],
         reads=tuple(whole(p.buffer) for p in reads),
         writes=tuple(whole(p.buffer) for p in writes),
-        pieces=-(-size // BLOCK),
+        pieces=-(-size // block),
         cost=2 * size * count,
         label=label,
     )

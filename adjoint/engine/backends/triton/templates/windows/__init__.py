@@ -1,0 +1,1 @@
+"""What looks at windows of images: pools, and weighted sums along dimensions."""
