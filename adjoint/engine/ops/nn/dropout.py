@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import generator_for
 from adjoint.engine.ops.nn.activations import SELU_ALPHA, SELU_SCALE
 from adjoint.engine.ops.nn.common import FUNCTIONAL, apply
-from adjoint.engine.ops.random.random import draw
+from adjoint.engine.ops.random.random import RANDOM, blocks, draw, word_bits
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -24,17 +29,47 @@ def _check(name: str, p: float) -> None:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
 
+def _mask_shape(input: Tensor, channels: bool) -> tuple[int, ...]:
+    shape = tuple(input.shape)
+    return (*shape[:2], *(1,) * (len(shape) - 2)) if channels else shape
+
+
 def _keep_mask(name: str, input: Tensor, p: float, channels: bool) -> Tensor:
     """1 where an element (or channel) stays, 0 where it is dropped."""
-    shape = tuple(input.shape)
-    if channels:
-        shape = (*shape[:2], *(1,) * (len(shape) - 2))
+    shape = _mask_shape(input, channels)
     return draw(name, "bernoulli", (1.0 - p,), shape, input.dtype, input.device, None)
+
+
+def _drop_by_place(x: Tensor, seed: Any, offset: Any, p: float, channels: bool) -> Tensor:
+    mask = RANDOM(
+        seed, offset, law="bernoulli", args=(1.0 - p,), shape=_mask_shape(x, channels),
+        dtype=x.dtype, device=x.device,
+    )  # fmt: skip
+    return x * (mask / (1.0 - p))
+
+
+# DROPOUT(x, seed, offset of the draw): on a GPU one kernel, which draws again for the gradient
+# instead of keeping what was drawn.
+DROPOUT = composite(
+    "dropout",
+    _drop_by_place,
+    lambda g, seed, offset, p, channels: DROPOUT(g, seed, offset, p=p, channels=channels),
+    None,
+    None,
+    operands=("x", "seed", "offset"),
+    fragment="device",
+    given_a_draw=True,
+)
 
 
 def _drop(input: Tensor, name: str, p: float, channels: bool) -> Tensor:
     if p == 1:
         return input * input.new_zeros(())
+    if input._array.__class__ in DEVICE_LAYOUTS and CONTEXT.settled:
+        count = prod(_mask_shape(input, channels)) * (2 if input.dtype.is_complex else 1)
+        bits = word_bits("bernoulli", input.dtype)
+        place = generator_for(name, None, input.device).draw(blocks(count, bits))
+        return DROPOUT(input, *place, p=p, channels=channels)
     return input * (_keep_mask(name, input, p, channels) / (1.0 - p))
 
 
