@@ -32,6 +32,18 @@ def labels(classes: int, *shape: int) -> Any:
     return RNG.integers(1, classes, shape)
 
 
+def ended(classes: int, *shape: int) -> Any:
+    """Targets of several labels, each row ended by -1."""
+    found = labels(classes, *shape)
+    found[:, 3:] = -1
+    return found
+
+
+def sequence(make: Callable[[Any], Any]) -> Any:
+    """A call that makes numbers of nothing, on the device of its operand."""
+    return lambda x: make(x.device), (normal(1),)
+
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 # Draws, and sums whose terms come in one order: the CPU's bits.
 EXACT: dict[str, Call] = {
@@ -53,6 +65,25 @@ EXACT: dict[str, Call] = {
     "channels last": (
         lambda x: F.avg_pool2d(x.to(memory_format=ad.channels_last), 3, 2), (normal(2, 3, 17, 19),)
     ),
+    "replicated": (lambda x: F.pad(x, (3, 4, 2, 1), "replicate"), (normal(2, 3, 17, 19),)),
+    "around": (lambda x: F.pad(x, (3, 4, 2, 1), "circular"), (normal(2, 3, 17, 19),)),
+    "volumes": (lambda x: F.avg_pool3d(x, 3, 2, 1), (normal(1, 2, 9, 8, 7),)),
+    "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
+    "dropout of channels": (lambda x: F.dropout2d(x, 0.3), (normal(6, 7, 5, 4),)),
+    "dropout in place": (lambda x: F.dropout(x.clone(), 0.3, inplace=True), (normal(60, 70),)),
+    "arange": sequence(lambda d: ad.arange(-5, 900, 7, device=d)),
+    "arange of bytes": sequence(lambda d: ad.arange(0, 250, 3, dtype=ad.uint8, device=d)),
+    "arange of floats": sequence(lambda d: ad.arange(0.1, 77.7, 0.3, device=d)),
+    "arange of doubles": sequence(lambda d: ad.arange(0.1, 7, 0.3, dtype=ad.float64, device=d)),
+    "arange of halves": sequence(lambda d: ad.arange(0.1, 7, 0.3, dtype=ad.float16, device=d)),
+    "linspace": sequence(lambda d: ad.linspace(-1, 1.7, 1001, device=d)),
+    "linspace of one": sequence(lambda d: ad.linspace(3, 5, 1, device=d)),
+    "linspace of doubles": sequence(
+        lambda d: ad.linspace(-1, 1.7, 1000, dtype=ad.float64, device=d)
+    ),
+    "linspace of halves": sequence(lambda d: ad.linspace(-1, 1.7, 90, dtype=ad.half, device=d)),
+    "linspace of integers": sequence(lambda d: ad.linspace(-9, 77, 31, dtype=ad.int64, device=d)),
+    "one_hot": (lambda y: F.one_hot(y, 12), (labels(12, 40),)),
     "triangles": (
         lambda x: ad.cat([
             ad.tril_indices(5, 7, 1, device=x.device), ad.triu_indices(6, 4, -2, device=x.device)
@@ -159,6 +190,15 @@ CLOSE: dict[str, Call] = {
     ),
     "pdist": (F.pdist, (normal(60, 7),)),
     "multi_margin": (lambda x, y: F.multi_margin_loss(x, y), (normal(30, 12), labels(12, 30))),
+    "multi_margin of squares, weighted": (
+        lambda x, y, w: F.multi_margin_loss(x, y, 2, 0.7, w.abs(), reduction="none"),
+        (normal(30, 12), labels(12, 30), normal(12)),
+    ),
+    "multilabel_margin": (F.multilabel_margin_loss, (normal(9, 12), ended(12, 9, 12))),
+    "affine_grid": (
+        lambda x: F.affine_grid(x, (3, 1, 5, 4), align_corners=False), (normal(3, 2, 3),)
+    ),
+    "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
     "attention of many heads": (
         lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (normal(70_000, 3, 16),)
     ),
@@ -222,6 +262,23 @@ def test_ctc_in_programs_tells_of_labels_that_are_none() -> None:
     compiled = ad.compile(lambda x, y: F.ctc_loss(x.log_softmax(-1), y, *lengths))
     with pytest.raises(RuntimeError, match="77"):
         compiled(x, wrong).item()
+
+
+BAD_VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "classes": (lambda x: F.multi_margin_loss(x, ad.tensor([0, 5, 1], device="cuda")), "range"),
+    "labels": (lambda x: F.multilabel_margin_loss(x, x.long() - 7), "range"),
+    "one_hot": (lambda x: F.one_hot(x.long() + 9, 4), "smaller than num_classes"),
+    "probabilities": (lambda x: F.binary_cross_entropy(x + 2, x.abs()), "between 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_values_that_are_wrong_are_told_when_somebody_waits(name: str) -> None:
+    call, message = BAD_VALUES[name]
+    out = call(ad.ones(3, 4, device="cuda"))  # which waits for nothing
+    with pytest.raises(RuntimeError, match=message):
+        out.cpu()
+    ad.cuda.synchronize()  # told once
 
 
 def test_ctc_under_autocast_is_of_float32_in_programs_too() -> None:
