@@ -42,6 +42,7 @@ class Operands:
         self.images = self.on(rng.standard_normal((16, 32, 64, 64)).astype(np.float32))
         self.grid = self.on((rng.random((16, 48, 48, 2)) * 2.2 - 1.1).astype(np.float32))
         self.signal = self.on(rng.standard_normal((32, 16, 1000)).astype(np.float32))
+        self.volumes = self.on(rng.standard_normal((4, 16, 24, 24, 24)).astype(np.float32))
         self.table = self.on(rng.standard_normal((50000, 256)).astype(np.float32))
         self.bags = self.i.reshape(-1)[: 4096 * 16].reshape(4096, 16)
         self.offsets = self.on(np.arange(0, 65536, 16))
@@ -137,6 +138,7 @@ CALLS: dict[str, Call] = {
         lambda o, w: o.functional.embedding_bag(o.bags, w), "table"
     ),
     "embedding gradient": with_gradient(lambda o, w: o.functional.embedding(o.bags, w), "table"),
+    "embedding": lambda o: o.functional.embedding(o.bags, o.table),
     "index_select": lambda o: o.x.index_select(1, o.i[0]),
     "index_add": lambda o: o.x.index_add(0, o.i[0] % ROWS, o.u),
     "take_along_dim": lambda o: o.x.take_along_dim(o.i % ROW, 1),
@@ -149,7 +151,7 @@ CALLS: dict[str, Call] = {
     "kthvalue": lambda o: o.x.kthvalue(100)[0],
     "median": lambda o: o.x.median(-1)[0],
     "median all": lambda o: o.x.median(),
-    "mode": lambda o: o.i.mode()[0],
+    "mode": lambda o: (o.i % 3).clamp_max(1).mode()[0],  # of ties PyTorch gives another
     "quantile": lambda o: o.x.quantile(0.3, -1),
     "cumsum": lambda o: o.x.cumsum(-1),
     "cumsum long": lambda o: o.u.reshape(-1).cumsum(0),
@@ -173,6 +175,11 @@ CALLS: dict[str, Call] = {
     "max_pool gradient": with_gradient(lambda o, x: o.functional.max_pool2d(x, 3, 2, 1), "images"),
     "adaptive_avg_pool": lambda o: o.functional.adaptive_avg_pool2d(o.images, 7),
     "adaptive_max_pool": lambda o: o.functional.adaptive_max_pool2d(o.images, 7),
+    "avg_pool1d": lambda o: o.functional.avg_pool1d(o.signal, 3, 2, 1),
+    "avg_pool3d": lambda o: o.functional.avg_pool3d(o.volumes, 3, 2, 1),
+    "adaptive_avg_pool gradient": with_gradient(
+        lambda o, x: o.functional.adaptive_avg_pool2d(x, 7), "images"
+    ),
     "lp_pool": lambda o: o.functional.lp_pool2d(o.images, 2, 2),
     "max_unpool": lambda o: o.functional.max_unpool2d(
         *o.functional.max_pool2d(o.images, 2, return_indices=True), 2
@@ -187,12 +194,30 @@ CALLS: dict[str, Call] = {
     "interpolate bilinear": lambda o: o.functional.interpolate(
         o.images, scale_factor=2, mode="bilinear"
     ),
+    "interpolate bilinear gradient": with_gradient(
+        lambda o, x: o.functional.interpolate(x, scale_factor=2, mode="bilinear"), "images"
+    ),
+    "interpolate smaller": lambda o: o.functional.interpolate(
+        o.images, size=(21, 21), mode="bilinear"
+    ),
+    "interpolate trilinear": lambda o: o.functional.interpolate(
+        o.volumes, scale_factor=2, mode="trilinear"
+    ),
     "pixel_shuffle": lambda o: o.functional.pixel_shuffle(o.images, 2),
     "pad reflect": lambda o: o.functional.pad(o.images, (3, 3, 3, 3), "reflect"),
+    "pad reflect gradient": with_gradient(
+        lambda o, x: o.functional.pad(x, (3, 3, 3, 3), "reflect"), "images"
+    ),
+    "pad replicate": lambda o: o.functional.pad(o.images, (3, 3, 3, 3), "replicate"),
     "pad circular": lambda o: o.functional.pad(o.images, (3, 3, 3, 3), "circular"),
+    "pad volumes": lambda o: o.functional.pad(o.volumes, (1, 2, 1, 1, 2, 1), "reflect"),
     "conv1d": lambda o: o.functional.conv1d(o.signal, o.x[:16, :48].reshape(16, 16, 3)),
     "conv_transpose2d": lambda o: o.functional.conv_transpose2d(
         o.images, o.x[:32, :288].reshape(32, 32, 3, 3), stride=2
+    ),
+    "conv2d small": lambda o: o.functional.conv2d(
+        o.images[:2, :8, :16, :16].contiguous(), o.x[:8, :72].reshape(8, 8, 3, 3), o.x[0, :8],
+        padding=1,
     ),
     "depthwise": lambda o: o.functional.conv2d(
         o.images, o.x[:32, :9].reshape(32, 1, 3, 3), groups=32
@@ -203,6 +228,12 @@ CALLS: dict[str, Call] = {
     "cosine_similarity": lambda o: o.functional.cosine_similarity(o.x, o.u),
     "triplet": lambda o: o.functional.triplet_margin_loss(o.x, o.u, o.u + 1),
     "multi_margin": lambda o: o.functional.multi_margin_loss(o.x, o.i[0]),
+    "multi_margin gradient": with_gradient(
+        lambda o, x: o.functional.multi_margin_loss(x, o.i[0]), "x"
+    ),
+    "binary_cross_entropy gradient": with_gradient(
+        lambda o, x: o.functional.binary_cross_entropy(x, o.mask.float()), "u"
+    ),
     "nll": lambda o: o.functional.nll_loss(o.x, o.i[0]),
     "cross_entropy gradient": with_gradient(
         lambda o, x: o.functional.cross_entropy(x, o.i[0]), "x"
@@ -211,9 +242,13 @@ CALLS: dict[str, Call] = {
     "var_mean": lambda o: o.framework.var_mean(o.x, -1)[0],
     "logsumexp": lambda o: o.x.logsumexp(-1),
     "einsum": lambda o: o.framework.einsum("bij,bkj->bik", o.square, o.square),
+    "einsum of one": lambda o: o.framework.einsum("bij->bj", o.square),
+    "einsum outer": lambda o: o.framework.einsum("i,j->ij", o.x[0], o.x[1]),
     "baddbmm": lambda o: o.framework.baddbmm(o.square, o.square, o.square),
     "tensordot": lambda o: o.framework.tensordot(o.square, o.square, 2),
     "renorm": lambda o: o.x.renorm(2, 0, 1.0),
+    "arange": lambda o: o.framework.arange(1000, device="cuda"),
+    "linspace": lambda o: o.framework.linspace(-1, 1, 1000, device="cuda"),
     "tril_indices": lambda o: o.framework.tril_indices(1000, 1000, device="cuda"),
     "meshgrid": lambda o: o.framework.stack(
         o.framework.meshgrid(o.x[0], o.x[1], indexing="ij")
@@ -333,7 +368,9 @@ def measure(framework: str, names: list[str]) -> None:
 def timed(run: Callable[[], Any], wait: Callable[[], Any]) -> float:
     """Seconds a call."""
     count, start = 0, time.perf_counter()
-    while count < 2 or (time.perf_counter() - start < 10 * SECONDS and count < 40):
+    while count < 2 or (
+        count < 40 and time.perf_counter() - start < (10, 50)[count < 28] * SECONDS
+    ):
         run()  # what is loaded after some calls of a kind is not what a call takes
         count += 1
     wait()

@@ -199,6 +199,17 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 @public(method=True, out=True)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The most frequent element along `dim` (of several the smallest), and where it is last."""
+    """The most frequent element along `dim`, and where it is last.
+
+    Of several that are as frequent it is the smallest, on every device. So it is in PyTorch on the
+    CPU; on a GPU PyTorch may give another of them.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.tensor([3, 1, 3, 1, 2]).mode()
+        adjoint.return_types.mode(
+        values=tensor(1),
+        indices=tensor(3))
+    """
     refuse_empty("mode", input.shape, dim if input.ndim else None)
     return picked("mode", input, dim, keepdim, lambda x, d: ARGMODE(x, dim=d))
