@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("triton", reason="Triton (`pip install adjoint[cuda]`) interprets the kernels")
 QUICK = (
     "chain", "bfloat16", "integers", "extremes", "norm", "long rows", "picked", "put", "draws",
-    "beams", "integer products", "grouped products of halves", "scaled products to halves",
+    "beams", "extremes with NaN", "integer products", "grouped products of halves", "scaled products to halves",
 )  # fmt: skip
 
 

@@ -284,6 +284,22 @@ def scattered(x: Any, i: Any) -> Any:
     return tuple(found)
 
 
+def extremes_with_nans(x: Any, i: Any) -> Any:
+    """The largest and the smallest of elements that go to one place, NaNs with and without a sign
+    among them and among what is there."""
+    none = float("nan")
+    values = x.masked_fill(x > 1.2, none).masked_fill(x < -1.2, -none)
+    values[0, 0], values[1, 1] = float("inf"), -float("inf")
+    base = values.flip(0).contiguous()
+    found = []
+    for kind in (ad.float32, ad.float64, ad.float16):
+        for how in ("amax", "amin"):
+            for own in (True, False):
+                y = values.to(kind)
+                found.append(base.to(kind).scatter_reduce(1, i, y, how, include_self=own))
+    return tuple(found)
+
+
 def routed(x: Any, w: Any) -> Any:
     """Rows that go to the best two of several layers, by a gate; and its gradients."""
     x, w = (t.detach().requires_grad_() for t in (x, w))
@@ -466,6 +482,9 @@ PROGRAMS: dict[str, Program] = {
         lambda: (ad.randn(2, 2600),),
     ),
     "scattered": (scattered, lambda: (ad.randn(4, 7), ad.randint(0, 7, (4, 7)))),
+    "extremes with NaN": (
+        extremes_with_nans, lambda: (ad.randn(4, 7), ad.randint(0, 7, (4, 7)))
+    ),
     "routed": (routed, lambda: (ad.randn(12, 8), ad.randn(2, 8, 8))),
     "integer products": (integer_products, lambda: (ad.randn(2, 70, 75),)),
     "grouped products of halves": (grouped_products, lambda: (ad.randn(2, 33, 100),)),

@@ -3,6 +3,9 @@
 Note [placing]
     Sums go through the device's atomic additions where it has them and nobody asked for sums that
     are the same every time; a row that is put is written, and of several at one place one stays.
+    The largest and the smallest are the same in any order, so they are found by atomics as well:
+    of floats by their bits, of which those without a sign grow as numbers do, and those with one
+    fall. A NaN is to stay, so it becomes the one whose bits do, before it is compared.
     All else is done in order: the rows' numbers are sorted by the places they go to (Note [ranks]),
     and whoever has the first row of a place takes all of them, one after the other, as the CPU
     does. So the sums have the CPU's bits, and the last of several rows stays.
@@ -31,6 +34,8 @@ ADDED = {"float32", "float64", "int32", "int64"}  # that the device adds up in m
 MOST = 1 << 31  # places, and rows
 TILE, WARPS = 512, 4
 PUT = "put"
+EXTREMES = {"amax": "max", "amin": "min"}
+OTHER = {"max": "min", "min": "max"}
 # How floats, and how integers, are combined (`prelude`).
 COMBINE = {
     "sum": ("plus", "plus"), "prod": ("times", "times"),
@@ -64,6 +69,8 @@ def checked(index: str, size: str, fault: int, wrap: bool) -> list[str]:
 def in_order(how: str, dtype: DType) -> bool:
     """Whether rows are taken one after the other (Note [placing])."""
     asked = are_deterministic_algorithms_enabled()
+    if how in EXTREMES:
+        return dtype.name not in ADDED
     if how == "sum":
         return dtype.name not in ADDED or (asked and dtype.is_floating_point)
     return how != PUT or asked
@@ -96,12 +103,12 @@ def placed(
     ]  # fmt: skip
     if not ordered:
         text = [*known, *row_lines(tile[0]), *positions.lines, *at_once(how, out, tile[1])]
-        return [
-            along.launch(
-                name, text, words, [values, out, *positions.reads], [out], grid,
-                warps=warps_of(tile), cost=2 * count * length, sizes=(count, length),
-            )
-        ]  # fmt: skip
+        put = along.launch(
+            name, text, words, [values, out, *positions.reads], [out], grid,
+            warps=warps_of(tile), cost=2 * count * length, sizes=(count, length),
+        )  # fmt: skip
+        by_bits = how in EXTREMES and out.buffer.dtype.is_floating_point
+        return [nan_step(name, how, out), put] if by_bits else [put]
     numbered = along.launch(
         name,
         [
@@ -150,15 +157,56 @@ def memory_lines(out: Place) -> list[str]:
 
 
 def at_once(how: str, out: Place, columns: int) -> list[str]:
-    """Rows written, or added by atomics."""
-    write = "tl.store" if how == PUT else "tl.atomic_add"
-    return [
+    """Rows written, or added or compared by atomics."""
+    lines = [
         *memory_lines(out),
         f"c = tl.program_id(1).to(tl.int64) * {columns} + tl.arange(0, {columns})[None, :]",
         "taken = good[:, None] & (c < length)",
         "value = tl.load(values + i[:, None] * length + c, mask=taken, other=0)",
-        f"{write}(out + at[:, None] * length + c, value, mask=taken)",
+        "there = out + at[:, None] * length + c",
     ]
+    if how not in EXTREMES:
+        return [
+            *lines,
+            f"{'tl.store' if how == PUT else 'tl.atomic_add'}(there, value, mask=taken)",
+        ]
+    way, dtype = EXTREMES[how], out.buffer.dtype
+    if not dtype.is_floating_point:
+        return [*lines, f"tl.atomic_{way}(there, value, mask=taken)"]
+    whole = f"int{8 * dtype.itemsize}"
+    here, as_there = (f"there.to(tl.pointer_type(tl.{kind}))" for kind in (whole, f"u{whole}"))
+    unsigned = f"bits.to(tl.u{whole}, bitcast=True)"
+    return [
+        *lines,
+        f"bits = value.to(tl.{whole}, bitcast=True)",
+        f"bits = tl.where(value != value, {nan_bits(how, dtype)}, bits)",
+        "signed = bits < 0",
+        f"tl.atomic_{way}({here}, bits, mask=taken & (signed == 0))",
+        f"tl.atomic_{OTHER[way]}({as_there}, {unsigned}, mask=taken & signed)",
+    ]
+
+
+def nan_bits(how: str, dtype: DType) -> int:
+    """The NaN that stays where others are compared with it, as a signed number."""
+    top = 0x7FF8 << 48 if dtype.itemsize == 8 else 0x7FC0 << 16
+    return top if how == "amax" else top - (1 << (8 * dtype.itemsize - 1))
+
+
+def nan_step(name: str, how: str, out: Place) -> Launch:
+    """Have a result begin with NaNs that stay (Note [placing])."""
+    dtype, size = out.buffer.dtype, prod(out.shape)
+    lines = [
+        f"out = {pointer(OUT, f'tl.int{8 * dtype.itemsize}')}",
+        f"at = tl.program_id(0).to(tl.int64) * {TILE} + tl.arange(0, {TILE})",
+        f"inside = at < tl.load(w + {COUNT})",
+        "bits = tl.load(out + at, mask=inside, other=0)",
+        f"value = bits.to({memory_type(dtype.name)}, bitcast=True)",
+        f"stays = tl.full(({TILE},), {nan_bits(how, dtype)}, bits.dtype)",
+        "tl.store(out + at, stays, mask=inside & (value != value))",
+    ]
+    words: list[Any] = [along.address(out), 0, 0, size]
+    grid = (-(-size // TILE), 1)
+    return along.launch(name, lines, words, [out], [out], grid, warps=WARPS, cost=size)
 
 
 def taking_lines(how: str, out: Place, tile: tuple[int, int]) -> list[str]:
