@@ -4,8 +4,9 @@ Note [calls on a device]
     What is true of small calls on the CPU (Note [small calls]) is true on a GPU up to millions of
     elements, through which it goes in microseconds: Python around several launches takes longer.
     So a call that is met again and again with arguments of one kind is recorded whole and compiled
-    as a fragment is. It stands for the call if it gave the same bytes once, and where nobody can
-    tell: nothing is on the tape, no setting was asked for, nobody warned. Native code finds and
+    as a fragment is. It stands for the call if it gave the same bytes once (where sums come in any
+    order, the same but for rounding), and where nobody can tell: nothing is on the tape, no setting
+    was asked for, nobody warned. Native code finds and
     launches it (Note [met launches]). While a stream is captured nothing is tried: that would wait
     for the GPU.
 """
@@ -15,6 +16,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations import public
@@ -36,6 +39,9 @@ KEPT = 4096  # kinds
 PUBLIC = public.__file__
 BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; None: it has none
 TRIED: dict[SmallCalls, int] = {}  # kinds of a function that were tried
+# What atomics add up, in the order in which they come to it.
+SUMMED_ANYHOW = frozenset({"index_add", "scatter_add", "scatter_reduce"})
+ROUNDED = 256  # roundings of a sum
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
 
@@ -135,7 +141,8 @@ def entry_of(
     kind = None if fragment.structure is None else fragment.structure.kind
     if not agrees(calls, kind) or any(r is None or not r.as_made for r in fragment.results):
         return None
-    native = same(fragment(tensors, ()), wanted) and getattr(fragment.executable, "native", None)
+    found, loosely = fragment(tensors, ()), calls.name in SUMMED_ANYHOW
+    native = same(found, wanted, loosely) and getattr(fragment.executable, "native", None)
     if not native:
         return None
     rest, there = switches.computed_with, [True] * len(fragment.results)
@@ -146,16 +153,26 @@ def entry_of(
     if entry is None:
         return None
     met = HOOKS.meet_on_device(calls.name, (entry,), operands, params, rest)
-    return entry if met is not None and same(met, wanted) else None
+    return entry if met is not None and same(met, wanted, loosely) else None
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether results are the same in every byte, and lie alike."""
+def same(one: Any, other: Any, loosely: bool = False) -> bool:
+    """Whether results lie alike and are the same in every byte, or `loosely` but for rounding."""
     mine, theirs = (x if isinstance(x, Sequence) else (x,) for x in (one, other))
     return len(mine) == len(theirs) and all(
         a.dtype is b.dtype
         and tuple(a.shape) == tuple(b.shape)
         and a.stride() == b.stride()
-        and HOOKS.array.to_host(a._array).tobytes() == HOOKS.array.to_host(b._array).tobytes()
+        and are_alike(*(HOOKS.array.to_host(x._array) for x in (a, b)), loosely)
         for a, b in zip(mine, theirs, strict=True)
     )
+
+
+def are_alike(a: Any, b: Any, loosely: bool) -> bool:
+    """Whether arrays of the CPU's are the same in every byte, or `loosely` but for rounding."""
+    if a.tobytes() == b.tobytes():
+        return True
+    if not loosely or not np.issubdtype(a.dtype, np.floating):
+        return False
+    error = ROUNDED * float(np.finfo(a.dtype).eps)
+    return bool(np.allclose(a, b, rtol=error, atol=error, equal_nan=True))
