@@ -11,6 +11,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import generator_for
 from adjoint.engine.ops.nn.activations import SELU_ALPHA, SELU_SCALE
@@ -50,7 +51,7 @@ def _drop_by_place(x: Tensor, seed: Any, offset: Any, p: float, channels: bool) 
 
 # DROPOUT(x, seed, offset of the draw): on a GPU one kernel, which draws again for the gradient
 # instead of keeping what was drawn.
-DROPOUT = composite(
+DROPOUT: Record = composite(
     "dropout",
     _drop_by_place,
     lambda g, seed, offset, p, channels: DROPOUT(g, seed, offset, p=p, channels=channels),
