@@ -50,11 +50,12 @@ def _arithmetic(dtype: DType) -> np.dtype[Any]:
 
 
 @cache
-def _stepping(xp: Any) -> Any:
+def _stepping(xp: Any, wide: str) -> Any:
     """Numbers at equal steps in one launch, product and sum rounded as they are on the CPU."""
+    kind = {"int64": "long long", "float32": "float", "float64": "double"}[wide]
     return xp.ElementwiseKernel(
-        "W start, W step", "T out", "out = T(start + step * W(i));", "adjoint_stepping",
-        options=("--fmad=false",),
+        f"{wide} start, {wide} step", "T out", f"out = T(start + step * ({kind})i);",
+        f"adjoint_stepping_{wide}", options=("--fmad=false",),
     )  # fmt: skip
 
 
@@ -80,9 +81,9 @@ def _in_one_launch(xp: Any, dtype: DType) -> bool:
 @lowers(creation.ARANGE)
 def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device: Any) -> Array:
     if _in_one_launch(xp, dtype):
-        own = _arithmetic(dtype).type if dtype.is_inexact else np.int64
-        first, by = (own(n if dtype.is_inexact else int(n)) for n in (start, step))
-        return _stepping(xp)(first, by, xp.empty(length, NUMPY_OF[dtype]))
+        own = _arithmetic(dtype) if dtype.is_inexact else np.dtype(np.int64)
+        first, by = (own.type(n if dtype.is_inexact else int(n)) for n in (start, step))
+        return _stepping(xp, own.name)(first, by, xp.empty(length, NUMPY_OF[dtype]))
     if not dtype.is_inexact:
         index = xp.arange(length)
         return (int(start) + int(step) * index).astype(NUMPY_OF[dtype])
