@@ -79,17 +79,56 @@ BATCH_NORM, INSTANCE_NORM = (
 
 def _with_statistics(x: Tensor, mean: Tensor, variance: Tensor, *affine: Any, eps: float) -> Tensor:
     shape = per_channel(x)
-    inverse = (widen(variance) + eps).rsqrt()
-    scale = inverse * widen(affine[0]) if affine else inverse
+    scale = _scale(variance, affine, eps)
     shift = -widen(mean) * scale
     if len(affine) > 1:
         shift = shift + widen(affine[1])
     return (widen(x) * scale.reshape(shape) + shift.reshape(shape)).to(x.dtype)
 
 
+def _scale(variance: Tensor, affine: Any, eps: float) -> Tensor:
+    inverse = (widen(variance) + eps).rsqrt()
+    return inverse * widen(affine[0]) if affine else inverse
+
+
+def _summed(g: Tensor) -> Tensor:
+    """The sum of each channel."""
+    return g.sum(_channel_dims(g, batch=True))
+
+
+def _statistics_input(g: Tensor, x: Tensor, variance: Tensor, affine: Any, eps: float) -> Tensor:
+    scale = _scale(variance, affine, eps)
+    return (widen(g) * scale.reshape(per_channel(x))).to(x.dtype)
+
+
+def _statistics_mean(g: Tensor, mean: Tensor, variance: Tensor, affine: Any, eps: float) -> Tensor:
+    return (-_summed(widen(g)) * _scale(variance, affine, eps)).to(mean.dtype)
+
+
+def _statistics_variance(
+    g: Tensor, x: Tensor, mean: Tensor, variance: Tensor, affine: Any, eps: float
+) -> Tensor:
+    apart = widen(x) - widen(mean).reshape(per_channel(x))
+    slope = _scale(variance, affine, eps) / (widen(variance) + eps) * -0.5
+    return (_summed(widen(g) * apart) * slope).to(variance.dtype)
+
+
+def _statistics_affine(
+    g: Tensor, x: Tensor, mean: Tensor, variance: Tensor, affine: Any, position: int, eps: float
+) -> Tensor:
+    if position == 4:
+        return _summed(widen(g)).to(affine[1].dtype)
+    apart = widen(x) - widen(mean).reshape(per_channel(x))
+    return (_summed(widen(g) * apart) * _scale(variance, (), eps)).to(affine[0].dtype)
+
+
 BATCH_NORM_INFERENCE = composite(
     "batch_norm_inference",
     _with_statistics,
+    _statistics_input,
+    _statistics_mean,
+    _statistics_variance,
+    _statistics_affine,
     operands=("x", "mean", "variance", "*affine"),
     keeps_layout=True,
     fragment="composed",
