@@ -13,7 +13,7 @@ from adjoint.engine.core.operations.autocast import LOWERED
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import Shape, is_tensor
+from adjoint.engine.core.operations.record import Record, Shape, is_tensor
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.products.matmul import MATMUL, check_dtypes, product
@@ -167,6 +167,21 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
 # -- cross --------------------------------------------------------------------------------------
 
 
+def _cross(x: Tensor, y: Tensor, dim: int) -> Tensor:
+    a, b = x.unbind(dim), y.unbind(dim)
+    return stack([a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], dim)
+
+
+# CROSS(x, y, dim) of one shape and dtype.
+CROSS: Record = composite(
+    "cross",
+    _cross,
+    lambda g, y, dim: CROSS(y.conj(), g, dim=dim),
+    lambda g, x, dim: CROSS(g, x.conj(), dim=dim),
+    fragment="device",
+)
+
+
 def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
     """The vector product along one dimension, the others broadcast."""
     if input.ndim != other.ndim:
@@ -183,9 +198,8 @@ def cross_along(name: str, input: Tensor, other: Tensor, dim: int) -> Tensor:
             f"{other.shape[d]}"
         )
     shape = broadcast_shapes(name, tuple(input.shape), tuple(other.shape))
-    a, b = input.expand(shape).unbind(d), other.expand(shape).unbind(d)
-    parts = [a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)]
-    return stack(parts, d)
+    dtype = promote_types(input.dtype, other.dtype)
+    return CROSS(input.to(dtype).expand(shape), other.to(dtype).expand(shape), dim=d)
 
 
 @public(method=True, out=True)
