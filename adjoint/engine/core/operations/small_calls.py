@@ -70,7 +70,7 @@ NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS))
 # On a GPU those that its fragments do as one (Note [calls on a device]), some of them only there.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
-    "embedding gaussian_nll_loss hinge_embedding_loss index_copy interpolate "
+    "embedding embedding_bag gaussian_nll_loss hinge_embedding_loss index_copy interpolate "
     "local_response_norm lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool3d "
     "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss pdist poisson_nll_loss "
     "polygamma renorm scatter_reduce soft_margin_loss trapezoid triplet_margin_loss "

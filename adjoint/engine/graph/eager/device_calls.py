@@ -40,7 +40,7 @@ PUBLIC = public.__file__
 BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; None: it has none
 TRIED: dict[SmallCalls, int] = {}  # kinds of a function that were tried
 # What atomics add up, in the order in which they come to it.
-SUMMED_ANYHOW = frozenset({"index_add", "scatter_add", "scatter_reduce"})
+SUMMED_ANYHOW = frozenset({"embedding_bag", "index_add", "scatter_add", "scatter_reduce"})
 ROUNDED = 256  # roundings of a sum
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
