@@ -52,12 +52,14 @@ class TileSizes:
         """The size of a dimension."""
         if self.fixed:
             return str((*self.example.outer, *self.example.inner)[d])
-        return self.settled(f"n{d}", "size", d)
+        even = all((*k.outer, *k.inner)[d] % 16 == 0 for k in self.kernels)
+        return self.settled(f"n{d}", "size", d, even=even)
 
-    def settled(self, name: str, *what: Any) -> str:
-        """A word that is loaded at the start, under a name."""
+    def settled(self, name: str, *what: Any, even: bool = False) -> str:
+        """A word that is loaded at the start, under a name; `even`: a multiple of 16."""
         if what not in self.words.at:
-            self.head.append(f"    {name} = {self.word(*what)}.to({self.index})")
+            word = f"{self.word(*what)}.to({self.index})"
+            self.head.append(f"    {name} = {f'tl.multiple_of({word}, 16)' if even else word}")
         return name
 
     def stride(self, r: int, d: int) -> str:
@@ -68,7 +70,9 @@ class TileSizes:
             return str(self.example.refs[r].strides[d])
         if self.form.refs[r][1][d] == 1:
             return "1"
-        return self.settled(f"s{r}_{d}", "stride", r, d)
+        # Rows that begin at multiples of 16 bytes are loaded so many at once.
+        even = all(k.refs[r].strides[d] % 16 == 0 for k in self.kernels)
+        return self.settled(f"s{r}_{d}", "stride", r, d, even=even)
 
     def pick(self, r: int, j: int) -> tuple[str, str]:
         """Stride and size of a dimension that values index."""
