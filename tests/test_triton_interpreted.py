@@ -161,6 +161,12 @@ def late_faults() -> None:
     picks = ad.compile(lambda i: w[i] * 2, backend="interpreted-triton")
     with pytest.raises(IndexError, match="99"):
         picks(bad)
+    for size in (8, 1500):  # in a line that is one tile, and in one of several
+        x = ad.randn(3, size)
+        puts = ad.compile(lambda x, i: (x * 2).scatter(1, i, 3.0), backend="interpreted-triton")
+        for index in (size, -1, size + 2**33):
+            with pytest.raises(RuntimeError, match=f"index {index} is out of bounds"):
+                puts(x, ad.tensor([[0], [index], [2]]))
 
 
 def in_a_process(names: tuple[str, ...], optimizers: tuple[str, ...], steps: int = 4) -> None:

@@ -401,7 +401,7 @@ class TileEmitter(TileSizes):
             return sample(code, op, operands)
         value = self.rounded(lower(code, op, operands, k in self.loose.values), op.dtype)
         for j, (bad, _) in enumerate(code.faults):
-            self.report(k, j, bad, None)
+            self.report(k, j, bad, None, self.varies(k))
         code.faults.clear()
         return value
 
@@ -422,7 +422,7 @@ class TileEmitter(TileSizes):
         op, code = self.form.ops[k], self.code
         x = as_value(code, operands[0], KIND[op.dtype][0])
         holds = as_value(code, operands[1], "i1")
-        self.report(k, 0, ~holds, None if x.is_float else x)
+        self.report(k, 0, ~holds, None if x.is_float else x, self.varies(k))
         return x
 
     def scatter(self, k: int, operands: list[Any]) -> V:
@@ -436,7 +436,11 @@ class TileEmitter(TileSizes):
             size = str(self.example.extents[which])
         else:
             size = self.settled(f"e{which}", "extent", which)
-        index = self.in_bounds(k, 0, index, size, wrap=False)
+        tag, x_index = op.args[2]
+        lanes = self.varies(x_index) if tag == "v" else set()
+        index = self.in_bounds(k, 0, index, size, False, lanes)
+        if self.index == "tl.int32":  # an index in bounds is one of few: compared as such
+            index, here = index.convert("i32"), here.convert("i32")
         if dict(op.params)["accumulate"]:
             y = x + y if kind != "i1" else x | y
         return self.rounded(select(index.eq(here), y, x), op.dtype)
@@ -497,12 +501,12 @@ class TileEmitter(TileSizes):
         for j, (tag, x) in enumerate(op.args[1:]):
             index = self.get(x, env, inside, stage) if tag == "v" else self.code.const(x, "i64")
             stride, size = self.pick(r, j)
-            safe = self.in_bounds(k, j, index.convert("i64"), size, bool(op.params))
+            safe = self.in_bounds(k, j, index.convert("i64"), size, bool(op.params), self.varies(k))
             at.append(f"{safe.ref}.to({self.index}) * {stride}")
         return self.load(r, f"({' + '.join(at)})", self.varies(k))
 
-    def in_bounds(self, k: int, j: int, index: V, size: str, wrap: bool) -> V:
-        """An index made safe; one that is out of bounds is reported."""
+    def in_bounds(self, k: int, j: int, index: V, size: str, wrap: bool, lanes: set[str]) -> V:
+        """An index, which varies along lanes, made safe; one out of bounds is reported."""
         limit = self.code.value(f"tl.full((), {size}, tl.int64)", "i64", 1)
         if not self.fixed:
             limit = self.code.named(f"{size}.to(tl.int64)", "i64")
@@ -510,11 +514,14 @@ class TileEmitter(TileSizes):
         if wrap:
             index = select(index < 0, index + limit, index)
         bad = (index < 0) | (index >= limit)
-        self.report(k, j, bad, given)
+        self.report(k, j, bad, given, lanes)
         return select(bad, index.like(0), index)
 
-    def report(self, k: int, j: int, bad: V, at: V | None) -> None:
-        """Tell of a fault in the status, unless one was told before this kernel began."""
+    def report(self, k: int, j: int, bad: V, at: V | None, lanes: set[str]) -> None:
+        """Tell of a fault in the status, unless one was told before this kernel began.
+
+        What is bad varies along `lanes`: one number for a whole tile is stored once.
+        """
         code = self.code
         fault = self.word("fault", k, j)
         word = fault
@@ -523,7 +530,7 @@ class TileEmitter(TileSizes):
             shown = wide << CODE_BITS
             fits = (shown >> CODE_BITS).eq(wide)
             word = f"{select(fits, shown, shown.like(LEAST)).ref} | {fault}"
-        mask = " & ".join(m for m in (self.mask(self.varies(k)), bad.ref, "(told == 0)") if m)
+        mask = " & ".join(m for m in (self.mask(lanes), bad.ref, "(told == 0)") if m)
         code.put(f"bad = ({mask}).to(tl.int32) != 0")
         code.put("tl.store(status + bad.to(tl.int32) * 0, (bad.to(tl.int64) * 0) | "
                  f"({word}), mask=bad)")  # fmt: skip

@@ -39,6 +39,7 @@ SUMMED_HEAVY = 18  # the same, where loads of a loop are under way beside them
 LINE = 1024  # elements of a line that a tile may be a piece of
 READ = 4096  # elements of a tile of which only results of rows are written
 MANY = 16  # programs for each processor that are worth larger ones
+LONG_LINE = 1 << 14  # elements of a line from which its tiles are larger: more is under way
 SUMMED = 1024  # elements of a tile of a kernel that also sums columns
 
 
@@ -107,9 +108,10 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
     if not form.inner:
         line = line_of(form, kernels)
         if line:
-            wasted = {n: -(-line // n) * n - line for n in (1024, 512, 256)}
+            sizes = (2048, 1024, 512, 256) if line >= LONG_LINE else (1024, 512, 256)
+            wasted = {n: -(-line // n) * n - line for n in sizes}
             x = next((n for n, more in wasted.items() if 16 * more <= line), 256)
-            return Tiles(x, 0, True, x // 256, line)
+            return Tiles(x, 0, True, min(4, x // 256), line)
         x = ELEMENTS
         while x > 128 and outer * len(kernels) < 2 * x * PROCESSORS:
             x //= 2
