@@ -60,6 +60,30 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return tuple(found)
 
 
+def twice_differentiated(q: Any, k: Any, v: Any) -> Any:
+    """Second derivatives, in which the logsumexp has a cotangent of its own."""
+    leaves = [x[:1, :1, :12].detach().requires_grad_() for x in (q, k, v)]
+    out = F.scaled_dot_product_attention(*leaves, is_causal=True)
+    first = ad.autograd.grad((out * out).sum(), leaves, create_graph=True)
+    return ad.autograd.grad(sum((g * g).sum() for g in first), leaves)
+
+
+def joined(x: Any, weight: Any, bias: Any) -> Any:
+    """Attention whose queries, keys and values are one product; gradients of its weight and bias."""
+    found = []
+    for causal in (True, False):
+        leaves = [t.detach().requires_grad_() for t in (weight, bias)]
+        half = [t.bfloat16() for t in leaves]
+        given = x.bfloat16().reshape(-1, x.shape[-1])
+        # Biases have their gradients as sums of float32, and as sums of halves.
+        rows = ad.addmm(half[1], given, half[0]) if causal else given @ half[0] + half[1]
+        parts = rows.reshape(2, 128, 96).split(32, 2)
+        q, k, v = (part.view(2, 128, 2, 16).transpose(1, 2) for part in parts)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        found += ad.autograd.grad((out * out).float().sum() / 1024, leaves)
+    return tuple(found)
+
+
 def dropped(q: Any, k: Any, v: Any) -> Any:
     """Attention with dropout from a place that is a tensor, as on a GPU; and its gradients."""
     found = []
@@ -439,6 +463,10 @@ PROGRAMS: dict[str, Program] = {
     "whole attention": (attention, qkv),
     "whole attention of halves": (
         lambda q, k, v: attention(q.half(), k.half(), v.half()), qkv
+    ),
+    "attention twice differentiated": (twice_differentiated, qkv),
+    "joined attention of halves": (
+        joined, lambda: (ad.randn(2, 128, 32), ad.randn(32, 96) * 0.3, ad.randn(96))
     ),
     "shared heads": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True),

@@ -29,6 +29,7 @@ class Written:
     warps: int
     origin: str  # the operations it does, for people
     stages: int = 2  # loads of a loop that are under way together
+    registers: int = 0  # of a thread, at most; 0: as many as it takes
     # Whether products and sums may be rounded once, and subnormals be zeros: where halves follow.
     fused: bool = False
     # Other ways to write and launch it; the fastest is found when it first runs.

@@ -84,7 +84,7 @@ def function_of(source: str, key: str, names: dict[str, Any] | None = None) -> A
 
 def compiled(written: Written, capability: int) -> CompiledKernel:
     """A kernel's code for a compute capability (90: Hopper), from disk if it is there."""
-    how = f"{capability};{written.warps};{written.stages};{written.fused}"
+    how = f"{capability};{written.warps};{written.stages};{written.registers};{written.fused}"
     key = key_of("cubin", how, writer_key(), written.source)
     stored = store.get(key)
     if stored is not None:
@@ -136,6 +136,7 @@ def build(written: Written, key: str, capability: int) -> CompiledKernel:
             "num_warps": written.warps,
             "num_stages": written.stages,
             FUSION: written.fused,
+            **({"maxnreg": written.registers} if written.registers else {}),
             **({FLUSH: written.fused} if knows_flush() else {}),
         },
     )

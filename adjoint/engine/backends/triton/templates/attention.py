@@ -20,6 +20,7 @@ from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuff
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.core.dtype import float32
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.nn.attention_rows import NAME
 
@@ -27,6 +28,8 @@ ATTENTION, BACKWARD = NAME, f"{NAME}_backward"
 DTYPES = {"float16", "bfloat16", "float32"}
 MASKS = {"bool", *DTYPES}
 LARGEST = 256  # of heads
+RESULT = "result"  # a parameter of backward nodes: the sixth operand is the forward result
+SUMMED = "summed"  # a parameter of backward nodes that also add up their gradients' rows, by tiles
 
 
 def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
@@ -147,12 +150,16 @@ def launch(
     if which == kernels.BY_KEYS and kind.shared >= 0:
         count //= kind.batches[kind.shared]
     written = []
-    for tiling in kernels.tilings(kind, which):
+    summed = any(name.startswith("s") for name in writes)
+    for tiling in kernels.tilings(kind, which, summed):
         source = kernels.WRITERS[which](kind, tiling, operands)
         by_keys = which == kernels.BY_KEYS
         length, step = (kind.keys, tiling.columns) if by_keys else (kind.queries, tiling.rows)
         grid = (-(-length // step) * count, 1)
-        written.append(Written(source, grid, tiling.warps, label, tiling.stages, fused=True))
+        way = Written(
+            source, grid, tiling.warps, label, tiling.stages, tiling.registers, fused=True
+        )
+        written.append(way)
     work = prod(kind.batches) * kind.queries * kind.keys
     text = written[0].beside(written[1:])
     return Launch(
@@ -187,14 +194,79 @@ def backward_steps(
     kind = problem(node, query, key, value, operands[6:])
     wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
     places, copies = own_places(setting, results)
+    sums = places.pop() if node.params.get(SUMMED) else None
     outs = dict(zip(wanted, places, strict=True))
-    reads = dict(zip(names_of(kind, "qkvlgt"), operands, strict=True))
+    by_queries, by_keys = (
+        {f"d{i}": outs[i] for i in positions if i in outs}
+        | {f"s{i}": sums_of(sums, i) for i in positions if sums is not None}
+        for positions in ((0,), (1, 2))
+    )
+    given = "qkvlgo" if node.params.get(RESULT) else "qkvlgt"
+    reads = dict(zip(names_of(kind, given), operands, strict=True))
     launches: list[Launch] = []
-    for which, positions in ((kernels.BY_KEYS, (1, 2)), (kernels.BY_QUERIES, (0,))):
-        writes = {f"d{i}": outs[i] for i in positions if i in outs}
+    if "o" in reads:  # the kernel that has whole rows of it also finds their shifts
+        shift = PlannedBuffer(ARENA, float32, prod(query.shape[:-1]), name="shifts")
+        shifts = {"t": row_major(shift, (*query.shape[:-1], 1))}
+        launches.append(launch(setting, kind, kernels.BY_QUERIES, reads, {**by_queries, **shifts}))
+        reads = {**{name: place for name, place in reads.items() if name != "o"}, **shifts}
+        by_queries = {}
+    for which, writes in ((kernels.BY_KEYS, by_keys), (kernels.BY_QUERIES, by_queries)):
         if writes:
             launches.append(launch(setting, kind, which, reads, writes))
     return [*launches, *copies]
+
+
+def result_of(node: Node) -> Value | None:
+    """The result of the attention that a backward node is the derivative of, if its sixth operand
+    is the sum of that times the cotangent alone: derivatives of the logsumexp change it."""
+    lse, grad, shift = node.inputs[3:6]
+    forward = lse.node if isinstance(lse, Value) else None
+    total = shift.node if isinstance(shift, Value) else None
+    if forward is None or forward.record.name != ATTENTION or forward.outputs[1] is not lse:
+        return None
+    if total is None or total.record.name != "sum" or not total.params["keepdim"]:
+        return None
+    product, result = total.inputs[0].node, forward.outputs[0]
+    whole = total.params["dims"] == (len(result.spec.shape) - 1,)
+    if product is None or product.record.name != "mul" or not whole:
+        return None
+    same = {uncast(x) for x in product.inputs} == {uncast(grad), uncast(result)}
+    return result if same else None
+
+
+def uncast(x: Any) -> Any:
+    """What a value was before it was converted."""
+    while isinstance(x, Value) and x.node is not None and x.node.record.name == "cast":
+        x = x.node.inputs[0]
+    return x
+
+
+def can_sum(node: Node) -> bool:
+    """Whether kernels can add up the rows of a backward node's gradients: plain, in whole tiles."""
+    params, (query, key, value) = node.params, (x.spec for x in node.inputs[:3])
+    plain = not (params["masked"] or params["dropout"] or params.get("ranged"))
+    whole = query.shape[-2] % kernels.TILE == 0 and query.shape[-1] in (16, 32, 64)
+    return (
+        plain
+        and whole
+        and len(node.outputs) == sum(params["needed"][:3]) == 3
+        and query.shape == key.shape == value.shape
+        and query.dtype.is_half
+    )
+
+
+def sums_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of such sums: batches, tiles, which gradient, heads, their size."""
+    batch, heads, tokens, size = shape
+    return batch, tokens // kernels.TILE, 3, heads, size
+
+
+def sums_of(sums: Place, i: int) -> Place:
+    """The sums of one gradient's tiles, as its kernel goes through them."""
+    batch, tiles, _, heads, size = sums.shape
+    by_batch, by_tile, by_gradient, by_head, by_element = sums.strides
+    strides = (by_batch, by_head, by_tile, by_element)
+    return Place(sums.buffer, (batch, heads, tiles, size), strides, sums.offset + i * by_gradient)
 
 
 def anywhere(place: Place) -> bool:

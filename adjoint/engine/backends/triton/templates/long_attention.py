@@ -185,14 +185,12 @@ class LongAttention:
         """The result of the attention that a node is the derivative of, if the library takes it."""
         if node.record.name != attention.BACKWARD or not all(node.params["needed"][:3]):
             return None
-        lse = node.inputs[3]
-        forward = lse.node if isinstance(lse, Value) else None
-        if forward is None or forward.record.name != attention.ATTENTION:
+        out = attention.result_of(node)
+        if out is None:
             return None
-        out = forward.outputs[0]
         values = (*node.inputs[:5], out, *node.outputs)
-        halves = {v.spec.dtype for v in values if v not in (lse, node.inputs[4])}
-        if forward.outputs[1] is not lse or len(halves) != 1 or len(node.outputs) != 3:
+        halves = {v.spec.dtype for v in values if v not in node.inputs[3:5]}
+        if len(halves) != 1 or len(node.outputs) != 3:
             return None
         call = self.call(BACKWARD, node, [virtual(v) for v in values])
         return None if self.room(call) is None else out
