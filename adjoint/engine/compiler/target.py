@@ -46,6 +46,8 @@ class Template:
     zeros: frozenset[int] = frozenset()
     # Places other than row-major ones that it can write its result to.
     writes_to: Callable[[Place], bool] | None = None
+    # Parts of another value that it can write its result to, its `parts` among them.
+    writes_part: Callable[[Place], bool] | None = None
     # Its steps with a kernel in their last write, or None where that cannot be (Note [epilogues]):
     # (setting, node, places of operands, the result's, the epilogue, whether the result is kept).
     epilogue: Callable[..., list[Any] | None] | None = None

@@ -27,6 +27,11 @@ def nothing_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
     return set()
 
 
+def anywhere(place: Place) -> bool:
+    """Copies go to any place."""
+    return True
+
+
 def cat_parts(node: Node, out: Place) -> list[Place]:
     """The window of each operand of a concatenation."""
     dim = node.params["dim"]
@@ -89,7 +94,9 @@ def scatter_steps(
 
 
 TEMPLATES = {
-    "cat": Template(known, nothing_packed, copies, cat_parts, ordered=True),
-    "stack": Template(known, nothing_packed, copies, stack_parts, ordered=True),
+    "cat": Template(known, nothing_packed, copies, cat_parts, ordered=True, writes_part=anywhere),
+    "stack": Template(
+        known, nothing_packed, copies, stack_parts, ordered=True, writes_part=anywhere
+    ),
     "view_scatter": Template(scatters, nothing_packed, scatter_steps),
 }

@@ -4,7 +4,7 @@ Note [pairs]
     A complex value that loops make is never put in memory as such: operations on it become
     operations on its real and its imaginary part, which fuse like any others. Where somebody needs
     the complex value itself (a result, an operation without a rule here), the parts are put side
-    by side and copied to where it lies. What comes in as complex is read part by part.
+    by side where it lies. What comes in as complex is read part by part.
 
     Results are those of the eager table's formulas, NumPy's: products by four real ones, also of
     numbers whose other part is zero (so that an infinity times zero is NaN in the same places),
@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.lower.joins import nothing_packed
+from adjoint.engine.compiler.lower.joins import copies, nothing_packed
 from adjoint.engine.compiler.memory.places import Place, as_reals
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import DType
@@ -101,12 +100,12 @@ def writes_pairs(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     return bool(setting.knows(inputs[0]))
 
 
-def write_pairs(setting: Setting, node: Node, operands: list[Place], results: list[Place]) -> Any:
-    """The copy."""
-    return [copy_step(setting.target, operands[0], as_reals(results[0]), node.record.name)]
+def pair_parts(node: Node, out: Place) -> list[Place]:
+    """Where the reals lie that are seen as complex numbers."""
+    return [as_reals(out)]
 
 
-TEMPLATES = {VIEW_AS_COMPLEX.name: Template(writes_pairs, nothing_packed, write_pairs)}
+TEMPLATES = {VIEW_AS_COMPLEX.name: Template(writes_pairs, nothing_packed, copies, pair_parts)}
 
 
 class Pairs:

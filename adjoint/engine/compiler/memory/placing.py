@@ -94,8 +94,11 @@ class Placing:
         return self.setting.template(unit.nodes[0].record.name) if unit.kind == "template" else None
 
     def make_in_place(self) -> None:
-        """Have operands of concatenations written where they belong by the units that make them."""
-        for unit in self.units:
+        """Have operands of concatenations written where they belong by the units that make them.
+
+        From the last unit back, since a concatenation may lie in another.
+        """
+        for unit in reversed(self.units):
             node = unit.nodes[0]
             template = self.template_of(unit)
             if template is None or template.parts is None:
@@ -107,13 +110,20 @@ class Placing:
             for x, window in zip(node.inputs, windows, strict=True):
                 base, views = self.fusion.rooted(x)
                 maker = self.fusion.unit_of.get(base)
-                if maker is None or maker.kind != "loop" or len(self.readers.get(base, ())) != 1:
+                if maker is None or len(self.readers.get(base, ())) != 1:
                     continue
                 if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
                     continue
                 window_place = reshaped(window, base.spec.shape)
-                if window_place is not None:
+                if window_place is not None and self.can_make_at(maker, window_place):
                     self.places[base] = window_place
+
+    def can_make_at(self, maker: Unit, place: Place) -> bool:
+        """Whether a unit writes its result to a part of another value."""
+        template = self.template_of(maker)
+        if template is None or maker.epilogue is not None:
+            return maker.kind == "loop"
+        return template.writes_part is not None and template.writes_part(place)
 
     def begin_in_place(self) -> None:
         """Have what a template's result begins as made where that lies, if nobody else reads it."""

@@ -139,4 +139,9 @@ def steps(
     ]
 
 
-TEMPLATES = {"spectrum": Template(accepts, packed, steps)}
+def in_order(place: Place) -> bool:
+    """Results are written in row-major order."""
+    return place.contiguous
+
+
+TEMPLATES = {"spectrum": Template(accepts, packed, steps, writes_part=in_order)}
