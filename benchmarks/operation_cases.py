@@ -152,4 +152,51 @@ def _passes() -> list[Case]:
     return cases
 
 
-CASES = {c.name: c for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes())}
+TRANSFORMS: dict[str, Callable[[Any, Any], Any]] = {
+    "fft": lambda fw, x: fw.fft.fft(fw.view_as_complex(x)),
+    "rfft": lambda fw, x: fw.fft.rfft(x[..., 0]),
+    "irfft": lambda fw, x: fw.fft.irfft(fw.view_as_complex(x), x.shape[-2]),
+    "fft2": lambda fw, x: fw.fft.fft2(fw.view_as_complex(x)),
+}
+
+
+def compiled(call: Callable[[Any, Any], Any]) -> Make:
+    """A call of one operand, compiled if that is Adjoint's."""
+
+    def make(fw: Any, x: Any) -> Callable[[], Any]:
+        run = lambda x: call(fw, x)
+        run = fw.compile(run) if fw.__name__ == "adjoint" else run
+        return lambda: run(x)
+
+    return make
+
+
+def _transforms() -> list[Case]:
+    """Of numbers as pairs; parts of results lie side by side."""
+    cases = []
+    for dtype in ("float32", "float64"):
+        for name, call in TRANSFORMS.items():
+            for lines, n in ((64, 1024), (64, 1009), (1, 65536)):
+                shape = (8, lines // 8, n, 2) if name == "fft2" else (lines, n, 2)
+                if name == "fft2" and n != 1024:
+                    continue
+                real = lambda fw, x, call=call: parts(fw, call(fw, x))
+                for how, make in (("", of(real)), (", compiled", compiled(real))):
+                    cases.append(
+                        Case(
+                            f"{name} {lines}x{n} {dtype}{how}", "transforms", dtype, (shape,), make,
+                            bytes=2 * SIZES[dtype] * prod(shape),
+                        )
+                    )  # fmt: skip
+    return cases
+
+
+def parts(fw: Any, x: Any) -> Any:
+    """Complex numbers as pairs."""
+    return fw.view_as_real(x) if x.is_complex() else x
+
+
+CASES = {
+    c.name: c
+    for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes(), *_transforms())
+}

@@ -449,7 +449,7 @@ def where(p: Pairs, node: Node) -> Pair:
 def as_real(p: Pairs, node: Node) -> Value:
     (x,) = node.inputs
     pair = p.tensors(x)
-    together = p.emit(STACK, *pair, dim=len(x.spec.shape))
+    together = p.together.get(pair) or p.emit(STACK, *pair, dim=len(x.spec.shape))
     p.stacked[together] = pair
     return together
 
@@ -457,7 +457,7 @@ def as_real(p: Pairs, node: Node) -> Value:
 @rule_of(VIEW_AS_COMPLEX)
 def as_complex(p: Pairs, node: Node) -> Pair:
     x = p.now(node.inputs[0])
-    return p.stacked.get(x) or (p.picked(x, 0), p.picked(x, 1))
+    return p.stacked.get(x) or parts_of(p, x)
 
 
 # -- Fourier transforms ---------------------------------------------------------------------------

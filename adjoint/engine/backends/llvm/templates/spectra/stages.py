@@ -1,8 +1,10 @@
-"""The stages of a Fourier transform: lines side by side, real and imaginary parts apart.
+"""The stages of a Fourier transform: lines side by side, of each element both parts as vectors.
 
 Stockham's way needs no reordering: a stage of radix r takes the r elements that are n / r apart,
 transforms them and puts the results next to each other, between two places in turns. As many
 lines as a vector has lanes are transformed at once, so that every step is the same for all lanes.
+A stage's first group is multiplied by no roots; where no elements are neighbours, as in the first
+stage, groups are one loop.
 
 Roots of unity are products of two from tables of doubles among the words, each of the order of the
 square root of their number, rounded once; each worker writes down all of them before it begins.
@@ -22,6 +24,7 @@ from adjoint.engine.compiler.schedule.steps import double_bits
 # elements are neighbours, and how far apart roots of its order are.
 LOW_BITS, LOW, HIGH, TABLE = range(4)
 RADIX, GROUPS, NEIGHBOURS, APART, STAGE = range(5)
+FIRST = 4  # the radix that most lengths begin with
 Pair = tuple[V, V]
 
 
@@ -51,7 +54,7 @@ def words_of(numbers: list[complex]) -> list[int]:
 def radices_of(n: int) -> list[int]:
     """The radices of a length's stages."""
     radices = []
-    for radix in (4, 2, 3, 5):
+    for radix in (FIRST, 2, 3, 5):
         while n % radix == 0:
             radices.append(radix)
             n //= radix
@@ -66,7 +69,7 @@ def radices_of(n: int) -> list[int]:
 
 def times(a: Pair, b: Pair) -> Pair:
     """The product of two complex numbers."""
-    return a[0] * b[0] - a[1] * b[1], mad(a[0], b[1], a[1] * b[0])
+    return mad(-a[1], b[1], a[0] * b[0]), mad(a[0], b[1], a[1] * b[0])
 
 
 def add(a: Pair, b: Pair) -> Pair:
@@ -159,6 +162,19 @@ def loaded_pair(w: CodeWriter, place: str, kind: str, at: V, lanes: int = 1) -> 
     return pair if lanes == 1 else (w.code.splat(pair[0], lanes), w.code.splat(pair[1], lanes))
 
 
+def both_parts(w: CodeWriter, place: str, kind: str, index: V, lanes: int) -> Pair:
+    """An element of the lines that lie side by side."""
+    at = index * (2 * lanes)
+    return w.load(place, kind, at, lanes), w.load(place, kind, at + lanes, lanes)
+
+
+def put_parts(w: CodeWriter, place: str, value: Pair, index: V, lanes: int) -> None:
+    """Write one."""
+    at = index * (2 * lanes)
+    w.store(value[0], place, at)
+    w.store(value[1], place, at + lanes)
+
+
 def stages_name(kind: str, lanes: int) -> str:
     """The name of the routine."""
     return f"spectrum_stages_{kind}_{lanes}"
@@ -170,7 +186,7 @@ def write_stages(outer: CodeWriter, kind: str, lanes: int) -> None:
     def body(w: CodeWriter, numbers: list[V]) -> None:
         TransformStages(w, kind, lanes, numbers).all()
 
-    outer.routine(stages_name(kind, lanes), 8, body)
+    outer.routine(stages_name(kind, lanes), 6, body)
 
 
 class TransformStages:
@@ -184,59 +200,72 @@ class TransformStages:
     def all(self) -> None:
         """Every stage, from one place to the other and back."""
 
-        def stage(t: V, a: V, b: V, c: V, d: V) -> list[V]:
-            self.stage(t, (a, b), (c, d))
-            return [c, d, a, b]
+        def stage(t: V, source: V, target: V) -> list[V]:
+            self.stage(t, source, target)
+            return [target, source]
 
         self.w.loop(0, self.count, stage, self.places)
 
-    def stage(self, t: V, source: Pair, target: Pair) -> None:
+    def stage(self, t: V, source: V, target: V) -> None:
         """One stage."""
         w = self.w
         at = self.first + t * STAGE
         self.radix, self.groups, self.near, self.apart = (
             w.load(self.words, "i64", at + k) for k in (RADIX, GROUPS, NEIGHBOURS, APART)
         )
-        self.source, self.target = (tuple(map(w.pointer, places)) for places in (source, target))
+        self.source, self.target = w.pointer(source), w.pointer(target)
         known = self.radix.eq(-1)
         for radix in OF_FEW:
             is_this = self.radix.eq(radix)
             known = known | is_this
-            w.when(is_this, partial(self.each_group, partial(self.few, radix)))
-        w.when(~known, partial(self.each_group, self.many))
-
-    def each_group(self, body: Callable[[V], None]) -> None:
-        """All groups of a stage."""
-        self.w.loop(0, self.groups, body)
+            w.when(is_this, partial(self.groups_of_few, radix))
+        w.when(~known, lambda: w.loop(0, self.groups, self.many))
 
     def turn(self, k: V) -> Pair:
         """A root of unity of the order of this stage."""
         at = k * self.apart * 2
         return loaded_pair(self.w, self.roots, self.kind, at, self.lanes)
 
-    def element(self, place: tuple[str, ...], index: V) -> Pair:
-        x, y = (self.w.load(p, self.kind, index * self.lanes, self.lanes) for p in place)
-        return x, y
+    def element(self, index: V) -> Pair:
+        return both_parts(self.w, self.source, self.kind, index, self.lanes)
 
     def put(self, value: Pair, index: V) -> None:
-        for part, place in zip(value, self.target, strict=True):
-            self.w.store(part, place, index * self.lanes)
+        put_parts(self.w, self.target, value, index, self.lanes)
 
-    def few(self, radix: int, p: V) -> None:
-        """Groups of a radix whose transform is written out."""
-        turns = [self.turn(p * j) for j in range(1, radix)]
+    def groups_of_few(self, radix: int) -> None:
+        """All groups of a radix whose transform is written out."""
+        w = self.w
+        w.loop(0, self.near, lambda q: self.few(radix, w.whole(0), q, None))
+        each = lambda: w.loop(1, self.groups, partial(self.neighbours, radix))
+        if radix == FIRST:
+            w.either(self.near.eq(1), partial(self.without_neighbours, radix), each)
+        else:
+            each()
 
-        def one(q: V) -> None:
-            given = [
-                self.element(self.source, q + self.near * (p + self.groups * k))
-                for k in range(radix)
-            ]
-            out = OF_FEW[radix](given)
-            for j, value in enumerate(out):
-                value = times(value, turns[j - 1]) if j else value
-                self.put(value, q + self.near * (p * radix + j))
+    def without_neighbours(self, radix: int) -> None:
+        """All groups but the first, where each has as many elements as it transforms."""
+        one = lambda p: self.few(radix, p, None, self.turns(radix, p))
+        self.w.loop(1, self.groups, one)
 
-        self.w.loop(0, self.near, one)
+    def turns(self, radix: int, p: V) -> list[Pair]:
+        """What results of a group are multiplied with."""
+        return [self.turn(p * j) for j in range(1, radix)]
+
+    def neighbours(self, radix: int, p: V) -> None:
+        """A group's elements, all of which have the same roots."""
+        turns = self.turns(radix, p)
+        self.w.loop(0, self.near, lambda q: self.few(radix, p, q, turns))
+
+    def few(self, radix: int, p: V, q: V | None, turns: list[Pair] | None) -> None:
+        """A transform of few elements; q: the neighbour, if there are several."""
+
+        def at(which: V) -> V:
+            return which if q is None else q + self.near * which
+
+        given = [self.element(at(p + self.groups * k)) for k in range(radix)]
+        for j, value in enumerate(OF_FEW[radix](given)):
+            turned = times(value, turns[j - 1]) if turns is not None and j else value
+            self.put(turned, at(p * radix + j))
 
     def many(self, p: V) -> None:
         """Groups of any other radix, which is odd: two results at a time, of pairs of elements.
@@ -249,7 +278,7 @@ class TransformStages:
         half = (self.radix + 1).quotient(w.whole(2))
 
         def given(q: V, k: V) -> Pair:
-            return self.element(self.source, q + self.near * (p + self.groups * k))
+            return self.element(q + self.near * (p + self.groups * k))
 
         def first(q: V) -> None:
             more = lambda k, x, y: add((x, y), given(q, k))

@@ -11,7 +11,6 @@ from adjoint.engine.backends.llvm.templates.spectra.kernel import Spectrum, Spec
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer
 from adjoint.engine.compiler.schedule.steps import Address, Launch, double_bits, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
-from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 
@@ -78,21 +77,25 @@ def described(
 ) -> Spectrum:
     """The kernel of a transform with so many elements after its dimension."""
     apart = Spectrum(kind, way, inverse, chirps, near=False, folded=folded)
-    return replace(apart, near=after % apart.lanes == 0)
+    return replace(apart, near=after % apart.lanes == 0, in_one=after == 1)
 
 
 def smooth(least: int) -> int:
-    """The smallest length from `least` on whose radices are 2, 3 and 5 alone."""
-    best = 1 << (least - 1).bit_length()
-    five = 1
-    while five < best:
-        three = five
-        while three < best:
-            need = -(-least // three)
-            best = min(best, three << (need - 1).bit_length())
-            three *= 3
-        five *= 5
-    return best
+    """A length from `least` on whose radices are 2, 3, 4 and 5 alone, of the least work."""
+    lengths = [1 << (least - 1).bit_length()]
+    for five in powers(5, lengths[0]):
+        for three in powers(3, lengths[0] // five):
+            odd = five * three
+            lengths.append(odd << (-(-least // odd) - 1).bit_length())
+    return min(lengths, key=lambda n: (n * len(stages.radices_of(n)), n))
+
+
+def powers(base: int, most: int) -> list[int]:
+    """1, base, ... up to a number."""
+    found = [1]
+    while found[-1] * base <= most:
+        found.append(found[-1] * base)
+    return found
 
 
 def steps(
@@ -105,7 +108,7 @@ def steps(
     radices = stages.radices_of(n)
     chirps = max(radices, default=1) > PRIME
     after = prod(shape[dim + 1 :])
-    folded = way == "half" and n % 2 == 0 and not chirps
+    folded = n % 2 == 0 and not chirps and (way == "half" or (way == "back" and params["inverse"]))
     what = described(KINDS[spec.dtype.name], way, params["inverse"], chirps, after, folded)
     length = smooth(2 * n - 1) if chirps else n // 2 if folded else n
     radices = radices if length == n else stages.radices_of(length)
@@ -114,8 +117,7 @@ def steps(
     lines = prod(shape[:dim]) * after
     pieces = min(-(-lines // what.lanes), MOST)
     room = kernel.room_of(what, length)
-    worked = float64 if what.worked == "f64" else float32
-    work = PlannedBuffer(ARENA, worked, pieces * room, name="lines")
+    work = PlannedBuffer(ARENA, spec.dtype, pieces * room, name="lines")
     scale = scale_of(params, n) / (length if chirps else 1)
     words = kernel.SpectrumWords(
         out=Address(out.buffer, out.offset * spec.dtype.itemsize),
