@@ -197,6 +197,5 @@ def parts(fw: Any, x: Any) -> Any:
 
 
 CASES = {
-    c.name: c
-    for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes(), *_transforms())
+    c.name: c for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes(), *_transforms())
 }

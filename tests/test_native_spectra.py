@@ -166,7 +166,9 @@ def test_any_length_by_the_definition(dtype: str) -> None:
     rng = np.random.default_rng(len(dtype))
     complexes = np.complex64 if dtype == "float32" else np.complex128
     lengths = [2, 97, *map(int, rng.integers(1, 140, 2))]
-    given = [complex_numbers(rng, (5, int(rng.integers(1, 150)))).astype(complexes) for _ in lengths]
+    given = [
+        complex_numbers(rng, (5, int(rng.integers(1, 150)))).astype(complexes) for _ in lengths
+    ]
 
     def transforms(xs: list[Any]) -> list[Any]:
         found = []

@@ -35,6 +35,30 @@ def test_a_half_spectrum_is_half_of_the_spectrum() -> None:
     close(ad.fft.rfft(x), ad.fft.fft(x)[:, :5])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_large_transforms_and_their_gradients(dtype: str) -> None:
+    """Of as many elements as are compiled (Note [fragments]), and in any layout."""
+    rng = np.random.default_rng(8)
+    limit = 1e-6 if dtype == "float32" else 1e-14
+    signals = ad.from_numpy(rng.standard_normal((30, 331)).astype(dtype))
+    for x, dim in ((signals, 1), (signals, 0), (signals.T[1:], 0), (signals[:, 1:], -1)):
+        given = x.detach().clone().requires_grad_()
+        wide = x.numpy().astype(np.float64)
+        spectrum = ad.fft.rfft(given, dim=dim)
+        back = ad.fft.irfft(spectrum, x.shape[dim], dim=dim)
+        whole = ad.fft.fft(given, dim=dim)
+        for got, want in (
+            (spectrum, np.fft.rfft(wide, axis=dim)), (back, wide), (whole, np.fft.fft(wide, axis=dim)),
+        ):  # fmt: skip
+            size = np.abs(want).max()
+            np.testing.assert_allclose(got.detach().numpy(), want, rtol=0, atol=limit * size)
+        ((back**2).sum() + whole.real.sum()).backward()
+        constant = np.fft.fft(np.ones_like(wide), axis=dim).real
+        np.testing.assert_allclose(
+            given.grad.numpy(), 2 * wide + constant, rtol=0, atol=1e3 * limit
+        )
+
+
 def test_energy_and_its_gradient() -> None:
     """Parseval: the energy of an orthonormal spectrum is the signal's, so its gradient is 2x."""
     for transform in (ad.fft.fft, ad.fft.fft2):

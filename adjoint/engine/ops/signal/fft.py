@@ -47,6 +47,8 @@ FFT: Record = linear(
     lambda x, dims, inverse, norm: x,
     lambda g, dims, inverse, norm: FFT(g, dims=dims, inverse=not inverse, norm=OPPOSITE[norm]),
     batched_params=_shift,
+    fragment="computed",
+    by_library=True,
 )
 # RFFT(x, dim, norm): x real; the result has n // 2 + 1 frequencies along dim.
 RFFT: Record = linear(
@@ -59,6 +61,8 @@ RFFT: Record = linear(
         norm=OPPOSITE[norm],
     ),
     batched_params=_shift,
+    fragment="computed",
+    by_library=True,
 )
 # IRFFT(x, dim, n, norm): x has n // 2 + 1 frequencies along dim; the result is real.
 IRFFT: Record = linear(
@@ -66,6 +70,8 @@ IRFFT: Record = linear(
     lambda x, dim, n, norm: _resized(x, dim, n, x.dtype.to_real()),
     lambda g, dim, n, norm: _weighted(RFFT(g, dim=dim, norm=OPPOSITE[norm]), dim, n),
     batched_params=_shift,
+    fragment="computed",
+    by_library=True,
 )
 
 

@@ -1,7 +1,8 @@
 """Kernels of Fourier transforms.
 
-On the CPU SciPy's, which are faster than NumPy's in float32. Few elements are transformed by NumPy
-in double precision, whose inner loops native rows call (Note [small rows]).
+On the CPU SciPy's, which are faster than NumPy's in float32, where transforms are no fragments.
+Few elements are transformed by NumPy in double precision, whose inner loops native rows call (Note
+[small rows]).
 """
 
 from __future__ import annotations

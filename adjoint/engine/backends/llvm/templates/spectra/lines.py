@@ -98,9 +98,7 @@ class Lines:
         """Numbers that begin at elements, a lane each."""
         w, lanes = self.w, self.lanes
         if self.near and lanes > 1:
-            first, second = (
-                w.load(self.source, self.kind, at[0] + k, lanes) for k in (0, lanes)
-            )
+            first, second = (w.load(self.source, self.kind, at[0] + k, lanes) for k in (0, lanes))
             x, y = (w.pick(first, second, range(k, 2 * lanes, 2)) for k in (0, 1))
         else:
             x, y = (w.gather(self.source, self.kind, [n + k for n in at]) for k in (0, 1))

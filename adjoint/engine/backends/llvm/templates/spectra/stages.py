@@ -236,11 +236,15 @@ class TransformStages:
         """All groups of a radix whose transform is written out."""
         w = self.w
         w.loop(0, self.near, lambda q: self.few(radix, w.whole(0), q, None))
-        each = lambda: w.loop(1, self.groups, partial(self.neighbours, radix))
         if radix == FIRST:
-            w.either(self.near.eq(1), partial(self.without_neighbours, radix), each)
+            alone = partial(self.without_neighbours, radix)
+            w.either(self.near.eq(1), alone, partial(self.with_neighbours, radix))
         else:
-            each()
+            self.with_neighbours(radix)
+
+    def with_neighbours(self, radix: int) -> None:
+        """All groups but the first, of many elements each."""
+        self.w.loop(1, self.groups, partial(self.neighbours, radix))
 
     def without_neighbours(self, radix: int) -> None:
         """All groups but the first, where each has as many elements as it transforms."""
