@@ -10,6 +10,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.package.work import PlannedWork
 from adjoint.engine.compiler.schedule.steps import Launch, Touch, whole
 from adjoint.engine.compiler.target import Target
+from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.shape.convert import CLONE
@@ -44,9 +45,11 @@ def touch(kernel: Kernel, ref: AffineReference) -> Touch:
     return Touch(ref.buffer, low, high + 1)
 
 
-def copy_step(target: Target, source: Place, place: Place, label: str = "copy") -> Launch:
-    """A launch that copies one place to another of its shape."""
-    unit = copy_unit(source)
+def copy_step(
+    target: Target, source: Place, place: Place, label: str = "copy", dtype: DType | None = None
+) -> Launch:
+    """A launch that copies one place to another of its shape; dtype: where a buffer has another."""
+    unit = copy_unit(source, dtype)
     one = _One(unit.nodes[0])
     step = kernel_step(target.schedule(copy_kernel(unit, one, source, place)))
     step.label = label
@@ -67,9 +70,9 @@ class _One:
         return x, []
 
 
-def copy_unit(source: Place) -> Unit:
+def copy_unit(source: Place, dtype: DType | None = None) -> Unit:
     """A unit of one node, which copies a place."""
-    spec = Spec(source.shape, source.buffer.dtype)
+    spec = Spec(source.shape, source.buffer.dtype if dtype is None else dtype)
     node = Node(CLONE, (Value("source", spec),), {"strides": None})
     node.outputs = (Value("copy", spec, node),)
     where = fresh(source.shape)

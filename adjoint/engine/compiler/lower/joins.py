@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.engine.compiler.loops.copying import copy_step
-from adjoint.engine.compiler.memory.places import Place, look, virtual
+from adjoint.engine.compiler.memory.places import Place, lies, look, virtual
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
@@ -61,10 +61,17 @@ def copies(setting: Setting, node: Node, operands: list[Place], results: list[Pl
     assert template.parts is not None
     windows = template.parts(node, results[0])
     return [
-        copy_step(setting.target, source, window, node.record.name)
-        for source, window in zip(operands, windows, strict=True)
-        if source != window
+        copy_step(setting.target, source, window, node.record.name, x.spec.dtype)
+        for x, source, window in zip(node.inputs, operands, windows, strict=True)
+        if not is_same(source, window)
     ]
+
+
+def is_same(source: Place, window: Place) -> bool:
+    """Whether two places of one shape are the same elements."""
+    return (source.buffer, source.offset) == (window.buffer, window.offset) and lies(
+        source, window.strides
+    )
 
 
 def window_of(node: Node, out: Place) -> Place | None:
