@@ -163,7 +163,7 @@ def same(one: Any, other: Any, loosely: bool = False) -> bool:
         a.dtype is b.dtype
         and tuple(a.shape) == tuple(b.shape)
         and a.stride() == b.stride()
-        and are_alike(*(HOOKS.array.to_host(x._array) for x in (a, b)), loosely)
+        and are_alike(HOOKS.array.to_host(a._array), HOOKS.array.to_host(b._array), loosely)
         for a, b in zip(mine, theirs, strict=True)
     )
 
