@@ -330,6 +330,7 @@ GENERAL = [
         ),
         ((IMAGE, CHANNEL, CHANNEL),),
     ),
+    Row("cross", _f("linalg.cross"), ((FLAT, IMAGE), (IMAGE, IMAGE[:1]))),
     Row(
         "avg_pool2d",
         lambda lib, x: lib.nn.functional.avg_pool2d(x, 2, 1, 1),

@@ -65,25 +65,6 @@ EXACT: dict[str, Call] = {
     "channels last": (
         lambda x: F.avg_pool2d(x.to(memory_format=ad.channels_last), 3, 2), (normal(2, 3, 17, 19),)
     ),
-    "replicated": (lambda x: F.pad(x, (3, 4, 2, 1), "replicate"), (normal(2, 3, 17, 19),)),
-    "around": (lambda x: F.pad(x, (3, 4, 2, 1), "circular"), (normal(2, 3, 17, 19),)),
-    "volumes": (lambda x: F.avg_pool3d(x, 3, 2, 1), (normal(1, 2, 9, 8, 7),)),
-    "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
-    "dropout of channels": (lambda x: F.dropout2d(x, 0.3), (normal(6, 7, 5, 4),)),
-    "dropout in place": (lambda x: F.dropout(x.clone(), 0.3, inplace=True), (normal(60, 70),)),
-    "arange": sequence(lambda d: ad.arange(-5, 900, 7, device=d)),
-    "arange of bytes": sequence(lambda d: ad.arange(0, 250, 3, dtype=ad.uint8, device=d)),
-    "arange of floats": sequence(lambda d: ad.arange(0.1, 77.7, 0.3, device=d)),
-    "arange of doubles": sequence(lambda d: ad.arange(0.1, 7, 0.3, dtype=ad.float64, device=d)),
-    "arange of halves": sequence(lambda d: ad.arange(0.1, 7, 0.3, dtype=ad.float16, device=d)),
-    "linspace": sequence(lambda d: ad.linspace(-1, 1.7, 1001, device=d)),
-    "linspace of one": sequence(lambda d: ad.linspace(3, 5, 1, device=d)),
-    "linspace of doubles": sequence(
-        lambda d: ad.linspace(-1, 1.7, 1000, dtype=ad.float64, device=d)
-    ),
-    "linspace of halves": sequence(lambda d: ad.linspace(-1, 1.7, 90, dtype=ad.half, device=d)),
-    "linspace of integers": sequence(lambda d: ad.linspace(-9, 77, 31, dtype=ad.int64, device=d)),
-    "one_hot": (lambda y: F.one_hot(y, 12), (labels(12, 40),)),
     "triangles": (
         lambda x: ad.cat([
             ad.tril_indices(5, 7, 1, device=x.device), ad.triu_indices(6, 4, -2, device=x.device)
@@ -190,18 +171,51 @@ CLOSE: dict[str, Call] = {
     ),
     "pdist": (F.pdist, (normal(60, 7),)),
     "multi_margin": (lambda x, y: F.multi_margin_loss(x, y), (normal(30, 12), labels(12, 30))),
+    "attention of many heads": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (normal(70_000, 3, 16),)
+    ),
+}  # fmt: skip
+
+EXACT |= {
+    "replicated": (lambda x: F.pad(x, (3, 4, 2, 1), "replicate"), (normal(2, 3, 17, 19),)),
+    "around": (lambda x: F.pad(x, (3, 4, 2, 1), "circular"), (normal(2, 3, 17, 19),)),
+    "volumes": (lambda x: F.avg_pool3d(x, 3, 2, 1), (normal(1, 2, 9, 8, 7),)),
+    "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
+    "dropout of channels": (lambda x: F.dropout2d(x, 0.3), (normal(6, 7, 5, 4),)),
+    "dropout in place": (lambda x: F.dropout(x.clone(), 0.3, inplace=True), (normal(60, 70),)),
+    "arange": sequence(lambda d: ad.arange(-5, 900, 7, device=d)),
+    "arange of bytes": sequence(lambda d: ad.arange(0, 250, 3, dtype=ad.uint8, device=d)),
+    "arange of floats": sequence(lambda d: ad.arange(0.1, 77.7, 0.3, device=d)),
+    "arange of doubles": sequence(lambda d: ad.arange(0.1, 7, 0.3, dtype=ad.float64, device=d)),
+    "arange of halves": sequence(lambda d: ad.arange(0.1, 7, 0.3, dtype=ad.float16, device=d)),
+    "linspace": sequence(lambda d: ad.linspace(-1, 1.7, 1001, device=d)),
+    "linspace of one": sequence(lambda d: ad.linspace(3, 5, 1, device=d)),
+    "linspace of doubles": sequence(
+        lambda d: ad.linspace(-1, 1.7, 1000, dtype=ad.float64, device=d)
+    ),
+    "linspace of halves": sequence(lambda d: ad.linspace(-1, 1.7, 90, dtype=ad.half, device=d)),
+    "linspace of integers": sequence(lambda d: ad.linspace(-9, 77, 31, dtype=ad.int64, device=d)),
+    "one_hot": (lambda y: F.one_hot(y, 12), (labels(12, 40),)),
+}  # fmt: skip
+CLOSE |= {
     "multi_margin of squares, weighted": (
         lambda x, y, w: F.multi_margin_loss(x, y, 2, 0.7, w.abs(), reduction="none"),
         (normal(30, 12), labels(12, 30), normal(12)),
+    ),
+    "cross": (ad.linalg.cross, (normal(4, 5, 3), normal(4, 5, 3))),
+    "running statistics": (
+        lambda x, m, v, w, b: F.batch_norm(x, m, v.abs() + 0.5, w, b),
+        (normal(4, 6, 5, 3), *(normal(6) for _ in range(4))),
+    ),
+    "bags": (
+        lambda w, i: F.embedding_bag(i, w, ad.tensor([0, 3, 3, 9], device=i.device)),
+        (normal(30, 8), labels(30, 14)),
     ),
     "multilabel_margin": (F.multilabel_margin_loss, (normal(9, 12), ended(12, 9, 12))),
     "affine_grid": (
         lambda x: F.affine_grid(x, (3, 1, 5, 4), align_corners=False), (normal(3, 2, 3),)
     ),
     "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
-    "attention of many heads": (
-        lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (normal(70_000, 3, 16),)
-    ),
 }  # fmt: skip
 
 

@@ -284,6 +284,7 @@ def test_composites_against_finite_differences(row: Row) -> None:
 # Made by other composites, or tested where they are: BATCHED here by every mode of vmap.
 WITHIN = {
     "batched",
+    "dropout",  # on a GPU, where it draws again: tests/test_calls_cuda.py
     "extreme",  # off the tape, as are the largest and sort
     "largest",
     "lstm_gates_backward",
