@@ -68,6 +68,13 @@ def twice_differentiated(q: Any, k: Any, v: Any) -> Any:
     return ad.autograd.grad(sum((g * g).sum() for g in first), leaves)
 
 
+def with_learned_mask(q: Any, k: Any, v: Any) -> Any:
+    """Gradients of attention and of what is added to its scores, which no kernel of ours finds."""
+    leaves = [x.detach().requires_grad_() for x in (q, k, v, q[0, 0] @ k[0, 0].t())]
+    out = F.scaled_dot_product_attention(*leaves)
+    return ad.autograd.grad((out * out).sum(), leaves)
+
+
 def joined(x: Any, weight: Any, bias: Any) -> Any:
     """Attention whose queries, keys and values are one product; gradients of its weight and bias."""
     found = []
@@ -465,6 +472,7 @@ PROGRAMS: dict[str, Program] = {
         lambda q, k, v: attention(q.half(), k.half(), v.half()), qkv
     ),
     "attention twice differentiated": (twice_differentiated, qkv),
+    "attention with a learned mask": (with_learned_mask, qkv),
     "joined attention of halves": (
         joined, lambda: (ad.randn(2, 128, 32), ad.randn(32, 96) * 0.3, ad.randn(96))
     ),

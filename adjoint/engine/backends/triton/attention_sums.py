@@ -29,9 +29,9 @@ from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
 
-def sum_inside(graph: DataflowGraph, is_librarys: Callable[[Node], bool]) -> DataflowGraph:
-    """The graph with such sums left to attention's kernels, where those are our own."""
-    ours = {n for n in graph.nodes if n.record.name == BACKWARD and not is_librarys(n)}
+def sum_inside(graph: DataflowGraph, is_ours: Callable[[Node], bool]) -> DataflowGraph:
+    """The graph with such sums left to attention's kernels; `is_ours` says where those are ours."""
+    ours = {n for n in graph.nodes if n.record.name == BACKWARD and is_ours(n)}
     if not ours:
         return graph
     every = ((node, gradients_of(node)) for node in graph.nodes)

@@ -117,7 +117,7 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = add_rows(choose_parts(sum_inside(loop_casts(graph), self.is_librarys)))
+        graph = add_rows(choose_parts(sum_inside(loop_casts(graph), self.is_ours)))
         graph = pooling.with_taps(narrow(graph), self.device)
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
@@ -126,10 +126,12 @@ class TritonTarget(Target):
         self.levels |= levels
         return remade_graph
 
-    def is_librarys(self, backward: Node) -> bool:
-        """Whether the gradients of an attention are a library's."""
+    def is_ours(self, backward: Node) -> bool:
+        """Whether our own kernels find the gradients of an attention, and no library does."""
         long = self.long_attention
-        return long is not None and long.result_for(backward) is not None
+        if not attention.has_kernels(self.device, backward, backward.inputs):
+            return False
+        return long is None or long.result_for(backward) is None
 
     def level(self, value: Value) -> int | None:
         return self.levels.get(value.name)

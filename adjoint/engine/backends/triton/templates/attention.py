@@ -32,7 +32,7 @@ RESULT = "result"  # a parameter of backward nodes: the sixth operand is the for
 SUMMED = "summed"  # a parameter of backward nodes that also add up their gradients' rows, by tiles
 
 
-def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
+def is_known(device: str, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
     """Operands on the device, of heads that tiles have; perhaps a mask, ranges or dropout."""
     if not all(isinstance(x, Value) and not x.host for x in inputs):
         return False
@@ -52,7 +52,7 @@ def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) 
         and query.dtype.name in DTYPES
         and query.dtype is key.dtype is value.dtype
         and all(m.dtype.name in MASKS for m in masks)
-        and query.device.type == setting.target.device
+        and query.device.type == device
         and 1 <= query.shape[-1] <= LARGEST
         and 1 <= value.shape[-1] <= LARGEST
         and 0 not in (*query.shape, *key.shape)
@@ -76,12 +76,18 @@ def fits(shape: Any, scores: Any) -> bool:
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Forward: any heads may share. A single query would go along all keys alone: it is loops."""
-    return inputs[0].spec.shape[-2] > 1 and is_known(setting, node, inputs, 3)
+    return inputs[0].spec.shape[-2] > 1 and is_known(setting.target.device, node, inputs, 3)
 
 
 def accepts_backward(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Backward: queries share along one dimension at most; a mask has no gradient."""
-    if any(node.params["needed"][3:]) or not is_known(setting, node, inputs, 6):
+    """Backward, on the target's device."""
+    return has_kernels(setting.target.device, node, inputs)
+
+
+def has_kernels(device: str, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """Whether kernels do a backward node: queries share along one dimension at most, and a mask has
+    no gradient."""
+    if any(node.params["needed"][3:]) or not is_known(device, node, inputs, 6):
         return False
     return len(shared_dims(inputs[0].spec.shape, inputs[1].spec.shape)) <= 1
 
