@@ -280,7 +280,15 @@ class Recordable(Inspection):
         if observation.error is not None:
             self._take_back(observation)
             raise Raised(observation.error)
-        recorder = observation.recorder
+        self._guard_settings(observation, consulted, before)
+        for name, value in left.items():
+            observation.recorder.effect(settings.put, name, value)
+        return observation
+
+    def _guard_settings(
+        self, observation: Observation, consulted: set[str], before: dict[str, Any]
+    ) -> None:
+        """Have the settings that the function asked for be as they were before it."""
         for name in sorted(consulted):
             if name not in before:  # kept by a module that the function was the first to load
                 self._take_back(observation)
@@ -288,10 +296,7 @@ class Recordable(Inspection):
                     f"compile: the {name} is asked for or set inside the function before anybody "
                     "else did. Read it once outside."
                 )
-            recorder.guard(Answer(settings.holds, (name, before[name])), True)
-        for name, value in left.items():
-            recorder.effect(settings.put, name, value)
-        return observation
+            observation.recorder.guard(Answer(settings.holds, (name, before[name])), True)
 
     @staticmethod
     def _take_back(observation: Observation) -> None:

@@ -238,6 +238,16 @@ def _no_contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[
     return nullcontext(), nullcontext()
 
 
+def _check_reentrant(kwargs: dict[str, Any], *, has_options: bool) -> None:
+    """Raise for what the form that runs a backward within a backward does not take."""
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if has_options:
+        raise ValueError(
+            "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+        )
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -271,12 +281,7 @@ def checkpoint(
             f"determinism_check should be one of ['default', 'none'], got {determinism_check}"
         )
     if use_reentrant:
-        if kwargs:
-            raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
-        if context_fn is not _no_contexts or debug:
-            raise ValueError(
-                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
-            )
+        _check_reentrant(kwargs, has_options=context_fn is not _no_contexts or debug)
         tracked = any(is_tensor(a) and a.requires_grad for a in args)
         if CONTEXT.grad_enabled and not tracked:
             warnings.warn(

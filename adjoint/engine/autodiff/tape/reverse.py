@@ -144,6 +144,14 @@ def _inputs(given: Any, name: str) -> list[Any]:
     return listed(given)
 
 
+def _edge_of(given: Any) -> Edge:
+    """Where a tensor or edge that is differentiated by stands on the tape."""
+    edge = place_of(given)
+    if edge is None:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return edge
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -166,10 +174,7 @@ def backward(
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         targets = []
         for t in chosen:
-            edge = place_of(t)
-            if edge is None:
-                raise RuntimeError("One of the differentiated Tensors does not require grad")
-            targets.append(edge)
+            targets.append(_edge_of(t))
             if is_tensor(t):
                 t.retain_grad()  # what is no leaf keeps its gradient too
     run = Backward(
@@ -237,10 +242,7 @@ def grad(
     for t in chosen:
         if is_tensor(t) and t.grad_fn is not None:
             t.grad_fn.route_through(t)
-        edge = place_of(t)
-        if edge is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-        edges.append(edge)
+        edges.append(_edge_of(t))
     run = Backward(
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
@@ -257,14 +259,20 @@ def grad(
         results = [
             t.new_zeros(t.shape) if g is None else g for t, g in zip(chosen, results, strict=True)
         ]
-    elif not allow_unused and any(g is None for g in results):
+    elif not allow_unused:
+        _refuse_unused(results)
+    if isinstance(inputs, Mapping):
+        return dict(zip(inputs, results, strict=True))
+    return tuple(results)
+
+
+def _refuse_unused(gradients: list[Any]) -> None:
+    """Raise where something was differentiated by that the outputs do not depend on."""
+    if any(g is None for g in gradients):
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph. Set "
             "allow_unused=True if this is the desired behavior."
         )
-    if isinstance(inputs, Mapping):
-        return dict(zip(inputs, results, strict=True))
-    return tuple(results)
 
 
 def _carry_out(run: Backward, roots: list[Any], grads: list[Any], create_graph: bool) -> None:

@@ -100,6 +100,36 @@ def _batch_size(leaves: list[Any], dims: list[Any]) -> int:
     return sizes[0]
 
 
+def _in_chunks(
+    once: Callable[[list[Any], int], tuple[Any, ...]],
+    moved: list[Any],
+    dims: list[Any],
+    size: int,
+    step: int,
+) -> tuple[Any, ...]:
+    """What `once` gives for the whole batch, from `step` members at a time."""
+    pieces = []
+    for start in range(0, size, step):
+        length = min(step, size - start)
+        piece = [
+            x if d is None else x.narrow(0, start, length) for x, d in zip(moved, dims, strict=True)
+        ]
+        pieces.append(once(piece, length))
+    _, places, structure = pieces[0]
+    for _, _, other in pieces:
+        if other != structure:
+            raise ValueError(
+                f"vmap: the function returned {structure} for one chunk and {other} "
+                "for another. Return the same structure, with dict keys in one order."
+            )
+    columns = zip(*(outs for outs, _, _ in pieces), strict=True)
+    outs = [
+        column[0] if place is None else cat(list(column))
+        for column, place in zip(columns, places, strict=True)
+    ]
+    return outs, places, structure
+
+
 def vmap(
     func: Callable[..., Any],
     in_dims: Any = 0,
@@ -133,34 +163,14 @@ def vmap(
         size = _batch_size(leaves, dims)
         moved = [x.movedim(d, 0) if d else x for x, d in zip(leaves, dims, strict=True)]
         step = size if chunk_size is None else chunk_size
+
+        def once(leaves: list[Any], length: int) -> tuple[Any, ...]:
+            return _once(func, leaves, dims, structure, kwargs, length, out_dims, randomness)
+
         if step >= size:
-            outs, places, out_structure = _once(
-                func, moved, dims, structure, kwargs, size, out_dims, randomness
-            )
+            outs, places, out_structure = once(moved, size)
         else:
-            pieces = []
-            for start in range(0, size, step):
-                length = min(step, size - start)
-                piece = [
-                    x if d is None else x.narrow(0, start, length)
-                    for x, d in zip(moved, dims, strict=True)
-                ]
-                pieces.append(
-                    _once(func, piece, dims, structure, kwargs, length, out_dims, randomness)
-                )
-            _, places, out_structure = pieces[0]
-            for _, _, other in pieces:
-                if other != out_structure:
-                    raise ValueError(
-                        f"vmap: the function returned {out_structure} for one chunk and {other} "
-                        "for another. Return the same structure, with dict keys in one order."
-                    )
-            outs = [
-                column[0] if place is None else cat(list(column))
-                for column, place in zip(
-                    zip(*(p[0] for p in pieces), strict=True), places, strict=True
-                )
-            ]
+            outs, places, out_structure = _in_chunks(once, moved, dims, size, step)
         placed = [x.movedim(0, d) if d else x for x, d in zip(outs, places, strict=True)]
         return unflatten(out_structure, placed)
 

@@ -201,19 +201,23 @@ class TensorEngine(CallNumbers):
         for value in given:
             if type(value) is np.ndarray:
                 self._array_given(value, result)
-        if isinstance(result, (list, dict, set, tuple)) and (
-            sys.getrefcount(result) <= 2 or self._holds_new(result)
-        ):
+        alone = sys.getrefcount(result) <= 2  # before it is an argument
+        self._note_new(fn, result, alone)
+        return result
+
+    def _note_new(self, fn: Any, result: Any, alone: bool) -> None:
+        """Note what a call made that is the function's own; `alone` if nobody else holds it."""
+        recorder = self.recorder
+        if isinstance(result, (list, dict, set, tuple)) and (alone or self._holds_new(result)):
             recorder.new(result)
             new_parts(recorder, result)
-        elif (isinstance(result, types.FunctionType) and sys.getrefcount(result) <= 2) or (
+        elif (isinstance(result, types.FunctionType) and alone) or (
             has(type(result), "__next__") or (isinstance(fn, type) and keeps_state(fn.__module__))
         ):
             recorder.new(result)
         elif has(type(result), "capture_made_again"):
             recorder.new(result)
             new_parts(recorder, vars(result))
-        return result
 
     def _refuse(self, fn: Any, stepped: Any) -> None:
         """Raise for a call that no recording can stand for; `stepped` is its first operand."""

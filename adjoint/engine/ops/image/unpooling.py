@@ -28,16 +28,10 @@ def _starts(u: Tensor, source: int, size: int, extent: int) -> Tensor:
     return starts.masked_fill(last, source - extent)
 
 
-def fractional_max_pool(
-    rank: int,
-    input: Tensor,
-    kernel_size: Any,
-    output_size: Any,
-    output_ratio: Any,
-    samples: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """(largest, where) of windows whose places are drawn at random, of any rank."""
-    name = f"fractional_max_pool{rank}d"
+def _fractional_sizes(
+    name: str, rank: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes of windows and of the result, which have to fit the input."""
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if input.ndim not in (rank + 1, rank + 2):
@@ -63,6 +57,37 @@ def fractional_max_pool(
                 f"{name}: pool size ({k}) too large relative to input size ({n}) for an output of "
                 f"{o}"
             )
+    return kernel, sizes
+
+
+def _fractional_places(
+    samples: Tensor, source: tuple[int, ...], sizes: tuple[int, ...], kernel: tuple[int, ...]
+) -> Tensor:
+    """Where in its image each element of each window is: (N, C, windows * elements)."""
+    rank, (batch, channels) = len(source), samples.shape[:2]
+    at: Any = 0
+    for d, (n, o, k) in enumerate(zip(source, sizes, kernel, strict=True)):
+        which = rank - 1 - d if rank == 2 else d  # PyTorch's 2-d samples are (width, height)
+        starts = _starts(samples[:, :, which : which + 1], n, o, k).unsqueeze(-1)  # (N, C, o, 1)
+        spots = starts + starts.new_arange(k)  # (N, C, o, k)
+        shape = [1] * (2 * rank)
+        shape[d], shape[rank + d] = o, k
+        at = at * n + spots.reshape((batch, channels, *shape))
+    places: Tensor = at.reshape((batch, channels, prod(sizes) * prod(kernel)))
+    return places
+
+
+def fractional_max_pool(
+    rank: int,
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any,
+    output_ratio: Any,
+    samples: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """(largest, where) of windows whose places are drawn at random, of any rank."""
+    name = f"fractional_max_pool{rank}d"
+    kernel, sizes = _fractional_sizes(name, rank, input, kernel_size, output_size, output_ratio)
     x = input if input.ndim == rank + 2 else input.unsqueeze(0)
     batch, channels = x.shape[:2]
     if samples is None:
@@ -74,15 +99,7 @@ def fractional_max_pool(
                 f"{tuple(samples.shape)}"
             )
         samples = samples[:batch]
-    at: Any = 0
-    for d, (n, o, k) in enumerate(zip(source, sizes, kernel, strict=True)):
-        which = rank - 1 - d if rank == 2 else d  # PyTorch's 2-d samples are (width, height)
-        starts = _starts(samples[:, :, which : which + 1], n, o, k).unsqueeze(-1)  # (N, C, o, 1)
-        spots = starts + starts.new_arange(k)  # (N, C, o, k)
-        shape = [1] * (2 * rank)
-        shape[d], shape[rank + d] = o, k
-        at = at * n + spots.reshape((batch, channels, *shape))
-    at = at.reshape((batch, channels, prod(sizes) * prod(kernel)))
+    at = _fractional_places(samples, tuple(input.shape[-rank:]), sizes, kernel)
     values = GATHER(flat(x, rank), at, dim=2)
     values = values.reshape((batch, channels, prod(sizes), prod(kernel)))
     best = values.detach().argmax(-1, keepdim=True)

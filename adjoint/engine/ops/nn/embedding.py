@@ -237,6 +237,25 @@ def _pool_evenly(rows: Tensor, bags: int, counted: Tensor | None, mode: str) -> 
     return total if mode == "sum" else total / counted.to(rows.dtype).sum(1).clamp_min(1)
 
 
+def _check_factors(factors: Tensor, input: Tensor, weight: Tensor, mode: str) -> None:
+    """Raise unless factors of the rows fit (`per_sample_weights`)."""
+    if factors.shape != input.shape:
+        raise ShapeValueError(
+            "embedding_bag: If per_sample_weights is not None, then it must have the same "
+            f"shape as the input ({list(input.shape)}), received {list(factors.shape)}"
+        )
+    if mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+            f"supported for mode='sum' (got mode={mode!r})."
+        )
+    if factors.dtype is not weight.dtype:
+        raise DTypeError(
+            "embedding_bag: expected per_sample_weights to have the weight's dtype, received "
+            f"{factors.dtype.name} and {weight.dtype.name}"
+        )
+
+
 def _check_bags(
     input: Tensor, weight: Tensor, offsets: Any, mode: str, per_sample_weights: Any
 ) -> None:
@@ -255,22 +274,7 @@ def _check_bags(
             f"{weight.dtype.name}"
         )
     if per_sample_weights is not None:
-        if per_sample_weights.shape != input.shape:
-            raise ShapeValueError(
-                "embedding_bag: If per_sample_weights is not None, then it must have the same "
-                f"shape as the input ({list(input.shape)}), received "
-                f"{list(per_sample_weights.shape)}"
-            )
-        if mode != "sum":
-            raise NotImplementedError(
-                "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
-                f"supported for mode='sum' (got mode={mode!r})."
-            )
-        if per_sample_weights.dtype is not weight.dtype:
-            raise DTypeError(
-                "embedding_bag: expected per_sample_weights to have the weight's dtype, received "
-                f"{per_sample_weights.dtype.name} and {weight.dtype.name}"
-            )
+        _check_factors(per_sample_weights, input, weight, mode)
     if input.ndim == 2 and offsets is not None:
         raise ValueError(
             "embedding_bag: if input is 2D, then offsets has to be None, as input is treated is a "

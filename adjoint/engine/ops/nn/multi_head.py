@@ -151,6 +151,26 @@ def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, source: int)
     return padding if mask is None else mask + padding
 
 
+def _as_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sequences as a batch of one; what was the same tensor is the same."""
+    batched = query.unsqueeze(1)
+    keys = batched if query is key else key.unsqueeze(1)
+    return batched, keys, keys if key is value else value.unsqueeze(1)
+
+
+def _with_biases(
+    k: Tensor, v: Tensor, bias_k: Tensor | None, bias_v: Tensor | None, static: bool
+) -> tuple[Tensor, Tensor, bool]:
+    """Keys and values (B, S, E) with one more position where there are biases; whether it is so."""
+    if bias_k is None and bias_v is None:
+        return k, v, False
+    if bias_k is None or bias_v is None:
+        raise AssertionError("bias_k and bias_v must be given together")
+    if static:
+        raise AssertionError("bias cannot be added to static key or value.")
+    return _appended(k, bias_k), _appended(v, bias_v), True
+
+
 @public(namespaces=("nn.functional",))
 def multi_head_attention_forward(
     query: Tensor,
@@ -187,10 +207,7 @@ def multi_head_attention_forward(
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
-        same_kv, same_q = key is value, query is key
-        query = query.unsqueeze(1)
-        key = query if same_q else key.unsqueeze(1)
-        value = key if same_kv else value.unsqueeze(1)
+        query, key, value = _as_batch(query, key, value)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     length, batch, embed = query.shape
@@ -213,13 +230,10 @@ def multi_head_attention_forward(
     else:
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
     q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
-    if bias_k is not None and bias_v is not None:
-        if static_k is not None or static_v is not None:
-            raise AssertionError("bias cannot be added to static key or value.")
-        k, v = _appended(k, bias_k), _appended(v, bias_v)
+    static = static_k is not None or static_v is not None
+    k, v, is_longer = _with_biases(k, v, bias_k, bias_v, static)
+    if is_longer:
         mask, padding = _longer(mask), _longer(padding)
-    elif bias_k is not None or bias_v is not None:
-        raise AssertionError("bias_k and bias_v must be given together")
 
     def heads(x: Tensor) -> Tensor:
         return x.reshape((*x.shape[:2], num_heads, head)).transpose(1, 2)  # (B, H, L, D)
