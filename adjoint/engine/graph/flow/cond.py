@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.families import primitive
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.flow.derive import BIND, Pulled, Reverse, batch, push, replay
+from adjoint.engine.graph.flow.derive import BIND, Pulled, Reverse, batch, flow_record, push, replay
 from adjoint.engine.graph.flow.shared_operands import SharedOperands, check_operands
 from adjoint.engine.graph.flow.trees import TreeShape, check_same, take_apart
 from adjoint.engine.graph.interpreter import Run, interpret
@@ -248,18 +247,7 @@ def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any)
 # `pred` has one element. Both branches are Graphs with one input per operand (operands of the call,
 # then what either branch reaches from outside, tensors and host numbers), used or not, and the same
 # output specs, which are the results'.
-COND: Record = primitive(
-    "cond",
-    _infer,
-    None,
-    operands=("*operands",),
-    outputs=0,
-    joint=_joint,
-    push=_push,
-    batch_mixed=_batch,
-    batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
-    decompose=_run,
-)
+COND = flow_record("cond", _infer, joint=_joint, push=_push, batch=_batch, run=_run)
 BIND[COND] = lambda operands, params: bind(operands[0], operands[1:], params)
 
 # -- the function -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from adjoint.engine.autodiff.levels.jvp_level import Dual, JvpLevel
 from adjoint.engine.autodiff.levels.vmap_level import VmapLevel
 from adjoint.engine.autodiff.tape.node import edge_of
+from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.backward_graph import backward_graph, outward
@@ -32,6 +33,30 @@ from adjoint.engine.tensor.writing.mutation import make_level_tensor, payload
 
 # How operations with subgraphs are performed so that their own residuals are kept.
 BIND: dict[Record, Callable[[Sequence[Any], dict[str, Any]], Any]] = {}
+
+
+def flow_record(
+    name: str,
+    infer: Callable[..., Any],
+    *,
+    joint: Callable[..., Any],
+    push: Callable[..., Any],
+    batch: Callable[..., Any],
+    run: Callable[..., Any],
+) -> Record:
+    """The record of an operation with subgraphs; `batch` is told which operands are batched."""
+    return primitive(
+        name,
+        infer,
+        None,
+        operands=("*operands",),
+        outputs=0,
+        joint=joint,
+        push=push,
+        batch_mixed=batch,
+        batch=lambda size, *full, **params: batch(size, list(full), [True] * len(full), **params),
+        decompose=run,
+    )
 
 
 def replay(graph: DataflowGraph, operands: Sequence[Any]) -> list[Any]:

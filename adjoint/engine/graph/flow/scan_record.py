@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.engine.core.operations.families import primitive
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.flow.derive import BIND, Pulled, batch, carried, push
+from adjoint.engine.graph.flow.derive import BIND, Pulled, batch, carried, flow_record, push
 from adjoint.engine.graph.flow.scan_derivative import ScanDerivative, make_plan
 from adjoint.engine.graph.interpreter import Run, interpret
 from adjoint.engine.graph.ir import DataflowGraph, Value, extract
@@ -303,16 +302,5 @@ def _batch(size: int, values: list[Any], batched: Sequence[bool], **params: Any)
 # specs, then rows. Iteration k takes x[k] (from the last with `reverse`); the results are the last
 # carries and the rows, stacked in the order of xs. `advance` has a number per constant: what is
 # added to it after each iteration, 0 but for the offsets of random draws, which are host numbers.
-SCAN: Record = primitive(
-    "scan",
-    _infer,
-    None,
-    operands=("*operands",),
-    outputs=0,
-    joint=_joint,
-    push=_push,
-    batch_mixed=_batch,
-    batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
-    decompose=_run,
-)
+SCAN = flow_record("scan", _infer, joint=_joint, push=_push, batch=_batch, run=_run)
 BIND[SCAN] = lambda operands, params: bind(operands, params)

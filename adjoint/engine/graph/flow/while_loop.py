@@ -7,12 +7,19 @@ from typing import Any
 
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import CaptureError, ShapeError
-from adjoint.engine.core.operations.families import primitive
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.flow.cond import cond
-from adjoint.engine.graph.flow.derive import batch, carried, opened, push, recording, replay
+from adjoint.engine.graph.flow.derive import (
+    batch,
+    carried,
+    flow_record,
+    opened,
+    push,
+    recording,
+    replay,
+)
 from adjoint.engine.graph.flow.scan import scan
 from adjoint.engine.graph.flow.shared_operands import SharedOperands, check_operands
 from adjoint.engine.graph.flow.trees import TreeShape, check_same, check_unwritten, take_apart
@@ -160,18 +167,7 @@ def _selecting(tested: Any, batched_body: Any, size: int, carries: int) -> tuple
 # Both Graphs have one input per operand: `carries` initial values, then what either reaches from
 # outside. `test` gives one boolean, `body` the new carries, of the same specs; the results are the
 # carries for which the test fails.
-WHILE_LOOP: Record = primitive(
-    "while_loop",
-    _infer,
-    None,
-    operands=("*operands",),
-    outputs=0,
-    joint=_joint,
-    push=_push,
-    batch_mixed=_batch,
-    batch=lambda size, *full, **params: _batch(size, list(full), [True] * len(full), **params),
-    decompose=_run,
-)
+WHILE_LOOP = flow_record("while_loop", _infer, joint=_joint, push=_push, batch=_batch, run=_run)
 
 # -- the function -------------------------------------------------------------------------------
 

@@ -153,6 +153,39 @@ end:
 }}"""
 
 
+def _row_walk(
+    name: str, kind: str, better: str, first: int, each: str = "", row_end: str = ""
+) -> str:
+    """Walks along rows from their `first` element on and keeps the place %p of the best.
+
+    `better` tells whether an element %v is better than the best %b; `each` and `row_end` store.
+    """
+    return f"""
+define void @{name}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
+begin:
+  %start = load {kind}, ptr %x
+  br label %element
+element:
+  %i = phi i64 [{first}, %begin], [%iNext, %take]
+  %b = phi {kind} [%start, %begin], [%bNext, %take]
+  %p = phi i64 [0, %begin], [%pNext, %take]
+  %iNext = add i64 %i, 1
+  %some = icmp slt i64 %i, %length
+  br i1 %some, label %take, label %rowEnd
+take:
+  %vAway = mul i64 %i, %along
+  %vAt = getelementptr i8, ptr %x, i64 %vAway
+  %v = load {kind}, ptr %vAt{better}
+  %bNext = select i1 %better, {kind} %v, {kind} %b
+  %pNext = select i1 %better, i64 %i, i64 %p{each}
+  br label %element
+rowEnd:{row_end}
+  br label %row
+end:
+  ret void
+}}"""
+
+
 def _best(char: str) -> str:
     """The place of a row's largest element, or smallest; of equal ones the first, and a NaN."""
     kind = ELEMENTS[char]
@@ -170,31 +203,10 @@ def _best(char: str) -> str:
   %up = icmp sgt {kind} %v, %b
   %down = icmp slt {kind} %v, %b
   %better = select i1 %descending, i1 %up, i1 %down"""
-    return f"""
-define void @best_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
-begin:
-  %start = load {kind}, ptr %x
-  br label %element
-element:
-  %i = phi i64 [1, %begin], [%iNext, %take]
-  %b = phi {kind} [%start, %begin], [%bNext, %take]
-  %p = phi i64 [0, %begin], [%pNext, %take]
-  %iNext = add i64 %i, 1
-  %some = icmp slt i64 %i, %length
-  br i1 %some, label %take, label %rowEnd
-take:
-  %vAway = mul i64 %i, %along
-  %vAt = getelementptr i8, ptr %x, i64 %vAway
-  %v = load {kind}, ptr %vAt{better}
-  %bNext = select i1 %better, {kind} %v, {kind} %b
-  %pNext = select i1 %better, i64 %i, i64 %p
-  br label %element
-rowEnd:
-  store i64 %p, ptr %o
-  br label %row
-end:
-  ret void
-}}"""
+    return _row_walk(
+        f"best_{char}", kind, better, first=1, row_end="""
+  store i64 %p, ptr %o""",
+    )  # fmt: skip
 
 
 def _running_best(char: str) -> str:
@@ -212,33 +224,12 @@ def _running_best(char: str) -> str:
   %up = icmp sge {kind} %v, %b
   %down = icmp sle {kind} %v, %b
   %better = select i1 %descending, i1 %up, i1 %down"""
-    return f"""
-define void @running_best_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
-begin:
-  %start = load {kind}, ptr %x
-  br label %element
-element:
-  %i = phi i64 [0, %begin], [%iNext, %take]
-  %b = phi {kind} [%start, %begin], [%bNext, %take]
-  %p = phi i64 [0, %begin], [%pNext, %take]
-  %iNext = add i64 %i, 1
-  %some = icmp slt i64 %i, %length
-  br i1 %some, label %take, label %rowEnd
-take:
-  %vAway = mul i64 %i, %along
-  %vAt = getelementptr i8, ptr %x, i64 %vAway
-  %v = load {kind}, ptr %vAt{better}
-  %bNext = select i1 %better, {kind} %v, {kind} %b
-  %pNext = select i1 %better, i64 %i, i64 %p
+    return _row_walk(
+        f"running_best_{char}", kind, better, first=0, each="""
   %toAway = mul i64 %i, %oAlong
   %to = getelementptr i8, ptr %o, i64 %toAway
-  store i64 %pNext, ptr %to
-  br label %element
-rowEnd:
-  br label %row
-end:
-  ret void
-}}"""
+  store i64 %pNext, ptr %to""",
+    )  # fmt: skip
 
 
 def _search(char: str) -> str:

@@ -258,13 +258,19 @@ def bind(recorder: Recorder, on_class: Any, obj: Any, cls: type) -> Any:
         if type(inner) is types.FunctionType:
             return types.MethodType(inner, cls)
         return bind(recorder, inner, cls, type(cls)) if hasattr(inner, "__get__") else inner
+    return got(recorder, on_class, obj, cls)
+
+
+def got(recorder: Recorder, descriptor: Any, obj: Any, cls: type) -> Any:
+    """What a descriptor's `__get__` gives; without one, the value itself."""
+    kind = type(descriptor)
     if not can_change(kind):
         getter = getattr(kind, "__get__", None)
-        return on_class if getter is None else getter(on_class, obj, cls)
+        return descriptor if getter is None else getter(descriptor, obj, cls)
     getter = class_lookup(recorder, kind, "__get__")
     if getter is MISSING:
-        return on_class
-    return call(recorder, getter, (on_class, obj, cls), {})
+        return descriptor
+    return call(recorder, getter, (descriptor, obj, cls), {})
 
 
 def field(recorder: Recorder, obj: Any, descriptor: Any) -> Any:
@@ -322,13 +328,7 @@ def _of_class(recorder: Recorder, cls: type, name: str) -> Any:
             return attribute
         if kind is staticmethod or kind is classmethod:
             return bind(recorder, attribute, None, cls)
-        if not can_change(kind):
-            getter = getattr(kind, "__get__", None)
-            return attribute if getter is None else getter(attribute, None, cls)
-        getter = class_lookup(recorder, kind, "__get__")
-        if getter is MISSING:
-            return attribute
-        return call(recorder, getter, (attribute, None, cls), {})
+        return got(recorder, attribute, None, cls)
     if above is not MISSING:
         return bind(recorder, above, cls, meta)
     return type.__getattribute__(cls, name)  # raises

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.kernels.random import portable
-from adjoint.engine.backends.array.kernels.random.philox import LOW, M0, M1, ROUNDS, W0, W1
+from adjoint.engine.backends.array.kernels.random.philox import LOW, rounds_text
 
 Array = Any
 # The key of the streams that words name; any fixed number will do (these are digits of pi).
@@ -40,6 +40,7 @@ def horner(name: str, coefficients: tuple[float, ...]) -> str:
 def preamble() -> str:
     """The functions of `portable`, `distributions` and `philox` in C."""
     of = portable.FLOAT[np.dtype("float64")]
+    rounds = rounds_text(f"{STREAMS & LOW}u", f"{STREAMS >> 32}u", "*first", "*second")
     tables = {
         "log_odd": of.log_odd, "log_even": of.log_even, "exp_terms": portable.EXP,
         "central_top": of.central[0], "central_bottom": of.central[1],
@@ -85,21 +86,7 @@ __device__ double portable_exp(double x) {{
     long long whole = (long long)k, half = whole >> 1;
     return y * power_of_two(half) * power_of_two(whole - half);
 }}
-__device__ void drawn(word counter, unsigned int retry, word* first, word* second) {{
-    unsigned int c0 = (unsigned int)counter, c1 = (unsigned int)(counter >> 32);
-    unsigned int c2 = retry, c3 = 0, x = {STREAMS & LOW}u, y = {STREAMS >> 32}u;
-    for (int r = 0; r < {ROUNDS}; r++) {{
-        word p = {M0}ull * c0, q = {M1}ull * c2;
-        c0 = (unsigned int)(q >> 32) ^ c1 ^ x;
-        c1 = (unsigned int)q;
-        c2 = (unsigned int)(p >> 32) ^ c3 ^ y;
-        c3 = (unsigned int)p;
-        x += {W0}u;
-        y += {W1}u;
-    }}
-    *first = (word)c0 << 32 | c1;
-    *second = (word)c2 << 32 | c3;
-}}
+__device__ void drawn(word counter, unsigned int retry, word* first, word* second) {{{rounds}}}
 __device__ double unit(word x) {{ return (double)(x >> 11) * {2.0**-53!r}; }}
 __device__ void centered(word x, double* q, double* r) {{
     long long k = (long long)x, distance = {(1 << 63) - 1}ll - ((k >> 63) ^ k);

@@ -64,27 +64,32 @@ def rounds(seed: int, state: Array, done: int = 0) -> Array:
     return state
 
 
+def rounds_text(key_low: str, key_high: str, first: str, second: str) -> str:
+    """All rounds of a `counter` and a `retry` in CUDA, the words into `first` and `second`."""
+    return f"""
+    unsigned int c0 = (unsigned int)counter, c1 = (unsigned int)(counter >> 32);
+    unsigned int c2 = retry, c3 = 0, x = {key_low}, y = {key_high};
+    for (int r = 0; r < {ROUNDS}; r++) {{
+        unsigned long long p = {M0}ull * c0, q = {M1}ull * c2;
+        c0 = (unsigned int)(q >> 32) ^ c1 ^ x;
+        c1 = (unsigned int)q;
+        c2 = (unsigned int)(p >> 32) ^ c3 ^ y;
+        c3 = (unsigned int)p;
+        x += {W0}u;
+        y += {W1}u;
+    }}
+    {first} = (unsigned long long)c0 << 32 | c1;
+    {second} = (unsigned long long)c2 << 32 | c3;
+"""
+
+
 @lru_cache(maxsize=1)
 def _device_kernel(xp: Any) -> Any:
     """All rounds in one launch where launches are dear: the same integers as `rounds`."""
     return xp.ElementwiseKernel(
         "uint64 counter, uint32 retry, uint32 k0, uint32 k1",
         "uint64 a, uint64 b",
-        f"""
-        unsigned int c0 = (unsigned int)counter, c1 = (unsigned int)(counter >> 32);
-        unsigned int c2 = retry, c3 = 0, x = k0, y = k1;
-        for (int r = 0; r < {ROUNDS}; r++) {{
-            unsigned long long p = {M0}ull * c0, q = {M1}ull * c2;
-            c0 = (unsigned int)(q >> 32) ^ c1 ^ x;
-            c1 = (unsigned int)q;
-            c2 = (unsigned int)(p >> 32) ^ c3 ^ y;
-            c3 = (unsigned int)p;
-            x += {W0}u;
-            y += {W1}u;
-        }}
-        a = (unsigned long long)c0 << 32 | c1;
-        b = (unsigned long long)c2 << 32 | c3;
-        """,
+        rounds_text("k0", "k1", "a", "b"),
         "adjoint_philox",
     )
 
