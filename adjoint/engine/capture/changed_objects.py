@@ -40,13 +40,13 @@ def can_be_taken_apart(kind: Any) -> bool:
 
 def classes_leading_to(owners: Collection[int], leaves: Sequence[Any]) -> frozenset[type]:
     """The classes of objects among arguments that hold one of these, by id, at whatever depth."""
-    search = _Search(owners)
+    search = _ChangeSearch(owners)
     for leaf in leaves:
         search.look(leaf, frozenset())
     return search.classes
 
 
-class _Search:
+class _ChangeSearch:
     """A walk through objects to the dicts, lists and slots in which something changed."""
 
     def __init__(self, owners: Collection[int]) -> None:

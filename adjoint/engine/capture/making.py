@@ -12,7 +12,7 @@ from adjoint.engine.capture.changed_objects import classes_leading_to
 from adjoint.engine.capture.declared import declared, looked_at
 from adjoint.engine.capture.dynamic.dynamic import Families, OnlyOnce
 from adjoint.engine.capture.given import ARRAYS, array_places, containers
-from adjoint.engine.capture.moving import Itself, has_moved, tensors_in
+from adjoint.engine.capture.moving import ReboundTensor, has_moved, tensors_in
 from adjoint.engine.capture.program.conditions import completed
 from adjoint.engine.capture.program.numbers import FreeNumbers, NumberSlot, needs_values, slots
 from adjoint.engine.capture.program.program import Pending, Program, finish
@@ -92,7 +92,7 @@ class Recordable(Inspection):
         places are given to each call, so recordings made so far fit no call without them.
         """
         met = recorder.met_moving | recorder.moved.keys()
-        met |= {p for p in self.moving if type(p) is Itself and p.owner() is not None}
+        met |= {p for p in self.moving if type(p) is ReboundTensor and p.owner() is not None}
         unmet = self.moving.keys() - met
         if len(unmet) < config.recording_limit:
             return False
@@ -112,7 +112,7 @@ class Recordable(Inspection):
 
     def _give(self, tensor: Any) -> None:
         """Have a tensor from outside as an argument of calls: it shows other memory at each."""
-        place = Itself(tensor)
+        place = ReboundTensor(tensor)
         name = self.moving.pop(place, f"<{next(self._numbers)}: rebound>")  # of one that is no more
         self.moving[place] = name
 

@@ -14,7 +14,7 @@ from adjoint.engine.core.value import TensorBase
 from adjoint.engine.tensor.tensor import root_of
 
 
-class Itself(Location):
+class ReboundTensor(Location):
     """A tensor that a function gives other memory: given to each call, wherever it is kept."""
 
     __slots__ = ()

@@ -46,7 +46,7 @@ def record_call(
     where `mark_dynamic` says so; other arguments stay what they are. What the call writes in place
     outside is the update "effects", which calling the graph carries out too.
     """
-    call = _Recorded(fn, args, kwargs, signature, tuple(variables))
+    call = _RecordableCall(fn, args, kwargs, signature, tuple(variables))
     names: dict[tuple[int, int], str] = {
         (i, d): f"{name}_{d}"
         for i, (name, x) in enumerate(zip(call.names, call.leaves, strict=True))
@@ -65,7 +65,7 @@ def record_call(
     return graph
 
 
-class _Recorded:
+class _RecordableCall:
     """A call that can be recorded, at other sizes too."""
 
     def __init__(
@@ -121,7 +121,7 @@ def _size(graph: Graph, name: str | None, n: int, sizes: dict[str, int]) -> int:
     return sizes[name] if sizes else graph.sizes.symbol(name, sample=n if n > 1 else None)
 
 
-def _check(call: _Recorded, graph: Graph, names: dict[tuple[int, int], str]) -> None:
+def _check(call: _RecordableCall, graph: Graph, names: dict[tuple[int, int], str]) -> None:
     """Refuse a graph that is not what the call records at other sizes."""
     labels, scope = graph.sizes.labels, graph.sizes.scope
 

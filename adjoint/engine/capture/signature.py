@@ -20,7 +20,7 @@ from adjoint.engine.core import dtype as dtypes
 from adjoint.engine.core.errors import users_line
 from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.identity.number_key import number_key
-from adjoint.engine.core.instances import Held
+from adjoint.engine.core.instances import ObjectParts
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
@@ -129,7 +129,7 @@ class _Slice(NamedTuple):
     step: Any
 
 
-class _Itself:
+class _ByIdentity:
     """An argument that is told apart by identity."""
 
     __slots__ = ("value",)
@@ -138,7 +138,7 @@ class _Itself:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.value is self.value
+        return isinstance(other, _ByIdentity) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -159,7 +159,7 @@ def _static_key(leaf: Any) -> Any:
     ):
         return number_key(leaf)
     value = isinstance(leaf, _IMMUTABLE) and not cls.__dictoffset__
-    return number_key(leaf) if value or isinstance(leaf, enum.Enum) else (cls, _Itself(leaf))
+    return number_key(leaf) if value or isinstance(leaf, enum.Enum) else (cls, _ByIdentity(leaf))
 
 
 def _check_hashable(leaf: Any, key: Any, structure: TreeDef, place: int) -> None:
@@ -198,7 +198,7 @@ def _paths(node: TreeDef, prefix: str) -> Iterator[str]:
         yield prefix
         return
     keyed = len(node.children) if node.kind in DICTS or not node.keys else 0
-    if type(node.extra) is Held:
+    if type(node.extra) is ObjectParts:
         keyed = node.extra.items
     for i, child in enumerate(node.children):
         key = node.keys[i] if node.keys else i

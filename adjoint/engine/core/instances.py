@@ -33,7 +33,7 @@ def written_in_c(kind: type) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ObjectParts:
     """How the parts of an object are divided: items, then slots, then attributes."""
 
     items: int
@@ -147,7 +147,7 @@ def _own_attributes(value: Any) -> dict[str, Any] | None:
     return own if type(own) is dict else None
 
 
-def taken_apart(value: Any) -> tuple[type, tuple[Any, ...], list[Any], Held] | None:
+def taken_apart(value: Any) -> tuple[type, tuple[Any, ...], list[Any], ObjectParts] | None:
     """The class of an object, names for its parts, the parts, and how they are divided."""
     kind: Any = type(value)
     base = _BASES.get(written_in_c(kind))
@@ -161,10 +161,10 @@ def taken_apart(value: Any) -> tuple[type, tuple[Any, ...], list[Any], Held] | N
     own = _own_attributes(value) or {}
     names = (*keys, *[name for name, _ in slots], *own)
     parts = [*items, *[content for _, content in slots], *own.values()]
-    return kind, names, parts, Held(len(items), len(slots), base.more(value))
+    return kind, names, parts, ObjectParts(len(items), len(slots), base.more(value))
 
 
-def remade(kind: Any, names: Sequence[Any], parts: Sequence[Any], counts: Held) -> Any:
+def remade(kind: Any, names: Sequence[Any], parts: Sequence[Any], counts: ObjectParts) -> Any:
     """An object that holds such parts; nothing of its class is called."""
     base = written_in_c(kind)
     result = base.__new__(kind)

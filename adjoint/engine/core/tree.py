@@ -15,7 +15,7 @@ from types import MemberDescriptorType
 from typing import Any, NamedTuple
 
 from adjoint.engine.core.identity.number_key import number_key
-from adjoint.engine.core.instances import Held, remade, written_in_c
+from adjoint.engine.core.instances import ObjectParts, remade, written_in_c
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.structure_version import TrackedDict
 from adjoint.engine.core.value import TensorBase
@@ -181,7 +181,7 @@ def unflatten(structure: TreeDef, leaves: Iterable[Any]) -> Any:
                 raise ValueError(f"unflatten: fewer leaves than the {structure.num_leaves} wanted")
             return leaf
         children = [build(c) for c in node.children]
-        if type(node.extra) is Held:
+        if type(node.extra) is ObjectParts:
             return remade(node.kind, node.keys, children, node.extra)
         if node.kind in (dict, OrderedDict):
             return node.kind(zip(node.keys, children, strict=True))

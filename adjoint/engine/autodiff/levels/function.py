@@ -181,7 +181,7 @@ def position(values: Sequence[Any], value: Any) -> int | None:
     return next((i for i, v in enumerate(values) if v is value and is_tensor(v)), None)
 
 
-class Said(NamedTuple):
+class NotedOnContext(NamedTuple):
     """What forward told its context, in the values it was given and returned."""
 
     attributes: dict[str, Any]
@@ -307,7 +307,7 @@ def as_tuple(out: Any) -> tuple[Any, ...]:
 
 def run_forward(
     cls: type[Function], args: tuple[Any, ...], needs: tuple[bool, ...]
-) -> tuple[Any, Said]:
+) -> tuple[Any, NotedOnContext]:
     """Forward on plain values, recorded as one node. `needs`: inputs tracked further up."""
     recording = CONTEXT.grad_enabled and not CONTEXT.inference
     edges = [edge_of(a) if recording else None for a in args]
@@ -326,8 +326,8 @@ def run_forward(
                 "Some elements marked as dirty during the forward method were not returned as "
                 "output. The inputs that are modified inplace must all be outputs of the Function."
             )
-    outs, said = attach_function(cls, ctx, args, outs, edges, befores)
-    return (outs if isinstance(out, tuple) else outs[0]), said
+    outs, noted = attach_function(cls, ctx, args, outs, edges, befores)
+    return (outs if isinstance(out, tuple) else outs[0]), noted
 
 
 def attach_function(
@@ -337,11 +337,11 @@ def attach_function(
     outs: tuple[Any, ...],
     edges: list[Edge | None],
     befores: dict[int, Tensor],
-) -> tuple[tuple[Any, ...], Said]:
+) -> tuple[tuple[Any, ...], NotedOnContext]:
     """Make the results of a function its node's, if any input's gradient is wanted."""
     dirty, silent, saved = ctx._dirty, ctx._silent, ctx._to_save
     if not any(edges):
-        return outs, Said(ctx.__dict__, ctx._materialize, saved, dirty, silent)
+        return outs, NotedOnContext(ctx.__dict__, ctx._materialize, saved, dirty, silent)
     ctx._dirty = ctx._silent = ctx._to_save = ()  # results among them would hold their own node
     node = node_class_of(cls)(cls, ctx, edges)
     node.outputs = len(outs)
@@ -364,7 +364,7 @@ def attach_function(
         placed.append(shown)
     saved, silent = (_moved(ts, outs, placed, args) for ts in (saved, silent))
     node.keep(saved, args, placed)
-    return tuple(placed), Said(ctx.__dict__, ctx._materialize, saved, dirty, silent)
+    return tuple(placed), NotedOnContext(ctx.__dict__, ctx._materialize, saved, dirty, silent)
 
 
 def _place(

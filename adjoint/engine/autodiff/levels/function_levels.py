@@ -12,7 +12,7 @@ from typing import Any
 from adjoint.engine.autodiff.levels.function import (
     Function,
     FunctionCtx,
-    Said,
+    NotedOnContext,
     VmapInfo,
     as_tuple,
     attach_function,
@@ -50,7 +50,7 @@ def _below(level: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _context(
-    cls: type[Function], said: Said | None, needs: Needs, args: tuple[Any, ...], out: Any
+    cls: type[Function], noted: NotedOnContext | None, needs: Needs, args: tuple[Any, ...], out: Any
 ) -> FunctionCtx:
     """A context for one level, from the values below it."""
     ctx = FunctionCtx(needs)
@@ -58,15 +58,15 @@ def _context(
         with CONTEXT.having(grad_enabled=False):
             cls.setup_context(ctx, args, out)
         return ctx
-    if said is None:
+    if noted is None:
         raise RuntimeError(
             f"{cls.__name__}: to use an autograd.Function with vmap, it must override the "
             "setup_context staticmethod and take no ctx in forward."
         )
-    ctx.__dict__.update(said.attributes)
-    ctx._materialize = said.materialize
-    ctx._to_save, ctx._dirty = said.to_save, said.dirty
-    ctx._silent = said.non_differentiable
+    ctx.__dict__.update(noted.attributes)
+    ctx._materialize = noted.materialize
+    ctx._to_save, ctx._dirty = noted.to_save, noted.dirty
+    ctx._silent = noted.non_differentiable
     return ctx
 
 
@@ -87,8 +87,8 @@ def _call_grad(
     wanted = tuple(e is not None or n for e, n in zip(edges, needs, strict=True))
     inner = _below(level, args)
     with CONTEXT.having(grad_enabled=level.outer_grad and recording):
-        out, said = call(cls, inner, wanted)
-    ctx = _context(cls, said, wanted, inner, out)
+        out, noted = call(cls, inner, wanted)
+    ctx = _context(cls, noted, wanted, inner, out)
     ctx._level = level
     inner_outs = as_tuple(out)
     outs = tuple(_raised(level, o, inner, args) if is_tensor(o) else o for o in inner_outs)
@@ -99,8 +99,8 @@ def _call_grad(
     ctx._to_save = _lifted(ctx._to_save, below, above)
     ctx._dirty = _lifted(ctx._dirty, below, above)
     ctx._silent = _lifted(ctx._silent, below, above)
-    outs, said = attach_function(cls, ctx, args, outs, edges, {})
-    return (outs if isinstance(out, tuple) else outs[0]), said
+    outs, noted = attach_function(cls, ctx, args, outs, edges, {})
+    return (outs if isinstance(out, tuple) else outs[0]), noted
 
 
 def _raised(level: GradLevel, out: Any, inner: tuple[Any, ...], args: tuple[Any, ...]) -> Tensor:
@@ -114,8 +114,8 @@ def _call_jvp(
 ) -> tuple[Any, Any]:
     duals = [level.dual(a) for a in args]
     primals = tuple(d.primal for d in duals)
-    out, said = call(cls, primals, tuple(True for _ in needs))
-    ctx = _context(cls, said, tuple(d.tangent is not None for d in duals), primals, out)
+    out, noted = call(cls, primals, tuple(True for _ in needs))
+    ctx = _context(cls, noted, tuple(d.tangent is not None for d in duals), primals, out)
     ctx._fixed = tuple(ctx._to_save)
     tangents = [
         a.primal.new_zeros(a.primal.shape)
@@ -137,14 +137,14 @@ def _call_jvp(
         for o, t in zip(outs, pushed, strict=True)
     )
     below, above = (*primals, *outs), (*args, *wrapped)
-    said = Said(
+    noted = NotedOnContext(
         ctx.__dict__,
         ctx._materialize,
         _lifted(ctx._to_save, below, above),
         _lifted(ctx._dirty, below, above),
         _lifted(ctx._silent, below, above),
     )
-    return (wrapped if isinstance(out, tuple) else wrapped[0]), said
+    return (wrapped if isinstance(out, tuple) else wrapped[0]), noted
 
 
 def _call_vmap(cls: type[Function], level: VmapLevel, args: tuple[Any, ...]) -> Any:

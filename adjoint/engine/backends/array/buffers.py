@@ -100,8 +100,8 @@ def take_over(target: Tensor, value: Tensor) -> bool:
 def _references() -> int:
     """How many references there are to what one object holds and a name stands for."""
     holder = [object()]
-    thing = holder[0]
-    return getrefcount(thing)
+    held = holder[0]
+    return getrefcount(held)
 
 
 HELD = _references()  # as counted by this version of Python

@@ -48,7 +48,7 @@ class CachedFile:
     size: int
 
 
-class _Handle:
+class _OpenFolder:
     """An open folder, closed when nobody holds this; recognised after others closed it for us."""
 
     __slots__ = ("about", "fd")
@@ -84,7 +84,7 @@ class PrivateFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))
-        self._handle: _Handle | None = None
+        self._handle: _OpenFolder | None = None
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class PrivateFolder:
         finally:
             os.close(fd)
 
-    def _open_handle(self, make: bool) -> _Handle:
+    def _open_handle(self, make: bool) -> _OpenFolder:
         """The open folder, walked to anew where it was removed or its descriptor closed."""
         handle = self._handle  # a local name: another thread may replace it
         about = None if handle is None else handle.current()
@@ -191,11 +191,11 @@ class PrivateFolder:
         return handle
 
 
-def _walk(path: Path, make: bool) -> _Handle:
+def _walk(path: Path, make: bool) -> _OpenFolder:
     """Go from the root to a folder, checking each step, and make what is missing if asked."""
     if not SUPPORTED:
         raise UnsafeFolder("this system cannot open files relative to a folder that was checked")
-    here, shown, links = _Handle(os.open("/", PASS | FOLDER)), Path("/"), 0
+    here, shown, links = _OpenFolder(os.open("/", PASS | FOLDER)), Path("/"), 0
     _check(here.about, shown, above=True)
     pending = list(reversed(path.parts[1:]))
     while pending:
@@ -210,7 +210,7 @@ def _walk(path: Path, make: bool) -> _Handle:
             if links > LINKS:
                 raise UnsafeFolder(f"{path} leads through too many symbolic links")
             if target.is_absolute():
-                here, shown = _Handle(os.open("/", PASS | FOLDER)), Path("/")
+                here, shown = _OpenFolder(os.open("/", PASS | FOLDER)), Path("/")
             pending += reversed([p for p in target.parts if p != target.anchor])
             continue
         if about is None and make:
@@ -218,25 +218,25 @@ def _walk(path: Path, make: bool) -> _Handle:
                 os.mkdir(name, 0o700, dir_fd=here.fd)
         shown = shown / name
         here = _step(here, name, shown, above=bool(pending))
-    last = _Handle(os.open(".", os.O_RDONLY | FOLDER, dir_fd=here.fd))
+    last = _OpenFolder(os.open(".", os.O_RDONLY | FOLDER, dir_fd=here.fd))
     _check(last.about, shown)
     return last
 
 
-def _step(here: _Handle, name: str, shown: Path, *, above: bool) -> _Handle:
-    handle = _Handle(os.open(name, PASS | FOLDER, dir_fd=here.fd))
+def _step(here: _OpenFolder, name: str, shown: Path, *, above: bool) -> _OpenFolder:
+    handle = _OpenFolder(os.open(name, PASS | FOLDER, dir_fd=here.fd))
     _check(handle.about, shown, above=above)
     return handle
 
 
-def _about(here: _Handle, name: str) -> os.stat_result | None:
+def _about(here: _OpenFolder, name: str) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=here.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
 
 
-def _target(here: _Handle, name: str, about: os.stat_result, shown: Path) -> Path:
+def _target(here: _OpenFolder, name: str, about: os.stat_result, shown: Path) -> Path:
     """Where a symbolic link leads."""
     if not _ours(about):
         owner = f"another user (uid {about.st_uid})"

@@ -14,9 +14,9 @@ from adjoint.engine.capture.program.recipes import (
     Made,
     OutsideTensor,
     OutsideView,
-    Passed,
     PickedElement,
     Recipe,
+    ReturnedArgument,
     Root,
     View,
 )
@@ -112,7 +112,7 @@ class Outputs:
         if not is_tensor(x):
             return Constant(x)
         if id(x) in self.positions:
-            return Passed(self.positions[id(x)])
+            return ReturnedArgument(self.positions[id(x)])
         if id(x) in self.gradients:
             return Gradient(self.ref(self.gradients[id(x)]))
         if self.trace.was_there(x):

@@ -11,7 +11,7 @@ from adjoint.engine.capture.program.outputs import Outputs
 from adjoint.engine.capture.python import Observation, Replay
 from adjoint.engine.capture.python.locations import Item
 from adjoint.engine.capture.python.plain import ObjectIdentity
-from adjoint.engine.capture.python.rebuilding import CallObjects, Frozen, ReadNumber, Same
+from adjoint.engine.capture.python.rebuilding import CallObjects, Immutable, ReadNumber, Same
 from adjoint.engine.capture.python.recorder import Effect, keep
 from adjoint.engine.capture.tensors.arrays import array_recipe
 from adjoint.engine.capture.tensors.following import TensorEngine
@@ -91,7 +91,7 @@ def python_state(observation: Observation, result: Any, outputs: Outputs) -> Pyt
             return Output(outputs.recipe(value))
         if is_late_value(value):
             fn, parts = value.fn, tuple(map(part, value.args))
-            return Frozen(id(value), lambda values: fn(*values), parts)
+            return Immutable(id(value), lambda values: fn(*values), parts)
         array = array_recipe(recorder, value)
         if array is not None:
             return array

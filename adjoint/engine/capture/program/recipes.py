@@ -85,7 +85,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class ReturnedArgument:
     """An argument handed back."""
 
     position: int
@@ -190,7 +190,7 @@ class PickedElement:
             return apply_chain(select(base, self.dim, place), self.chain)
 
 
-Recipe = Constant | Passed | Gradient | OutsideView | Made | View | PickedElement
+Recipe = Constant | ReturnedArgument | Gradient | OutsideView | Made | View | PickedElement
 
 
 @dataclass(frozen=True, slots=True)

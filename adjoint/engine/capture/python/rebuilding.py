@@ -60,7 +60,7 @@ class ReadNumber:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class Immutable:
     """Something immutable made of parts: they come first."""
 
     number: int
@@ -125,17 +125,17 @@ class Describer:
         if kind is tuple:
             return self._tuple(value, tuple)
         if kind is ObjectIdentity:
-            return Frozen(id(value), lambda parts: id(parts[0]), (self.recipe(value.of),))
+            return Immutable(id(value), lambda parts: id(parts[0]), (self.recipe(value.of),))
         if is_plain(value) or kind in FIXED or value is MISSING:
             return Same(value)
         if kind is slice:
             parts = tuple(map(self.recipe, (value.start, value.stop, value.step)))
-            return Frozen(id(value), lambda parts: slice(*parts), parts)
+            return Immutable(id(value), lambda parts: slice(*parts), parts)
         if kind is frozenset:
-            return Frozen(id(value), frozenset, tuple(map(self.recipe, value)))
+            return Immutable(id(value), frozenset, tuple(map(self.recipe, value)))
         if is_a(value, types.MethodType):
             parts = (self.recipe(value.__func__), self.recipe(value.__self__))
-            return Frozen(id(value), lambda parts: types.MethodType(*parts), parts)
+            return Immutable(id(value), lambda parts: types.MethodType(*parts), parts)
         if recorder.engine.holds_new(value):
             raise self.refuse(value)
         if not recorder.is_fresh(value):
@@ -146,7 +146,7 @@ class Describer:
         parts = tuple(map(self.recipe, value))
         if all(type(part) is Same for part in parts):
             return Same(value)
-        return Frozen(id(value), build, parts)
+        return Immutable(id(value), build, parts)
 
     def _fresh(self, value: Any) -> Recipe:
         for cls, describe in _KINDS:
@@ -270,7 +270,7 @@ def _named_tuple(describer: Describer, value: Any) -> Recipe:
             one.__dict__.update(zip(names, parts[count:], strict=True))
         return one
 
-    return Frozen(id(value), build, tuple(map(describer.recipe, (*items, *own.values()))))
+    return Immutable(id(value), build, tuple(map(describer.recipe, (*items, *own.values()))))
 
 
 def _error(describer: Describer, value: Any) -> Recipe:
@@ -304,7 +304,7 @@ def _function(describer: Describer, value: types.FunctionType) -> Recipe:
         function.__qualname__, function.__doc__ = qualified, doc
         function.__dict__.update(zip(names, parts[2:], strict=True))
 
-    recipe = _Function(id(value), lambda: None, fill)
+    recipe = _RebuiltFunction(id(value), lambda: None, fill)
     describer.known[id(value)] = recipe
     recipe.build = lambda call: types.FunctionType(
         code, variables, name, None, tuple(cell.make(call) for cell in cells) or None
@@ -313,7 +313,7 @@ def _function(describer: Describer, value: types.FunctionType) -> Recipe:
     return recipe
 
 
-class _Function(Mutable):
+class _RebuiltFunction(Mutable):
     """A function: its cells come first."""
 
     __slots__ = ("build",)
@@ -332,7 +332,7 @@ class _Function(Mutable):
 
 def _partial(describer: Describer, value: Any) -> Recipe:
     parts = tuple(map(describer.recipe, (value.func, value.args, value.keywords)))
-    return Frozen(
+    return Immutable(
         id(value), lambda parts: functools.partial(parts[0], *parts[1], **parts[2]), parts
     )
 
@@ -358,7 +358,7 @@ def _reference(describer: Describer, value: Any) -> Recipe:
         raise describer.refuse(value)
     extra = [value.key] if is_a(value, weakref.KeyedRef) else []
     parts = tuple(map(describer.recipe, (referent, value.__callback__, *extra)))
-    return Frozen(id(value), lambda parts: type(value)(*parts), parts)
+    return Immutable(id(value), lambda parts: type(value)(*parts), parts)
 
 
 def _class(describer: Describer, value: Any) -> Recipe:
@@ -387,16 +387,16 @@ def _iterator(describer: Describer, value: Any) -> Recipe:
     parts = (describer.recipe(make), *map(part, given))
 
     def build(parts: Any) -> Any:
-        made = parts[0](*parts[1:])
+        iterator = parts[0](*parts[1:])
         if state and state[0] is not None:
-            made.__setstate__(state[0])
-        return made
+            iterator.__setstate__(state[0])
+        return iterator
 
-    return Frozen(id(value), build, parts)
+    return Immutable(id(value), build, parts)
 
 
 def _of_call(describer: Describer, value: Any) -> Recipe:
-    return Frozen(id(value), lambda parts: value.now(), ())
+    return Immutable(id(value), lambda parts: value.now(), ())
 
 
 def _view(describer: Describer, value: Any) -> Recipe:

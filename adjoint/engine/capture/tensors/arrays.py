@@ -14,7 +14,7 @@ from adjoint.engine.capture.python.c import constructors, functions, methods
 from adjoint.engine.capture.python.calling import unknown
 from adjoint.engine.capture.python.exposing import NeedsPython, expose
 from adjoint.engine.capture.python.plain import is_plain
-from adjoint.engine.capture.python.rebuilding import Frozen, ReadNumber, Recipe, Same
+from adjoint.engine.capture.python.rebuilding import Immutable, ReadNumber, Recipe, Same
 from adjoint.engine.capture.python.recorder import DrawnNumber
 from adjoint.engine.capture.tensors.late_arrays import holds_late, is_late, late_call, put_off
 from adjoint.engine.core.operations.record import is_tensor
@@ -129,12 +129,12 @@ def array_recipe(recorder: Any, value: Any) -> Recipe | None:
     if not recorder.is_fresh(root):
         return Same(value)
     contents = root.copy(order="K")
-    copied = Frozen(id(root), lambda parts: contents.copy(order="K"), ())
+    copied = Immutable(id(root), lambda parts: contents.copy(order="K"), ())
     if value is root:
         return copied
     layout = value.shape, value.dtype, value.strides
     start = value.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return Frozen(id(value), lambda parts: _window(parts[0], start, *layout), (copied,))
+    return Immutable(id(value), lambda parts: _window(parts[0], start, *layout), (copied,))
 
 
 def _window(root: Any, start: int, shape: Any, dtype: Any, strides: Any) -> Any:

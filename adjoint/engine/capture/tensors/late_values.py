@@ -284,9 +284,9 @@ def _arithmetic() -> frozenset[Any]:
 
 @functools.cache
 def _texts() -> dict[Any, Callable[..., str]]:
-    said: list[Callable[..., str]] = [str, repr, format]
-    own = {getattr(Tensor, f"__{fn.__name__}__"): fn for fn in said}
-    return own | {fn: fn for fn in said}
+    writers: list[Callable[..., str]] = [str, repr, format]
+    own = {getattr(Tensor, f"__{fn.__name__}__"): fn for fn in writers}
+    return own | {fn: fn for fn in writers}
 
 
 def text_of(fn: Any) -> Callable[..., str] | None:

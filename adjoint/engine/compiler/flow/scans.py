@@ -54,7 +54,7 @@ def row(place: Place, k: int) -> Place:
     return Place(place.buffer, place.shape[1:], place.strides[1:], place.offset + ahead)
 
 
-class Turns:
+class ScanTurns:
     """Lists the entries of all turns."""
 
     def __init__(
@@ -139,7 +139,7 @@ def is_nothing(difference: Any) -> bool:
 
 def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
     """The whole loop as one step."""
-    turns = Turns(setting, node, operands, results)
+    turns = ScanTurns(setting, node, operands, results)
     kept = [*turns.spare[0], *turns.spare[1], *results]
     if goes_back(setting, node):
         entries, goes_on = turns.advancing(setting.target)

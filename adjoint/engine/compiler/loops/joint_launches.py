@@ -33,7 +33,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
     """
     result: list[Step] = []
     ends: dict[PlannedBuffer, int] = {}  # the last step to touch each buffer, counted from the end
-    open_launches: dict[Any, _Held] = {}  # by form: a launch, and what the steps since touch
+    open_launches: dict[Any, _OpenLaunch] = {}  # by form: a launch, and what the steps since touch
     for step in reversed(steps):
         kernel = isinstance(step, Launch) and step.form is not None
         form = (step.form.key(), target.beside(step.kernels[0])) if kernel else None  # type: ignore[union-attr]
@@ -51,7 +51,7 @@ def batch(steps: list[Step], target: Launching) -> list[Step]:
             result.append(step)
             at = len(result)
             if form is not None:
-                open_launches[form] = _Held(step, at, {}, {})  # type: ignore[arg-type]
+                open_launches[form] = _OpenLaunch(step, at, {}, {})  # type: ignore[arg-type]
         for buffer in (*reads, *writes):
             ends[buffer] = min(ends.get(buffer, at), at)
         for earlier in open_launches.values():
@@ -70,7 +70,7 @@ def holds(reads: Touches, ends: dict[PlannedBuffer, int], at: int) -> int:
 
 
 @dataclass(slots=True)
-class _Held:
+class _OpenLaunch:
     """A launch that earlier kernels may join, and what they would have to wait for."""
 
     launch: Launch

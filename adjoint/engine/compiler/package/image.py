@@ -144,9 +144,9 @@ def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
     for positions in (inside, pairs[:, 0], status[:, 0]):
         if len(positions) and not 0 <= positions.min() <= positions.max() < len(words):
             raise ValueError("no image: a word outside the words")
-    taken = _Taken(list(map(tuple, pairs.tolist())))
+    taken = _Queue(list(map(tuple, pairs.tolist())))
     names, listed = about["functions"], entries.tolist()
-    called = _Taken([(names[f], first, bool(shared), skip) for f, first, shared, skip in listed])
+    called = _Queue([(names[f], first, bool(shared), skip) for f, first, shared, skip in listed])
     image = ProgramImage(
         words=words,
         arena=int(about["arena"]),
@@ -171,7 +171,7 @@ def _within(position: Any, words: Any) -> int:
     return int(position)
 
 
-class _Taken:
+class _Queue:
     """A list from whose front parts are taken."""
 
     def __init__(self, items: list[Any]) -> None:

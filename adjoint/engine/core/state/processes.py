@@ -16,7 +16,7 @@ class Group(Protocol):
     def size(self) -> int: ...
 
 
-class _State:
+class _ProcessState:
     """What processes know of each other; a recording that asks for the group depends on it."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class _State:
         self.present = group
 
 
-STATE = _State()
+STATE = _ProcessState()
 
 
 def default_group() -> Any:

@@ -20,16 +20,16 @@ def uncollected() -> Iterator[None]:
     gc.disable()
     try:
         yield
-        if not _Frozen.met:
-            _Frozen.met = gc.get_freeze_count() > 0
-        if not _Frozen.met:
+        if not _FrozenObjects.met:
+            _FrozenObjects.met = gc.get_freeze_count() > 0
+        if not _FrozenObjects.met:
             gc.freeze()
             gc.unfreeze()
     finally:
         gc.enable()
 
 
-class _Frozen:
+class _FrozenObjects:
     """Whether there are objects that somebody has frozen; to count them takes a while."""
 
     met = False

@@ -180,11 +180,11 @@ class _Attempt:
             return result
         for i, tensor in enumerate(self.tensors):
             if result is tensor:
-                return _Place(i, ())
+                return _ReturnedView(i, ())
             chain, depth = result._chain, len(tensor._chain)
             part = result._storage is tensor._storage and len(chain) >= depth
             if part and all(map(is_, chain, tensor._chain)):  # as far as the shorter goes
-                return _Place(i, chain[depth:])
+                return _ReturnedView(i, chain[depth:])
         cell = self.trace.cells.get(result._storage.identity)
         root = result if result._base is None else root_of(result)
         if cell is None or cell.source is not None or root._storage is not result._storage:
@@ -196,7 +196,7 @@ class _Attempt:
         if not known:
             recording.roots.append((identity, cell.value, root.stride()))
             known = [len(recording.roots) - 1]
-        return _Place(-1 - known[0], result._chain)
+        return _ReturnedView(-1 - known[0], result._chain)
 
 
 def all_own(trace: Trace, tensors: Sequence[Tensor], places: Sequence[int]) -> bool:
@@ -212,7 +212,7 @@ class _Unrepeatable(Exception):
     """A rule returned what cannot be told in terms of its operands."""
 
 
-class _Place:
+class _ReturnedView:
     """A returned tensor: a view (perhaps of nothing less) of tensor i, or of root -1 - i."""
 
     __slots__ = ("chain", "index")
@@ -319,14 +319,16 @@ def _whole(described: Any) -> bool:
     """Whether a result is made of the given tensors, not of views, and of no others."""
     if isinstance(described, list):
         return all(map(_whole, described))
-    return not isinstance(described, _Place) or (described.index >= 0 and not described.chain)
+    return not isinstance(described, _ReturnedView) or (
+        described.index >= 0 and not described.chain
+    )
 
 
 def _returned(described: Any, tensors: Sequence[Tensor], roots: list[Tensor]) -> Any:
     """What the rule would have returned."""
     if isinstance(described, list):
         return [_returned(x, tensors, roots) for x in described]
-    if not isinstance(described, _Place):
+    if not isinstance(described, _ReturnedView):
         return described
     index = described.index
     returned: Any = tensors[index] if index >= 0 else roots[-1 - index]

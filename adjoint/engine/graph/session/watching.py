@@ -102,7 +102,7 @@ class Watching:
             return func(*args, **kwargs)
         for x in own:
             self.trace.value_of(x)  # views are derived before the call's own nodes
-        call = _Call(func, args, kwargs, self.trace)
+        call = _RepeatableCall(func, args, kwargs, self.trace)
         result = func(*args, **kwargs)
         call.made(result)
         try:
@@ -128,7 +128,7 @@ def _has_extents(x: Any) -> bool:
     return any(map(is_extent, (x.start, x.stop, x.step))) if isinstance(x, slice) else is_extent(x)
 
 
-class _Call:
+class _RepeatableCall:
     """A call of a function on tensors of a graph, which can be made again at other sizes."""
 
     def __init__(self, func: Callable[..., Any], args: Any, kwargs: Any, trace: Trace) -> None:

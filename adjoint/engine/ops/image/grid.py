@@ -174,8 +174,8 @@ def _pull(
 ) -> tuple[Tensor | None, Tensor | None]:
     wanted = (bool(needed[0]), bool(needed[1]))
     pulled = GRID_SAMPLER_GRADIENT if CONTEXT.plain else _pulled
-    found = iter(pulled(g, x, y, wanted=wanted, **params))
-    return next(found) if wanted[0] else None, next(found) if wanted[1] else None
+    gradients = iter(pulled(g, x, y, wanted=wanted, **params))
+    return next(gradients) if wanted[0] else None, next(gradients) if wanted[1] else None
 
 
 GRID_SAMPLER = composite("grid_sampler", _sample, fragment="device")

@@ -89,10 +89,10 @@ def _scaled_mm(
     single = scale_a.numel() == 1 and scale_b.numel() == 1
     scales = (s.reshape(()) if single else s for s in (scale_a, scale_b))
     rest = () if bias is None else (bias,)
-    made = float32 if out in LARGEST else out
+    computed_in = float32 if out in LARGEST else out
     # Kernels read along rows of both, and no other kernel of a GPU copies float8.
     factors = input.contiguous(), mat2.mT.contiguous()
-    result = SCALED_PRODUCT(*factors, *scales, *rest, dtype=made, fast=use_fast_accum)
+    result = SCALED_PRODUCT(*factors, *scales, *rest, dtype=computed_in, fast=use_fast_accum)
     return result.clamp(-LARGEST[out], LARGEST[out]).to(out) if out in LARGEST else result
 
 

@@ -93,8 +93,8 @@ def _extreme(name: str, sign: str) -> Handler:
             return winner
         if default is MISSING:
             word = "iterable argument" if sys.version_info >= (3, 12) else "arg"
-            said = f"{name}() {word} is empty"
-            raise ValueError(said if word != "arg" else f"{name}() arg is an empty sequence")
+            message = f"{name}() {word} is empty"
+            raise ValueError(message if word != "arg" else f"{name}() arg is an empty sequence")
         return default
 
     return best

@@ -19,11 +19,11 @@ def text(recorder: Recorder, value: Any, method: str, fn: Any) -> Any:
         return recorder.engine.written(fn, value)
     writer = operators.method_of(recorder, value, method)
     if is_python(recorder, writer):
-        said = call(recorder, writer, (value,), {})
-        if not is_a(said, str) and not recorder.engine.is_symbol(said):
-            kind = type(said).__name__
+        written = call(recorder, writer, (value,), {})
+        if not is_a(written, str) and not recorder.engine.is_symbol(written):
+            kind = type(written).__name__
             raise TypeError(f"{method} returned non-string (type {kind})")
-        return said
+        return written
     if method == "__str__" and writer is object.__str__:
         return text(recorder, value, "__repr__", repr)
     if recorder.engine.owns(value):
@@ -79,8 +79,8 @@ def _spelled(recorder: Recorder, value: Any) -> Any:
 
 
 def _written(recorder: Recorder, value: Any) -> WrittenText:
-    said = text(recorder, value, "__repr__", repr)  # one that a call's end shows is refused
-    return WrittenText(recorder.concrete(said))
+    written = text(recorder, value, "__repr__", repr)  # one that a call's end shows is refused
+    return WrittenText(recorder.concrete(written))
 
 
 def _key(recorder: Recorder, key: Any) -> Any:

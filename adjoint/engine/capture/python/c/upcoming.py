@@ -70,9 +70,11 @@ def _copied(iterator: Any, copies: dict[int, Iterator[Any]]) -> Iterator[Any]:
 
 def _counting(count: Any) -> Iterator[Any]:
     """A copy of a count, by what it says of itself: `count(3)`, `count(3, 2)`."""
-    said = repr(count).removeprefix("count(").removesuffix(")").split(", ")
+    numbers = repr(count).removeprefix("count(").removesuffix(")").split(", ")
     try:
-        return itertools.count(*[int(n) if n.lstrip("-").isdecimal() else float(n) for n in said])
+        return itertools.count(
+            *[int(n) if n.lstrip("-").isdecimal() else float(n) for n in numbers]
+        )
     except ValueError:
         raise CannotCopy from None
 

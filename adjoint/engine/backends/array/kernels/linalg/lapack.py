@@ -124,10 +124,10 @@ def lstsq_(xp: Any, x: Array, y: Array, rcond: float, driver: str) -> tuple[Arra
     batch, k = x.shape[:-2], y.shape[-1]
     real = np.zeros(0, x.dtype).real.dtype
     if on_device(xp) and driver in ("gels", "gelsy") and x.size and y.size:
-        found = least_squares(xp, x, y, rcond)
-        if found is not None:
+        solutions = least_squares(xp, x, y, rcond)
+        if solutions is not None:
             ranks = xp.full(batch, min(m, n), np.int64)
-            return found, ranks, xp.zeros((*batch, min(m, n)), real)
+            return solutions, ranks, xp.zeros((*batch, min(m, n)), real)
     x, y = host(xp, x, y)
     solution = np.zeros((*batch, n, k), x.dtype)
     rank = np.zeros(batch, np.int64)

@@ -212,9 +212,9 @@ def svd_(xp: Any, x: Array, full_matrices: bool) -> tuple[Array, Array, Array]:
         return _identity(xp, x, m, rows), values, _identity(xp, x, columns, n)
     _need_finite(xp, x, "linalg.svd")
     if on_device(xp) and (m == n or not full_matrices):
-        found = singular.svd(xp, x)
-        if found is not None:
-            return found
+        factors = singular.svd(xp, x)
+        if factors is not None:
+            return factors
     u, s, vh = xp.linalg.svd(x, full_matrices=full_matrices)
     return u, s, vh
 
@@ -334,9 +334,9 @@ def matrix_exp(xp: Any, x: Array) -> Array:
     if 0 in x.shape:
         return x.copy()
     if on_device(xp):
-        found = device.matrix_exp(xp, x)
-        if found is not None:
-            return found
+        exponentials = device.matrix_exp(xp, x)
+        if exponentials is not None:
+            return exponentials
     from scipy.linalg import expm
 
     # In double: SciPy's single precision loses more digits than PyTorch's does.

@@ -233,7 +233,7 @@ def _kernels(xp: Any, real: str) -> Any:
     return xp.RawModule(code=text)
 
 
-class Sample:
+class CtcOperands:
     """Operands as the kernels take them."""
 
     def __init__(
@@ -293,7 +293,7 @@ def ctc_loss(
     zero_infinity: bool,
     how: str,
 ) -> Array:
-    sample = Sample(xp, x, targets, lengths, target_lengths, blank)
+    sample = CtcOperands(xp, x, targets, lengths, target_lengths, blank)
     losses = sample.paths(history=False)[2] if sample.batch else xp.empty(0, sample.kind)
     return sample.told(losses, zero_infinity, how).astype(x.dtype, copy=False)
 
@@ -310,7 +310,7 @@ def ctc_loss_gradient(
     zero_infinity: bool,
     how: str,
 ) -> Array:
-    sample = Sample(xp, x, targets, lengths, target_lengths, blank)
+    sample = CtcOperands(xp, x, targets, lengths, target_lengths, blank)
     out = xp.empty(x.shape, sample.kind)
     if not out.size:
         return out.astype(x.dtype, copy=False)

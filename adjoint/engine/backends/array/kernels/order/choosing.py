@@ -138,10 +138,10 @@ def nonzero(xp: Any, x: Array) -> Array:
         ", " + ", ".join([*(f"long long n{d}" for d in range(rank)), "long long* out"]),
         " ".join(["long long rest = i;", *reversed(by_dimension)]),
     )
-    found = Chosen(xp, xp.ascontiguousarray(x), x.size, kernels)
-    out = xp.empty((rank, found.count), np.int64)
-    if found.count:
-        found.place(*map(np.int64, x.shape), out)
+    chosen = Chosen(xp, xp.ascontiguousarray(x), x.size, kernels)
+    out = xp.empty((rank, chosen.count), np.int64)
+    if chosen.count:
+        chosen.place(*map(np.int64, x.shape), out)
     return out
 
 
@@ -153,9 +153,9 @@ def distinct(xp: Any, ordered: Array) -> Array:
     if not ordered.size:
         return ordered
     kernels = _kernels(xp, WORDS[ordered.dtype.char], DIFFERS, ", word* out", "out[at] = x[i];")
-    found = Chosen(xp, ordered, ordered.size, kernels)
-    out = xp.empty(found.count, ordered.dtype)
-    found.place(out)
+    chosen = Chosen(xp, ordered, ordered.size, kernels)
+    out = xp.empty(chosen.count, ordered.dtype)
+    chosen.place(out)
     return out
 
 
@@ -169,9 +169,9 @@ def runs(xp: Any, ordered: Array, order: Array) -> tuple[Array, Array, Array]:
         ", const long long* order, word* out, long long* first, long long* inverse",
         "out[at] = x[i]; first[at] = i;", "inverse[order[i]] = at - !chosen;",
     )  # fmt: skip
-    found = Chosen(xp, ordered, ordered.size, kernels)
-    out, first = xp.empty(found.count, ordered.dtype), xp.empty(found.count + 1, np.int64)
+    chosen = Chosen(xp, ordered, ordered.size, kernels)
+    out, first = xp.empty(chosen.count, ordered.dtype), xp.empty(chosen.count + 1, np.int64)
     first[-1] = ordered.size
     inverse = xp.empty(ordered.size, np.int64)
-    found.place(order, out, first, inverse)
+    chosen.place(order, out, first, inverse)
     return out, inverse, xp.diff(first)
