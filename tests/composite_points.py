@@ -330,6 +330,11 @@ GENERAL = [
         ),
         ((IMAGE, CHANNEL, CHANNEL),),
     ),
+    Row(
+        "affine_grid",
+        _f(NN + "affine_grid", (2, 1, 3, 2), align_corners=False),
+        ((IMAGE[:, :2],), (FLAT[:, :2],)),
+    ),
     Row("cross", _f("linalg.cross"), ((FLAT, IMAGE), (IMAGE, IMAGE[:1]))),
     Row(
         "avg_pool2d",

@@ -73,12 +73,12 @@ def test_a_step_of_a_network_calls_no_eager_table(convolver: Any) -> None:
         assert all(call.channels_last and call.dtype == "bfloat16" for call in calls)
 
 
-@pytest.mark.parametrize("name", ["resampled", "resampled halves", "copied"])
-def test_resampling_calls_no_eager_table(name: str) -> None:
+@pytest.mark.parametrize("name", ["resampled", "resampled halves", "copied", "mapped"])
+def test_images_are_resampled_without_the_eager_table(name: str) -> None:
     fn, arguments = IMAGE_PROGRAMS[name]
     steps = planned(lambda backend: ad.compile(fn, backend=backend)(*arguments()))
     assert not [step.label for step in steps if isinstance(step, EagerCall)]
-    assert any(str(step.label).startswith("resample") for step in steps)
+    assert (name == "mapped") != any(str(step.label).startswith("resample") for step in steps)
 
 
 def test_float32_stays_as_it_lies_and_exact() -> None:
@@ -322,7 +322,13 @@ def run(call: str) -> None:
 
 
 EXACT = {"resampled", "some resampled", "copied"}  # the CPU's bits
-QUICK = ("convolution uneven", "convolution transposed of halves", "some resampled", "copied")
+QUICK = (
+    "convolution uneven",
+    "convolution transposed of halves",
+    "some resampled",
+    "copied",
+    "mapped",
+)
 
 
 def test_kernels_equal_eager() -> None:

@@ -103,6 +103,13 @@ def resampled(names: tuple[str, ...]) -> Callable[..., Any]:
     return run
 
 
+def mapped(theta: Any) -> Any:
+    """Grids of affine maps, and the gradient of the maps."""
+    theta = theta.detach().requires_grad_()
+    grids = [F.affine_grid(theta, (2, 1, 5, 4), align_corners=align) for align in (True, False)]
+    return *grids, *ad.autograd.grad(sum((g * g.cos()).sum() for g in grids), theta)
+
+
 def copied(x: Any) -> Any:
     """Padding and nearest pixels of whole numbers."""
     whole = (x * 10).to(ad.int32)
@@ -216,6 +223,7 @@ IMAGE_PROGRAMS |= {
     "resampled": (resampled(tuple(RESAMPLED)), lambda: (ad.randn(2, 3, 9, 8),)),
     "resampled halves": (resampled(tuple(RESAMPLED)), lambda: (ad.randn(2, 3, 9, 8).bfloat16(),)),
     "some resampled": (resampled(("means", "replicated")), lambda: (ad.randn(1, 2, 6, 5),)),
+    "mapped": (mapped, lambda: (ad.randn(2, 2, 3),)),
     "copied": (copied, lambda: (ad.randn(2, 3, 9, 8),)),
     "batch norm": (batch_normed, lambda: (ad.randn(2, 64, 24, 24) + 5,)),
     "batch norm of halves": (

@@ -87,6 +87,7 @@ _RECORDS_ALONE = {
     "convolution_transpose": {"cpu": "lower", "cuda": "lower"},
     "convolution_weight": {"cpu": "lower", "cuda": "lower"},
     "grid_sampler": {"cpu": "fp32", "cuda": "fp32"},
+    "affine_grid": {"cpu": "lower", "cuda": "lower"},  # in PyTorch it is a product of matrices
     "binary_cross_entropy": {"cpu": "fp32", "cuda": "fp32"},
     "ctc_loss": {"cpu": "fp32", "cuda": "fp32"},
     "ctc_loss_small": {"cpu": "fp32", "cuda": "fp32"},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.errors import DTypeValueError, ShapeError, ShapeValueError
+from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.create.ranges import linspace
 from adjoint.engine.ops.image.grid import (
@@ -17,12 +19,14 @@ from adjoint.engine.ops.image.grid import (
     ZEROS,
     grid_sampler,
 )
-from adjoint.engine.ops.products.matmul import product
+from adjoint.engine.ops.image.resample import single
+from adjoint.engine.ops.nn.common import widen
 from adjoint.engine.ops.shape.join import stack
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
+Shape = tuple[int, ...]
 SPACES = ("nn.functional", "")
 
 
@@ -151,8 +155,52 @@ def _axis(theta: Tensor, n: int, align: bool) -> Tensor:
     """n points across [-1, 1]: pixel centres, or with `align` from end to end."""
     if n == 1:
         return theta.new_zeros((1,))
-    steps = linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    steps = _between_ends(theta, n)
     return steps if align else steps * (n - 1) / n
+
+
+def _between_ends(theta: Tensor, n: int) -> Tensor:
+    """linspace(-1, 1, n), of float32 in operations that loops know, with the same bits."""
+    if theta.dtype is not float32:
+        return linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    step = single(2.0 / (n - 1))
+    index = theta.new_arange(n)
+    up = (index.double() * step - 1).float()
+    down = (1 - (n - 1 - index).double() * step).float()
+    return up.where(index < n // 2, down)
+
+
+def _axes(theta: Tensor, spatial: Shape, align: bool) -> list[Tensor]:
+    """Points along each dimension, x first, as they broadcast against (N, *spatial, rank)."""
+    axes = []
+    for d in reversed(range(len(spatial))):
+        shape = [1] * (len(spatial) + 2)
+        shape[d + 1] = spatial[d]
+        axes.append(widen(_axis(theta, spatial[d], align)).reshape(shape))
+    return axes
+
+
+def _affine(theta: Tensor, spatial: Shape, align: bool) -> Tensor:
+    """Each point's sum of the columns of a map, times its coordinates; the last one as it is."""
+    lead = (theta.shape[0], *(1,) * len(spatial), len(spatial))
+    *columns, shift = (column.reshape(lead) for column in widen(theta).unbind(2))
+    terms = [
+        axis * column for axis, column in zip(_axes(theta, spatial, align), columns, strict=True)
+    ]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return (total + shift).to(theta.dtype)
+
+
+def _affine_vjp(g: Tensor, theta: Tensor, spatial: Shape, align: bool) -> Tensor:
+    dims, wide = tuple(range(1, len(spatial) + 1)), widen(g)
+    sums = [(wide * axis).sum(dims) for axis in _axes(theta, spatial, align)]
+    return stack([*sums, wide.sum(dims)], 2).to(theta.dtype)
+
+
+# AFFINE_GRID(theta, spatial, align): the points (N, *spatial, rank) of maps (N, rank, rank + 1).
+AFFINE_GRID = composite("affine_grid", _affine, _affine_vjp, operands=("theta",), fragment="device")
 
 
 @public(namespaces=("nn.functional",))
@@ -185,13 +233,5 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if min(size) <= 0:
         raise ValueError(f"affine_grid: expected non-zero, positive output size. Got {size}")
-    spatial = tuple(size[2:])
-    axes: list[Any] = []
-    for d in reversed(range(rank)):  # x first
-        axis = _axis(theta, spatial[d], bool(align_corners))
-        shape = [1] * rank
-        shape[d] = -1
-        axes.append(axis.reshape(shape).expand(spatial))
-    axes.append(theta.new_ones(spatial))
-    base = stack(axes, -1).reshape((1, -1, rank + 1)).expand((size[0], -1, rank + 1))
-    return product(base, theta.transpose(1, 2)).reshape((size[0], *spatial, rank))
+    maps = theta if theta.shape[0] == size[0] else theta.expand((size[0], rank, rank + 1))
+    return AFFINE_GRID(maps, spatial=tuple(size[2:]), align=bool(align_corners))
