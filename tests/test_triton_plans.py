@@ -12,6 +12,7 @@ from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import register_backend
 from adjoint.engine.compiler.options import chosen
 from adjoint.engine.compiler.schedule.build import plan_for
+from adjoint.engine.ops.nn.distances import counted_pairs
 from adjoint.models.gpt2 import GPT2, GPT2Config
 from adjoint.nn import functional as F
 
@@ -83,3 +84,17 @@ def test_rotary_positions_are_part_of_one_kernel() -> None:
     assert not found["cat"]
     assert not found["neg"]
     assert sum(n for label, n in found.items() if "neg" in label) == 2  # forward and backward
+
+
+def test_pairs_of_rows_are_counted_by_one_kernel_and_compared_by_another() -> None:
+    def distances(x: Any) -> Any:
+        one, other = (x.index_select(0, side) for side in counted_pairs(x))
+        return ad.linalg.vector_norm(one - other, dim=1)
+
+    assert sum(labels(distances, ad.randn(60, 7)).values()) == 2
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 33, 64, 100, 501])
+def test_pairs_are_those_of_the_upper_triangle(n: int) -> None:
+    x = ad.zeros(n, 1)
+    assert ad.equal(ad.stack(counted_pairs(x)), ad.triu_indices(n, n, 1))

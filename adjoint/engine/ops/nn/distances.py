@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, in_float32
 from adjoint.engine.ops.products.matmul import product
 from adjoint.engine.ops.reduce.norms import p_norm
@@ -68,13 +70,35 @@ def pairwise_distance(
     return p_norm("pairwise_distance", difference, p, difference.ndim - 1, keepdim)
 
 
+def counted_pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Both rows of each pair, from the pair's number: what a kernel finds by itself.
+
+    Row r's pairs begin after r (2n - r - 1) / 2 others. A square root in float64 finds the row, or
+    the one before or after it.
+    """
+    n = x.shape[0]
+    number = x.new_arange(n * (n - 1) // 2)
+
+    def before(row: Tensor) -> Tensor:
+        return (row * (2 * n - 1 - row)).div(2, rounding_mode="floor")
+
+    root = ((2 * n - 1) ** 2 - number.double() * 8).sqrt()
+    row = ((2 * n - 1 - root) * 0.5).to(int64)
+    row = (row - 1).where(before(row) > number, row)
+    row = (row + 1).where(before(row + 1) <= number, row)
+    return row, number - before(row) + row + 1
+
+
 def _pdist(x: Tensor, p: float) -> Tensor:
-    pairs = triangle(x.shape[0], 1, x.device)
-    one, other = (x.index_select(0, side) for side in pairs.unbind(0))
+    if x.device.type == "cuda" and not CONTEXT.settled:  # in a recording, or under a transform
+        pairs: Any = counted_pairs(x)
+    else:
+        pairs = triangle(x.shape[0], 1, x.device).unbind(0)
+    one, other = (x.index_select(0, side) for side in pairs)
     return p_norm("pdist", one - other, p, 1, keepdim=False)
 
 
-PDIST = composite("pdist", in_float32(_pdist))
+PDIST = composite("pdist", in_float32(_pdist), fragment="device")
 
 
 @public(namespaces=BOTH)
