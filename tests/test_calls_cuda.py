@@ -181,6 +181,9 @@ EXACT |= {
     "around": (lambda x: F.pad(x, (3, 4, 2, 1), "circular"), (normal(2, 3, 17, 19),)),
     "volumes": (lambda x: F.avg_pool3d(x, 3, 2, 1), (normal(1, 2, 9, 8, 7),)),
     "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
+    "dropout again and again": (
+        lambda x: ad.stack([F.dropout(x, 0.3) for _ in range(12)]), (normal(6, 7),)
+    ),
     "dropout of channels": (lambda x: F.dropout2d(x, 0.3), (normal(6, 7, 5, 4),)),
     "dropout in place": (lambda x: F.dropout(x.clone(), 0.3, inplace=True), (normal(60, 70),)),
     "arange": sequence(lambda d: ad.arange(-5, 900, 7, device=d)),
@@ -216,6 +219,9 @@ CLOSE |= {
         lambda x: F.affine_grid(x, (3, 1, 5, 4), align_corners=False), (normal(3, 2, 3),)
     ),
     "dropout": (lambda x: F.dropout(x, 0.3), (normal(60, 70),)),
+    "dropout again and again": (
+        lambda x: ad.stack([F.dropout(x, 0.3) for _ in range(12)]), (normal(6, 7),)
+    ),
 }  # fmt: skip
 
 
