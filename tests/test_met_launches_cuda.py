@@ -195,6 +195,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "double": lambda x, y, v, m: x.to(ad.float64),
     "of a view": lambda x, y, v, m: ad.add(x[1:], y[1:], alpha=2),
     "linear": lambda x, y, v, m: F.linear(x, y),
+    "products by letters": lambda x, y, v, m: ad.einsum("ij,kj->ik", x, y),
+    "rows by number": lambda x, y, v, m: F.embedding(m.long(), x),
+    "sums at places": lambda x, y, v, m: x.scatter_add(1, m.long(), y),
+    "sums of rows": lambda x, y, v, m: x.index_add(0, m.long()[:, 0], y),
+    "largest at places": lambda x, y, v, m: x.scatter_reduce(1, m.long(), y, "amax"),
+    "reflected": lambda x, y, v, m: F.pad(x, (2, 3), "reflect"),
+    "means of windows": lambda x, y, v, m: F.avg_pool1d(x, 3, 2, 1),
+    "soft margins": lambda x, y, v, m: F.soft_margin_loss(x, y.sign()),
 }
 
 
