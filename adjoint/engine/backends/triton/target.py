@@ -10,7 +10,6 @@ from adjoint.engine.backends.registers import distributions
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton import reducing
 from adjoint.engine.backends.triton.added_rows import add_rows
-from adjoint.engine.backends.triton.attention_sums import sum_inside
 from adjoint.engine.backends.triton.choices import choose_parts
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
@@ -43,7 +42,7 @@ from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, PlannedBuff
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
-from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.loop_casts import loop_casts
 from adjoint.engine.graph.passes.recomputation.recompute import Costs
 
@@ -117,21 +116,13 @@ class TritonTarget(Target):
         return ROOM if known else buffer.dtype.itemsize
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = add_rows(choose_parts(sum_inside(loop_casts(graph), self.is_ours)))
-        graph = pooling.with_taps(narrow(graph), self.device)
+        graph = pooling.with_taps(narrow(add_rows(choose_parts(loop_casts(graph)))), self.device)
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
         self.images |= convolution.shapes_in_order(graph)
         remade_graph, levels = remade(graph, self.costs)
         self.levels |= levels
         return remade_graph
-
-    def is_ours(self, backward: Node) -> bool:
-        """Whether our own kernels find the gradients of an attention, and no library does."""
-        long = self.long_attention
-        if not attention.has_kernels(self.device, backward, backward.inputs):
-            return False
-        return long is None or long.result_for(backward) is None
 
     def level(self, value: Value) -> int | None:
         return self.levels.get(value.name)

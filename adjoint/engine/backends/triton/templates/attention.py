@@ -20,7 +20,6 @@ from adjoint.engine.compiler.memory.places import ARENA, OWN, Place, PlannedBuff
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
-from adjoint.engine.core.dtype import float32
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.nn.attention_rows import NAME
 
@@ -28,11 +27,9 @@ ATTENTION, BACKWARD = NAME, f"{NAME}_backward"
 DTYPES = {"float16", "bfloat16", "float32"}
 MASKS = {"bool", *DTYPES}
 LARGEST = 256  # of heads
-RESULT = "result"  # a parameter of backward nodes: the sixth operand is the forward result
-SUMMED = "summed"  # a parameter of backward nodes that also add up their gradients' rows, by tiles
 
 
-def is_known(device: str, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
+def is_known(setting: Setting, node: Node, inputs: tuple[Any, ...], given: int) -> bool:
     """Operands on the device, of heads that tiles have; perhaps a mask, ranges or dropout."""
     if not all(isinstance(x, Value) and not x.host for x in inputs):
         return False
@@ -52,7 +49,7 @@ def is_known(device: str, node: Node, inputs: tuple[Any, ...], given: int) -> bo
         and query.dtype.name in DTYPES
         and query.dtype is key.dtype is value.dtype
         and all(m.dtype.name in MASKS for m in masks)
-        and query.device.type == device
+        and query.device.type == setting.target.device
         and 1 <= query.shape[-1] <= LARGEST
         and 1 <= value.shape[-1] <= LARGEST
         and 0 not in (*query.shape, *key.shape)
@@ -76,18 +73,12 @@ def fits(shape: Any, scores: Any) -> bool:
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Forward: any heads may share. A single query would go along all keys alone: it is loops."""
-    return inputs[0].spec.shape[-2] > 1 and is_known(setting.target.device, node, inputs, 3)
+    return inputs[0].spec.shape[-2] > 1 and is_known(setting, node, inputs, 3)
 
 
 def accepts_backward(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Backward, on the target's device."""
-    return has_kernels(setting.target.device, node, inputs)
-
-
-def has_kernels(device: str, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Whether kernels do a backward node: queries share along one dimension at most, and a mask has
-    no gradient."""
-    if any(node.params["needed"][3:]) or not is_known(device, node, inputs, 6):
+    """Backward: queries share along one dimension at most; a mask has no gradient."""
+    if any(node.params["needed"][3:]) or not is_known(setting, node, inputs, 6):
         return False
     return len(shared_dims(inputs[0].spec.shape, inputs[1].spec.shape)) <= 1
 
@@ -156,8 +147,7 @@ def launch(
     if which == kernels.BY_KEYS and kind.shared >= 0:
         count //= kind.batches[kind.shared]
     written = []
-    summed = any(name.startswith("s") for name in writes)
-    for tiling in kernels.tilings(kind, which, summed):
+    for tiling in kernels.tilings(kind, which):
         source = kernels.WRITERS[which](kind, tiling, operands)
         by_keys = which == kernels.BY_KEYS
         length, step = (kind.keys, tiling.columns) if by_keys else (kind.queries, tiling.rows)
@@ -200,23 +190,11 @@ def backward_steps(
     kind = problem(node, query, key, value, operands[6:])
     wanted = [i for i, n in enumerate(node.params["needed"][:3]) if n]
     places, copies = own_places(setting, results)
-    sums = places.pop() if node.params.get(SUMMED) else None
     outs = dict(zip(wanted, places, strict=True))
-    by_queries, by_keys = (
-        {f"d{i}": outs[i] for i in positions if i in outs}
-        | {f"s{i}": sums_of(sums, i) for i in positions if sums is not None}
-        for positions in ((0,), (1, 2))
-    )
-    given = "qkvlgo" if node.params.get(RESULT) else "qkvlgt"
-    reads = dict(zip(names_of(kind, given), operands, strict=True))
+    reads = dict(zip(names_of(kind, "qkvlgt"), operands, strict=True))
     launches: list[Launch] = []
-    if "o" in reads:  # the kernel that has whole rows of it also finds their shifts
-        shift = PlannedBuffer(ARENA, float32, prod(query.shape[:-1]), name="shifts")
-        shifts = {"t": row_major(shift, (*query.shape[:-1], 1))}
-        launches.append(launch(setting, kind, kernels.BY_QUERIES, reads, {**by_queries, **shifts}))
-        reads = {**{name: place for name, place in reads.items() if name != "o"}, **shifts}
-        by_queries = {}
-    for which, writes in ((kernels.BY_KEYS, by_keys), (kernels.BY_QUERIES, by_queries)):
+    for which, positions in ((kernels.BY_KEYS, (1, 2)), (kernels.BY_QUERIES, (0,))):
+        writes = {f"d{i}": outs[i] for i in positions if i in outs}
         if writes:
             launches.append(launch(setting, kind, which, reads, writes))
     return [*launches, *copies]
@@ -245,34 +223,6 @@ def uncast(x: Any) -> Any:
     while isinstance(x, Value) and x.node is not None and x.node.record.name == "cast":
         x = x.node.inputs[0]
     return x
-
-
-def can_sum(node: Node) -> bool:
-    """Whether kernels can add up the rows of a backward node's gradients: plain, in whole tiles."""
-    params, (query, key, value) = node.params, (x.spec for x in node.inputs[:3])
-    plain = not (params["masked"] or params["dropout"] or params.get("ranged"))
-    whole = query.shape[-2] % kernels.TILE == 0 and query.shape[-1] in (16, 32, 64)
-    return (
-        plain
-        and whole
-        and len(node.outputs) == sum(params["needed"][:3]) == 3
-        and query.shape == key.shape == value.shape
-        and query.dtype.is_half
-    )
-
-
-def sums_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of such sums: batches, tiles, which gradient, heads, their size."""
-    batch, heads, tokens, size = shape
-    return batch, tokens // kernels.TILE, 3, heads, size
-
-
-def sums_of(sums: Place, i: int) -> Place:
-    """The sums of one gradient's tiles, as its kernel goes through them."""
-    batch, tiles, _, heads, size = sums.shape
-    by_batch, by_tile, by_gradient, by_head, by_element = sums.strides
-    strides = (by_batch, by_head, by_tile, by_element)
-    return Place(sums.buffer, (batch, heads, tiles, size), strides, sums.offset + i * by_gradient)
 
 
 def anywhere(place: Place) -> bool:

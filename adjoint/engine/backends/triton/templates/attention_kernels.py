@@ -22,7 +22,6 @@ Lines = list[str]
 LOG2E = log2(EULER)
 FORWARD, BY_KEYS, BY_QUERIES = "forward", "by keys", "by queries"
 PLACE = "place"  # of a draw, seed and offset
-TILE = 64  # rows of a gradient that are added up together, where that is asked for
 BOUNDS = ("from_key", "to_key")  # where what a query sees begins, and where it has ended
 
 
@@ -80,19 +79,8 @@ class Tiling:
     registers: int = 0  # of a thread, at most; 0: as many as it takes
 
 
-def tilings(kind: AttentionForm, which: str, summed: bool = False) -> list[Tiling]:
-    """The ways of a kernel that are worth trying, the likeliest first.
-
-    Where rows of gradients are added up, tiles are of as many.
-    """
-    ways = every_tiling(kind, which)
-    if not summed:
-        return ways
-    return [way for way in ways if (way.columns if which == BY_KEYS else way.rows) == TILE]
-
-
-def every_tiling(kind: AttentionForm, which: str) -> list[Tiling]:
-    """All such ways."""
+def tilings(kind: AttentionForm, which: str) -> list[Tiling]:
+    """The ways of a kernel that are worth trying, the likeliest first."""
     if kind.dtype == "float32" or max(kind.wide, kind.value_wide) > 128:
         return [Tiling(32, 32, 4, 2)]
     rows, columns = (max(16, power_of_two(n)) for n in (kind.queries, kind.keys))
@@ -393,23 +381,12 @@ def weights(kind: AttentionForm, x: dict[str, Operand], masked: bool, turned: bo
 
 
 def row_statistics(kind: AttentionForm, x: dict[str, Operand], rows: int) -> Lines:
-    """What is known of each query: those beyond the end see nothing.
-
-    Its shift, the sum of the result times its gradient, is found where the result is there.
-    """
+    """What is known of each query: those beyond the end see nothing."""
     mask = row_mask(kind, rows)
     nothing = ', other=float("inf")' if mask else ""
     lse = f"tl.load(l + row * {x['l'].strides[-2]}{mask}{nothing})"
-    lines, at = [f"lse = {lse} * {LOG2E!r}"], f"t + row * {x['t'].strides[-2]}"
-    if "o" not in x:
-        return [*lines, f"shift = tl.load({at}{mask}{', other=0' if mask else ''})"]
-    result = tile(x["o"], "row", "f", kind.value_size, beyond(kind.queries, rows))
-    return [
-        *lines,
-        f"result = {result}.to(tl.float32)",
-        "shift = tl.sum(given.to(tl.float32) * result, 1)",
-        f"tl.store({at}, shift{mask})",
-    ]
+    shift = f"tl.load(t + row * {x['t'].strides[-2]}{mask}{', other=0' if mask else ''})"
+    return [f"lse = {lse} * {LOG2E!r}", f"shift = {shift}"]
 
 
 def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
@@ -479,17 +456,7 @@ def by_keys(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str
         lines += put(x["d1"], f"(dk * {kind.scale!r})", "here", "e", kind.size, more)
     if "d2" in x:
         lines += put(x["d2"], "dv", "here", "f", kind.value_size, more)
-    lines += summed(kind, x, "s1", f"(dk * {kind.scale!r})", "e")
-    lines += summed(kind, x, "s2", "dv", "f")
     return "\n".join(lines) + "\n"
-
-
-def summed(kind: AttentionForm, x: dict[str, Operand], name: str, value: str, along: str) -> Lines:
-    """The sum of a tile's rows as they are rounded, where it is asked for."""
-    if name not in x:
-        return []
-    at = f"{name} + start // {TILE} * {x[name].strides[-2]} + {along}"
-    return [f"    tl.store({at}, tl.sum({value}.to(tl.{kind.dtype}).to(tl.float32), 0))"]
 
 
 def where_seen(kind: AttentionForm, x: dict[str, Operand], tiling: Tiling, body: Lines) -> Lines:
@@ -503,10 +470,7 @@ def where_seen(kind: AttentionForm, x: dict[str, Operand], tiling: Tiling, body:
 
 
 def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> str:
-    """The gradient of queries: a program for each tile of them; q k v l g t [m] d0.
-
-    With the result o it writes t, of which it knows all that is asked.
-    """
+    """The gradient of queries: a program for each tile of them; q k v l g t [m] d0."""
     rows, columns, exact, dtype = tiling.rows, tiling.columns, kind.exact, kind.dtype
     x = named(operands)
     tail, more = beyond(kind.queries, rows), beyond(kind.keys, columns)
@@ -532,14 +496,12 @@ def by_queries(kind: AttentionForm, tiling: Tiling, operands: list[Operand]) -> 
         f"    start = ({last} - tl.program_id(0) % {last + 1}) * {rows}",
         f"    row = start + tl.arange(0, {rows})",
         f"    query = {tile(x['q'], 'row', 'e', kind.size, tail)}",
-        f"    given = {tile(x['g'], 'row', 'f', kind.value_size, tail)}",
-        f"    grad = given.to(tl.{dtype})",
+        f"    grad = {tile(x['g'], 'row', 'f', kind.value_size, tail)}.to(tl.{dtype})",
         *(f"    {line}" for line in row_statistics(kind, x, rows)),
         f"    dq = tl.full(({rows}, {kind.wide}), 0, tl.float32)",
         *(f"    {line}" for line in ranges_of(kind, x, rows)),
         *blocks_of_keys(kind, rows, columns, body),
         *put(x["d0"], f"(dq * {kind.scale!r})", "row", "e", kind.size, tail),
-        *summed(kind, x, "s0", f"(dq * {kind.scale!r})", "e"),
     ]
     return "\n".join(lines) + "\n"
 
