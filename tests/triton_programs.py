@@ -87,7 +87,7 @@ def joined(x: Any, weight: Any, bias: Any) -> Any:
         parts = rows.reshape(2, 128, 96).split(32, 2)
         q, k, v = (part.view(2, 128, 2, 16).transpose(1, 2) for part in parts)
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        found += ad.autograd.grad((out * out).float().sum() / 1024, leaves)
+        found += ad.autograd.grad((out * out).float().sum() / 2048, leaves)
     return tuple(found)
 
 
