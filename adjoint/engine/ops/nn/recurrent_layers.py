@@ -101,7 +101,7 @@ LSTM_LAYER: Record = composite(
     outputs=5,
     joint=_lstm_layer_joint,
     native_check=True,
-    fragment="computed",
+    fragment="composed",
 )
 
 
@@ -153,7 +153,7 @@ GRU_LAYER: Record = composite(
     outputs=4,
     joint=_gru_layer_joint,
     native_check=True,
-    fragment="computed",
+    fragment="composed",
 )
 
 
@@ -197,7 +197,7 @@ PLAIN_LAYER: Record = composite(
     outputs=2,
     joint=_plain_layer_joint,
     native_check=True,
-    fragment="computed",
+    fragment="composed",
 )
 
 
