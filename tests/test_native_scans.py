@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,84 @@ def test_any_number_of_workers(workers: int, planned: Function) -> None:
     listed, _ = planned(run, EVERY, xs, c[0])
     for one, other in zip(results, leaves(listed(xs, c[0])), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+# -- what is made once for all turns (Note [made once]) --------------------------------------------
+
+# By name: a turn, of the carry and a slice, with two matrices that last, for NumPy and for us; and
+# whether anything is made before the loop.
+TURNS: dict[str, tuple[Function, bool]] = {
+    "times": (lambda xp, w, v, c, x: (xp.tanh(c @ w + x), c), True),
+    "transposed": (lambda xp, w, v, c, x: (xp.tanh(c @ w.T + x), x @ v), True),
+    "from the left": (lambda xp, w, v, c, x: (xp.tanh((w.T @ c.T).T + x), c * x), True),
+    "beside what is carried": (lambda xp, w, v, c, x: (xp.tanh(c @ (x.T @ c)), c @ w), True),
+    "made of what lasts": (lambda xp, w, v, c, x: (xp.tanh(c @ (w @ v) + x), c), True),
+    "shown": (lambda xp, w, v, c, x: (xp.tanh(c + x), w @ v), True),
+    "read by kernels": (lambda xp, w, v, c, x: (xp.tanh(c + (w @ v)[: len(c)]), c + x), True),
+    "carried": (lambda xp, w, v, c, x: (xp.tanh(c @ (x.T @ c)), c), False),
+    "made by kernels": (lambda xp, w, v, c, x: (xp.tanh(c @ (w + v) + x), c), False),
+}
+IN_EACH_TURN = ("shown", "read by kernels")  # products that are
+
+
+def by_turns(turn: Function, w: Any, v: Any, c: Any, xs: Any) -> list[Any]:
+    """What NumPy makes of it, one turn after the other, in float64."""
+    w, v, c, xs = (t.numpy().astype(np.float64) for t in (w, v, c, xs))
+    stacked = []
+    for x in xs:
+        c, y = turn(np, w, v, c, x)
+        stacked.append(y)
+    return [c, np.stack(stacked)]
+
+
+@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("listed", [0, EVERY])
+def test_what_all_turns_share_is_made_once(name: str, listed: int, planned: Function) -> None:
+    turn, once = TURNS[name]
+    rng = np.random.default_rng(len(name))
+    for turns, rows, wide in ((7, 16, 80), (6, 5, 67)):
+        shapes = (wide, wide), (wide, wide), (rows, wide), (turns, rows, wide)
+        given = [ad.from_numpy(rng.standard_normal(s, np.float32) / wide**0.5) for s in shapes]
+
+        def run(w: Any, v: Any, c: Any, xs: Any) -> Any:
+            return ad.scan(lambda c, x: turn(ad, w, v, c, x), c, xs)
+
+        call, program = planned(run, listed, *given)
+        told = program.explain()
+        assert (re.search(r"(?m)^ *\d+ +template ", told) is not None) == once
+        products = re.findall(rf"(?m)^ *\d+\.\d+ +template matmul {wide}x{wide}x{wide} ", told)
+        assert len(products) == (name in IN_EACH_TURN)
+        for shift in (0.0, 0.1):  # other matrices, elsewhere in memory
+            moved = [t + shift for t in given]
+            for one, other in zip(leaves(call(*moved)), by_turns(turn, *moved), strict=True):
+                np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+
+
+def test_loops_in_loops_and_one_after_another_share_what_lasts(planned: Function) -> None:
+    rng = np.random.default_rng(5)
+    w, u, c = (ad.from_numpy(rng.standard_normal((24, 24), np.float32) / 5) for _ in range(3))
+    xs = ad.from_numpy(rng.standard_normal((8, 24, 24), np.float32))
+
+    def run(w: Any, u: Any, c: Any, xs: Any) -> Any:
+        def turn(c: Any, x: Any) -> Any:
+            inner, _ = ad.scan(lambda d, y: ((d @ w + y).tanh(), d.sum()), c @ u, xs)
+            return (inner + x, inner @ u)
+
+        c, ys = ad.scan(turn, c, xs)
+        return ad.scan(lambda c, y: ((c @ u.T + y).tanh(), c @ w), c, ys)
+
+    def again(c: Any, turn: Function, xs: Any) -> tuple[Any, Any]:
+        stacked = []
+        for x in xs:
+            c, y = turn(c, x)
+            stacked.append(y)
+        return c, np.stack(stacked)
+
+    wide = [t.numpy().astype(np.float64) for t in (w, u, c, xs)]
+    w_, u_, c_, xs_ = wide
+    inner = lambda c: again(c @ u_, lambda d, y: (np.tanh(d @ w_ + y), 0), xs_)[0]
+    c_, ys = again(c_, lambda c, x: ((d := inner(c)) + x, d @ u_), xs_)
+    want = again(c_, lambda c, y: (np.tanh(c @ u_.T + y), c @ w_), ys)
+    call, _ = planned(run, 0, w, u, c, xs)
+    for one, other in zip(leaves(call(w, u, c, xs)), want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)

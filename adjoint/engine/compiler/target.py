@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
-from adjoint.engine.compiler.memory.places import Place, in_order
+from adjoint.engine.compiler.memory.places import INPUT, Place, PlannedBuffer, in_order
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch
@@ -159,6 +159,12 @@ class Setting:
     target: Target
     options: Options
     planner: Callable[[Task, Setting], Plan]
+    # Inputs of the task, a loop's body, that are the same in all turns (Note [made once]).
+    lasting: frozenset[int] = frozenset()
+
+    def lasts(self, buffer: PlannedBuffer) -> bool:
+        """Whether a buffer is an input that is the same in all turns of a loop."""
+        return buffer.kind == INPUT and buffer.number in self.lasting
 
     def template_for(self, node: Node, inputs: tuple[Any, ...]) -> Template | None:
         """The template that takes a node, if any."""

@@ -1,8 +1,20 @@
-"""Bodies of loops and branches: planned once, their entries listed at one address after another."""
+"""Bodies of loops and branches: planned once, their entries listed at one address after another.
+
+Note [made once]
+    What a template's launch makes of inputs that are the same in all turns, the panels of a layer's
+    weights say, is the same in all turns as well. So it is a step of its own before the loop, whose
+    memory lasts as long as the loop does. Templates are told which inputs last (`Setting.lasts`):
+    they may then order for all turns what would not be worth it for one.
+
+    Only what templates make for templates is taken out. A kernel could be given the memory of an
+    operand that it is the last to read (Note [in place]), of which the next turn knows nothing.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -19,6 +31,7 @@ from adjoint.engine.compiler.schedule.steps import (
     Entry,
     HostNumber,
     Launch,
+    Status,
     Step,
     Test,
     Touch,
@@ -37,9 +50,23 @@ LISTED = 64  # entries up to which a scan is listed, turn by turn
 SHORTEST = 6  # turns of one that is not: four show how words advance, the first and last differ
 
 
-def body_plan(setting: Setting, body: DataflowGraph) -> Any:
+def lasting_inputs(setting: Setting, node: Node) -> frozenset[int]:
+    """The inputs of a scan's body that are the same in all turns; none where nobody asks."""
+    if node.record.name != "scan" or not is_long(setting, node):
+        return frozenset()
+    first = node.params["carries"] + node.params["xs"]
+    return frozenset(range(first, len(node.params["body"].inputs)))
+
+
+def is_long(setting: Setting, node: Node) -> bool:
+    """Whether a scan has turns enough to be more than its turns one after the other."""
+    advances = setting.target.advances() and not setting.options.validate
+    return advances and node.params["length"] >= SHORTEST
+
+
+def body_plan(setting: Setting, body: DataflowGraph, lasting: frozenset[int] = frozenset()) -> Any:
     """The plan of a body whose inputs lie in row-major order; made once for a setting."""
-    key = (setting.target.name, setting.target.variant, setting.options)
+    key = (setting.target.name, setting.target.variant, setting.options, lasting)
     plan = body.derived.get(key)
     if plan is None:
         examples = []
@@ -55,7 +82,7 @@ def body_plan(setting: Setting, body: DataflowGraph) -> Any:
             examples=tuple(examples),
             targets=(),
         )
-        plan = body.derived[key] = setting.planner(task, setting)
+        plan = body.derived[key] = setting.planner(task, replace(setting, lasting=lasting))
     return plan
 
 
@@ -64,6 +91,7 @@ def body_plan(setting: Setting, body: DataflowGraph) -> Any:
 
 def refusal(setting: Setting, node: Node) -> str:
     """Why a loop or branch is not native; nothing where it is."""
+    lasting = lasting_inputs(setting, node)
     for body in subgraphs(node).values():
         values = [v for v in (*body.inputs, *body.outputs) if not v.host]
         foreign = {v.spec.dtype.name for v in values} - setting.target.dtypes
@@ -73,7 +101,8 @@ def refusal(setting: Setting, node: Node) -> str:
             return "a part of it is on another device"
         if any(0 in v.spec.shape for v in values):
             return "it has tensors of no elements"
-        calls = [step for step in body_plan(setting, body).steps if isinstance(step, EagerCall)]
+        steps = body_plan(setting, body, lasting).steps
+        calls = [step for step in steps if isinstance(step, EagerCall)]
         if calls:
             return "; ".join(dict.fromkeys(f"{c.label} inside it: {c.reason}" for c in calls))
     return ""
@@ -90,21 +119,20 @@ def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
 
 def entry_count(setting: Setting, node: Node) -> int:
     """How many entries all turns of a scan have."""
-    return int(node.params["length"]) * sum(
-        len(entries_of(step)) for step in body_plan(setting, node.params["body"]).steps
-    )
+    plan = body_plan(setting, node.params["body"], lasting_inputs(setting, node))
+    return int(node.params["length"]) * sum(len(entries_of(step)) for step in plan.steps)
 
 
 def goes_back(setting: Setting, node: Node) -> bool:
     """Whether a scan is one whose words advance (Note [advancing words])."""
-    advances = setting.target.advances() and not setting.options.validate
-    return advances and node.params["length"] >= SHORTEST and entry_count(setting, node) > LISTED
+    return is_long(setting, node) and entry_count(setting, node) > LISTED
 
 
 def can_fail(setting: Setting, node: Node) -> bool:
     """Whether a loop or branch can find an error, or be interrupted as one without end."""
+    lasting = lasting_inputs(setting, node)
     steps: list[Step] = [
-        s for body in subgraphs(node).values() for s in body_plan(setting, body).steps
+        s for body in subgraphs(node).values() for s in body_plan(setting, body, lasting).steps
     ]
     name = node.record.name
     if name == "while_loop" or (name == "scan" and goes_back(setting, node)):
@@ -119,12 +147,40 @@ def can_fail(setting: Setting, node: Node) -> bool:
 # -- entries ------------------------------------------------------------------------------------
 
 
+def made_once(plan: Any, lasting: frozenset[int]) -> list[Launch]:
+    """A body's launches that make the same in all turns (Note [made once])."""
+    known = {plan.inputs[i] for i in lasting}
+    written = Counter(touch.buffer for step in plan.steps for touch in step.writes)
+    shared = set(plan.results.values()) | {
+        touch.buffer
+        for step in plan.steps
+        if not isinstance(step, Launch) or step.kernels
+        for touch in (*step.reads, *step.writes)
+    }
+    once = []
+    for step in plan.steps:
+        if not isinstance(step, Launch) or step.kernels:
+            continue
+        made = {touch.buffer for touch in step.writes}
+        own = all(b.kind == ARENA and written[b] == 1 for b in made) and made.isdisjoint(shared)
+        fixed = not any(isinstance(word, (HostNumber, Status, Fault)) for word in step.words)
+        if own and fixed and known.issuperset(touch.buffer for touch in step.reads):
+            once.append(step)
+            known |= made
+    return once
+
+
 class PlannedBody:
     """A planned body, to be listed with its inputs and results at given places."""
 
-    def __init__(self, setting: Setting, graph: DataflowGraph) -> None:
-        self.plan = body_plan(setting, graph)
-        self.steps: list[Step] = self.plan.steps
+    def __init__(
+        self, setting: Setting, graph: DataflowGraph, lasting: frozenset[int] = frozenset()
+    ) -> None:
+        self.plan = body_plan(setting, graph, lasting)
+        self.once = made_once(self.plan, lasting)
+        self.steps: list[Step] = [step for step in self.plan.steps if step not in self.once]
+        for launch in self.once:
+            launch.function = name_of(launch)
         self.entries = [entry for step in self.steps for entry in entries_of(step)]
         for launch in self.entries:
             if isinstance(launch, Launch):
@@ -133,10 +189,26 @@ class PlannedBody:
 
     def at(self, inputs: Sequence[Any], results: Sequence[Place]) -> list[Entry]:
         """The entries for inputs at these places (the host's: numbers, literals) and results."""
-        moved = {b: x for b, x in zip(self.plan.inputs, inputs, strict=True) if b is not None}
-        moved.update({buffer: results[k] for k, buffer in self.plan.results.items()})
-        given = Substitution(moved, {v: inputs[i] for v, i in self.hosts.items()})
+        given = self.substitution(inputs)
+        given.moved.update({buffer: results[k] for k, buffer in self.plan.results.items()})
         return [self.entry(entry, inputs, given) for entry in self.entries]
+
+    def substitution(self, inputs: Sequence[Any]) -> Substitution:
+        """Where inputs lie, and the host's."""
+        moved = {b: x for b, x in zip(self.plan.inputs, inputs, strict=True) if b is not None}
+        return Substitution(moved, {v: inputs[i] for v, i in self.hosts.items()})
+
+    def before(self, inputs: Sequence[Any]) -> list[Launch]:
+        """What is done before all turns, with inputs at these places (Note [made once])."""
+        given = self.substitution(inputs)
+        launches = []
+        for once in self.once:
+            launch = self.entry(once, inputs, given)
+            assert isinstance(launch, Launch)
+            places = [(touch, given.moved.get(touch.buffer)) for touch in once.reads]
+            launch.reads = tuple(t if p is None else whole(p.buffer) for t, p in places)
+            launches.append(launch)
+        return launches
 
     def entry(self, entry: Entry, inputs: Sequence[Any], given: Substitution) -> Entry:
         moved = given.moved

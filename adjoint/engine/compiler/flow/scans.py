@@ -26,13 +26,22 @@ from adjoint.engine.compiler.flow.bodies import (
     entry_count,
     goes_back,
     host,
+    lasting_inputs,
     like,
     packed,
     refusal,
     touched,
 )
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
-from adjoint.engine.compiler.schedule.steps import Address, Entry, Flow, HostNumber, Launch, Test
+from adjoint.engine.compiler.schedule.steps import (
+    Address,
+    Entry,
+    Flow,
+    HostNumber,
+    Launch,
+    Step,
+    Test,
+)
 from adjoint.engine.compiler.target import Setting, Target, Template
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.graph.ir import Node
@@ -64,7 +73,7 @@ class ScanTurns:
         self.length, self.reverse = node.params["length"], node.params["reverse"]
         self.carries, self.advance = node.params["carries"], node.params["advance"]
         self.rows = self.carries + node.params["xs"]
-        self.body = PlannedBody(setting, node.params["body"])
+        self.body = PlannedBody(setting, node.params["body"], lasting_inputs(setting, node))
         carried = results[: self.carries] if self.length > 1 else []
         self.spare = [[like(p, "carry") for p in carried] for _ in range(2)]
 
@@ -74,12 +83,22 @@ class ScanTurns:
 
     def turn(self, turn: int) -> list[Entry]:
         """The entries of one turn."""
-        k = self.length - 1 - turn if self.reverse else turn
-        xs = [row(p, k) for p in self.operands[self.carries : self.rows]]
+        ys = [row(p, self.slice_of(turn)) for p in self.results[self.carries :]]
+        return self.body.at(self.inputs(turn), [*self.carry(turn + 1), *ys])
+
+    def before(self) -> list[Launch]:
+        """What is made once for all turns."""
+        return self.body.before(self.inputs(0))
+
+    def inputs(self, turn: int) -> list[Any]:
+        """What a turn reads: carries, slices, and what is the same in all but for draws."""
+        xs = [row(p, self.slice_of(turn)) for p in self.operands[self.carries : self.rows]]
         further = zip(self.operands[self.rows :], self.advance, strict=True)
-        consts = [host(x, turn * advance) for x, advance in further]
-        ys = [row(p, k) for p in self.results[self.carries :]]
-        return self.body.at([*self.carry(turn), *xs, *consts], [*self.carry(turn + 1), *ys])
+        return [*self.carry(turn), *xs, *[host(x, turn * advance) for x, advance in further]]
+
+    def slice_of(self, turn: int) -> int:
+        """Which slice is a turn's."""
+        return self.length - 1 - turn if self.reverse else turn
 
     def carry(self, turn: int) -> list[Any]:
         """Where a turn finds what is carried: what the one before it has left."""
@@ -137,9 +156,11 @@ def is_nothing(difference: Any) -> bool:
     return difference.__class__ is int and difference == 0
 
 
-def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
-    """The whole loop as one step."""
+def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Step]:
+    """The whole loop as one step, after what is made once for all turns."""
     turns = ScanTurns(setting, node, operands, results)
+    before = turns.before()
+    made = tuple(touch for launch in before for touch in launch.writes)
     kept = [*turns.spare[0], *turns.spare[1], *results]
     if goes_back(setting, node):
         entries, goes_on = turns.advancing(setting.target)
@@ -147,15 +168,16 @@ def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place
     else:
         entries = turns.entries()
     return [
+        *before,
         Flow(
             "loop",
             entries,
             (("", turns.body.steps),),
-            touched(operands),
+            (*touched(operands), *made),
             touched(kept),
             turns.length,
             node.record.name,
-        )
+        ),
     ]
 
 

@@ -101,7 +101,7 @@ class PlanBuilder:
             steps = self.template_steps(unit, operands, results, work)
             for step in steps:
                 if not isinstance(step, EagerCall):  # it is the reference itself
-                    step.works = [work]
+                    step.works = step.works or [work]  # a loop's body has told of its own
             return steps
         reads = tuple(
             whole(self.place_of(x).buffer)

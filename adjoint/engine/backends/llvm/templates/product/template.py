@@ -61,7 +61,9 @@ def steps_with(
     """Launches of one product whose last write does more (Note [epilogues])."""
     a, b = operands
     parts = [*products_of(a, b, result)]
-    return product_steps_with(*parts[0], epilogue, stored) if len(parts) == 1 else None
+    if len(parts) != 1:
+        return None
+    return product_steps_with(*parts[0], epilogue, stored, setting.lasts)
 
 
 def steps(
@@ -69,7 +71,7 @@ def steps(
 ) -> list[Launch]:
     """Launches of one product, or of several if the batch has more than two ranges."""
     parts = products_of(*operands, *results)
-    return [launch for part in parts for launch in product_steps(*part)]
+    return [launch for part in parts for launch in product_steps(*part, setting.lasts)]
 
 
 def products_of(a: Place, b: Place, c: Place) -> Iterator[tuple[Place, Place, Place, Dims]]:

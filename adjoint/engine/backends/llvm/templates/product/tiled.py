@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,6 +37,8 @@ MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
 STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
 DEEP = 1 << 14  # rows that are added up one after another, at most
+
+Lasts = Callable[[PlannedBuffer], bool]
 
 
 # -- how a product is cut: by shape alone, never by the number of workers -----------------------
@@ -111,6 +114,8 @@ class TiledProduct:
     ranges: tuple[int, int]  # of the batch
     label: Label
     launches: list[Launch]
+    # Whether an operand is the same in all turns of a loop: it is then ordered once for all.
+    lasts: Lasts
     ending: Ending | None = None
 
     @property
@@ -128,19 +133,24 @@ class TiledProduct:
         return replace(self, a=self.b.turned, b=self.a.turned, c=self.c.turned)
 
 
-def described(a: Place, b: Place, c: Place, dims: Dims) -> TiledProduct:
+def never(buffer: PlannedBuffer) -> bool:
+    """Outside of loops nothing is read in many turns."""
+    return False
+
+
+def described(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts) -> TiledProduct:
     """A product whose batch has two ranges, without launches yet."""
     ranges = dims[0][0], dims[1][0]
     batch = ranges[0] * ranges[1]
     sizes = (*c.shape[-2:], a.shape[-1])
     label = sized("matmul", *((batch, *sizes) if batch > 1 else sizes))
     x, y, z = (matrix(place, dims, i) for i, place in enumerate((a, b, c)))
-    return TiledProduct(kind_of(c), x, y, z, ranges, label, [])
+    return TiledProduct(kind_of(c), x, y, z, ranges, label, [], lasts)
 
 
-def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
+def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never) -> list[Launch]:
     """The launches of a product whose batch has two ranges."""
-    product = described(a, b, c, dims)
+    product = described(a, b, c, dims, lasts)
     if is_thin(product):
         thin(product)
     elif is_thin(product.turned):
@@ -153,10 +163,10 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims) -> list[Launch]:
 
 
 def product_steps_with(
-    a: Place, b: Place, c: Place, dims: Dims, epilogue: Epilogue, stored: bool
+    a: Place, b: Place, c: Place, dims: Dims, epilogue: Epilogue, stored: bool, lasts: Lasts = never
 ) -> list[Launch] | None:
     """The same with an epilogue; None where another kernel than that of tiles is better."""
-    product = described(a, b, c, dims)
+    product = described(a, b, c, dims, lasts)
     if is_thin(product) or is_thin(product.turned) or product.c.shape[1] == 1:
         return None
     product.label = (*product.label, "+" + "+".join(epilogue.origin))
@@ -234,11 +244,11 @@ def tiles(p: TiledProduct) -> None:
     tile = flat_tile(p.kind, typical(n)) if typical(m) == 1 else outer_tile(p.kind)
     part, columns = piece_of(p, tile)
     copies, across = rows_to_copy(p.a, tile)
-    if copies and typical(parts_of(n, columns)) > 1:
+    if copies and (typical(parts_of(n, columns)) > 1 or p.lasts(p.a.base.buffer)):
         p.a, copies, across = in_rows(p, p.a), False, False
     direct = reads_columns(p)
     ready, panel = (n, tile.columns) if direct else (0, 0)
-    if not direct and typical(parts_of(m, part)) > 1:
+    if not direct and (typical(parts_of(m, part)) > 1 or p.lasts(p.b.base.buffer)):
         p.b = in_panels(p, tile)
         ready, panel = rounded(n, tile.columns), tile.columns * k
     block = computed(block_depth, k, deepest(p.kind, tile, part, copies, across))
