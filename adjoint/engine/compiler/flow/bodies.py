@@ -179,12 +179,10 @@ class PlannedBody:
         self.plan = body_plan(setting, graph, lasting)
         self.once = made_once(self.plan, lasting)
         self.steps: list[Step] = [step for step in self.plan.steps if step not in self.once]
-        for launch in self.once:
-            launch.function = name_of(launch)
         self.entries = [entry for step in self.steps for entry in entries_of(step)]
-        for launch in self.entries:
-            if isinstance(launch, Launch):
-                launch.function = name_of(launch)  # once for all turns
+        for entry in (*self.once, *self.entries):
+            if isinstance(entry, Launch):
+                entry.function = name_of(entry)  # once for all turns
         self.hosts = {v: i for i, v in enumerate(self.plan.graph.inputs) if v.host}
 
     def at(self, inputs: Sequence[Any], results: Sequence[Place]) -> list[Entry]:

@@ -163,10 +163,12 @@ def _numbers(image: ProgramImage, floats: set[int], scope: dict[str, Any]) -> It
     for _, group in groupby(enumerate(written), lambda pair: pair[1][0] - pair[0]):
         row = [word for _, word in group]
         rows.setdefault(", ".join(f"x{i}" for _, i in row), []).append(8 * row[0][0])
-    for values, starts in rows.items():
+    for number, (values, starts) in enumerate(rows.items()):
         count = values.count("x")
-        scope[f"pack{count}"] = struct.Struct(f"={count}d").pack_into
-        yield f" for at in {tuple(starts)}: pack{count}(bytes, at, {values})"
+        scope[f"pack{count}"] = struct.Struct(f"={count}d").pack
+        scope[f"parts{number}"] = [slice(start, start + 8 * count) for start in starts]
+        yield f" row = pack{count}({values})"
+        yield f" for part in parts{number}: bytes[part] = row"
 
 
 def _results(image: ProgramImage, scope: dict[str, Any], banks: bool) -> Iterator[str]:

@@ -14,7 +14,7 @@ from adjoint.engine.backends.triton.launch_words import ALIGN, alignment
 from adjoint.engine.compiler.flow import scans
 from adjoint.engine.compiler.flow.bodies import packed
 from adjoint.engine.compiler.memory.places import Place
-from adjoint.engine.compiler.schedule.steps import Flow
+from adjoint.engine.compiler.schedule.steps import Step
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.ir import Node
 
@@ -32,7 +32,7 @@ def of_rows(setting: Setting, rows: int) -> Setting:
     return replace(setting, target=target.of_rows(rows))
 
 
-def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Flow]:
+def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place]) -> list[Step]:
     """The whole loop as one step."""
     carries = node.params["carries"]
     scanned = operands[carries : carries + node.params["xs"]]
