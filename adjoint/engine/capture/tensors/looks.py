@@ -66,6 +66,8 @@ def hook_tables(tensor: Tensor) -> list[dict[int, Any]]:
 
 def hooks_of(tensor: Tensor) -> tuple[Any, ...]:
     """The hooks that a backward calls with a tensor's gradient, table after table."""
+    if tensor._grad_meta is None:  # asked of most arguments at each call
+        return ()
     return tuple([tuple(table.values()) for table in hook_tables(tensor) if table])
 
 
