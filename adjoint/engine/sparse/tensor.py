@@ -23,6 +23,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
 from adjoint.engine.ops.shape.convert import _read_to
 from adjoint.engine.sparse.printing import to_string
+from adjoint.engine.tensor.copying import NO_DEEPCOPY, NO_PICKLE
 from adjoint.engine.tensor.storage import Storage, Window
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -307,10 +308,7 @@ class SparseTensor(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         if not self.is_leaf:
-            raise RuntimeError(
-                "cannot pickle a tensor that is part of a graph (it has a grad_fn). "
-                "Pickle tensor.detach() instead."
-            )
+            raise RuntimeError(NO_PICKLE)
         detached = self.detach()
         return (_rebuilt, (type(self), detached.tensors(), self.rest(), self.requires_grad))
 
@@ -318,10 +316,7 @@ class SparseTensor(Tensor):
         if id(self) in memo:
             return memo[id(self)]
         if not self.is_leaf:
-            raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-                "protocol at the moment. Copy tensor.detach() instead."
-            )
+            raise RuntimeError(NO_DEEPCOPY)
         out = memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
         return out
 

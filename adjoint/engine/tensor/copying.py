@@ -61,15 +61,23 @@ def reduce_storage(storage: Storage) -> tuple[Any, ...]:
     return (rebuild_storage, (HOOKS.array.to_host(storage.buffer),))
 
 
+# What is said of results of operations on the tape.
+NO_PICKLE = (
+    "cannot pickle a tensor that is part of a graph (it has a grad_fn). "
+    "Pickle tensor.detach() instead."
+)
+NO_DEEPCOPY = (
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+    "protocol at the moment. Copy tensor.detach() instead."
+)
+
+
 def reduce_ex(self: Tensor, protocol: int) -> tuple[Any, ...]:
     """Pickle the storage and the window on it."""
     if type(self._array) is Window:
         raise CaptureError("a traced tensor cannot be pickled: it has no elements")
     if self.requires_grad and self._node is not None:
-        raise RuntimeError(
-            "cannot pickle a tensor that is part of a graph (it has a grad_fn). "
-            "Pickle tensor.detach() instead."
-        )
+        raise RuntimeError(NO_PICKLE)
     return (
         rebuild,
         (
@@ -88,10 +96,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
-            "protocol at the moment. Copy tensor.detach() instead."
-        )
+        raise RuntimeError(NO_DEEPCOPY)
     if is_meta(self):
         return _copy_of_meta(self, memo)
     key = ("storage", id(self._storage))

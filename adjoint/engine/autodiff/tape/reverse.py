@@ -59,7 +59,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(accumulator_of(tensor) if node is None else node, tensor.output_nr)
 
 
-def place_of(x: Any) -> Edge | None:
+def innermost_edge(x: Any) -> Edge | None:
     """The tape's edge of a tensor or GradientEdge; of a dual, its primal's."""
     if isinstance(x, GradientEdge):
         return (x.node.variable, 0) if isinstance(x.node, AccumulateGrad) else tuple(x)
@@ -121,7 +121,7 @@ def _roots(tensors: list[Any], grads: list[Any]) -> list[tuple[Edge, Any]]:
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
     roots: list[tuple[Edge, Any]] = []
     for i, (tensor, grad) in enumerate(zip(tensors, grads, strict=True)):
-        edge = place_of(tensor)
+        edge = innermost_edge(tensor)
         if edge is None:
             raise RuntimeError(
                 f"element {i} of tensors does not require grad and does not have a grad_fn. "
@@ -146,7 +146,7 @@ def _inputs(given: Any, name: str) -> list[Any]:
 
 def _edge_of(given: Any) -> Edge:
     """Where a tensor or edge that is differentiated by stands on the tape."""
-    edge = place_of(given)
+    edge = innermost_edge(given)
     if edge is None:
         raise RuntimeError("One of the differentiated Tensors does not require grad")
     return edge

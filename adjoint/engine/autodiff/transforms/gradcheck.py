@@ -246,6 +246,30 @@ def gradcheck(
     return True
 
 
+def _gradients(probe: Probe, tracked: list[int], count: int) -> tuple[Fn, Fn]:
+    """First derivatives as functions of `count` inputs and the cotangents of tracked results.
+
+    By the tape, and by `vjp`.
+    """
+
+    def by_tape(*args: Any) -> tuple[Any, ...]:
+        outs = [probe.call(*args[:count])[i] for i in tracked]
+        wanted = [args[i] for i in probe.places]
+        grads = grad(outs, wanted, args[count:], create_graph=True, allow_unused=True)
+        return tuple(g for g in grads if g is not None)
+
+    def by_transform(*args: Any) -> tuple[Any, ...]:
+        def at(*xs: Any) -> tuple[Any, ...]:
+            full = list(args[:count])
+            for i, x in zip(probe.places, xs, strict=True):
+                full[i] = x
+            return tuple(probe.call(*full)[i] for i in tracked)
+
+        return vjp(at, *(args[i] for i in probe.places))[1](tuple(args[count:]))
+
+    return by_tape, by_transform
+
+
 def gradgradcheck(
     func: Fn,
     inputs: Any,
@@ -274,22 +298,7 @@ def gradgradcheck(
     else:
         listed = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,)
         seeds = tuple(listed)
-    count = len(given)
-
-    def by_tape(*args: Any) -> tuple[Any, ...]:
-        outs = [probe.call(*args[:count])[i] for i in tracked]
-        wanted = [args[i] for i in probe.places]
-        grads = grad(outs, wanted, args[count:], create_graph=True, allow_unused=True)
-        return tuple(g for g in grads if g is not None)
-
-    def by_transform(*args: Any) -> tuple[Any, ...]:
-        def at(*xs: Any) -> tuple[Any, ...]:
-            full = list(args[:count])
-            for i, x in zip(probe.places, xs, strict=True):
-                full[i] = x
-            return tuple(probe.call(*full)[i] for i in tracked)
-
-        return vjp(at, *(args[i] for i in probe.places))[1](tuple(args[count:]))
+    by_tape, by_transform = _gradients(probe, tracked, len(given))
 
     def check(gradients: Fn, **which: bool) -> bool:
         return gradcheck(

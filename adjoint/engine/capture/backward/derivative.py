@@ -76,37 +76,37 @@ class Tape:
         self.ends = ends  # one per target
         cells = [cell for cell in trace.cells.values() if cell.source is not None]
         self.versions = [(cell.storage, cell.storage.version) for cell in cells]
-        self.places = [(t, _place_of(t)) for t in trace.journal]
+        self.fields = [(t, _fields_of(t)) for t in trace.journal]
 
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """A block in which tensors are where they were on the tape when the trace ended."""
         versions = [(storage, storage.version) for storage, _ in self.versions]
-        places = [(tensor, _place_of(tensor)) for tensor, _ in self.places]
+        fields = [(tensor, _fields_of(tensor)) for tensor, _ in self.fields]
         trace = self.trace
         recorded = trace.graph, trace.sources  # the program's: to be left as they are
         trace.graph = (self.graph or trace.graph).copy()
         trace.sources = list(trace.sources)
-        _put(self.versions, self.places)
+        _put(self.versions, self.fields)
         try:
             with CONTEXT.having(capture=trace, grad_enabled=True, autocast=None):
                 yield
         finally:
-            _put(versions, places)
+            _put(versions, fields)
             trace.graph, trace.sources = recorded
 
 
-def _place_of(tensor: Tensor) -> tuple[Any, ...]:
-    place = tensor._node, tensor._nr, tensor._requires_grad, tensor._base
-    return *place, tensor._array, tensor._storage, tensor._chain
+def _fields_of(tensor: Tensor) -> tuple[Any, ...]:
+    on_the_tape = tensor._node, tensor._nr, tensor._requires_grad, tensor._base
+    return *on_the_tape, tensor._array, tensor._storage, tensor._chain
 
 
-def _put(versions: list[tuple[Any, int]], places: list[tuple[Tensor, tuple[Any, ...]]]) -> None:
+def _put(versions: list[tuple[Any, int]], fields: list[tuple[Tensor, tuple[Any, ...]]]) -> None:
     for storage, version in versions:
         storage.version = version
-    for tensor, place in places:
-        tensor._node, tensor._nr, tensor._requires_grad, tensor._base = place[:4]
-        tensor._array, tensor._storage, tensor._chain = place[4:]
+    for tensor, values in fields:
+        tensor._node, tensor._nr, tensor._requires_grad, tensor._base = values[:4]
+        tensor._array, tensor._storage, tensor._chain = values[4:]
 
 
 @dataclass(slots=True)

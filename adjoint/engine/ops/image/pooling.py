@@ -126,14 +126,7 @@ class PoolingArguments:
                 f"{name}: kernel size and dilation should be greater than zero, received "
                 f"{kernel_size} and {dilation}"
             )
-        for k, p, d in zip(self.kernel, self.pad, self.dilation, strict=True):
-            if p < 0:
-                raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {p}")
-            if p > (d * (k - 1) + 1) // 2:
-                raise ShapeError(
-                    f"{name}: pad should be at most half of effective kernel size, but got "
-                    f"pad={p}, kernel_size={k} and dilation={d}"
-                )
+        self._check_padding(name)
         self.source = shape[-rank:]
         self.size = tuple(
             pooled_size(n, k, s, p, d, bool(ceil_mode))
@@ -153,6 +146,16 @@ class PoolingArguments:
                 self.source, self.size, self.kernel, self.step, self.pad, self.dilation, strict=True
             )
         )
+
+    def _check_padding(self, name: str) -> None:
+        for k, p, d in zip(self.kernel, self.pad, self.dilation, strict=True):
+            if p < 0:
+                raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {p}")
+            if p > (d * (k - 1) + 1) // 2:
+                raise ShapeError(
+                    f"{name}: pad should be at most half of effective kernel size, but got "
+                    f"pad={p}, kernel_size={k} and dilation={d}"
+                )
 
 
 @lru_cache(maxsize=1024, typed=True)
