@@ -218,3 +218,48 @@ def test_make_fx_writes_down_what_a_function_does() -> None:
     z, again = ad.ones(3), ad.ones(3)
     same(make_fx(write)(ad.zeros(3))(z), write(again))
     same(z, again)
+
+
+VIEWS: dict[str, Callable[[], Tensor]] = {
+    "a row": lambda: ad.arange(6.0).expand(1, -1),
+    "rows": lambda: ad.arange(6.0).reshape(2, 3),
+    "turned": lambda: ad.arange(6.0).reshape(3, 2).t(),
+    "a turned square": lambda: ad.arange(9.0).reshape(3, 3).clone().t(),
+    "turned thrice": lambda: ad.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1),
+}
+
+
+class Seeing(nn.Module):
+    """Reads a buffer that is a view of its memory, and writes into it."""
+
+    def __init__(self, seen: Tensor, writes: bool) -> None:
+        super().__init__()
+        self.register_buffer("seen", seen)
+        self.writes = writes
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.writes:
+            self.seen.add_(x.sum())
+        return self.seen * ad.arange(float(self.seen.numel())).reshape(self.seen.shape) + x
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS))
+@pytest.mark.parametrize("writes", [False, True])
+def test_buffers_that_are_views(name: str, writes: bool) -> None:
+    model, x = Seeing(VIEWS[name](), writes), ad.tensor(2.0)
+    given = copy.deepcopy(model)
+    program = export.export(given, (x,))
+    file = io.BytesIO()
+    export.save(program, file)
+    file.seek(0)
+    for made in (program.module(), export.load(file).module()):
+        mine = copy.deepcopy(model)
+        for value in (x, x * 3):
+            assert made(value).tolist() == mine(value).tolist()
+        assert made.state_dict()["seen"].tolist() == mine.seen.tolist()
+
+
+def test_part_of_a_larger_tensor() -> None:
+    for seen in (ad.arange(6.0)[1:], ad.arange(3.0).expand(2, 3)):
+        with pytest.raises(export.ExportError, match="'seen' is part of a larger tensor"):
+            export.export(Seeing(seen, False), (ad.tensor(1.0),))

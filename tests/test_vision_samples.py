@@ -181,6 +181,27 @@ def test_masks_keep_their_numbers() -> None:
         assert set(made.unique().tolist()) <= {0, 7, 255}
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [True, False])
+@pytest.mark.parametrize("size", [(13, 17), (29, 40), (HEIGHT, WIDTH)])
+def test_bytes_are_averaged_in_whole_numbers(
+    mode: str, antialias: bool, size: tuple[int, int]
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, HEIGHT, WIDTH), np.uint8)
+    image = Image(ad.tensor(pixels))
+    want = ad.nn.functional.interpolate(
+        ad.tensor(pixels), size, mode=mode, align_corners=False, antialias=antialias
+    )
+    made = F.resize(image, [*size], F.InterpolationMode(mode), antialias=antialias)
+    assert (kind(made), made.dtype) == ("Image", ad.uint8)
+    np.testing.assert_array_equal(made.numpy(), want.numpy())
+    cut = F.resized_crop(image[0], 0, 0, HEIGHT, WIDTH, [*size], mode, antialias)
+    np.testing.assert_array_equal(cut.numpy(), want[0].numpy())
+    if mode == "bilinear":  # between the two passes of the other, numbers beyond bytes are cut
+        exact = F.resize(image.float(), [*size], F.InterpolationMode(mode), antialias=antialias)
+        np.testing.assert_allclose(made.numpy(), exact.numpy(), atol=1.1)
+
+
 RANDOM: dict[str, Callable[[], Any]] = {
     "RandomHorizontalFlip": lambda: v2.RandomHorizontalFlip(0.5),
     "RandomVerticalFlip": lambda: v2.RandomVerticalFlip(0.5),

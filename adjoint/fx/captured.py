@@ -6,6 +6,7 @@ the function did. Sizes that may change are computed from the arguments' sizes.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.ir import Node as Operation
 from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, SizeScope
+from adjoint.engine.ops.shape.views import inverse_permutation
 from adjoint.engine.tensor.storage import Storage
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
@@ -246,6 +248,48 @@ def _sized(graph: DataflowGraph) -> bool:
         _sized(param) for node in graph for param in node.params.values()
         if isinstance(param, DataflowGraph)
     )  # fmt: skip
+
+
+def memory_of(graph: Graph, node: Node, name: str, tensor: Any) -> Node:
+    """All elements of a tensor's memory, as they lie there, given the node of the tensor."""
+    if is_memory(tensor):
+        return node
+    order = _order_in_memory(name, tensor)
+    node = _viewed(graph, node, "permute", tuple(tensor.shape[d] for d in order), dims=order)
+    storage = tuple(tensor._storage.buffer.shape)
+    return _viewed(graph, node, "reshape", storage, shape=storage)
+
+
+def from_memory(graph: Graph, node: Node, name: str, tensor: Any) -> Node:
+    """The opposite of `memory_of`: the tensor's elements, given the node of its memory's."""
+    if is_memory(tensor):
+        return node
+    order = _order_in_memory(name, tensor)
+    lying = tuple(tensor.shape[d] for d in order)
+    node = _viewed(graph, node, "reshape", lying, shape=lying)
+    return _viewed(graph, node, "permute", tuple(tensor.shape), dims=inverse_permutation(order))
+
+
+def is_memory(tensor: Any) -> bool:
+    """Whether a tensor has all elements of its memory, as they lie there."""
+    return tuple(tensor.shape) == tuple(tensor._storage.buffer.shape) and tensor.is_contiguous()
+
+
+def _order_in_memory(name: str, tensor: Any) -> tuple[int, ...]:
+    """The dimensions of a tensor that has its memory for itself, outermost first."""
+    strides = tensor.stride()
+    order = tuple(sorted(range(tensor.ndim), key=lambda d: -strides[d]))
+    count = math.prod(tensor._storage.buffer.shape)
+    if tensor.numel() != count or not tensor.permute(order).is_contiguous():
+        raise CannotWrite(f"{name!r} is part of a larger tensor; give it memory of its own")
+    return order
+
+
+def _viewed(graph: Graph, node: Node, view: str, made_shape: tuple[int, ...], **how: Any) -> Node:
+    """A node that sees another's elements by a view."""
+    made = graph.call_function(overload_of(REGISTRY[view]), (node,), how, name=view)
+    made.meta["val"] = aten.empty(made_shape, dtype=node.meta["val"].dtype, device="meta")
+    return made
 
 
 def write_(state: Any, value: Any) -> Any:

@@ -27,7 +27,7 @@ from adjoint.engine.graph.record.sources import CallArgument, Source, State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.graphs.exporting import ForwardRecorder
-from adjoint.fx.captured import CannotWrite, GraphWriter, meta_tensor, write_
+from adjoint.fx.captured import CannotWrite, GraphWriter, is_memory, meta_tensor, write_
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
 from adjoint.nn.modules.module import Module
@@ -202,8 +202,8 @@ class StageWriter:
             tensor = HOOKS.array.wrap(storage.buffer)
             tensor._storage = storage
             self.owners[id(storage)] = name, tensor
-        elif tuple(tensor.shape) != tuple(storage.buffer.shape):
-            raise CannotWrite(f"{name!r} is part of a larger tensor; give it memory of its own")
+        elif not is_memory(tensor):
+            raise CannotWrite(f"{name!r} is a view of another tensor; give it memory of its own")
         if name not in self.reads:
             self.state[name] = tensor
             self.reads[name] = self.graph.get_attr(name)

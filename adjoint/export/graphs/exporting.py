@@ -32,7 +32,14 @@ from adjoint.export.graphs.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from adjoint.fx.captured import CannotWrite, GraphWriter, fresh, meta_tensor
+from adjoint.fx.captured import (
+    CannotWrite,
+    GraphWriter,
+    fresh,
+    from_memory,
+    memory_of,
+    meta_tensor,
+)
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
 from adjoint.nn.modules.module import Module
@@ -293,7 +300,7 @@ class _Exporter:
         self.owners = {
             id(p._storage): (n, p) for n, p in [*mod.named_buffers(), *mod.named_parameters()]
         }
-        self.nodes: dict[int, Node] = {}  # by identity of storage
+        self.lifted: dict[int, tuple[Node, str, Tensor]] = {}  # by identity of storage
         self.inputs: list[InputSpec] = []
         self.graph = Graph()
 
@@ -301,7 +308,7 @@ class _Exporter:
         """The exported program."""
         for source in self.recorded.sources:
             if isinstance(source, State):
-                self.nodes[id(source.own_storage)] = self._lift(source.own_storage)
+                self._lift(source.own_storage)
         leaves, places = self.recorder.leaves, self.recorder.places
         arguments: dict[int, Node] = {}
         for k, name in enumerate(self._leaf_names()):
@@ -317,12 +324,13 @@ class _Exporter:
             {(places.index(k), d): s for (k, d), s in self.sizes.dims.items()} if self.sizes else {}
         )
         scope = self.sizes.scope if self.sizes else None
-        writer = GraphWriter(
-            self.graph, arguments, lambda storage: self.nodes[id(storage)], dims, scope
-        )
+        writer = GraphWriter(self.graph, arguments, self._memory, dims, scope)
         written = writer.write(self.recorded)
-        outputs = [self._write(source, node, arguments) for source, node in written.writes]
-        values: list[Any] = [node for _, node in written.writes]
+        values: list[Any] = [self._written(source, node) for source, node in written.writes]
+        outputs = [
+            self._write(source, node, arguments)
+            for (source, _), node in zip(written.writes, values, strict=True)
+        ]
         for value in written.results:
             shown: Any = (
                 TensorArgument(value.name)
@@ -355,11 +363,19 @@ class _Exporter:
             names += [name] if count == 1 else [f"{name}_{k}" for k in range(count)]
         return names
 
-    def _lift(self, storage: Storage) -> Node:
-        """The input for a tensor that the module reached by itself."""
+    def _memory(self, storage: Storage) -> Node:
+        """What a recording reads of a tensor that the module reached by itself."""
+        return memory_of(self.graph, *self.lifted[id(storage)])
+
+    def _written(self, source: Source, node: Node) -> Node:
+        """What a recording wrote into memory, as the tensor that has it sees it."""
+        if isinstance(source, State) and id(source.own_storage) in self.owners:
+            return from_memory(self.graph, node, *self.owners[id(source.own_storage)])
+        return node
+
+    def _lift(self, storage: Storage) -> None:
+        """Make an input of a tensor that the module reached by itself."""
         name, tensor = self.owners.get(id(storage), ("", None))
-        if tensor is not None and tuple(tensor.shape) != tuple(storage.buffer.shape):
-            raise CannotWrite(f"{name!r} is part of a larger tensor; give it memory of its own")
         if tensor is None:
             name = f"lifted_tensor_{len(self.constants)}"
             tensor = HOOKS.array.wrap(storage.buffer)
@@ -377,7 +393,7 @@ class _Exporter:
         node = self.graph.placeholder(f"{stem}_{name.replace('.', '_')}")
         node.meta["val"] = meta_tensor(tensor._spec)
         self.inputs.append(InputSpec(kind, TensorArgument(node.name), name, persistent))
-        return node
+        self.lifted[id(storage)] = node, name, tensor
 
     def _write(self, source: Source, node: Node, arguments: dict[int, Node]) -> OutputSpec:
         """What a value is written into when all is done."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from adjoint.data.transforms.pillow import is_picture
-from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.dtype import DType, float32, uint8
 from adjoint.engine.core.errors import DTypeValueError, ShapeValueError
+from adjoint.engine.ops.image.interpolate import interpolate
 from adjoint.engine.ops.random.random import randn_like
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import functional as first
@@ -18,6 +19,7 @@ from adjoint.vision.transforms.functional import InterpolationMode as Interpolat
 from adjoint.vision.transforms.functional import pil_to_tensor as pil_to_tensor
 from adjoint.vision.transforms.functional import to_pil_image as to_pil_image
 from adjoint.vision.transforms.functional import to_tensor as to_tensor
+from adjoint.vision.transforms.kinds import mode_name
 from adjoint.vision.transforms.v2 import boxes as box
 from adjoint.vision.transforms.v2.boxes import affine_bounding_boxes as affine_bounding_boxes
 from adjoint.vision.transforms.v2.boxes import (
@@ -51,6 +53,7 @@ from adjoint.vision.transforms.v2.kernels import register_kernel as register_ker
 from adjoint.vision.tv_tensors import BoundingBoxes, Image, TVTensor, Video, plain, wrap
 
 NEAREST, BILINEAR = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
+SMOOTH = ("bilinear", "bicubic")
 
 
 def get_size(inpt: Any) -> list[int]:
@@ -112,9 +115,22 @@ def resize_image(
     image: Any, size: Any, interpolation: Any = BILINEAR, max_size: int | None = None,
     antialias: bool | None = True,
 ) -> Any:  # fmt: skip
-    """An image of another size."""
-    height, width = get_size(image)
-    target = box.resized((height, width), size, max_size)
+    """An image of another size.
+
+    Bytes on the CPU are averaged in whole numbers, as `nn.functional.interpolate` does; the first
+    transforms round what floating-point numbers give, which differs by one here and there.
+    """
+    old = (*get_size(image),)
+    target = box.resized((old[0], old[1]), size, max_size)
+    mode = mode_name(interpolation)
+    if isinstance(image, Tensor) and image.dtype is uint8 and image.is_cpu and mode in SMOOTH:
+        if tuple(target) == old:
+            return image
+        batch = image.reshape(-1, 1, *old)
+        small = interpolate(
+            batch, tuple(target), mode=mode, align_corners=False, antialias=bool(antialias)
+        )
+        return small.reshape(*image.shape[:-2], *target)
     return first.resize(image, list(target), interpolation, None, antialias)
 
 
@@ -176,6 +192,15 @@ center_crop = function(
 )
 
 
+def resized_crop_image(
+    image: Any, top: int, left: int, height: int, width: int, size: Any,
+    interpolation: Any = BILINEAR, antialias: bool | None = True,
+) -> Any:  # fmt: skip
+    """A rectangle of an image, of another size."""
+    part = first.crop(image, top, left, height, width)
+    return resize_image(part, size, interpolation, None, antialias)
+
+
 def resized_crop_mask(
     mask: Tensor, top: int, left: int, height: int, width: int, size: Any,
     interpolation: Any = None, antialias: Any = None,
@@ -195,7 +220,7 @@ def _resized_crop_boxes(
     return _moved(inpt, result)
 
 
-resized_crop = function("resized_crop", first.resized_crop, resized_crop_mask, _resized_crop_boxes)
+resized_crop = function("resized_crop", resized_crop_image, resized_crop_mask, _resized_crop_boxes)
 
 
 def pad_image(image: Any, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
@@ -410,7 +435,7 @@ crop_image = crop_video = first.crop
 crop_mask = on_mask(first.crop)
 center_crop_video, center_crop_mask = center_crop_image, on_mask(center_crop_image)
 resize_video, pad_video = resize_image, pad_image
-resized_crop_image = resized_crop_video = first.resized_crop
+resized_crop_video = resized_crop_image
 affine_image = affine_video = first.affine
 rotate_image = rotate_video = first.rotate
 perspective_image = perspective_video = first.perspective
