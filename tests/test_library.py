@@ -400,6 +400,43 @@ def test_an_operation_of_others_is_followed_and_takes_keywords() -> None:
     assert ad.ops.tests_transparent.opaque(x.detach(), by=4.0).tolist() == [4.0, 12.0]
 
 
+def test_kernels_may_come_before_the_definition() -> None:
+    name = "tests_early::twice"
+    ad.library.impl(name, ["CPU"], lambda x: 2 * x)
+    ad.library.define(name, "(Tensor x) -> Tensor")
+    ad.library.impl(name, "default")(lambda x: 3 * x)
+    assert ad.ops.tests_early.twice(ad.ones(1)).tolist() == [2.0]
+    elsewhere = Library("tests_early", "IMPL", "MPS")
+    elsewhere.define("thrice(Tensor x) -> Tensor")
+    elsewhere.impl("thrice", lambda x: 3 * x)
+    with pytest.raises(NotImplementedError, match="no kernel is registered for cpu"):
+        ad.ops.tests_early.thrice(ad.ones(1))
+
+
+def _copied(out: ad.Tensor, value: ad.Tensor) -> None:
+    out.copy_(value)
+
+
+def test_a_notation_says_what_is_written_and_returned() -> None:
+    define, register = ad.library.define, ad.library.register_kernel
+    define("tests_notation::plus", "(Tensor x, float by) -> Tensor")
+    define("tests_notation::plus.out", "(Tensor x, float by, Tensor! out) -> ()")
+    define("tests_notation::parts", "(Tensor x) -> (Tensor, Tensor? rest)")
+    register("tests_notation::plus", "default", lambda x, by: x + by)
+    register("tests_notation::plus.out", "default", lambda x, by, out: _copied(out, x + by))
+    register("tests_notation::parts", "default", lambda x: (x + 1, None))
+    plus, x, out = ad.ops.tests_notation.plus, ad.ones(2), ad.zeros(2)
+    assert plus.default(x, 2.0).tolist() == plus(x, 2.0).tolist() == [3.0, 3.0]
+    assert plus.out(x, by=4.0, out=out) is None
+    assert out.tolist() == [5.0, 5.0]
+    first, rest = ad.ops.tests_notation.parts(x.requires_grad_())
+    assert (first.tolist(), first.requires_grad, rest) == ([2.0, 2.0], False, None)
+    with pytest.raises(AttributeError, match="has no form 'nothing'"):
+        _ = plus.nothing
+    with pytest.raises(ValueError, match="must have '->'"):
+        define("tests_notation::wrong", "(Tensor x)")
+
+
 def test_operations_of_pytorchs_own_namespaces_can_be_named() -> None:
     table = {ad.ops._c10d_functional.wait_tensor.default: 1}
     assert table[ad.ops._c10d_functional.wait_tensor.default] == 1

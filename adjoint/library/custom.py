@@ -34,8 +34,10 @@ from adjoint.engine.core.tree import map_tree
 from adjoint.engine.ops.create.creation import empty, zeros_like
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.library.schema import read_schema
 
 OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
+EARLY: dict[str, dict[str, Callable[..., Any]]] = {}  # kernels of operations not yet defined
 TENSOR, LIST, VALUE = "tensor", "list", "value"  # what an argument is, in a layout
 Layout = tuple[tuple[str, Any], ...]
 
@@ -67,10 +69,12 @@ class CustomOpDef:
             raise ValueError(f"custom_op: the name must be 'namespace::name', received {name!r}")
         self._qualname = name
         self._init_fn = fn
-        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._kernels: dict[str, Callable[..., Any]] = EARLY.pop(name, {})  # by device; "": any
         self._transparent = False  # no more than a name for a function of other operations
-        self._mutates = tuple(mutates) if not isinstance(mutates, str) else mutates
         self._schema = schema
+        self._notation = read_schema(schema) if isinstance(schema, str) else None
+        written = self._notation.written if self._notation and not mutates else mutates
+        self._mutates = tuple(written) if not isinstance(written, str) else written
         self._fake: Callable[..., Any] | None = None
         self._backward: Callable[..., Any] | None = None
         self._setup: Callable[..., Any] | None = None
@@ -84,8 +88,17 @@ class CustomOpDef:
 
     @property
     def default(self) -> CustomOpDef:
-        """Its one form."""
+        """Its form without a name."""
         return self
+
+    def __getattr__(self, name: str) -> CustomOpDef:
+        """Another form of it, which was defined as "namespace::name.form"."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        form = OPERATIONS.get(f"{self._qualname}.{name}")
+        if form is None:
+            raise AttributeError(f"the operation {self._qualname} has no form {name!r}")
+        return form
 
     def register_kernel(self, device_types: Any, func: Callable[..., Any] | None = None) -> Any:
         """How to compute it on a device; as a decorator or directly."""
@@ -93,7 +106,7 @@ class CustomOpDef:
         def take(fn: Callable[..., Any]) -> Callable[..., Any]:
             kinds = (device_types,) if isinstance(device_types, str) else device_types or ("",)
             for kind in kinds:
-                self._kernels[kind.lower()] = fn
+                self._kernels["" if kind == "default" else kind.lower()] = fn
             return fn
 
         return take if func is None else take(func)
@@ -151,6 +164,9 @@ class CustomOpDef:
             return _observed(self._kernels, "")(*values)
         if self._mutates or self._returns_nothing():
             return self._compute(values)
+        if self._notation is not None and "Tensor?" in self._notation.results:
+            with CONTEXT.having(grad_enabled=False):  # no record has results that may be missing
+                return self._compute(values)
         operands, layout = arranged(values)
         outs = CUSTOM(*operands, op=self._qualname, layout=layout)
         return outs[0] if self._kind is Tensor else (self._kind or tuple)(outs)
@@ -174,6 +190,8 @@ class CustomOpDef:
         return fn
 
     def _returns_nothing(self) -> bool:
+        if self._notation is not None:
+            return not self._notation.results
         return self._signature is not None and self._signature.return_annotation in (None, "None")
 
     def _compute(self, values: Sequence[Any]) -> Any:

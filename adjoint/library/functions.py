@@ -11,7 +11,7 @@ from typing import Any
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.library.custom import OPERATIONS, CustomOpDef
+from adjoint.library.custom import EARLY, OPERATIONS, CustomOpDef
 
 
 def custom_op(
@@ -63,12 +63,34 @@ def define(qualname: str, schema: Any = None, *, lib: Any = None, tags: Any = ()
 
 
 def impl(qualname: str, types: Any, func: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """Give an operation its kernel for devices."""
-    if types == "CompositeImplicitAutograd":
-        operation = _find(qualname)
-        return operation.make_transparent if func is None else operation.make_transparent(func)
-    kinds = "" if types in ("default", "CompositeExplicitAutograd") else types
-    return _find(qualname).register_kernel(kinds, func)
+    """Give an operation its kernel for devices; the operation may be defined later."""
+
+    def take(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for key in (types,) if isinstance(types, str) else types:
+            _give(qualname, key, fn)
+        return fn
+
+    return take if func is None else take(func)
+
+
+DEFAULT_KEYS = ("", "default", "compositeexplicitautograd")  # of kernels for every device
+
+
+def _give(qualname: str, key: str, fn: Callable[..., Any]) -> None:
+    """Give an operation a function for one of PyTorch's keys: a device, or what stands for all."""
+    kind = key.lower()
+    if kind.startswith("autograd"):
+        raise NotImplementedError(f"impl: use register_autograd for derivatives of {qualname}")
+    if kind == "meta":
+        _find(qualname).register_fake(fn)
+    elif kind == "compositeimplicitautograd":
+        _find(qualname).make_transparent(fn)
+    else:
+        kernel = "" if kind in DEFAULT_KEYS else kind
+        if qualname.removesuffix(".default") in OPERATIONS:
+            _find(qualname).register_kernel(kernel, fn)
+        else:
+            EARLY.setdefault(qualname, {})[kernel] = fn
 
 
 def register_kernel(op: Any, device_types: Any, func: Any = None, /, **_: Any) -> Any:
@@ -105,7 +127,7 @@ class Library:
     """A namespace of operations; PyTorch's lower interface."""
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
-        self.ns, self.kind = ns, kind
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Announce an operation."""
@@ -116,16 +138,7 @@ class Library:
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", **_: Any) -> None:
         """Give an operation its kernel; a derivative's key is refused."""
         name = str(op_name).split("::")[-1]
-        key = dispatch_key.lower()
-        if key == "autograd":
-            raise NotImplementedError("Library.impl: use register_autograd for derivatives")
-        if key == "meta":
-            _find(f"{self.ns}::{name}").register_fake(fn)
-            return
-        if key == "compositeimplicitautograd":
-            _find(f"{self.ns}::{name}").make_transparent(fn)
-            return
-        _find(f"{self.ns}::{name}").register_kernel(key if key in ("cpu", "cuda") else "", fn)
+        _give(f"{self.ns}::{name}", dispatch_key or self.dispatch_key, fn)
 
 
 class FakeContext:
