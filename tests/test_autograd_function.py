@@ -308,3 +308,21 @@ def test_hooks_keep_what_an_in_place_operation_overwrites() -> None:
         y = fn(x)
     y.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), wanted)
+
+
+def test_gradients_that_nobody_asked_for_may_have_any_shape() -> None:
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx: Any, x: ad.Tensor, by: ad.Tensor) -> ad.Tensor:
+            ctx.save_for_backward(by)
+            return x * by[0]
+
+        @staticmethod
+        def backward(ctx: Any, g: ad.Tensor) -> Any:
+            return g * ctx.saved_tensors[0][0], ad.ones(7)
+
+    x, by = ad.ones(2, requires_grad=True), ad.tensor([3.0, 4.0, 5.0])
+    Scaled.apply(x, by).sum().backward()
+    assert (x.grad.tolist(), by.grad) == ([3.0, 3.0], None)
+    with pytest.raises(RuntimeError, match="invalid gradient at index 1"):
+        Scaled.apply(x, by.requires_grad_()).sum().backward()

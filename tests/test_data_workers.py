@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import multiprocessing
 import os
 import random
@@ -18,6 +19,10 @@ import pytest
 
 import adjoint as ad
 from adjoint.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from adjoint.utils.data.dataloader import (
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
 
 
 class Images(Dataset[Any]):
@@ -307,3 +312,31 @@ def test_resumed_epoch_of_noisy_data_and_streams() -> None:
     later = loader(Stream(), 2, num_workers=2)
     later.continue_from(position)
     assert [b.tolist() for b in later] == left
+
+
+class OwnLoader:
+    """A library's own loader, which is its own dataset (fastai's): what it gives are batches."""
+
+    _dataset_kind, _auto_collation, _IterableDataset_len_called = 1, False, None
+    drop_last = pin_memory = persistent_workers = False
+    generator = worker_init_fn = multiprocessing_context = None
+    in_order, prefetch_factor, timeout = True, 2, 0
+
+    def __init__(self, num_workers: int) -> None:
+        self.dataset, self.num_workers = self, num_workers
+        self._index_sampler = itertools.count()
+
+    def collate_fn(self, batch: Any) -> Any:
+        return batch
+
+    def __iter__(self) -> Any:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return (ad.tensor([2.0 * i, 2.0 * i + 1]) for i in range(first, 4, step))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_of_libraries_that_take_our_iterators(workers: int) -> None:
+    kind = _MultiProcessingDataLoaderIter if workers else _SingleProcessDataLoaderIter
+    batches = [batch.tolist() for batch in kind(OwnLoader(workers))]
+    assert batches == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]

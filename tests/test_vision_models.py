@@ -100,6 +100,17 @@ def test_models_are_found_by_name() -> None:
         models.resnet19  # noqa: B018
 
 
+def test_all_networks_can_be_taken_at_once() -> None:
+    taken = {name: getattr(models, name) for name in models.__all__}
+    assert taken["resnet18"] is models.resnet18
+    assert {"ResNet", "get_model", "detection"} <= {*taken}
+    assert {name for name in models.list_models() if not hasattr(models, name)} <= {
+        *models.list_models(models.detection),
+        *models.list_models(models.segmentation),
+    }
+    assert not {"re", "sys", "Any"} & {*taken}
+
+
 def test_published_weights_are_files_in_the_hub(tmp_path: Path) -> None:
     before = hub.get_dir()
     hub.set_dir(str(tmp_path))

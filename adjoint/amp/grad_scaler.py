@@ -17,7 +17,7 @@ from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
 
 
-class OptimizerStage(Enum):
+class OptState(Enum):
     """Where an optimizer is between two updates of the scale."""
 
     READY = 0
@@ -77,7 +77,7 @@ class GradScaler:
         self._init_growth_tracker = 0
         self._scale: Tensor | None = None
         self._growth_tracker: Tensor | None = None
-        self._stages: dict[int, OptimizerStage] = {}
+        self._stages: dict[int, OptState] = {}
         self._found_inf: dict[int, dict[Any, Tensor]] = {}
         if self._enabled:
             if not growth_factor > 1.0:
@@ -115,25 +115,25 @@ class GradScaler:
             return map(self.scale, outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
-    def _stage(self, optimizer: Any) -> OptimizerStage:
-        return self._stages.get(id(optimizer), OptimizerStage.READY)
+    def _stage(self, optimizer: Any) -> OptState:
+        return self._stages.get(id(optimizer), OptState.READY)
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the optimizer's gradients by the scale, as before clipping them."""
         if not self._enabled:
             return
         stage = self._stage(optimizer)
-        if stage is OptimizerStage.UNSCALED:
+        if stage is OptState.UNSCALED:
             raise RuntimeError(
                 "unscale_() has already been called on this optimizer since the last update()."
             )
-        if stage is OptimizerStage.STEPPED:
+        if stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         scale, _ = self._require("unscale_")
         self._found_inf[id(optimizer)] = self._unscale(
             optimizer, scale.double().reciprocal().float()
         )
-        self._stages[id(optimizer)] = OptimizerStage.UNSCALED
+        self._stages[id(optimizer)] = OptState.UNSCALED
 
     def _require(self, name: str) -> tuple[Tensor, Tensor]:
         if self._scale is None or self._growth_tracker is None:
@@ -169,14 +169,14 @@ class GradScaler:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         stage = self._stage(optimizer)
-        if stage is OptimizerStage.STEPPED:
+        if stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
-        if stage is OptimizerStage.READY:
+        if stage is OptState.READY:
             self.unscale_(optimizer)
         flags = self._found_inf[id(optimizer)]
         if not flags:
             raise AssertionError("No inf checks were recorded for this optimizer.")
-        self._stages[id(optimizer)] = OptimizerStage.STEPPED
+        self._stages[id(optimizer)] = OptState.STEPPED
         if CONTEXT.capture is not None:
             return self._selected(optimizer, _any(flags, None), args, kwargs)
         if not sum(f.item() for f in flags.values()):

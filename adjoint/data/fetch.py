@@ -11,13 +11,18 @@ class Fetcher:
     """Reads batches from a dataset and collates them."""
 
     def __init__(
-        self, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
+        self,
+        dataset: Any,
+        auto_collation: bool,
+        collate_fn: Any,
+        drop_last: bool,
+        stream: bool | None = None,
     ) -> None:
         self.dataset = dataset
         self.auto_collation = auto_collation
         self.collate_fn = collate_fn
         self.drop_last = drop_last
-        self.is_stream = is_stream(dataset)
+        self.is_stream = is_stream(dataset) if stream is None else stream
         self.dataset_iter = iter(dataset) if self.is_stream else None
         self.ended = False
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from adjoint.data.dataset import is_stream
 from adjoint.data.fetch import Fetcher
 from adjoint.data.pin import pin
 from adjoint.data.pool import Broken, Worker, WorkerProcesses
@@ -18,13 +18,17 @@ from adjoint.engine.backends.array.gpu.cuda import is_available
 
 
 class LoaderIterator:
-    """What both kinds have in common: order, pinning, and counting what was given out."""
+    """What both kinds have in common: order, pinning, and counting what was given out.
 
-    def __init__(self, loader: Any, position: Position) -> None:
+    The loader may be of a library's own (fastai's): only what PyTorch's iterators ask a loader for
+    is asked for here.
+    """
+
+    def __init__(self, loader: Any, position: Position | None = None) -> None:
         self._loader = loader
-        self._stream = is_stream(loader.dataset)
+        self._stream = bool(loader._dataset_kind)  # 0: a map, 1: an iterable
         self._pin = loader.pin_memory and can_pin()
-        self._begin(position)
+        self._begin(position or Position())
 
     def _begin(self, position: Position) -> None:
         self._position = position
@@ -56,7 +60,7 @@ class LoaderIterator:
     next = __next__
 
     def _check_length(self) -> None:
-        expected = self._loader._stated_length
+        expected = self._loader._IterableDataset_len_called
         if self._stream and expected is not None and self._position.batches > expected:
             message = (
                 f"Length of IterableDataset {self._loader.dataset} was reported to be {expected} "
@@ -95,10 +99,14 @@ def can_pin() -> bool:
 class SingleProcess(LoaderIterator):
     """Fetches in this process, when a batch is asked for."""
 
-    def __init__(self, loader: Any, position: Position) -> None:
+    def __init__(self, loader: Any, position: Position | None = None) -> None:
         super().__init__(loader, position)
         self._fetcher = Fetcher(
-            loader.dataset, loader._auto_collation, loader.collate_fn, loader.drop_last
+            loader.dataset,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
+            self._stream,
         )
 
     def _next_batch(self) -> Any:
@@ -109,7 +117,7 @@ class SingleProcess(LoaderIterator):
 class MultiProcess(LoaderIterator):
     """Fetches in worker processes, `prefetch_factor` batches ahead for each."""
 
-    def __init__(self, loader: Any, position: Position) -> None:
+    def __init__(self, loader: Any, position: Position | None = None) -> None:
         super().__init__(loader, position)
         plans = [
             WorkerSetup(
@@ -121,12 +129,14 @@ class MultiProcess(LoaderIterator):
                 base_seed=self._base_seed,
                 worker_id=i,
                 num_workers=loader.num_workers,
+                stream=self._stream,
             )
             for i in range(loader.num_workers)
         ]
         self._ahead = max(1, loader.prefetch_factor) * len(plans)
         self._dead: Broken | None = None
-        self._pool = WorkerProcesses(loader._context(), plans)
+        context = loader.multiprocessing_context or multiprocessing.get_context()
+        self._pool = WorkerProcesses(context, plans)
         self._start()
 
     def _start(self) -> None:
@@ -200,7 +210,8 @@ class MultiProcess(LoaderIterator):
             worker, (number, result) = self._pool.receive(self._loader.timeout)
         except Broken as error:
             self._dead = type(error)(str(error))  # without the traceback, which keeps the workers
-            self._loader._forget(self)
+            if hasattr(self._loader, "_forget"):
+                self._loader._forget(self)
             self._pool.stop()
             raise
         if isinstance(result, Exhausted):

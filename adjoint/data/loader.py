@@ -102,7 +102,8 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._stated_length: int | None = None
+        self._dataset_kind = int(is_stream(dataset))  # 0: a map, 1: an iterable
+        self._IterableDataset_len_called: int | None = None
         self._iterator: MultiProcess | None = None  # of persistent workers
         self._position: place.Position | None = None
         self._resume: dict[str, Any] | None = None
@@ -171,13 +172,13 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         if not is_stream(self.dataset):
             return len(self._index_sampler)
-        length = self._stated_length = len(self.dataset)
+        length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is not None:
             if self.drop_last:
                 length //= self.batch_size
             else:
                 length = math.ceil(length / self.batch_size)
-            self._stated_length = length
+            self._IterableDataset_len_called = length
         return length
 
     # -- processes ----------------------------------------------------------------------------
@@ -208,9 +209,6 @@ class DataLoader(Generic[T_co]):
                 f"specifying the start method, but got multiprocessing_context={context}"
             )
         self._given_context = context
-
-    def _context(self) -> Any:
-        return self._given_context or multiprocessing.get_context()
 
     # -- position -----------------------------------------------------------------------------
 

@@ -35,6 +35,13 @@ class WorkerSetup:
     base_seed: int
     worker_id: int
     num_workers: int
+    stream: bool
+
+    def fetcher(self) -> Fetcher:
+        """Who reads the worker's batches, from the dataset's beginning."""
+        return Fetcher(
+            self.dataset, self.auto_collation, self.collate_fn, self.drop_last, self.stream
+        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -139,7 +146,7 @@ def work(connection: Any, others: list[Any], plan: WorkerSetup) -> None:
     try:
         if plan.init_fn is not None:
             plan.init_fn(plan.worker_id)
-        fetcher = Fetcher(plan.dataset, plan.auto_collation, plan.collate_fn, plan.drop_last)
+        fetcher = plan.fetcher()
     except Exception:
         problem = failure(where)
     while (task := tasks.get()) is not None:
@@ -149,9 +156,7 @@ def work(connection: Any, others: list[Any], plan: WorkerSetup) -> None:
         if number is None:  # a new epoch of persistent workers; `indices` is its seed
             base_seed = indices
             try:
-                fetcher = Fetcher(
-                    plan.dataset, plan.auto_collation, plan.collate_fn, plan.drop_last
-                )
+                fetcher = plan.fetcher()
                 problem, result = None, Resumed(plan.worker_id)
             except Exception:
                 problem = failure(where)

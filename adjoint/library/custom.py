@@ -34,7 +34,7 @@ from adjoint.engine.core.tree import map_tree
 from adjoint.engine.ops.create.creation import empty, zeros_like
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.library.schema import read_schema
+from adjoint.library.notation import read_notation
 
 OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
 EARLY: dict[str, dict[str, Callable[..., Any]]] = {}  # kernels of operations not yet defined
@@ -72,7 +72,7 @@ class CustomOpDef:
         self._kernels: dict[str, Callable[..., Any]] = EARLY.pop(name, {})  # by device; "": any
         self._transparent = False  # no more than a name for a function of other operations
         self._schema = schema
-        self._notation = read_schema(schema) if isinstance(schema, str) else None
+        self._notation = read_notation(schema) if isinstance(schema, str) else None
         written = self._notation.written if self._notation and not mutates else mutates
         self._mutates = tuple(written) if not isinstance(written, str) else written
         self._fake: Callable[..., Any] | None = None

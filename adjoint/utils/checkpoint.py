@@ -8,11 +8,13 @@ from enum import Enum
 from typing import Any
 
 from adjoint.engine.autodiff.tape.checkpoint import CheckpointError as CheckpointError
+from adjoint.engine.autodiff.tape.checkpoint import CheckpointFunction as CheckpointFunction
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint as checkpoint
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint_sequential as checkpoint_sequential
 from adjoint.engine.autodiff.tape.checkpoint import get_device_states as get_device_states
 from adjoint.engine.autodiff.tape.checkpoint import set_device_states as set_device_states
 from adjoint.engine.core.state import switches
+from adjoint.engine.tensor.tensor import Tensor
 
 
 class CheckpointPolicy(Enum):
@@ -23,6 +25,24 @@ class CheckpointPolicy(Enum):
     MUST_RECOMPUTE = 2
     PREFER_RECOMPUTE = 3
     MUST_CPU_OFFLOAD = 4
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments whose tensors are leaves of a tape of their own, differentiated as before.
+
+    >>> import adjoint as ad
+    >>> x, by = detach_variable((ad.ones(2, requires_grad=True) * 2, 3))
+    >>> x.is_leaf, x.requires_grad, by
+    (True, True, 3)
+    """
+    if not isinstance(inputs, tuple):
+        kind = type(inputs).__name__
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: {kind}"
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs
+    )
 
 
 def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

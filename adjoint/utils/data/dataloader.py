@@ -44,7 +44,9 @@ class _DatasetKind:
         kind: int, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool
     ) -> Fetcher:
         """Who reads a dataset's batches."""
-        return Fetcher(dataset, auto_collation, collate_fn, drop_last)
+        return Fetcher(
+            dataset, auto_collation, collate_fn, drop_last, kind == _DatasetKind.Iterable
+        )
 
 
 def _get_distributed_settings() -> tuple[int, int]:

@@ -163,6 +163,10 @@ def __getattr__(name: str) -> Any:
     )
 
 
+_LAZY = {*_HOMES, *_CLASSES, *(name for name, module in _NETWORKS.items() if "." not in module)}
+_FUNCTIONS = {"get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models"}
+__all__ = sorted(_LAZY | _FUNCTIONS)
+
+
 def __dir__() -> list[str]:
-    here = {name for name, module in _NETWORKS.items() if "." not in module}
-    return sorted({*globals(), *here, *_HOMES, *_CLASSES})
+    return sorted({*globals(), *_LAZY})

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 
-class Schema(NamedTuple):
+class Notation(NamedTuple):
     """What the notation of an operation says of it."""
 
     written: tuple[str, ...]  # the names of arguments that it writes to
@@ -16,12 +16,12 @@ class Schema(NamedTuple):
 _WRITTEN = re.compile(r"Tensor(?:\(\w+!\)|!)\S*\s+(\w+)")  # `Tensor(a!) out`, `Tensor! out`
 
 
-def read_schema(text: str) -> Schema:
+def read_notation(text: str) -> Notation:
     """What a notation says.
 
-    >>> read_schema("(Tensor x, Tensor(a!) out, int? axis=None) -> ()")
-    Schema(written=('out',), results=())
-    >>> read_schema("both(Tensor x, float[2] by) -> (Tensor, Tensor? rest)").results
+    >>> read_notation("(Tensor x, Tensor(a!) out, int? axis=None) -> ()")
+    Notation(written=('out',), results=())
+    >>> read_notation("both(Tensor x, float[2] by) -> (Tensor, Tensor? rest)").results
     ('Tensor', 'Tensor?')
     """
     arguments, arrow, returned = text.rpartition("->")
@@ -30,4 +30,4 @@ def read_schema(text: str) -> Schema:
     inner = returned.strip()
     inner = inner[1:-1] if inner.startswith("(") else inner
     results = tuple(part.split()[0] for part in inner.split(",") if part.strip())
-    return Schema(tuple(_WRITTEN.findall(arguments)), results)
+    return Notation(tuple(_WRITTEN.findall(arguments)), results)
