@@ -340,3 +340,33 @@ def test_loaders_of_libraries_that_take_our_iterators(workers: int) -> None:
     kind = _MultiProcessingDataLoaderIter if workers else _SingleProcessDataLoaderIter
     batches = [batch.tolist() for batch in kind(OwnLoader(workers))]
     assert batches == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
+
+
+class Repeated:
+    """Batches without end."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Any:
+        while True:
+            yield from self.sampler
+
+
+class Endless(DataLoader[Any]):
+    """A loader that keeps one pass over all epochs (ultralytics')."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        object.__setattr__(self, "batch_sampler", Repeated(self.batch_sampler))
+        self.kept = self._get_iterator()
+
+    def __iter__(self) -> Any:
+        return (next(self.kept) for _ in range(2))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_that_a_library_keeps_over_epochs(workers: int) -> None:
+    batches = Endless(list(range(6)), batch_size=3, num_workers=workers)
+    for _ in range(3):
+        assert [batch.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]

@@ -146,15 +146,18 @@ class DataLoader(Generic[T_co]):
         position.start = place.read(place.generators_of(self))
         position.samplers = place.sampler_states(self)
         self._position = position
-        if self.num_workers == 0:
-            return SingleProcess(self, position)
         if self._iterator is not None:
             self._iterator.reset(position)
             return self._iterator
-        iterator = MultiProcess(self, position)
-        if self.persistent_workers:
+        iterator = self._get_iterator(position)
+        if self.persistent_workers and isinstance(iterator, MultiProcess):
             self._iterator = iterator
         return iterator
+
+    def _get_iterator(self, position: place.Position | None = None) -> LoaderIterator:
+        """A pass with workers of its own; loaders of libraries keep one over epochs."""
+        kind = MultiProcess if self.num_workers else SingleProcess
+        return kind(self, position)
 
     def _forget(self, iterator: MultiProcess) -> None:
         """Drop persistent workers that died."""

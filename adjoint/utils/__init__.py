@@ -11,7 +11,9 @@ from adjoint.engine.tensor.memory import swap_tensors as swap_tensors
 from adjoint.utils import checkpoint as checkpoint
 
 # `data` brings in multiprocessing, `tensorboard` the training package.
-ON_FIRST_USE = ("_pytree", "benchmark", "data", "dlpack", "hooks", "model_zoo", "tensorboard")
+ON_FIRST_USE = (
+    "_pytree", "benchmark", "data", "deterministic", "dlpack", "hooks", "model_zoo", "tensorboard",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -147,7 +147,11 @@ class ZeroPad3d(_ConstantPadNd):
         return f"{self.padding}"
 
 
-class ReflectionPad1d(_PadNd):
+class _ReflectionPadNd(_PadNd):
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPadNd):
     """The inside reflected at its edges, around the last 1 dimension.
 
     Args:
@@ -160,10 +164,9 @@ class ReflectionPad1d(_PadNd):
     """
 
     _rank = 1
-    _mode = "reflect"
 
 
-class ReflectionPad2d(_PadNd):
+class ReflectionPad2d(_ReflectionPadNd):
     """The inside reflected at its edges, around the last 2 dimensions.
 
     Args:
@@ -176,10 +179,9 @@ class ReflectionPad2d(_PadNd):
     """
 
     _rank = 2
-    _mode = "reflect"
 
 
-class ReflectionPad3d(_PadNd):
+class ReflectionPad3d(_ReflectionPadNd):
     """The inside reflected at its edges, around the last 3 dimensions.
 
     Args:
@@ -192,10 +194,13 @@ class ReflectionPad3d(_PadNd):
     """
 
     _rank = 3
-    _mode = "reflect"
 
 
-class ReplicationPad1d(_PadNd):
+class _ReplicationPadNd(_PadNd):
+    _mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPadNd):
     """The edges repeated, around the last 1 dimension.
 
     Args:
@@ -208,10 +213,9 @@ class ReplicationPad1d(_PadNd):
     """
 
     _rank = 1
-    _mode = "replicate"
 
 
-class ReplicationPad2d(_PadNd):
+class ReplicationPad2d(_ReplicationPadNd):
     """The edges repeated, around the last 2 dimensions.
 
     Args:
@@ -224,10 +228,9 @@ class ReplicationPad2d(_PadNd):
     """
 
     _rank = 2
-    _mode = "replicate"
 
 
-class ReplicationPad3d(_PadNd):
+class ReplicationPad3d(_ReplicationPadNd):
     """The edges repeated, around the last 3 dimensions.
 
     Args:
@@ -240,7 +243,6 @@ class ReplicationPad3d(_PadNd):
     """
 
     _rank = 3
-    _mode = "replicate"
 
 
 class _CircularPadNd(_PadNd):

@@ -56,6 +56,9 @@ SWITCHES: dict[str, Switch] = {
     ),
     "serialization.set_crc32_options": Switch(True, "checksums are always written"),
     "jit.freeze": Switch(None, "the module stays as it is; adjoint.compile makes it faster"),
+    "utils.deterministic.fill_uninitialized_memory": Switch(
+        True, "the memory of empty tensors is never filled", (False,)
+    ),
     "utils.checkpoint.create_selective_checkpoint_contexts": Switch(
         None, "all inside a checkpoint is computed again, whatever the policy would keep"
     ),
