@@ -358,14 +358,6 @@ TABLE: dict[str, tuple[str, str]] = {
         "decoder of that format",
         "decode_avif decode_heic",
     ),
-    "vision.models": (
-        "such network",
-        "MaxVit MaxVit_T_Weights maxvit_t",
-    ),
-    "vision.models.optical_flow": (
-        "networks for optical flow",
-        "RAFT Raft_Large_Weights Raft_Small_Weights raft_large raft_small",
-    ),
     "vision.models.quantization": (
         "quantised networks by these names; see torch.ao.quantization",
         (
@@ -380,15 +372,6 @@ TABLE: dict[str, tuple[str, str]] = {
             "inception_v3 mobilenet_v2 mobilenet_v3_large resnet18 resnet50 resnext101_32x8d "
             "resnext101_64x4d shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 "
             "shufflenet_v2_x2_0"
-        ),
-    ),
-    "vision.models.video": (
-        "networks for video",
-        (
-            "MC3_18_Weights MViT MViT_V1_B_Weights MViT_V2_S_Weights R2Plus1D_18_Weights "
-            "R3D_18_Weights S3D S3D_Weights Swin3D_B_Weights Swin3D_S_Weights Swin3D_T_Weights "
-            "SwinTransformer3d VideoResNet mc3_18 mvit_v1_b mvit_v2_s r2plus1d_18 r3d_18 s3d "
-            "swin3d_b swin3d_s swin3d_t"
         ),
     ),
     "vision.transforms.v2": (
@@ -407,7 +390,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "vision.tv_tensors": ("key points; boxes and masks are there", "KeyPoints"),
     "vision.utils": (
         "such drawing",
-        "draw_keypoints flow_to_image",
+        "draw_keypoints",
     ),
 }
 

@@ -47,6 +47,7 @@ READERS: dict[str, Callable[[], Any]] = {
     "multiprocessing.set_sharing_strategy": lambda: ad.multiprocessing.get_sharing_strategy(),
     "serialization.set_crc32_options": lambda: ad.serialization.get_crc32_options(),
     "vision.set_image_backend": lambda: ad.vision.get_image_backend(),
+    "vision.set_video_backend": lambda: ad.vision.get_video_backend(),
     "backends.cuda.enable_flash_sdp": lambda: ad.backends.cuda.flash_sdp_enabled(),
     "backends.cuda.enable_mem_efficient_sdp": lambda: ad.backends.cuda.mem_efficient_sdp_enabled(),
     "backends.cuda.enable_cudnn_sdp": lambda: ad.backends.cuda.cudnn_sdp_enabled(),
@@ -58,6 +59,7 @@ OTHER = {
     "multiprocessing.set_sharing_strategy": "file_system",
     "set_num_interop_threads": 12345,
     "vision.set_image_backend": "accimage",
+    "vision.set_video_backend": "video_reader",
     "backends.cudnn.fp32_precision": "tf32",
 }
 CALLED = {  # take a module or a policy, not a value

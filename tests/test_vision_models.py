@@ -26,6 +26,16 @@ WEIGHTS = {
     "efficientnet_b3": 2561334505,
     "efficientnet_v2_s": 2122137152,
     "googlenet": 3556939486,
+    "maxvit_t": 2272299291,
+    "mc3_18": 3910481279,
+    "mvit_v1_b": 623728857,
+    "mvit_v2_s": 4188673971,
+    "r2plus1d_18": 2736236232,
+    "r3d_18": 911929490,
+    "raft_large": 2909768262,
+    "raft_small": 4071568281,
+    "s3d": 1219396582,
+    "swin3d_t": 177204156,
     "inception_v3": 3217365932,
     "mnasnet0_5": 3848627407,
     "mnasnet1_0": 389615009,
@@ -74,6 +84,32 @@ def test_networks_train(name: str) -> None:
     assert out.shape == (2, 4)
     out.square().sum().backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_video_and_flow_networks_train() -> None:
+    ad.manual_seed(0)
+    heads = [models.video.mvit.MSBlockConfig(1, 8, 8, [3] * 3, [3] * 3, [1, 2, 2], [1, 2, 2])] * 2
+    nets: dict[str, tuple[nn.Module, tuple[int, ...], int]] = {
+        "swin3d": (
+            models.video.SwinTransformer3d([2, 4, 4], 8, [2, 2], [2, 4], [2, 3, 3], num_classes=5),
+            (1, 3, 5, 30, 26), 1,
+        ),
+        "mvit": (
+            models.video.MViT((32, 32), 4, heads, True, False, True, True, num_classes=5),
+            (1, 3, 4, 32, 32), 1,
+        ),
+        "maxvit": (
+            models.MaxVit((64, 64), 8, 2, [8, 16], [1, 2], 8, 0.2, num_classes=5), (1, 3, 64, 64), 1
+        ),
+        "raft": (models.optical_flow.raft_small(), (1, 3, 128, 128), 2),
+    }  # fmt: skip
+    for name, (net, shape, images) in nets.items():
+        options = {"num_flow_updates": 1} if name == "raft" else {}
+        out = net(*(ad.randn(*shape) for _ in range(images)), **options)
+        out = out[-1] if isinstance(out, list) else out
+        assert tuple(out.shape) == ((1, 2, 128, 128) if name == "raft" else (1, 5)), name
+        out.square().sum().backward()
+        assert all(p.grad is not None for p in net.parameters()), name
 
 
 def test_segmentation_keeps_the_size() -> None:
@@ -129,6 +165,11 @@ def test_published_weights_are_files_in_the_hub(tmp_path: Path) -> None:
     assert models.get_weight("ResNet50_Weights.DEFAULT").transforms().resize_size == [232]
     assert models.Swin_T_Weights.DEFAULT.transforms().interpolation.value == "bicubic"
     assert published("efficientnet_b1")["IMAGENET1K_V2"].crop == 240
+    prepare = models.video.R3D_18_Weights.DEFAULT.transforms()
+    assert tuple(prepare(ad.zeros(4, 3, 30, 40)).shape) == (3, 4, 112, 112)
+    large = models.optical_flow.Raft_Large_Weights.DEFAULT
+    assert large._published().version == "C_T_SKHT_V2"
+    assert float(large.transforms()(ad.ones(3, 2, 2), ad.zeros(3, 2, 2))[1].max()) == -1.0
     with pytest.raises(AttributeError, match="no attribute"):
         models.ResNet18_Weights.IMAGENET1K_V9  # noqa: B018
 

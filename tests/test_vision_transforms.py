@@ -148,3 +148,37 @@ def test_mixed_batches(kind: Any) -> None:
     np.testing.assert_allclose(made.mean((1, 2, 3)).numpy(), want.numpy(), atol=1e-5)
     with pytest.raises(ValueError, match="num_classes"):
         kind()(images, ad.tensor([0, 1, 2]))
+
+
+PARAMETERS = {
+    "RandomCrop": (lambda T, x: T.RandomCrop.get_params(x, (5, 6)), 4),
+    "RandomResizedCrop": (lambda T, x: T.RandomResizedCrop.get_params(x, [0.2, 1], [0.7, 1.3]), 4),
+    "ColorJitter": (
+        lambda T, x: T.ColorJitter.get_params((0.8, 1.2), None, (0.8, 1.2), (-0.1, 0.1)), 5
+    ),
+    "RandomAffine": (
+        lambda T, x: T.RandomAffine.get_params((-9, 9), (0.1, 0.1), None, (-5, 5), (30, 20)), 4
+    ),
+    "RandomErasing": (
+        lambda T, x: T.RandomErasing.get_params(x, (0.02, 0.3), (0.3, 3.3), [0.0]), 5
+    ),
+    "AutoAugment": (lambda T, x: T.AutoAugment.get_params(25), 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+@pytest.mark.parametrize("second", [False, True])
+def test_parameters_are_drawn_for_more_than_one_image(name: str, second: bool) -> None:
+    """One draw for an image and its mask, as programs for segmentation make it."""
+    call, count = PARAMETERS[name]
+    module = transforms.v2 if second else transforms
+    drawn = call(module, ad.rand(3, 20, 30))
+    assert len(drawn) == count
+    if name in ("RandomCrop", "RandomResizedCrop"):
+        top, left, height, width = drawn
+        assert 0 <= top <= 20 - height
+        assert 0 <= left <= 30 - width
+    if name == "RandomCrop":
+        assert drawn[2:] == (5, 6)
+        with pytest.raises(ValueError, match="larger than input image"):
+            module.RandomCrop.get_params(ad.rand(3, 4, 4), (5, 6))

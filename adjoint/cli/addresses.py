@@ -35,8 +35,21 @@ TABLE: dict[str, str] = {
     "vision.datasets.svhn": "vision.datasets",
     "vision.datasets.vision": "vision.datasets",
     "vision.datasets.voc": "vision.datasets",
+    "vision.io.image": "vision.io",
     "vision.models._api": "vision.models",
+    "vision.models.mobilenet": "vision.models",
     "vision.models.utils": "hub",
+    "vision.ops.ciou_loss": "vision.ops",
+    "vision.ops.deform_conv": "vision.ops",
+    "vision.ops.diou_loss": "vision.ops",
+    "vision.ops.drop_block": "vision.ops",
+    "vision.ops.focal_loss": "vision.ops",
+    "vision.ops.giou_loss": "vision.ops",
+    "vision.ops.poolers": "vision.ops",
+    "vision.ops.ps_roi_align": "vision.ops",
+    "vision.ops.ps_roi_pool": "vision.ops",
+    "vision.ops.roi_align": "vision.ops",
+    "vision.ops.roi_pool": "vision.ops",
     "vision.transforms._functional_tensor": "vision.transforms.functional",
     "vision.transforms.autoaugment": "vision.transforms",
     "vision.transforms.transforms": "vision.transforms",
@@ -67,6 +80,7 @@ def module(name: str) -> ModuleType | None:
     stand_in.__dict__["_home"] = f"adjoint.{home}"
     sys.modules[name] = stand_in
     parent, _, last = name.rpartition(".")
-    if parent in sys.modules:
-        setattr(sys.modules[parent], last, stand_in)
+    package = sys.modules.get(parent)
+    if package is not None and isinstance(vars(package).get(last, package), ModuleType):
+        setattr(package, last, stand_in)  # a function of that name keeps it
     return stand_in

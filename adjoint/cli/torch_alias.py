@@ -156,6 +156,8 @@ class ModuleLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
         answer_reads(module)
+        if hasattr(module, "__path__"):
+            keep_functions(module)
 
 
 class ModuleFinder(importlib.abc.MetaPathFinder):
@@ -211,6 +213,19 @@ def answer_reads(module: ModuleType) -> None:
     module.__dict__["__getattr__"] = __getattr__
 
 
+def keep_functions(package: ModuleType) -> None:
+    """Enter modules named as functions of their package: imported, they would take the names.
+
+    After `from torchvision.models.alexnet import AlexNet`, `torchvision.models.alexnet()` builds.
+    """
+    for name, value in list(vars(package).items()):
+        path = f"{adjoint_name(torch_name(package.__name__))}.{name}"
+        if callable(value) and not isinstance(value, type) and not in_engine(path):
+            module = sys.modules.get(path) or elsewhere(path)
+            if module is not None:
+                sys.modules[torch_name(path)] = module
+
+
 def in_torchs_names(text: str) -> str:
     """A message with modules of Adjoint's by the names a program knows them by.
 
@@ -245,6 +260,8 @@ def install() -> None:
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "adjoint" and (hasattr(module, "__path__") or not in_engine(name)):
             answer_reads(module)
+            if hasattr(module, "__path__") and not in_engine(name):
+                keep_functions(module)
     sys.meta_path[:0] = [TorchFinder(), ModuleFinder(), CompanionFinder()]
     config.display_name = "torch"
     config.fullgraph = False

@@ -14,8 +14,7 @@ from adjoint.vision import ops as ops
 from adjoint.vision import transforms as transforms
 from adjoint.vision import tv_tensors as tv_tensors
 from adjoint.vision import utils as utils
-
-__version__ = "0.28.0"
+from adjoint.vision.version import __version__ as __version__
 
 
 def get_image_backend() -> str:
@@ -28,3 +27,21 @@ def set_image_backend(backend: str) -> None:
     if backend not in ("PIL", "accimage"):
         raise ValueError(f"set_image_backend: expected 'PIL', received {backend!r}")
     switches.put("vision.set_image_backend", backend)
+
+
+def get_video_backend() -> str:
+    """What `set_video_backend` was told."""
+    return str(switches.get("vision.set_video_backend"))
+
+
+def set_video_backend(backend: str) -> None:
+    """Ask for another reader of video, to no effect: Adjoint reads none."""
+    if backend not in ("pyav", "video_reader", "cuda"):
+        raise ValueError(
+            f"Invalid video backend '{backend}'. Options are 'pyav', 'video_reader' and 'cuda'"
+        )
+    switches.put("vision.set_video_backend", backend)
+
+
+def disable_beta_transforms_warning() -> None:
+    """Nothing: there is no such warning."""

@@ -15,6 +15,7 @@ from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.drawing import draw_bounding_boxes as draw_bounding_boxes
 from adjoint.vision.drawing import draw_segmentation_masks as draw_segmentation_masks
+from adjoint.vision.flows import flow_to_image as flow_to_image
 from adjoint.vision.pictures import pillow
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +49,14 @@ CHANGES = {
     "grey": lambda f, x: f.rgb_to_grayscale(x, 3),
     "crop": lambda f, x: f.center_crop(x, [50, 20]),
 }
+# Of the second transforms, which take floating-point images too.
+SECOND = {
+    "equalize": lambda f, x: f.equalize(x),
+    "posterize": lambda f, x: f.posterize(x, 3),
+    "solarize": lambda f, x: f.solarize(x, 0.4 if x.is_floating_point() else 100),
+    "autocontrast": lambda f, x: f.autocontrast(x),
+    "invert": lambda f, x: f.invert(x),
+}
 
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
@@ -58,6 +67,35 @@ def test_tensors(name: str) -> None:
         assert got.dtype == want.dtype
         off = 1 if pixels is PIXELS else 2e-4  # bytes are rounded from sums in another order
         assert np.abs(got.astype(float) - want.astype(float)).max() <= off
+
+
+@pytest.mark.parametrize("name", sorted(SECOND))
+def test_second_tones(name: str) -> None:
+    from torchvision.transforms.v2 import functional as their_second
+
+    from adjoint.vision.transforms.v2 import functional as our_second
+
+    for pixels in (PIXELS, FLOATS, FLOATS.astype(np.float64)):
+        want = SECOND[name](their_second, torch.tensor(pixels)).numpy()
+        got = SECOND[name](our_second, ad.tensor(pixels)).numpy()
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_flows_in_colour() -> None:
+    for shape in ((2, 17, 19), (3, 2, 8, 9)):
+        flow = RNG.normal(size=shape).astype(np.float32)
+        want = torchvision.utils.flow_to_image(torch.tensor(flow)).numpy()
+        np.testing.assert_array_equal(vision.utils.flow_to_image(ad.tensor(flow)).numpy(), want)
+
+
+VIDEOS = {
+    "r3d_18": [(1, 3, 4, 32, 32)],
+    "mc3_18": [(1, 3, 4, 32, 32)],
+    "r2plus1d_18": [(1, 3, 4, 32, 32)],
+    "swin3d_t": [(1, 3, 6, 40, 44)],
+    "raft_small": [(1, 3, 128, 136)] * 2,
+}
 
 
 def boxes(count: int) -> np.ndarray:
@@ -99,17 +137,37 @@ def filled(state: dict) -> dict:
     return out
 
 
+def small_mvit(package: Any, rel_pos_embed: bool) -> Any:
+    video = package.models.video
+    block = video.mvit.MSBlockConfig(2, 8, 16, [3] * 3, [3] * 3, [1, 2, 2], [1, 1, 1])
+    last = video.mvit.MSBlockConfig(2, 16, 16, [], [3] * 3, [], [1, 2, 2])
+    return video.MViT(
+        (32, 48), 4, [block, last], rel_pos_embed, False, rel_pos_embed, rel_pos_embed
+    )
+
+
+@pytest.mark.parametrize("rel_pos_embed", [True, False])
+def test_multiscale_video(rel_pos_embed: bool) -> None:
+    want, got = small_mvit(torchvision, rel_pos_embed), small_mvit(vision, rel_pos_embed)
+    agree(want, got, [(2, 3, 4, 32, 48)])
+
+
 @pytest.mark.parametrize(
-    "name", ["mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf", "swin_t"]
+    "name", ["mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf", "swin_t", *VIDEOS]
 )
 def test_networks(name: str) -> None:
     want, got = torchvision.models.get_model(name), vision.models.get_model(name)
+    agree(want, got, VIDEOS.get(name, [(2, 3, 64, 64)]))
+
+
+def agree(want: Any, got: Any, shapes: list[tuple[int, ...]]) -> None:
     assert list(want.state_dict()) == list(got.state_dict())
     made = filled(want.state_dict())
     want.load_state_dict({k: torch.tensor(v) for k, v in made.items()}, strict=False)
     got.load_state_dict({k: ad.tensor(v) for k, v in made.items()}, strict=False)
-    image = RNG.normal(size=(2, 3, 64, 64)).astype(np.float32)
+    images = [RNG.normal(size=shape).astype(np.float32) for shape in shapes]
     with torch.no_grad(), ad.no_grad():
-        one = want.eval()(torch.tensor(image)).numpy()
-        two = got.eval()(ad.tensor(image)).numpy()
+        one, two = want.eval()(*map(torch.tensor, images)), got.eval()(*map(ad.tensor, images))
+    one, two = (out[-1] if isinstance(out, list) else out for out in (one, two))
+    one, two = one.numpy(), two.numpy()
     np.testing.assert_allclose(two, one, rtol=2e-3, atol=2e-3 * np.abs(one).max())

@@ -69,6 +69,14 @@ def to_channels_first(image: Any) -> Tensor:
     return from_numpy(np.array(array.transpose(2, 0, 1), order="C"))
 
 
+def extent(image: Any) -> tuple[int, int]:
+    """Height and width of a tensor (..., H, W), an array (H, W, ...) or a PIL image."""
+    if isinstance(image, (Tensor, np.ndarray)):
+        height, width = image.shape[-2:] if isinstance(image, Tensor) else image.shape[:2]
+        return int(height), int(width)
+    return image.height, image.width
+
+
 def like(image: Any, tensor: Tensor) -> Any:
     """A tensor (C, H, W) as the kind of image another is: array for array, PIL for PIL."""
     if isinstance(image, Tensor):

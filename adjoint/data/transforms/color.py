@@ -97,6 +97,19 @@ class ColorJitter(ImageTransform):
         self.saturation = _bounds("saturation", saturation)
         self.hue = _bounds("hue", hue, 0)
 
+    @staticmethod
+    def get_params(
+        brightness: Sequence[float] | None, contrast: Sequence[float] | None,
+        saturation: Sequence[float] | None, hue: Sequence[float] | None,
+    ) -> tuple[Tensor, float | None, float | None, float | None, float | None]:  # fmt: skip
+        """A random order of the four changes, and a factor of each that has bounds."""
+        order = randperm(4)
+        one, two, three, four = (
+            None if bounds is None else uniform(bounds[0], bounds[1])
+            for bounds in (brightness, contrast, saturation, hue)
+        )
+        return order, one, two, three, four
+
     def change(self, image: Tensor) -> Tensor:
         pixels, white, dtype = _split(image)
         steps = (self._brighten, self._contrast, self._saturate, self._turn)
@@ -203,21 +216,50 @@ class RandomErasing(Transform):
     def __call__(self, image: Tensor) -> Tensor:
         if not chance(self.p):
             return image
-        channels, h, w = image.shape[-3:]
-        for _ in range(10):
-            area = h * w * uniform(*self.scale)
-            ratio = math.exp(uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
-            height, width = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-            if 0 < height < h and 0 < width < w:
-                top, left = integer(0, h - height + 1), integer(0, w - width + 1)
-                out = image if self.inplace else image.clone()
-                part = out[..., top : top + height, left : left + width]
-                part.copy_(self._filling(channels, height, width))
-                return out
-        return image
+        place = _rectangle(image, self.scale, self.ratio)
+        if place is None:
+            return image
+        top, left, height, width = place
+        out = image if self.inplace else image.clone()
+        part = out[..., top : top + height, left : left + width]
+        part.copy_(self._filling(image.shape[-3], height, width))
+        return out
+
+    @staticmethod
+    def get_params(
+        img: Tensor, scale: Sequence[float], ratio: Sequence[float],
+        value: Sequence[float] | None = None,
+    ) -> tuple[int, int, int, int, Tensor]:  # fmt: skip
+        """Top, left, height, width of a rectangle and what it becomes; None for noise."""
+        channels, h, w = img.shape[-3:]
+        place = _rectangle(img, scale, ratio)
+        if place is None:
+            return 0, 0, h, w, img
+        if value is None:
+            return *place, randn(channels, *place[2:])
+        if len(value) not in (1, channels):
+            raise ValueError(
+                f"If value is a sequence, it should have either a single value or {channels} "
+                f"(number of input channels), received {len(value)}"
+            )
+        return *place, wrap(np.asarray(value, np.float32).reshape(-1, 1, 1))
 
     def _filling(self, channels: int, height: int, width: int) -> Tensor:
         if self.value == "random":
             return randn(channels, height, width)
         numbers = np.asarray(self.value, np.float32).reshape(-1, 1, 1)
         return wrap(np.ascontiguousarray(np.broadcast_to(numbers, (channels, height, width))))
+
+
+def _rectangle(
+    image: Tensor, scale: Sequence[float], ratio: Sequence[float]
+) -> tuple[int, int, int, int] | None:
+    """Top, left, height and width; None where ten tries found none that fits."""
+    h, w = image.shape[-2:]
+    for _ in range(10):
+        area = h * w * uniform(scale[0], scale[1])
+        sides = math.exp(uniform(math.log(ratio[0]), math.log(ratio[1])))
+        height, width = round(math.sqrt(area * sides)), round(math.sqrt(area / sides))
+        if 0 < height < h and 0 < width < w:
+            return integer(0, h - height + 1), integer(0, w - width + 1), height, width
+    return None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.data.transforms import pillow
-from adjoint.data.transforms.basic import ImageTransform
+from adjoint.data.transforms.basic import ImageTransform, extent
 from adjoint.data.transforms.draw import chance, integer, uniform
 from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.ops.image.interpolate import interpolate
@@ -206,12 +206,18 @@ class RandomCrop(ImageTransform):
             border = [max(width - w, 0), max(height - h, 0)]
             picture = Pad(border, self.fill, self.padding_mode)(picture)
             h, w = picture.shape[-2:]
+        return crop(picture, *self.get_params(picture, self.size))
+
+    @staticmethod
+    def get_params(img: Any, output_size: Sequence[int]) -> tuple[int, int, int, int]:
+        """Top, left, height and width of a rectangle at a random place."""
+        (h, w), (height, width) = extent(img), output_size
         if h < height or w < width:
             raise ValueError(
-                f"RandomCrop: required crop size {self.size} is larger than input image size "
+                f"RandomCrop: required crop size {(height, width)} is larger than input image size "
                 f"{(h, w)}. Pass padding, or pad_if_needed=True."
             )
-        return crop(picture, integer(0, h - height + 1), integer(0, w - width + 1), height, width)
+        return integer(0, h - height + 1), integer(0, w - width + 1), height, width
 
 
 class RandomResizedCrop(ImageTransform):
@@ -240,30 +246,42 @@ class RandomResizedCrop(ImageTransform):
         self.antialias = antialias
 
     def change(self, image: Tensor) -> Tensor:
-        part = crop(image, *self._rectangle(*image.shape[-2:]))
+        part = crop(image, *self.get_params(image, self.scale, self.ratio))
         return self._resize().change(part)
 
     def change_bytes(self, pixels: Any) -> Any:
-        top, left, height, width = self._rectangle(*pixels.shape[-2:])
+        h, w = pixels.shape[-2:]
+        top, left, height, width = _rectangle(h, w, self.scale, self.ratio)
         return self._resize().change_bytes(pixels[..., top : top + height, left : left + width])
 
     def change_picture(self, image: Any) -> Any:
-        top, left, height, width = self._rectangle(image.height, image.width)
+        top, left, height, width = self.get_params(image, self.scale, self.ratio)
         return self._resize()(image.crop((left, top, left + width, top + height)))
 
     def _resize(self) -> Resize:
         return Resize(self.size, self.interpolation, None, self.antialias)
 
-    def _rectangle(self, h: int, w: int) -> tuple[int, int, int, int]:
-        for _ in range(10):
-            area = h * w * uniform(*self.scale)
-            ratio = math.exp(uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
-            width, height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-            if 0 < width <= w and 0 < height <= h:
-                return integer(0, h - height + 1), integer(0, w - width + 1), height, width
-        ratio = min(max(w / h, self.ratio[0]), self.ratio[1])  # the middle, within the bounds
-        width, height = min(w, round(h * ratio)), min(h, round(w / ratio))
-        return (h - height) // 2, (w - width) // 2, height, width
+    @staticmethod
+    def get_params(
+        img: Any, scale: Sequence[float], ratio: Sequence[float]
+    ) -> tuple[int, int, int, int]:
+        """Top, left, height and width of a rectangle of random area and ratio of sides."""
+        return _rectangle(*extent(img), scale, ratio)
+
+
+def _rectangle(
+    h: int, w: int, scale: Sequence[float], ratio: Sequence[float]
+) -> tuple[int, int, int, int]:
+    narrow, wide = ratio
+    for _ in range(10):
+        area = h * w * uniform(scale[0], scale[1])
+        sides = math.exp(uniform(math.log(narrow), math.log(wide)))
+        width, height = round(math.sqrt(area * sides)), round(math.sqrt(area / sides))
+        if 0 < width <= w and 0 < height <= h:
+            return integer(0, h - height + 1), integer(0, w - width + 1), height, width
+    sides = min(max(w / h, narrow), wide)  # the middle, within the bounds
+    width, height = min(w, round(h * sides)), min(h, round(w / sides))
+    return (h - height) // 2, (w - width) // 2, height, width
 
 
 class RandomHorizontalFlip(ImageTransform):

@@ -35,6 +35,7 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     ),
     "googlenet": ("googlenet", "GoogLeNet GoogLeNetOutputs"),
     "inception": ("inception_v3", "Inception3 InceptionOutputs"),
+    "maxvit": ("maxvit_t", "MaxVit"),
     "mnasnet": ("mnasnet0_5 mnasnet0_75 mnasnet1_0 mnasnet1_3", "MNASNet"),
     "mobilenetv2": ("mobilenet_v2", "MobileNetV2"),
     "mobilenetv3": ("mobilenet_v3_large mobilenet_v3_small", "MobileNetV3"),
@@ -83,6 +84,11 @@ _FAMILIES: dict[str, tuple[str, str]] = {
     "detection.ssd": ("ssd300_vgg16", ""),
     "detection.ssdlite": ("ssdlite320_mobilenet_v3_large", ""),
     "detection.retinanet": ("retinanet_resnet50_fpn retinanet_resnet50_fpn_v2", ""),
+    "optical_flow.raft": ("raft_large raft_small", ""),
+    "video.mvit": ("mvit_v1_b mvit_v2_s", ""),
+    "video.resnet": ("r3d_18 mc3_18 r2plus1d_18", ""),
+    "video.s3d": ("s3d", ""),
+    "video.swin_transformer": ("swin3d_t swin3d_s swin3d_b", ""),
 }
 _NETWORKS = {name: module for module, (names, _) in _FAMILIES.items() for name in names.split()}
 _HOMES = {"feature_extraction", *(module.partition(".")[0] for module in _FAMILIES)} - {*_NETWORKS}

@@ -12,8 +12,8 @@ from adjoint.engine.ops.create.creation import ones
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 from adjoint.vision.models.registry import network, weights_in
-from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import Conv2dNormActivation, Permute
+from adjoint.vision.ops.stochastic_depth import StochasticDepth
 
 
 class LayerNorm2d(nn.LayerNorm):

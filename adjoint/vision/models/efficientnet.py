@@ -11,8 +11,8 @@ from typing import Any
 from adjoint import nn
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.models.registry import make_divisible, network, weights_in
-from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
+from adjoint.vision.ops.stochastic_depth import StochasticDepth
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Published weights: the file of each version, and how images are prepared for it.
 
 A line: network, version, file, then (of networks that classify) the size images are resized to,
-the size of the middle that is kept, and the interpolation.
+the size of the middle that is kept, and the interpolation; of networks for video in its place how
+their frames were normalised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class Published(NamedTuple):
 
     version: str
     file: str
-    resize: int = 0
+    resize: int | tuple[int, int] = 0
     crop: int = 0
     interpolation: str = "bilinear"
 
@@ -25,9 +26,33 @@ def published(network: str) -> dict[str, Published]:
     for line in TABLE.strip().splitlines():
         name, version, file, *sizes = line.split()
         if name == network:
-            resize, crop, mode = (int(sizes[0]), int(sizes[1]), sizes[2]) if sizes else (0, 0, "")
+            resize, crop, mode = (_size(sizes[0]), int(sizes[1]), sizes[2]) if sizes else (0, 0, "")
             versions[version] = Published(version, file, resize, crop, mode)
     return versions
+
+
+def default(network: str) -> str:
+    """The version meant by DEFAULT: the second of two, unless the table below says otherwise."""
+    versions = published(network)
+    if not versions:
+        raise ValueError(f"{network}: no weights are published")
+    second = next((v for v in versions if v.endswith("V2")), next(iter(versions)))
+    return DEFAULTS.get(network, second)
+
+
+def _size(text: str) -> int | tuple[int, int]:
+    """256, or 128x171."""
+    height, _, width = text.partition("x")
+    return (int(height), int(width)) if width else int(height)
+
+
+DEFAULTS = {"raft_large": "C_T_SKHT_V2"}
+# Means and deviations of the three colours, by the word of a network for video.
+NORMALISED = {
+    "kinetics": ((0.43216, 0.394666, 0.37645), (0.22803, 0.22145, 0.216989)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "even": ((0.45, 0.45, 0.45), (0.225, 0.225, 0.225)),
+}
 
 
 TABLE = """
@@ -68,6 +93,8 @@ keypointrcnn_resnet50_fpn COCO_V1 keypointrcnn_resnet50_fpn_coco-fc266e95
 lraspp_mobilenet_v3_large COCO_WITH_VOC_LABELS_V1 lraspp_mobilenet_v3_large-d234d4ea
 maskrcnn_resnet50_fpn COCO_V1 maskrcnn_resnet50_fpn_coco-bf2d0c1e
 maskrcnn_resnet50_fpn_v2 COCO_V1 maskrcnn_resnet50_fpn_v2_coco-73cbd019
+maxvit_t IMAGENET1K_V1 maxvit_t-bc5ab103 224 224 bicubic
+mc3_18 KINETICS400_V1 mc3_18-a90a0ba3 128x171 112 kinetics
 mnasnet0_5 IMAGENET1K_V1 mnasnet0.5_top1_67.823-3ffadce67e 256 224 bilinear
 mnasnet0_75 IMAGENET1K_V1 mnasnet0_75-7090bc5f 232 224 bilinear
 mnasnet1_0 IMAGENET1K_V1 mnasnet1.0_top1_73.512-f206786ef8 256 224 bilinear
@@ -77,6 +104,18 @@ mobilenet_v2 IMAGENET1K_V2 mobilenet_v2-7ebf99e0 232 224 bilinear
 mobilenet_v3_large IMAGENET1K_V1 mobilenet_v3_large-8738ca79 256 224 bilinear
 mobilenet_v3_large IMAGENET1K_V2 mobilenet_v3_large-5c1a4163 232 224 bilinear
 mobilenet_v3_small IMAGENET1K_V1 mobilenet_v3_small-047dcff4 256 224 bilinear
+mvit_v1_b KINETICS400_V1 mvit_v1_b-dbeb1030 256 224 even
+mvit_v2_s KINETICS400_V1 mvit_v2_s-ae3be167 256 224 even
+r2plus1d_18 KINETICS400_V1 r2plus1d_18-91a641e6 128x171 112 kinetics
+r3d_18 KINETICS400_V1 r3d_18-b3b3357e 128x171 112 kinetics
+raft_large C_T_V1 raft_large_C_T_V1-22a6c225
+raft_large C_T_V2 raft_large_C_T_V2-1bb1363a
+raft_large C_T_SKHT_V1 raft_large_C_T_SKHT_V1-0b8c9e55
+raft_large C_T_SKHT_V2 raft_large_C_T_SKHT_V2-ff5fadd5
+raft_large C_T_SKHT_K_V1 raft_large_C_T_SKHT_K_V1-4a6a5039
+raft_large C_T_SKHT_K_V2 raft_large_C_T_SKHT_K_V2-b5c70766
+raft_small C_T_V1 raft_small_C_T_V1-ad48884c
+raft_small C_T_V2 raft_small_C_T_V2-01064c6d
 regnet_x_16gf IMAGENET1K_V1 regnet_x_16gf-2007eb11 256 224 bilinear
 regnet_x_16gf IMAGENET1K_V2 regnet_x_16gf-ba3796d7 232 224 bilinear
 regnet_x_1_6gf IMAGENET1K_V1 regnet_x_1_6gf-e3633e7f 256 224 bilinear
@@ -126,6 +165,7 @@ resnext50_32x4d IMAGENET1K_V1 resnext50_32x4d-7cdf4587 256 224 bilinear
 resnext50_32x4d IMAGENET1K_V2 resnext50_32x4d-1a0047aa 232 224 bilinear
 retinanet_resnet50_fpn COCO_V1 retinanet_resnet50_fpn_coco-eeacb38b
 retinanet_resnet50_fpn_v2 COCO_V1 retinanet_resnet50_fpn_v2_coco-5905b1c5
+s3d KINETICS400_V1 s3d-d76dad2f 256x256 224 kinetics
 shufflenet_v2_x0_5 IMAGENET1K_V1 shufflenetv2_x0.5-f707e7126e 256 224 bilinear
 shufflenet_v2_x1_0 IMAGENET1K_V1 shufflenetv2_x1-5666bf0f80 256 224 bilinear
 shufflenet_v2_x1_5 IMAGENET1K_V1 shufflenetv2_x1_5-3c479a10 232 224 bilinear
@@ -134,6 +174,10 @@ squeezenet1_0 IMAGENET1K_V1 squeezenet1_0-b66bff10 256 224 bilinear
 squeezenet1_1 IMAGENET1K_V1 squeezenet1_1-b8a52dc0 256 224 bilinear
 ssd300_vgg16 COCO_V1 ssd300_vgg16_coco-b556d3b4
 ssdlite320_mobilenet_v3_large COCO_V1 ssdlite320_mobilenet_v3_large_coco-a79551df
+swin3d_b KINETICS400_V1 swin3d_b_1k-24f7c7c6 256 224 imagenet
+swin3d_b KINETICS400_IMAGENET22K_V1 swin3d_b_22k-7c6ae6fa 256 224 imagenet
+swin3d_s KINETICS400_V1 swin3d_s-da41c237 256 224 imagenet
+swin3d_t KINETICS400_V1 swin3d_t-7615ae03 256 224 imagenet
 swin_b IMAGENET1K_V1 swin_b-68c6b09e 238 224 bicubic
 swin_s IMAGENET1K_V1 swin_s-5e29d889 246 224 bicubic
 swin_t IMAGENET1K_V1 swin_t-704ceda3 232 224 bicubic

@@ -11,12 +11,14 @@ from typing import Any
 
 from adjoint import hub
 from adjoint.io.files import load
-from adjoint.vision.models.published import Published, published
+from adjoint.vision.models.published import NORMALISED, Published, default, published
 from adjoint.vision.transforms import InterpolationMode
 from adjoint.vision.transforms.presets import (
     ImageClassification,
     ObjectDetection,
+    OpticalFlow,
     SemanticSegmentation,
+    VideoClassification,
 )
 
 Builder = Callable[..., Any]
@@ -66,11 +68,8 @@ class Weights:
         return paths[0]
 
     def _published(self) -> Published:
-        versions = published(self.network)
-        if not versions:
-            raise ValueError(f"{self.network}: no weights are published")
-        default = next((v for v in versions if v.endswith("V2")), next(iter(versions)))
-        return versions[default if self.name == "DEFAULT" else self.name]
+        version = default(self.network) if self.name == "DEFAULT" else self.name
+        return published(self.network)[version]
 
     def get_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The weights."""
@@ -83,10 +82,15 @@ class Weights:
             return SemanticSegmentation(resize_size=520)
         if known.version.startswith("COCO"):
             return ObjectDetection()
+        if known.version.startswith("C_T"):
+            return OpticalFlow()
+        resize = (known.resize,) if isinstance(known.resize, int) else known.resize
+        if known.version.startswith("KINETICS"):
+            mean, std = NORMALISED[known.interpolation]
+            crop = (known.crop, known.crop)
+            return VideoClassification(crop_size=crop, resize_size=resize, mean=mean, std=std)
         mode = InterpolationMode(known.interpolation)
-        return ImageClassification(
-            crop_size=known.crop, resize_size=known.resize, interpolation=mode
-        )
+        return ImageClassification(crop_size=known.crop, resize_size=resize[0], interpolation=mode)
 
 
 class Versions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,8 +18,8 @@ from adjoint.engine.tensor.tensor import Tensor
 from adjoint.fx import wrap
 from adjoint.nn import functional as F
 from adjoint.vision.models.registry import network, weights_in
-from adjoint.vision.ops.depth import StochasticDepth
 from adjoint.vision.ops.misc import MLP, Permute
+from adjoint.vision.ops.stochastic_depth import StochasticDepth
 
 for _name in ("_patch_merging_pad", "_get_relative_position_bias", "shifted_window_attention"):
     wrap(_name)
@@ -116,7 +117,7 @@ def shifted_window_attention(
     q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
     scores = _scores(q, k, logit_scale) + relative_position_bias
     if any(shift):
-        mask = _mask(full_h, full_w, window_size, shift).to(x)
+        mask = mask_between_regions((full_h, full_w), window_size, shift).to(x)
         scores = scores.view(batch, count, num_heads, size, size)
         scores = (scores + mask[None, :, None]).view(-1, num_heads, size, size)
     weights = F.dropout(scores.softmax(-1), attention_dropout, training)
@@ -184,21 +185,22 @@ class ShiftedWindowAttention(nn.Module):
         )  # fmt: skip
 
 
-def _mask(height: int, width: int, window: Sequence[int], shift: Sequence[int]) -> Tensor:
+def mask_between_regions(
+    sizes: Sequence[int], window: Sequence[int], shift: Sequence[int]
+) -> Tensor:
     """-100 between elements that the shift brought together, (windows, size, size)."""
-    region: Any = np.zeros((height, width), np.float32)
+    region: Any = np.zeros(sizes, np.float32)
     cuts = [
         [(0, full - size), (full - size, full - step), (full - step, full)]
-        for full, size, step in zip((height, width), window, shift, strict=True)
+        for full, size, step in zip(sizes, window, shift, strict=True)
     ]
-    count = 0
-    for top, bottom in cuts[0]:
-        for left, right in cuts[1]:
-            region[top:bottom, left:right] = count
-            count += 1
-    win_h, win_w = window
-    tiles = region.reshape(height // win_h, win_h, width // win_w, win_w).transpose(0, 2, 1, 3)
-    tiles = tiles.reshape(-1, win_h * win_w)
+    for count, spans in enumerate(itertools.product(*cuts)):
+        region[tuple(slice(*span) for span in spans)] = count
+    rank = len(sizes)
+    counts = [full // size for full, size in zip(sizes, window, strict=True)]
+    tiles = region.reshape([n for pair in zip(counts, window, strict=True) for n in pair])
+    tiles = tiles.transpose(*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
+    tiles = tiles.reshape(-1, math.prod(window))
     apart = tiles[:, None, :] != tiles[:, :, None]
     return from_numpy(np.where(apart, np.float32(-100.0), np.float32(0.0)))
 
@@ -245,10 +247,11 @@ class SwinTransformerBlock(nn.Module):
         attention_dropout: float = 0.0,
         stochastic_depth_prob: float = 0.0,
         norm_layer: Callable[..., Any] = nn.LayerNorm,
+        attn_layer: Callable[..., nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.norm1 = norm_layer(dim)
-        self.attn = self.attention(
+        self.attn = (attn_layer or self.attention)(
             dim, window_size, shift_size, num_heads,
             attention_dropout=attention_dropout, dropout=dropout,
         )  # fmt: skip

@@ -14,8 +14,6 @@ from adjoint.vision.ops.boxes import generalized_box_iou_loss as generalized_box
 from adjoint.vision.ops.boxes import masks_to_boxes as masks_to_boxes
 from adjoint.vision.ops.boxes import nms as nms
 from adjoint.vision.ops.boxes import remove_small_boxes as remove_small_boxes
-from adjoint.vision.ops.depth import StochasticDepth as StochasticDepth
-from adjoint.vision.ops.depth import stochastic_depth as stochastic_depth
 from adjoint.vision.ops.layers import DropBlock2d as DropBlock2d
 from adjoint.vision.ops.layers import DropBlock3d as DropBlock3d
 from adjoint.vision.ops.layers import FeaturePyramidNetwork as FeaturePyramidNetwork
@@ -39,3 +37,5 @@ from adjoint.vision.ops.regions import ps_roi_align as ps_roi_align
 from adjoint.vision.ops.regions import ps_roi_pool as ps_roi_pool
 from adjoint.vision.ops.regions import roi_align as roi_align
 from adjoint.vision.ops.regions import roi_pool as roi_pool
+from adjoint.vision.ops.stochastic_depth import StochasticDepth as StochasticDepth
+from adjoint.vision.ops.stochastic_depth import stochastic_depth as stochastic_depth

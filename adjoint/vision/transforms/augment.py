@@ -12,6 +12,7 @@ import numpy as np
 from adjoint.data.transforms.basic import Transform, to_channels_first
 from adjoint.data.transforms.draw import chance, integer
 from adjoint.data.transforms.pillow import is_picture
+from adjoint.engine.ops.random.random import rand, randint
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import functional as F
 from adjoint.vision.transforms.functional import InterpolationMode
@@ -381,6 +382,11 @@ class AutoAugment(_Policy):
     def space(self, img: Any) -> Space:
         """The changes with their magnitudes."""
         return {**RandAugment(num_magnitude_bins=10).space(img), "Invert": (0.0, False)}
+
+    @staticmethod
+    def get_params(transform_num: int) -> tuple[int, Tensor, Tensor]:
+        """A random pair of a policy, the chances of its two changes and their signs."""
+        return integer(0, transform_num), rand(2), randint(2, (2,))
 
     def __call__(self, img: Any) -> Any:
         for name, probability, strength in self.policies[integer(0, len(self.policies))]:

@@ -57,7 +57,12 @@ class GaussianBlur(Transform):
         self.sigma = (sigma, sigma) if isinstance(sigma, (int, float)) else tuple(sigma)
 
     def __call__(self, img: Any) -> Any:
-        return F.gaussian_blur(img, self.kernel_size, uniform(*self.sigma))
+        return F.gaussian_blur(img, self.kernel_size, self.get_params(*self.sigma))
+
+    @staticmethod
+    def get_params(sigma_min: float, sigma_max: float) -> float:
+        """A random width."""
+        return uniform(sigma_min, sigma_max)
 
 
 class RandomInvert(Transform):
@@ -313,17 +318,29 @@ class RandomAffine(Transform):
         self.fill = fill
         self.center = center
 
+    @staticmethod
+    def get_params(
+        degrees: Sequence[float], translate: Sequence[float] | None,
+        scale_ranges: Sequence[float] | None, shears: Sequence[float] | None,
+        img_size: Sequence[int],
+    ) -> tuple[float, tuple[int, int], float, tuple[float, float]]:  # fmt: skip
+        """A random angle, shift, scale and shear, of an image (width, height)."""
+        angle = uniform(degrees[0], degrees[1])
+        shift = (0, 0)
+        if translate is not None:
+            across, down = translate[0] * img_size[0], translate[1] * img_size[1]
+            shift = (round(uniform(-across, across)), round(uniform(-down, down)))
+        scale = 1.0 if scale_ranges is None else uniform(scale_ranges[0], scale_ranges[1])
+        shear = (0.0, 0.0)
+        if shears is not None:
+            level = uniform(shears[0], shears[1])
+            shear = (level, uniform(shears[2], shears[3]) if len(shears) == 4 else 0.0)
+        return angle, shift, scale, shear
+
     def __call__(self, img: Any) -> Any:
-        width, height = F.get_image_size(img)
-        angle = uniform(self.degrees[0], self.degrees[1])
-        shift = [0, 0]
-        if self.translate is not None:
-            across, down = self.translate[0] * width, self.translate[1] * height
-            shift = [round(uniform(-across, across)), round(uniform(-down, down))]
-        scale = 1.0 if self.scale is None else uniform(self.scale[0], self.scale[1])
-        shear = [0.0, 0.0]
-        if self.shear is not None:
-            shear[0] = uniform(self.shear[0], self.shear[1])
-            if len(self.shear) == 4:
-                shear[1] = uniform(self.shear[2], self.shear[3])
-        return F.affine(img, angle, shift, scale, shear, self.interpolation, self.fill, self.center)
+        angle, shift, scale, shear = self.get_params(
+            self.degrees, self.translate, self.scale, self.shear, F.get_image_size(img)
+        )
+        return F.affine(
+            img, angle, list(shift), scale, list(shear), self.interpolation, self.fill, self.center
+        )

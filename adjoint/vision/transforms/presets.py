@@ -50,6 +50,43 @@ class ObjectDetection(nn.Module):
         return _float_tensor(img)
 
 
+class VideoClassification(nn.Module):
+    """Frames (..., T, C, H, W) resized, their middle kept, normalised: (..., C, T, H, W)."""
+
+    def __init__(
+        self,
+        *,
+        crop_size: Sequence[int],
+        resize_size: Sequence[int],
+        mean: Sequence[float] = (0.43216, 0.394666, 0.37645),
+        std: Sequence[float] = (0.22803, 0.22145, 0.216989),
+        interpolation: Any = F.InterpolationMode.BILINEAR,
+    ) -> None:
+        super().__init__()
+        self.crop_size, self.resize_size = list(crop_size), list(resize_size)
+        self.mean, self.std = list(mean), list(std)
+        self.interpolation = interpolation
+
+    def forward(self, vid: Tensor) -> Tensor:
+        frames = vid.reshape(-1, *vid.shape[-3:])
+        # The published weights were trained on frames resized without smoothing.
+        frames = F.resize(frames, self.resize_size, self.interpolation, None, False)
+        frames = F.center_crop(frames, self.crop_size)
+        frames = F.normalize(F.convert_image_dtype(frames, float32), self.mean, self.std)
+        return frames.view(*vid.shape[:-2], *self.crop_size).transpose(-4, -3)
+
+
+class OpticalFlow(nn.Module):
+    """Two images scaled to the range from -1 to 1."""
+
+    def forward(self, img1: Any, img2: Any) -> tuple[Tensor, Tensor]:
+        one, two = (
+            F.normalize(_float_tensor(img), [0.5] * 3, [0.5] * 3).contiguous()
+            for img in (img1, img2)
+        )
+        return one, two
+
+
 class SemanticSegmentation(nn.Module):
     """Resized, scaled and normalised."""
 

@@ -66,6 +66,7 @@ SWITCHES: dict[str, Switch] = {
         None, "the module stays as it is; adjoint.compile makes it faster"
     ),
     "vision.set_image_backend": Switch("PIL", "Pillow reads images wherever it is installed"),
+    "vision.set_video_backend": Switch("pyav", "Adjoint reads no video"),
     "backends.cudnn.enabled": Switch(True, CUDNN, (False,), computes=True),
     "backends.cudnn.benchmark": Switch(False, CUDNN),
     "backends.cudnn.benchmark_limit": Switch(10, LIMIT),

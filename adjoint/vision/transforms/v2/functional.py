@@ -21,6 +21,7 @@ from adjoint.vision.transforms.functional import to_pil_image as to_pil_image
 from adjoint.vision.transforms.functional import to_tensor as to_tensor
 from adjoint.vision.transforms.kinds import mode_name
 from adjoint.vision.transforms.v2 import boxes as box
+from adjoint.vision.transforms.v2 import tones
 from adjoint.vision.transforms.v2.boxes import affine_bounding_boxes as affine_bounding_boxes
 from adjoint.vision.transforms.v2.boxes import (
     center_crop_bounding_boxes as center_crop_bounding_boxes,
@@ -409,8 +410,8 @@ adjust_gamma = function("adjust_gamma", first.adjust_gamma)
 adjust_hue = function("adjust_hue", first.adjust_hue)
 adjust_saturation = function("adjust_saturation", first.adjust_saturation)
 adjust_sharpness = function("adjust_sharpness", first.adjust_sharpness)
-autocontrast = function("autocontrast", first.autocontrast)
-equalize = function("equalize", first.equalize)
+autocontrast = function("autocontrast", tones.autocontrast)
+equalize = function("equalize", tones.equalize)
 erase = function("erase", first.erase)
 five_crop = function("five_crop", first.five_crop)
 gaussian_blur = function("gaussian_blur", first.gaussian_blur)
@@ -419,7 +420,7 @@ grayscale_to_rgb = function("grayscale_to_rgb", grayscale_to_rgb_image)
 invert = function("invert", first.invert)
 normalize = function("normalize", first.normalize)
 permute_channels = function("permute_channels", permute_channels_image)
-posterize = function("posterize", first.posterize)
+posterize = function("posterize", tones.posterize)
 rgb_to_grayscale = function("rgb_to_grayscale", first.rgb_to_grayscale)
 solarize = function("solarize", first.solarize)
 ten_crop = function("ten_crop", first.ten_crop)
@@ -446,8 +447,8 @@ adjust_gamma_image = adjust_gamma_video = first.adjust_gamma
 adjust_hue_image = adjust_hue_video = first.adjust_hue
 adjust_saturation_image = adjust_saturation_video = first.adjust_saturation
 adjust_sharpness_image = adjust_sharpness_video = first.adjust_sharpness
-autocontrast_image = autocontrast_video = first.autocontrast
-equalize_image = equalize_video = first.equalize
+autocontrast_image = autocontrast_video = tones.autocontrast
+equalize_image = equalize_video = tones.equalize
 erase_image = erase_video = first.erase
 five_crop_image = five_crop_video = first.five_crop
 ten_crop_image = ten_crop_video = first.ten_crop
@@ -455,7 +456,7 @@ gaussian_blur_image = gaussian_blur_video = first.gaussian_blur
 gaussian_noise_video, permute_channels_video = gaussian_noise_image, permute_channels_image
 invert_image = invert_video = first.invert
 normalize_image = normalize_video = first.normalize
-posterize_image = posterize_video = first.posterize
+posterize_image = posterize_video = tones.posterize
 rgb_to_grayscale_image = first.rgb_to_grayscale
 solarize_image = solarize_video = first.solarize
 to_dtype_video = to_dtype_image

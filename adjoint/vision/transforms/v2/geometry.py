@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from adjoint.data import transforms as plain
 from adjoint.data.transforms.draw import integer, uniform
 from adjoint.vision.transforms import more
 from adjoint.vision.transforms.v2 import functional as F
@@ -206,6 +207,8 @@ class RandomCrop(Transform):
         fill, padding_mode: see `Pad`.
     """
 
+    get_params = staticmethod(plain.RandomCrop.get_params)
+
     def __init__(
         self,
         size: Any,
@@ -261,6 +264,8 @@ class RandomResizedCrop(Transform):
         interpolation, antialias: see `Resize`.
     """
 
+    get_params = staticmethod(plain.RandomResizedCrop.get_params)
+
     def __init__(
         self,
         size: Any,
@@ -306,6 +311,8 @@ class RandomRotation(Transform):
         fill: see `Pad`.
     """
 
+    get_params = staticmethod(more.RandomRotation.get_params)
+
     def __init__(
         self,
         degrees: float | Sequence[float],
@@ -341,6 +348,8 @@ class RandomAffine(Transform):
         fill: see `Pad`.
         center: the point (x, y) it turns about.
     """
+
+    get_params = staticmethod(more.RandomAffine.get_params)
 
     def __init__(
         self,
@@ -394,6 +403,8 @@ class RandomPerspective(RandomTransform):
         fill: see `Pad`.
     """
 
+    get_params = staticmethod(more.RandomPerspective.get_params)
+
     def __init__(
         self,
         distortion_scale: float = 0.5,
@@ -427,6 +438,8 @@ class ElasticTransform(Transform):
         interpolation: of images; masks keep their numbers.
         fill: see `Pad`.
     """
+
+    get_params = staticmethod(more.ElasticTransform.get_params)
 
     def __init__(
         self,

@@ -1,0 +1,43 @@
+"""Changes of tone that the second transforms also make of floating-point images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adjoint.engine.core.dtype import float32, uint8
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.transforms import functional as first
+from adjoint.vision.transforms.kinds import bound_of
+
+
+def posterize(image: Any, bits: int) -> Any:
+    """So many levels: the highest bits of whole numbers, parts of the range of others."""
+    if not isinstance(image, Tensor) or image.dtype is uint8:
+        return first.posterize(image, bits)
+    if image.dtype.is_floating_point:
+        levels = 1 << bits
+        return (image * levels).floor().clamp(0, levels - 1) * (1.0 / levels)
+    width = image.element_size() * 8
+    return image if bits >= width else image & (((1 << bits) - 1) << (width - bits))
+
+
+def autocontrast(image: Any) -> Any:
+    """The darkest pixel of each channel black, the lightest white."""
+    if not isinstance(image, Tensor):
+        return first.autocontrast(image)
+    bound = bound_of(image)
+    work = image if image.dtype.is_floating_point else image.to(float32)
+    low, high = work.amin((-2, -1), keepdim=True), work.amax((-2, -1), keepdim=True)
+    flat = high == low
+    scale = ((high - low) * (1.0 / bound)).masked_fill(flat, 1.0)
+    return ((work - low.masked_fill(flat, 0.0)) / scale).clamp(0, bound).to(image.dtype)
+
+
+def equalize(image: Any) -> Any:
+    """Each channel so that all brightnesses are equally frequent, told apart as bytes are."""
+    if not isinstance(image, Tensor) or image.dtype is uint8:
+        return first.equalize(image)
+    if image.numel() == 0:
+        return image
+    even = first.equalize(first.convert_image_dtype(image, uint8))
+    return first.convert_image_dtype(even, image.dtype)
