@@ -194,7 +194,11 @@ def _sampled(input: Tensor, grid: Tensor, mode: int, padding: int, align: bool) 
         and not are_deterministic_algorithms_enabled()  # pixels get their sums in any order
     )
     record = GRID_SAMPLER_WHOLE if whole else GRID_SAMPLER
-    return record(input, grid, interpolation=mode, padding=padding, align=bool(align))
+    sampled = record(input, grid, interpolation=mode, padding=padding, align=bool(align))
+    if mode == NEAREST and grid.requires_grad and not whole:
+        # Small moves change nothing: a gradient of zeros, which the composition has no path for.
+        return sampled - grid.masked_fill(grid.new_ones((), dtype=dt.bool_), 0).sum()
+    return sampled
 
 
 def _check(name: str, input: Tensor, grid: Tensor, rank: int, mode: int, padding: int) -> None:

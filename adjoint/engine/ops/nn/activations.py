@@ -173,7 +173,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # zero where not taken, so that overflow there cannot spoil the derivative
     below = (x.masked_fill(x > 0, 0) * input_scale).expm1() * (alpha * scale)
-    return WHERE(x > 0, x * scale if scale != 1 else x, below)
+    return WHERE(x < 0, below, x * scale if scale != 1 else x)
 
 
 def _elu_vjp(g: Tensor, x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:

@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 
 
 def _weights(x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
-    """1/k at each of k equal extremes, 0 elsewhere: ties share the gradient."""
-    hit = EQ(x, restore(out, x_spec, dims, keepdim)).to(x.dtype)
+    """1/k at each of k equal extremes, 0 elsewhere: ties share the gradient.
+
+    Of all elements, NaNs are equal too, as for PyTorch's `max()`, `min()` and `median()`.
+    """
+    hit = EQ(x, restore(out, x_spec, dims, keepdim))
+    if len(dims) == len(x_spec.shape) and x.dtype.is_floating_point:
+        hit = hit | (x.isnan() & restore(out, x_spec, dims, keepdim).isnan())
+    hit = hit.to(x.dtype)
     return hit / SUM(hit, dims=dims, keepdim=True)
 
 

@@ -84,6 +84,9 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @public(method=True, name="fill_", numbers="values")
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
+    if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
+        once.fill_(value)
+        return input
     if _fits(value, input):
         array = direct_array(input)
         if array is not None:
@@ -91,6 +94,17 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             input._storage.version += 1
             return input
     return update("fill_", input, fill, value)
+
+
+def _without_repeats(target: Tensor) -> Tensor:
+    """The elements that lie apart: one of those that an expanded dimension shows more than once.
+
+    With one value for all of them, which is written last does not matter, and PyTorch allows it.
+    """
+    for dim, (step, size) in enumerate(zip(target._array.strides, target.shape, strict=True)):
+        if step == 0 and size > 1:
+            target = target.narrow(dim, 0, 1)
+    return target
 
 
 def _fits(value: Any, target: Tensor) -> bool:
@@ -101,6 +115,9 @@ def _fits(value: Any, target: Tensor) -> bool:
 @public(method=True, name="zero_")
 def zero_(input: Tensor) -> Tensor:
     """Overwrite with zeros."""
+    if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
+        once.zero_()
+        return input
     array = direct_array(input)
     if array is not None:
         HOOKS.array.copy_into(array, 0)

@@ -90,13 +90,12 @@ def _power(k: V) -> V:
 
 
 def remainder(x: V, y: V) -> V:
-    """Modulo with the sign of y."""
+    """Modulo with the sign of y; a zero keeps the sign of x, as PyTorch's does."""
     if not x.is_float:
         return _floored(x, y, "remainder")[1]
     r = fmod(x, y)
-    other = (r < 0.0) ^ (y < 0.0)
-    fixed = select(other, r + y, r)
-    return select(r.eq(0.0), x.like(0.0).copysign(y), fixed)
+    other = ((r < 0.0) ^ (y < 0.0)) & r.ne(0.0)
+    return select(other, r + y, r)
 
 
 def floor_divide(x: V, y: V) -> V:

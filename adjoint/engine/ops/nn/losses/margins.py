@@ -62,6 +62,8 @@ def hinge_embedding_loss(
 ) -> Tensor:
     r"""x where the target is 1, $\max(0, margin - x)$ where it is -1."""
     how = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):  # whole numbers stay whole
+        return reduced(_hinge(input, target, int(margin)), how)
     return reduced(HINGE_EMBEDDING_LOSS(input, target, margin=margin), how)
 
 

@@ -173,7 +173,11 @@ def trunc_divide(xp: Any, x: Any, y: Any) -> Array:
 def remainder(xp: Any, x: Any, y: Any) -> Array:
     x, y = pair(xp, x, y)
     refuse_zero(xp, "remainder", y)
-    return xp.remainder(x, y)
+    if x.dtype.kind in "iub":
+        return xp.remainder(x, y)
+    # Not the library's: there a zero has the divisor's sign, in PyTorch the dividend's.
+    left = xp.fmod(x, y)
+    return xp.where((left != 0) & ((left < 0) != (y < 0)), left + y, left)
 
 
 @lowers(division.FMOD)

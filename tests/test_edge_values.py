@@ -1,0 +1,93 @@
+"""Values at the edges of what is defined: zeros' signs, NaNs, memory that shows more than once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.nn import functional as F
+
+INF, NAN = math.inf, math.nan
+
+
+def same(got: Any, want: list[float]) -> None:
+    """Equal, with the signs of zeros and NaN where NaN is."""
+    found = got.double().numpy()
+    np.testing.assert_array_equal(found, np.array(want))
+    kept = ~np.isnan(found)
+    np.testing.assert_array_equal(np.signbit(found[kept]), np.signbit(np.array(want)[kept]))
+
+
+# Divisor -> what is left of 5, -5, 0, -0, infinity, -infinity and NaN, as PyTorch has it.
+REMAINDERS = {
+    2.0: [1.0, 1.0, 0.0, -0.0, NAN, NAN, NAN],
+    -2.0: [-1.0, -1.0, 0.0, -0.0, NAN, NAN, NAN],
+    INF: [5.0, INF, 0.0, -0.0, NAN, NAN, NAN],
+    -INF: [-INF, -5.0, 0.0, -0.0, NAN, NAN, NAN],
+    0.0: [NAN] * 7,
+}
+
+
+@pytest.mark.parametrize("divisor", sorted(REMAINDERS))
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.float16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_remainders(divisor: float, dtype: Any, compiled: bool) -> None:
+    x = ad.tensor([5.0, -5.0, 0.0, -0.0, INF, -INF, NAN], dtype=dtype)
+    remainder = ad.compile(ad.remainder) if compiled else ad.remainder
+    same(remainder(x, ad.full((7,), divisor, dtype=dtype)), REMAINDERS[divisor])
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.5, 2.0])
+def test_elu_keeps_the_signs_of_zeros(alpha: float) -> None:
+    same(F.elu(ad.tensor([0.0, -0.0, NAN]), alpha), [0.0, -0.0, NAN])
+
+
+SHARED = {
+    "max": [0.0, 0.5, 0.0, 0.5],
+    "min": [0.0, 0.5, 0.0, 0.5],
+    "median": [0.0, 0.5, 0.0, 0.5],
+    "nanmedian": [1.0, 0.0, 0.0, 0.0],
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHARED))
+def test_gradients_of_what_is_not_a_number(name: str) -> None:
+    x = ad.tensor([1.0, NAN, 3.0, NAN], requires_grad=True)
+    getattr(x, name)().backward()
+    same(x.grad, SHARED[name])
+
+
+def test_hinges_of_whole_numbers_are_whole() -> None:
+    x, y = ad.tensor([1, 2, 3]), ad.tensor([1, -1, 1])
+    out = F.hinge_embedding_loss(x, y, margin=3.5, reduction="none")
+    assert (out.dtype, out.tolist()) == (ad.int64, [1, 1, 3])
+    assert F.hinge_embedding_loss(x, y, reduction="sum").item() == 4
+    with pytest.raises(RuntimeError, match="could not infer output dtype"):
+        F.hinge_embedding_loss(x, y)
+
+
+def test_the_grid_of_nearest_pixels_has_a_gradient_of_zeros() -> None:
+    image = ad.arange(16.0).reshape(1, 1, 4, 4).requires_grad_()
+    grid = ad.tensor([[[[0.1, INF], [NAN, -0.3]]]], requires_grad=True)
+    out = F.grid_sample(image, grid, mode="nearest", align_corners=False)
+    out.sum().backward()
+    assert grid.grad is not None
+    assert not grid.grad.any()
+    with ad.no_grad():
+        plain = F.grid_sample(image, grid, mode="nearest", align_corners=False)
+    assert ad.equal(out, plain)
+
+
+def test_one_value_is_written_to_memory_that_shows_more_than_once() -> None:
+    base = ad.zeros(1, 3)
+    assert base.expand(4, 3).fill_(2.0).sum() == 24
+    assert base.tolist() == [[2.0] * 3]
+    base.expand(2, 4, 3).zero_()
+    assert not base.any()
+    for write in (lambda e: e.add_(1), lambda e: e.copy_(ad.ones(4, 3)), lambda e: e.relu_()):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to"):
+            write(base.expand(4, 3))
