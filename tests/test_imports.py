@@ -185,11 +185,11 @@ def test_files_and_folders_stay_small() -> None:
 
 # Names that PyTorch or its libraries give to several classes, and of ours a network in two forms.
 SHARED_NAMES = frozenset(
-    """AuxRequest Batcher CIFAR10 CIFAR100 CenterCrop Compose Concater ConvertImageDtype ElasticTransform Event
-    FashionMNIST GradScaler Graph Identity ImageFolder InceptionAux InvertedResidual Lambda MLP MNIST
+    """AuxRequest BasicBlock Batcher Bottleneck CIFAR10 CIFAR100 CenterCrop Compose Concater ConvertImageDtype ElasticTransform Event
+    FashionMNIST GradScaler Graph Identity ImageFolder InceptionAux InvertedResidual Lambda MBConv MLP MNIST
     Mapper Node PILToTensor Pad Partition RandomAffine RandomApply RandomChoice RandomCrop
     RandomHorizontalFlip RandomOrder RandomPerspective RandomResizedCrop RandomRotation
-    RandomVerticalFlip Resize Sampler Stream StreamContext ToPILImage ToTensor Transform Transformer
+    RandomVerticalFlip ResidualBlock Resize Sampler Stream StreamContext ToPILImage ToTensor Transform Transformer
     Value Zipper autocast profile Block VAE""".split()
 )
 

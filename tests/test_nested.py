@@ -72,7 +72,7 @@ def test_rows_are_padded_reduced_and_found_again() -> None:
 
 def test_what_rows_do_not_allow_is_refused() -> None:
     _, x = batch()
-    for wrong in (lambda: x.sort(1), lambda: x.reshape(3, -1), lambda: x.softmax(1)):
+    for wrong in (lambda: x.sort(1), lambda: x.reshape(3, -1), lambda: x.softmax(0)):
         with pytest.raises(NotImplementedError, match="nested"):
             wrong()
     with pytest.raises(RuntimeError, match="ragged"):
@@ -94,3 +94,45 @@ def test_a_row_is_taken_by_its_number() -> None:
     assert [float(g.sum()) for g in whole.grad.unbind()] == [0.0, 40.0, 0.0]
     with pytest.raises(NotImplementedError, match="number of a row"):
         whole[:, 0]
+
+
+def listed(nested: Any) -> list[Any]:
+    return [row.tolist() for row in nested.unbind()]
+
+
+def test_parts_of_rows_and_chosen_elements() -> None:
+    x = ad.arange(12.0).reshape(2, 6).requires_grad_()
+    parts = ad.nested.narrow(x, 1, ad.tensor([0, 3]), ad.tensor([2, 3]), layout=ad.jagged)
+    assert listed(parts) == [[0.0, 1.0], [9.0, 10.0, 11.0]]
+    (parts * 2).sum().backward()
+    assert x.grad.tolist() == [[2.0, 2.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 2.0, 2.0, 2.0]]
+    assert ad.nested.narrow(x, 1, 1, 2).shape == (2, 2)
+    chosen = ad.nested.masked_select(x, x.detach() % 4 != 0)
+    assert listed(chosen) == [[1.0, 2.0, 3.0, 5.0], [6.0, 7.0, 9.0, 10.0, 11.0]]
+    for bad in ((0, 0, 1), (1, 4, 3)):
+        with pytest.raises(RuntimeError):
+            ad.nested.narrow(x, *bad[:1], ad.tensor(bad[1]), ad.tensor(bad[2]), layout=ad.jagged)
+
+
+# Name -> what it makes of the batch, and of each of its rows.
+BY_ROWS: dict[str, tuple[Any, Any]] = {
+    "chunk": (lambda n: n.chunk(3, -1)[1], lambda r: r.chunk(3, -1)[1]),
+    "split": (lambda n: n.split([1, 2], -1)[1], lambda r: r.split([1, 2], -1)[1]),
+    "unsqueeze": (lambda n: n.unsqueeze(2), lambda r: r.unsqueeze(1)),
+    "select": (lambda n: n.select(-1, 1), lambda r: r.select(-1, 1)),
+    "cat": (lambda n: ad.cat([n, n * 2], -1), lambda r: ad.cat([r, r * 2], -1)),
+    "softmax": (lambda n: n.softmax(1), lambda r: r.softmax(0)),
+    "log_softmax": (lambda n: n.log_softmax(-1), lambda r: r.log_softmax(-1)),
+    "prod": (lambda n: n.prod(2), lambda r: r.prod(1)),
+    "any": (lambda n: n.any(1), lambda r: r.any(0)),
+    "matmul": (lambda n: n @ ad.ones(2, 3, 2), lambda r: r @ ad.ones(3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BY_ROWS))
+def test_a_batch_is_its_rows(name: str) -> None:
+    rows = [ad.randn(2, 3), ad.randn(4, 3)]
+    whole, one = BY_ROWS[name]
+    got = whole(ad.nested.nested_tensor(rows))
+    for found, row in zip(got.unbind(0), rows, strict=True):
+        ad.testing.assert_close(found, one(row))

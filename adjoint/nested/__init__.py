@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.layout import jagged, strided
 from adjoint.engine.tensor.tensor import Tensor
@@ -14,6 +15,8 @@ from adjoint.ops import aten
 __all__ = [
     "NestedTensor",
     "as_nested_tensor",
+    "masked_select",
+    "narrow",
     "nested_tensor",
     "nested_tensor_from_jagged",
     "to_padded_tensor",
@@ -92,3 +95,62 @@ def to_padded_tensor(
 ) -> Tensor:
     """The rows in one tensor, each filled up to the longest (or to a size)."""
     return input.to_padded_tensor(padding, output_size)
+
+
+def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = strided) -> Any:
+    """A part of each row, (B, T, ...) -> (B, *, ...).
+
+    Args:
+        tensor: the rows.
+        dim: 1.
+        start: where each part begins: a number, or one for each row.
+        length: how long each is: a number, or one for each row.
+        layout: `jagged`; otherwise it is `Tensor.narrow`.
+
+    Example:
+        >>> import adjoint as ad
+        >>> rows = ad.arange(8).reshape(2, 4)
+        >>> parts = narrow(rows, 1, ad.tensor([0, 1]), ad.tensor([2, 3]), layout=ad.jagged)
+        >>> [row.tolist() for row in parts.unbind()]
+        [[0, 1], [5, 6, 7]]
+    """
+    whole = isinstance(start, int) and isinstance(length, int)
+    if layout is not jagged:
+        if not whole:
+            raise RuntimeError(
+                "nested.narrow: starts and lengths for each row are of the jagged layout"
+            )
+        return tensor.narrow(dim, start, length)
+    if dim != 1:
+        raise RuntimeError("jagged layout only supports dim=1")
+    count, size = int(tensor.shape[0]), int(tensor.shape[1])
+    starts, lengths = (
+        aten.as_tensor(part, device=tensor.device).expand(count).tolist()
+        for part in (start, length)
+    )
+    for first, long in zip(starts, lengths, strict=True):
+        if first < 0 or long < 0 or first + long > size:
+            raise RuntimeError(
+                f"nested.narrow: a part from {first} of length {long} is not in {size} entries"
+            )
+    rows = zip(tensor.unbind(0), starts, lengths, strict=True)
+    return as_nested_tensor([row[first : first + long] for row, first, long in rows])
+
+
+def masked_select(tensor: Tensor, mask: Tensor) -> NestedTensor:
+    """The elements of each row where a mask is True, (..., T) -> (rows, *).
+
+    Example:
+        >>> import adjoint as ad
+        >>> x = ad.tensor([[1, 2], [3, 4]])
+        >>> [row.tolist() for row in masked_select(x, x != 2).unbind()]
+        [[1], [3, 4]]
+    """
+    if mask.dtype is not bool_:
+        raise RuntimeError(f"nested.masked_select: expected a mask of bool, received {mask.dtype}")
+    if isinstance(tensor, NestedTensor) or isinstance(mask, NestedTensor):
+        raise NotImplementedError("nested.masked_select: expected dense tensors")
+    tensor, mask = aten.broadcast_tensors(tensor, mask)
+    counts = mask.sum(-1).reshape(-1)
+    ends = aten.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return NestedTensor(tensor.masked_select(mask), ends)

@@ -242,11 +242,19 @@ def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Neste
     return input._like(input._rows.flatten(start_dim % input.ndim - 1))
 
 
-def softmax(input: NestedTensor, dim: int | None = None, *_: Any, **__: Any) -> NestedTensor:
-    """Over the last dimension."""
-    if dim is None or dim % input.ndim != input.ndim - 1 or input._heads_first:
-        raise NotImplementedError("nested: softmax is over the last dimension.")
-    return input._like(input._rows.softmax(-1))
+def _normalised(name: str) -> Callable[..., NestedTensor]:
+    def normalise(
+        input: NestedTensor, dim: int | None = None, *_: Any, dtype: Any = None, **__: Any
+    ) -> NestedTensor:
+        """Over the ragged dimension, each row by itself, or over one after it."""
+        if dim is None or dim % input.ndim == 0 or input._heads_first:
+            raise NotImplementedError(f"nested: {name} is over a dimension of the rows.")
+        if dim % input.ndim == 1:
+            rows = [getattr(row, name)(0, dtype=dtype) for row in input.unbind()]
+            return input._like(aten.cat(rows))
+        return input._like(getattr(input._rows, name)(dim % input.ndim - 1, dtype=dtype))
+
+    return normalise
 
 
 def _reduced(name: str) -> Callable[..., Any]:
@@ -299,10 +307,75 @@ def attention(
 
 
 def matmul(input: NestedTensor, other: Any) -> NestedTensor:
-    """The product with a matrix."""
-    if not isinstance(input, NestedTensor) or isinstance(other, NestedTensor) or other.ndim != 2:
-        raise NotImplementedError("nested: products are of a nested tensor and a matrix.")
+    """The product with a matrix, or with one for each row, (B, *, D) by (B, D, E)."""
+    if not isinstance(input, NestedTensor) or isinstance(other, NestedTensor):
+        raise NotImplementedError("nested: products are of a nested tensor and of matrices.")
+    if other.ndim == 3 and input.ndim == 3 and len(other) == len(input):
+        pairs = zip(input.unbind(), other.unbind(0), strict=True)
+        return input._like(aten.cat([row @ matrix for row, matrix in pairs]))
+    if other.ndim != 2:
+        raise NotImplementedError("nested: products are of a nested tensor and of matrices.")
     return input._like(input._rows @ other)
+
+
+def _dense_dim(name: str, input: NestedTensor, dim: int, more: int = 0) -> int:
+    """The dimension of the values that one after the ragged dimension is."""
+    at = dim % (input.ndim + more)
+    if at < 2 or input._heads_first:
+        raise NotImplementedError(f"nested: {name} is along dimensions after the ragged one.")
+    return at - 1
+
+
+def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
+    """Equal parts along a dimension after the ragged one, or of the rows."""
+    if dim % input.ndim == 0:
+        rows = input.unbind()
+        size = -(-len(rows) // chunks)
+        return tuple(_of_rows(rows[i : i + size]) for i in range(0, len(rows), size))
+    at = _dense_dim("chunk", input, dim)
+    return tuple(input._like(part) for part in input._rows.chunk(chunks, at))
+
+
+def split(input: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
+    """Parts along a dimension after the ragged one."""
+    at = _dense_dim("split", input, dim)
+    return tuple(input._like(part) for part in input._rows.split(split_size, at))
+
+
+def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
+    """A dimension of size 1 after the ragged one."""
+    return input._like(input._rows.unsqueeze(_dense_dim("unsqueeze", input, dim, more=1)))
+
+
+def squeeze(input: NestedTensor, dim: int) -> NestedTensor:
+    """Without a dimension of size 1 after the ragged one."""
+    return input._like(input._rows.squeeze(_dense_dim("squeeze", input, dim)))
+
+
+def select(input: NestedTensor, dim: int, index: int) -> Any:
+    """A row, or one entry of a dimension after the ragged one."""
+    if dim % input.ndim == 0:
+        return input.unbind()[index]
+    return input._like(input._rows.select(_dense_dim("select", input, dim), index))
+
+
+def cat(tensors: Sequence[NestedTensor], dim: int = 0) -> NestedTensor:
+    """Rows of several, or beside each other along a dimension after the ragged one."""
+    if not all(isinstance(tensor, NestedTensor) for tensor in tensors):
+        raise RuntimeError("nested: cat takes nested tensors alone.")
+    first = tensors[0]
+    if dim % first.ndim == 0:
+        return _of_rows([row for tensor in tensors for row in tensor.unbind()])
+    at = _dense_dim("cat", first, dim)
+    if any(t._offsets.tolist() != first._offsets.tolist() for t in tensors):
+        raise ShapeError("nested: cat of rows of different lengths.")
+    return first._like(aten.cat([tensor._rows for tensor in tensors], at))
+
+
+def _of_rows(rows: Sequence[Tensor]) -> NestedTensor:
+    values = aten.cat(list(rows))
+    lengths = aten.tensor([0, *(len(row) for row in rows)], device=values.device)
+    return NestedTensor(values, lengths.cumsum(0))
 
 
 def getitem(input: NestedTensor, index: Any) -> Any:
@@ -320,14 +393,36 @@ def size(input: NestedTensor, dim: int | None = None) -> Any:
     return shape if dim is None else shape[dim]
 
 
+def _extreme(name: str) -> Callable[..., Any]:
+    def extreme(input: NestedTensor, *args: Any, **kwargs: Any) -> Tensor:
+        if args or kwargs:
+            raise NotImplementedError(
+                f"nested: {name} is of all elements; amax and amin have dims."
+            )
+        return getattr(input._rows, name)()
+
+    return extreme
+
+
+REDUCING = ("sum", "mean", "amax", "amin", "prod", "any", "all", "argmax", "argmin")
 OWN: dict[str, Callable[..., Any]] = {
     "transpose": transpose,
     "unflatten": unflatten,
     "flatten": flatten,
-    "softmax": softmax,
+    "softmax": _normalised("softmax"),
+    "log_softmax": _normalised("log_softmax"),
     "scaled_dot_product_attention": attention,
     "matmul": matmul,
+    "bmm": matmul,
+    "chunk": chunk,
+    "split": split,
+    "split_method": split,
+    "unsqueeze": unsqueeze,
+    "squeeze": squeeze,
+    "select": select,
+    "cat": cat,
     "size": size,
     "getitem": getitem,
-    **{name: _reduced(name) for name in ("sum", "mean", "amax", "amin")},
+    **{name: _extreme(name) for name in ("max", "min")},
+    **{name: _reduced(name) for name in REDUCING},
 }
