@@ -42,6 +42,53 @@ def synchronize(device: Any = None) -> None:
     cuda.synchronize(device)
 
 
+current_device_idx, set_device_idx = current_device_index, set_device_index  # older names
+
+
+class device_index:
+    """Use another accelerator inside a `with` block; None changes nothing."""
+
+    def __init__(self, device: int | None, /) -> None:
+        self.idx = device
+
+    def __enter__(self) -> None:
+        self.prev_idx = -1
+        if self.idx is not None:
+            self.prev_idx = current_device_index()
+            set_device_index(self.idx)
+
+    def __exit__(self, *_: object) -> None:
+        if self.idx is not None:
+            set_device_index(self.prev_idx)
+
+
+# What `cuda` answers of memory and streams; zeros where there is no accelerator.
+_OF_CUDA = (
+    "current_stream", "set_stream", "empty_cache", "memory_allocated", "max_memory_allocated",
+    "memory_reserved", "max_memory_reserved", "memory_stats", "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats", "get_device_capability",
+)  # fmt: skip
+
+
+def get_memory_info(device_index: Any = None) -> tuple[int, int]:
+    """Free and total bytes of an accelerator's memory."""
+    return tuple(_module().mem_get_info(device_index))
+
+
+def _module() -> Any:
+    return importlib.import_module("adjoint.cuda")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_CUDA:
+        return getattr(_module(), name)
+    raise AttributeError(f"module 'adjoint.accelerator' has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_CUDA})
+
+
 def get_device_module(device: Any = None) -> Any:
     """The module of a kind of device: `cuda`, `cpu`; of the accelerator, if there is one.
 

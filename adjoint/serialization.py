@@ -3,23 +3,100 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import pickletools
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from enum import Enum
 from typing import IO, Any
 
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.state import switches
+from adjoint.io import archive
+from adjoint.io.builders import names
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
+from adjoint.io.objects import SAFE
 from adjoint.io.objects import add_safe_globals as add_safe_globals
 from adjoint.io.objects import clear_safe_globals as clear_safe_globals
 from adjoint.io.objects import get_safe_globals as get_safe_globals
 from adjoint.io.objects import safe_globals as safe_globals
+from adjoint.io.skipping import skip_data as skip_data
 
 DEFAULT_PROTOCOL = 2
 
 
-def get_default_load_endianness() -> None:
-    """The byte order of files that do not say; None is the machine's."""
+class LoadEndianness(Enum):
+    """The byte order of files that do not say theirs."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+_ORDERS = {
+    LoadEndianness.NATIVE: sys.byteorder, LoadEndianness.LITTLE: "little",
+    LoadEndianness.BIG: "big", None: None,
+}  # fmt: skip
+_chosen: list[LoadEndianness | None] = [None]
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """What `set_default_load_endianness` was told; None is little."""
+    return _chosen[0]
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Say the byte order of files that do not say theirs."""
+    if endianness not in _ORDERS:
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _chosen[0], archive.UNSAID[0] = endianness, _ORDERS[endianness]
+
+
+def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
+    """The classes and functions a file names that `load(weights_only=True)` would refuse.
+
+    Nothing of the file is executed.
+
+    >>> import adjoint as ad, io
+    >>> file = io.BytesIO()
+    >>> ad.save({"weight": ad.zeros(2)}, file)
+    >>> _ = file.seek(0)
+    >>> get_unsafe_globals_in_checkpoint(file)
+    []
+    """
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            return _unsafe(file)
+    return _unsafe(f)
+
+
+def _unsafe(file: Any) -> list[str]:
+    with zipfile.ZipFile(file) as entries:
+        (name,) = [n for n in entries.namelist() if n.endswith("/data.pkl") and n.count("/") == 1]
+        pickled = entries.read(name)
+    asked = {found.replace(" ", ".", 1) for found in _globals(pickled)}
+    asked = {found.replace("__builtin__.", "builtins.", 1) for found in asked}  # Python 2's name
+    return sorted(asked - {*names(), *SAFE})
+
+
+def _globals(pickled: bytes) -> Iterator[str]:
+    """ "module name" of each class or function a pickle asks for."""
+    texts: list[str] = []
+    memo: dict[int, str] = {}
+    for code, argument, _ in pickletools.genops(pickled):
+        if code.name == "GLOBAL":
+            yield str(argument)
+        elif code.name == "STACK_GLOBAL":
+            yield " ".join(texts[-2:])
+        elif isinstance(argument, str):
+            texts.append(argument)
+        elif code.name in ("BINPUT", "LONG_BINPUT", "PUT") and texts:
+            memo[int(argument)] = texts[-1]
+        elif code.name == "MEMOIZE" and texts:
+            memo[len(memo)] = texts[-1]
+        elif code.name in ("BINGET", "LONG_BINGET", "GET") and int(argument) in memo:
+            texts.append(memo[int(argument)])
 
 
 def get_crc32_options() -> bool:

@@ -121,7 +121,8 @@ def from_bytes(data: Array, dtype: DType, byteorder: str, checked: bool = True) 
     flat = data.view(NUMPY_OF[dtype])
     if byteorder != sys.byteorder and dtype.itemsize > 1:
         part = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
-        flat = data.reshape(-1, part)[:, ::-1].reshape(-1).view(NUMPY_OF[dtype])
+        swapped = np.ascontiguousarray(data.reshape(-1, part)[:, ::-1]).reshape(-1)
+        flat = swapped.view(NUMPY_OF[dtype])
     return flat
 
 

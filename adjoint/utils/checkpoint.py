@@ -13,6 +13,7 @@ from adjoint.engine.autodiff.tape.checkpoint import checkpoint as checkpoint
 from adjoint.engine.autodiff.tape.checkpoint import checkpoint_sequential as checkpoint_sequential
 from adjoint.engine.autodiff.tape.checkpoint import get_device_states as get_device_states
 from adjoint.engine.autodiff.tape.checkpoint import set_device_states as set_device_states
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state import switches
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -61,3 +62,26 @@ def create_selective_checkpoint_contexts(
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     switches.tell("utils.checkpoint.create_selective_checkpoint_contexts")
     return noop_context_fn()
+
+
+def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[None]:
+    """Whether computing again stops with the last value needed; results are the same either way."""
+    return nullcontext()
+
+
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors among arguments off the tape, wanting a gradient where they did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}"
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs
+    )
+
+
+def check_backward_validity(inputs: Any) -> None:
+    """Warn where none of the arguments wants a gradient."""
+    if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        warn_user("None of the inputs have requires_grad=True. Gradients will be None")

@@ -10,6 +10,8 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.creation import empty
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
+from adjoint.nn.modules.local_response import CrossMapLRN2d as CrossMapLRN2d
+from adjoint.nn.modules.local_response import LocalResponseNorm as LocalResponseNorm
 from adjoint.nn.modules.module import Module
 from adjoint.nn.parameter import Parameter
 
