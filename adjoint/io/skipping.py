@@ -6,11 +6,11 @@ import threading
 from types import TracebackType
 
 
-class _State(threading.local):
+class _Skipping(threading.local):
     active = False
 
 
-_STATE = _State()
+_STATE = _Skipping()
 
 
 def skipping() -> bool:
