@@ -91,3 +91,19 @@ def test_one_value_is_written_to_memory_that_shows_more_than_once() -> None:
     for write in (lambda e: e.add_(1), lambda e: e.copy_(ad.ones(4, 3)), lambda e: e.relu_()):
         with pytest.raises(RuntimeError, match="more than one element of the written-to"):
             write(base.expand(4, 3))
+
+
+# Matrices and right-hand sides -> shapes of solution, residuals, rank and singular values.
+REPEATED = {
+    ("gelsd", (2, 1, 4, 3), (1, 5, 4, 2)): [(2, 5, 3, 2), (2, 5, 2), (2, 1), (2, 1, 3)],
+    ("gelsy", (1, 4, 3), (5, 4, 2)): [(5, 3, 2), (0,), (1,), (0,)],
+    ("gels", (1, 4, 3), (5, 4, 2)): [(5, 3, 2), (5, 2), (0,), (0,)],
+}
+
+
+@pytest.mark.parametrize("case", sorted(REPEATED))
+def test_ranks_are_those_of_the_matrices_given(case: Any) -> None:
+    driver, left, right = case
+    matrix = ad.ones(left) + ad.eye(*left[-2:])
+    found = ad.linalg.lstsq(matrix, ad.ones(right), driver=driver)
+    assert [tuple(part.shape) for part in found] == REPEATED[case]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import adjoint as ad
@@ -38,3 +40,28 @@ def test_an_accelerator_that_may_not_be_there() -> None:
         assert ad.accelerator.memory_allocated() == 0
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         ad.accelerator.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("dtype", [ad.quint8, ad.qint8, ad.qint32])
+def test_quantised_pooling_and_normalisation(dtype: Any) -> None:
+    x = ((ad.arange(64.0).reshape(1, 4, 4, 4) * 37) % 19 - 9) / 3
+    q = ad.quantize_per_tensor(x, 0.05, 3, dtype)
+    options = {"stride": [2, 2], "padding": [1, 1], "ceil_mode": True}
+    got = ad.quantized_max_pool2d(q, [3, 3], **options)
+    want = nn.functional.max_pool2d(q.dequantize(), [3, 3], **options)
+    ad.testing.assert_close(got.dequantize(), want)
+    assert (got.q_scale(), got.q_zero_point()) == (q.q_scale(), 3)
+    row = ad.quantized_max_pool1d(q[0], [2], [1])
+    assert row.int_repr().shape == (4, 4, 3)
+    statistics = (ad.ones(4), ad.zeros(4), ad.full((4,), 0.1), ad.full((4,), 2.0))
+    normal = ad.quantized_batch_norm(q, *statistics, 1e-5, 0.07, 7)
+    exact = (q.dequantize() - 0.1) / (2.0 + 1e-5) ** 0.5
+    low, high = {"quint8": (-7, 248), "qint8": (-135, 120)}.get(dtype.name, (-1e9, 1e9))
+    kept = exact.clamp(low * 0.07, high * 0.07)
+    assert float((normal.dequantize() - kept).abs().max()) <= 0.0351
+    with pytest.raises(RuntimeError, match="expected a quantized tensor"):
+        ad.quantized_max_pool2d(x, [2, 2])
+
+
+def test_rms_norm_by_keyword() -> None:
+    assert nn.RMSNorm(3)(x=ad.ones(2, 3)).shape == (2, 3)

@@ -264,6 +264,33 @@ class FSDPModule:
             if isinstance(module, FSDPModule):
                 module._unit.reshard = reshard_after_forward
 
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Accepted: gradients are averaged in every backward, which adds up to the same."""
+
+    def set_reshard_after_backward(
+        self, reshard_after_backward: bool, *, recurse: bool = True
+    ) -> None:
+        """Accepted: every forward gathers parameters anew; it changes no result."""
+
+    def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
+        """Accepted: a backward gathers what it needs; it changes no result."""
+
+    def set_force_sum_reduction_for_comms(self, enable: bool) -> None:
+        """Accepted: how an average is formed on the way changes no result but its rounding."""
+
+    def set_allocate_memory_from_process_group_for_comm(self, enable: bool) -> None:
+        """Accepted: where memory comes from changes no result."""
+
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        """Refused, but for the number of processes: gradients are averages."""
+        if factor != self._unit.mesh.size():
+            raise NotImplementedError(
+                f"set_gradient_divide_factor({factor}): gradients are averages over "
+                f"{self._unit.mesh.size()} processes. Scale the loss instead."
+            )
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor  # an older name
+
     def unshard(self, async_op: bool = False) -> None:
         """Accepted, as a hint to gather early: parameters are gathered by forward."""
 

@@ -128,8 +128,8 @@ class RMSNorm(_Affine):
         self.register_parameter("weight", Parameter(weight) if elementwise_affine else None)
         self.reset_parameters()
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return (

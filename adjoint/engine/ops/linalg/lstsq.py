@@ -102,15 +102,26 @@ def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = N
         )
     epsilon = 2.0**-52 if input.dtype.to_real().itemsize == 8 else 2.0**-23
     rcond = epsilon * max(m, n) if rcond is None else float(rcond)
+    batch = tuple(input.shape[:-2])
     input, target = broadcast_batches("linalg.lstsq", input, target)
     solution, rank, values = LSTSQ(input, target, rcond=rcond, driver=driver)
     residuals = _residuals(input, target, solution, rank, driver)
     return RETURN_TYPES["linalg_lstsq"](
         solution.squeeze(-1) if vector else solution,
         residuals,
-        rank if driver != "gels" else rank.new_zeros((0,)),
-        values.detach() if driver in ("gelsd", "gelss") else values.new_zeros((0,)),
+        _of_matrices(rank, batch) if driver != "gels" else rank.new_zeros((0,)),
+        _of_matrices(values.detach(), batch)
+        if driver in ("gelsd", "gelss")
+        else values.new_zeros((0,)),
     )
+
+
+def _of_matrices(found: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """What was found once for each matrix given, of a batch that may have been repeated."""
+    for dim, size in enumerate(batch):
+        if size == 1:
+            found = found.narrow(dim, 0, 1)
+    return found
 
 
 def _residuals(A: Tensor, B: Tensor, X: Tensor, rank: Tensor, driver: str) -> Tensor:
