@@ -8,6 +8,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nn
+from adjoint.distributed.groups.group import resolve
 from adjoint.utils import checkpoint
 
 
@@ -28,7 +29,10 @@ def test_arguments_of_checkpoints() -> None:
     with pytest.warns(UserWarning, match="None of the inputs have requires_grad"):
         checkpoint.check_backward_validity([ad.ones(2)])
     checkpoint.check_backward_validity([x])
-    with checkpoint.set_checkpoint_early_stop(False):
+    with (
+        pytest.warns(UserWarning, match="has no effect"),
+        checkpoint.set_checkpoint_early_stop(False),
+    ):
         y = checkpoint.checkpoint(lambda z: z.sin().sin(), x, use_reentrant=False)
     y.sum().backward()
 
@@ -61,6 +65,11 @@ def test_quantised_pooling_and_normalisation(dtype: Any) -> None:
     assert float((normal.dequantize() - kept).abs().max()) <= 0.0351
     with pytest.raises(RuntimeError, match="expected a quantized tensor"):
         ad.quantized_max_pool2d(x, [2, 2])
+
+
+def test_collectives_of_a_list_of_ranks() -> None:
+    with pytest.raises(ValueError, match=r"there is no process group of the ranks \[0, 7\]"):
+        resolve([0, 7])
 
 
 def test_rms_norm_by_keyword() -> None:

@@ -66,6 +66,7 @@ CALLED = {  # take a module or a policy, not a value
     "jit.freeze",
     "jit.optimize_for_inference",
     "utils.checkpoint.create_selective_checkpoint_contexts",
+    "utils.checkpoint.set_checkpoint_early_stop",
 }
 WITHOUT_EFFECT = [n for n, s in switches.SWITCHES.items() if s.no_effect and n not in CALLED]
 
@@ -344,7 +345,9 @@ def _compiler_marks() -> None:
 
 
 def _elsewhere() -> None:
-    """Tested with its subject: random states in test_random and test_checkpoint_files."""
+    """Tested with its subject: random states in test_random and test_checkpoint_files, byte
+    order in test_serialization.
+    """
 
 
 class _Device:
@@ -476,6 +479,8 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "set_sync_debug_mode": _waiting_is_told,
     "use_mem_pool": _needs_a_gpu,
     "set_device_index": _needs_a_gpu,
+    "set_device_idx": _needs_a_gpu,
+    "set_default_load_endianness": _elsewhere,
     "set_rng_state_all": _elsewhere,
     "set_device_states": _elsewhere,
     "allow_in_graph": _compiler_marks,

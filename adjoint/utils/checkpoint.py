@@ -64,9 +64,9 @@ def create_selective_checkpoint_contexts(
     return noop_context_fn()
 
 
-def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[None]:
-    """Whether computing again stops with the last value needed; results are the same either way."""
-    return nullcontext()
+def set_checkpoint_early_stop(enable: bool) -> switches.SwitchOverride:
+    """A `with` block that asks to stop with the last value needed; all is computed in any case."""
+    return switches.SwitchOverride({"utils.checkpoint.set_checkpoint_early_stop": bool(enable)})
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

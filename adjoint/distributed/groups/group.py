@@ -110,6 +110,17 @@ class group(metaclass=_Names):
 GROUPS: dict[str, ProcessGroup] = {}  # by name: what recorded collectives refer to
 
 
+def _of_ranks(ranks: list[int]) -> ProcessGroup:
+    """The group of some ranks of the world, which functional collectives may be given."""
+    for group in GROUPS.values():
+        if list(group.ranks) == ranks:
+            return group
+    raise ValueError(
+        f"there is no process group of the ranks {ranks}. Make it with new_group(), in all "
+        "processes, and pass it."
+    )
+
+
 def resolve(given: Any = None) -> ProcessGroup:
     """The group a collective was given; the world's for None."""
     if given is None:
@@ -125,6 +136,8 @@ def resolve(given: Any = None) -> ProcessGroup:
         return resolve(get_group())
     if isinstance(given, NonMember):
         raise ValueError("this process is not a member of the group that was passed")
+    if isinstance(given, (list, tuple)) and all(isinstance(rank, int) for rank in given):
+        return _of_ranks(list(given))
     raise TypeError(f"group: expected a ProcessGroup, received {type(given).__name__}")
 
 

@@ -59,6 +59,9 @@ SWITCHES: dict[str, Switch] = {
     "utils.deterministic.fill_uninitialized_memory": Switch(
         True, "the memory of empty tensors is never filled", (False,)
     ),
+    "utils.checkpoint.set_checkpoint_early_stop": Switch(
+        True, "what is computed again is computed whole, with the same results"
+    ),
     "utils.checkpoint.create_selective_checkpoint_contexts": Switch(
         None, "all inside a checkpoint is computed again, whatever the policy would keep"
     ),
