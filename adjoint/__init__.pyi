@@ -170,6 +170,9 @@ from adjoint.quantization.schemes import qscheme as qscheme
 from adjoint.quantization.tensor import quantize_per_channel as quantize_per_channel
 from adjoint.quantization.tensor import quantize_per_tensor as quantize_per_tensor
 from adjoint.quantization.tensor import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
+from adjoint.quantization.pooling import quantized_batch_norm as quantized_batch_norm
+from adjoint.quantization.pooling import quantized_max_pool1d as quantized_max_pool1d
+from adjoint.quantization.pooling import quantized_max_pool2d as quantized_max_pool2d
 from adjoint.io.files import save as save
 from adjoint.engine.graph.flow.scan import scan as scan
 from adjoint.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
