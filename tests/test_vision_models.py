@@ -143,6 +143,8 @@ def test_all_networks_can_be_taken_at_once() -> None:
     assert {name for name in models.list_models() if not hasattr(models, name)} <= {
         *models.list_models(models.detection),
         *models.list_models(models.segmentation),
+        *models.list_models(models.optical_flow),
+        *models.list_models(models.video),
     }
     assert not {"re", "sys", "Any"} & {*taken}
 

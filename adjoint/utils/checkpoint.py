@@ -69,18 +69,6 @@ def set_checkpoint_early_stop(enable: bool) -> switches.SwitchOverride:
     return switches.SwitchOverride({"utils.checkpoint.set_checkpoint_early_stop": bool(enable)})
 
 
-def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors among arguments off the tape, wanting a gradient where they did."""
-    if not isinstance(inputs, tuple):
-        raise RuntimeError(
-            f"Only tuple of tensors is supported. Got Unsupported input type: "
-            f"{type(inputs).__name__}"
-        )
-    return tuple(
-        x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs
-    )
-
-
 def check_backward_validity(inputs: Any) -> None:
     """Warn where none of the arguments wants a gradient."""
     if not any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
