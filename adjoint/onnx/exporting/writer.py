@@ -13,8 +13,7 @@ import adjoint as ad
 from adjoint.engine.core.availability.libraries import need
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
-from adjoint.engine.graph.record.aliasing import has_symbols
-from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, has_symbols
 from adjoint.onnx.types import ARRAYS, NUMBERS, array_of
 
 Emitter = Callable[["NodeWriter", Node], "Sequence[str] | str"]

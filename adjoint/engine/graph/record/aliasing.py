@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from adjoint.engine.core.errors import CaptureError
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
-
-_NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
-
-
-def has_symbols(x: Any) -> bool:
-    """Whether a size in x is a symbol, which equals a number without being one."""
-    if type(x) in _NO_SYMBOLS:
-        return False
-    if isinstance(x, (tuple, list)):
-        return any(map(has_symbols, x))
-    if isinstance(x, dict):
-        return any(map(has_symbols, x.values()))
-    return isinstance(x, (int, float))
 
 
 class Picked:

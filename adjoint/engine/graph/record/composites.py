@@ -11,7 +11,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.ir import DataflowGraph, frozen
-from adjoint.engine.graph.record.aliasing import has_symbols
+from adjoint.engine.graph.sizes.extents import has_symbols
 from adjoint.engine.tensor.strides import result_strides
 
 if TYPE_CHECKING:

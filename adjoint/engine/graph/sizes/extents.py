@@ -460,3 +460,17 @@ for _name in ("add", "sub", "mul", "truediv", "pow"):
 Extent.__neg__ = lambda self: self * -1  # type: ignore[method-assign]
 ExtentFloat.__neg__ = lambda self: self * -1.0  # type: ignore[method-assign]
 Extent.__pos__ = lambda self: self  # type: ignore[method-assign]
+
+
+_NO_SYMBOLS = frozenset({int, float, bool, str, type(None)})
+
+
+def has_symbols(x: Any) -> bool:
+    """Whether a size in x is a symbol, which equals a number without being one."""
+    if type(x) in _NO_SYMBOLS:
+        return False
+    if isinstance(x, (tuple, list)):
+        return any(map(has_symbols, x))
+    if isinstance(x, dict):
+        return any(map(has_symbols, x.values()))
+    return isinstance(x, (int, float))
