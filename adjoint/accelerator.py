@@ -72,7 +72,8 @@ _OF_CUDA = (
 
 def get_memory_info(device_index: Any = None) -> tuple[int, int]:
     """Free and total bytes of an accelerator's memory."""
-    return tuple(_module().mem_get_info(device_index))
+    free, total = _module().mem_get_info(device_index)
+    return int(free), int(total)
 
 
 def _module() -> Any:

@@ -34,7 +34,7 @@ class LoadEndianness(Enum):
     BIG = 3
 
 
-_ORDERS = {
+_ORDERS: dict[LoadEndianness | None, str | None] = {
     LoadEndianness.NATIVE: sys.byteorder, LoadEndianness.LITTLE: "little",
     LoadEndianness.BIG: "big", None: None,
 }  # fmt: skip

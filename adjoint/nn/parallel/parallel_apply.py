@@ -25,7 +25,7 @@ def parallel_apply(
         >>> parallel_apply([ad.nn.ReLU(), ad.nn.Identity()], [ad.tensor(-1.0)] * 2)
         [tensor(0.), tensor(-1.)]
     """
-    named = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
+    named: Sequence[dict[str, Any]] = kwargs_tup or [{}] * len(modules)
     for given in (inputs, named, devices if devices is not None else modules):
         if len(given) != len(modules):
             raise ValueError(
