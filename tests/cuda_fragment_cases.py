@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.backends.triton.program import direct
+from adjoint.engine.backends.triton.runtime import open_numbers
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import fragment
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
@@ -272,6 +274,61 @@ def check_sizes() -> None:
         np.testing.assert_allclose(total, (x + x[0]).sum(1), rtol=1e-4, atol=1e-4)
 
 
+LENGTHS = (17, 20, 23, 16, 8, 24, 30, 32, 33, 36, 48, 64, 65, 100)  # each by another kernel, or not
+
+
+def over_a_length(length: int, device: str) -> list[Any]:
+    """Results of operations on sequences of a length, and their gradients."""
+    rng = np.random.default_rng(length)
+    x, w = (
+        ad.tensor(rng.standard_normal(shape).astype(np.float32), device=device).requires_grad_()
+        for shape in ((2, length, 6), (6,))
+    )
+    heads = x.reshape(2, length, 2, 3).transpose(1, 2)
+    rows = x.transpose(1, 2)  # along which the length lies
+    results = [
+        F.layer_norm(x, (6,), w, w).softmax(1),
+        F.scaled_dot_product_attention(heads, heads, heads, is_causal=True),
+        rows.contiguous().softmax(-1),
+        x.mean(1) + rows.var(-1) * x.mean(),
+        F.max_pool1d(rows, 3, 2).cumsum(-1),
+        ad.cat([x, x * w], 1).transpose(0, 1).contiguous(),
+        F.cross_entropy(x.reshape(-1, 6), ad.arange(2 * length, device=device) % 6),
+        x[:, ::2].sort(1)[0],
+    ]
+    total = sum([(r * r).sum() for r in results])
+    return [*results, *ad.autograd.grad(total, (x, w))]
+
+
+def lengths_on(device: str, lengths: Sequence[int] = LENGTHS) -> list[list[Any]]:
+    """The same for many lengths, as arrays."""
+    return [[np.asarray(r.detach().cpu()) for r in over_a_length(n, device)] for n in lengths]
+
+
+def check_lengths(lengths: Sequence[int] = LENGTHS) -> None:
+    """Kernels whose numbers are open are right for every length (Note [open numbers])."""
+    on_host, on_device = lengths_on("cpu", lengths), lengths_on("cuda", lengths)
+    for length, want, got in zip(lengths, on_host, on_device, strict=True):
+        for k, (a, b) in enumerate(zip(want, got, strict=True)):
+            np.testing.assert_allclose(b, a, 3e-4, 3e-4, err_msg=f"result {k} of {length}")
+
+
+def check_bits() -> None:
+    """They give the bits that kernels as written give, whatever lengths came before."""
+    with pytest.MonkeyPatch.context() as patch:
+        found = []
+        for as_written in (1 << 30, 0, 2):
+            FRAGMENTS.forget()
+            patch.setattr(open_numbers, "AS_WRITTEN", as_written)
+            patch.setattr(direct, "OPEN_NUMBERS", open_numbers.OpenNumbers())
+            found.append(lengths_on("cuda"))
+        FRAGMENTS.forget()
+    for other in found[1:]:
+        for length, want, got in zip(LENGTHS, found[0], other, strict=True):
+            same = [a.tobytes() == b.tobytes() for a, b in zip(want, got, strict=True)]
+            assert all(same), (length, same)
+
+
 def main(dtypes: list[str]) -> None:
     """All of it on the stand-in, by Triton's interpreter."""
     cupy_stand_in = importlib.import_module("tests.cupy_stand_in")
@@ -283,6 +340,8 @@ def main(dtypes: list[str]) -> None:
         check_optimizer(name)
     check_faults()
     check_sizes()
+    if dtypes == ["float32"]:
+        check_lengths(LENGTHS[:4])  # of which two are open
     print("all cases hold")
 
 

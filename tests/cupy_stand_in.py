@@ -207,6 +207,21 @@ class InterpretedGpu:
         words = (ctypes.c_int64 * max(count, 1))()
         return words, ctypes.addressof(words)
 
+    def tables(self, symbols: Any) -> Any:
+        from adjoint.engine.backends.triton.program.tables import tables
+
+        return tables(self, symbols)
+
+    @staticmethod
+    def pinned(count: int) -> Any:
+        return np.empty(count, np.int64)
+
+    @staticmethod
+    def uploader(there: Any, staged: Any) -> Callable[[], None]:
+        return lambda: np.copyto(there, staged)
+
+    def mark(self, last: Any) -> None: ...
+
     def table(self, words: Any, start: int, count: int) -> Any:
         return Table(self, ctypes.addressof(words) + 8 * start)
 

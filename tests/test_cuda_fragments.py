@@ -18,8 +18,10 @@ from tests.cuda_fragment_cases import (
     CASES,
     DTYPES,
     OPTIMIZERS,
+    check_bits,
     check_case,
     check_faults,
+    check_lengths,
     check_optimizer,
     check_sizes,
 )
@@ -67,3 +69,9 @@ def test_faults_are_told_where_the_host_waits() -> None:
 @pytest.mark.cuda
 def test_one_kernel_serves_sizes() -> None:
     check_sizes()
+
+
+@pytest.mark.cuda
+def test_kernels_serve_many_lengths() -> None:
+    check_lengths()
+    check_bits()

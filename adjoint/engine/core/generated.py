@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+
+SHORT = 1 << 12  # characters: programs that differ in sizes have the same short texts
+compile_once = lru_cache(maxsize=256)(compile)
 
 
 def function_of_text(text: str, name: str, file: str, scope: dict[str, Any]) -> Callable[..., Any]:
@@ -14,6 +18,6 @@ def function_of_text(text: str, name: str, file: str, scope: dict[str, Any]) -> 
     >>> function_of_text("def twice(x): return times * x", "twice", "<doubling>", {"times": 2})(4)
     8
     """
-    exec(compile(text, file, "exec"), scope)
+    exec((compile_once if len(text) < SHORT else compile)(text, file, "exec"), scope)
     function: Callable[..., Any] = scope.pop(name)
     return function

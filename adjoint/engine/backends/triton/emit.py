@@ -78,11 +78,11 @@ class TileEmitter(TileSizes):
         """The kernel's source."""
         self.head: list[str] = []
         code = self.code
-        step = "WORDS * tl.program_id(1)" if self.many else "0"
+        step = " + WORDS * tl.program_id(1)" if self.many else ""
         top = [
             "@triton.jit",
             f"def {name}(words):",
-            f"    w = words.to(tl.pointer_type(tl.int64)) + {step}",
+            f"    w = words.to(tl.pointer_type(tl.int64)){step}",
         ]
         if self.guarded or self.form.checks():
             self.status = "status"
@@ -147,7 +147,7 @@ class TileEmitter(TileSizes):
         """All rows of a part, and then its sums (Note [column sums])."""
         form, code, tiles = self.form, self.code, self.tiles
         parts = form.outer - form.columns
-        rows = " * ".join(self.size(d) for d in range(parts, form.outer))
+        rows = self.combinations(range(parts, form.outer))
         sums = [(v, r) for v, r in form.stores if form.ops[v].kind == COLUMN]
         code.put(f"part = {start}")
         self.enter_inner(f"tl.arange(0, {tiles.r})[None, :]")
@@ -163,7 +163,7 @@ class TileEmitter(TileSizes):
         code.put(f"i = (step + tl.arange(0, {tiles.x}))[:, None]")
         code.put(f"x = part * ({rows}) + i")
         self.coordinates |= self.decode("x", "x", range(form.outer))
-        if not self.fixed or eval_product(rows) % tiles.x:
+        if not self.fixed or int(rows) % tiles.x:
             code.put(f"xm = i < {rows}")
             self.masks["x"] = "xm"
         self.body(known)
@@ -177,7 +177,7 @@ class TileEmitter(TileSizes):
         """The number of tiles of a kernel among many, or of its parts."""
         if self.form.columns:
             parts = self.form.outer - self.form.columns
-            return " * ".join(self.size(d) for d in range(parts)) or "1"
+            return self.combinations(range(parts))
         if self.fixed:
             return str(-(-int(total) // self.tiles.x))
         whole = all(prod(k.outer) % 16 == 0 for k in self.kernels)
@@ -552,8 +552,3 @@ class TileEmitter(TileSizes):
             f"tl.store({self.pointers[r]} + tl.broadcast_to({at}, {shape}), "
             f"tl.broadcast_to({stored}, {shape}){more})"
         )
-
-
-def eval_product(text: str) -> int:
-    """A product of sizes that are known."""
-    return prod(int(n) for n in text.split(" * "))

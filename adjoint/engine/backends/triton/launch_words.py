@@ -18,6 +18,7 @@ from adjoint.engine.graph.ir import Value
 ALIGN = 16  # bytes that one instruction can load
 WAVES = 4  # programs for each processor, of each of many kernels launched together
 NAME = "kernel"  # in all sources; what is called is named by content
+TABLE = "    w = words.to(tl.pointer_type(tl.int64))\n"  # of a kernel that has its words to itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,18 @@ class Written:
     registers: int = 0  # of a thread, at most; 0: as many as it takes
     # Whether products and sums may be rounded once, and subnormals be zeros: where halves follow.
     fused: bool = False
+    # Whether strides of rows alone decide how wide its loads are (Note [open numbers]).
+    by_rows: bool = False
     # Other ways to write and launch it; the fastest is found when it first runs.
     others: tuple[Written, ...] = ()
 
     def beside(self, others: list[Written]) -> Written:
         """The same, with others to choose from."""
         return replace(self, others=tuple(others))
+
+    def codes(self) -> list[tuple[Any, ...]]:
+        """All that decides the machine code of it and of others, which knows no grid."""
+        return [(w.source, w.warps, w.stages, w.registers, w.fused) for w in (self, *self.others)]
 
     def __call__(self, name: str) -> tuple[str, set[str]]:
         """The text of a template's function."""

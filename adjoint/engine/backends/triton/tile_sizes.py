@@ -96,6 +96,10 @@ class TileSizes:
         if self.open and which == "x":
             more = prod(self.example.outer[1:])
             return f"{self.settled('n0', 'size', 0)} * {more}"
+        return self.combinations(dims)
+
+    def combinations(self, dims: range) -> str:
+        """The number of combinations along dimensions."""
         if self.fixed:
             return str(prod(int(self.size(d)) for d in dims))
         return " * ".join(self.size(d) for d in dims) or "1"

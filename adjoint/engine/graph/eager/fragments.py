@@ -9,9 +9,9 @@ Note [fragments]
 
     A kind is decided by all that a recording may look at: the operation, its parameters, and of
     each tensor dtype, shape and strides. A fragment is made where a kind is met first, so a program
-    gives the same bits every time it runs. Machine code knows no sizes and is shared by kinds that
-    differ in them alone, but each costs some milliseconds of planning: an operation that goes on to
-    meet new shapes gets them for the first `SHAPES` of them.
+    gives the same bits every time it runs. Machine code is shared by kinds that differ in sizes
+    alone (on a GPU: Note [open numbers]), but each costs some milliseconds of planning: an
+    operation that goes on to meet new shapes gets them for the first `SHAPES` of them.
 
     Operations stay as they were where somebody looks on (transforms, recordings, observers), and
     where a recording draws, reads an element, or calls the eager table in its middle.
@@ -49,10 +49,10 @@ from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.graph.sizes.sizing import Example
 from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor
 
-KEPT = 1024  # kinds, the one used last at the end
+KEPT = 1 << 12  # kinds, the one used last at the end; each takes some dozens of kilobytes
 Work = Callable[[Sequence[Any]], Any]
 Made = TypeVar("Made")
-SHAPES = 64  # of one operation that get fragments: each costs some milliseconds to plan
+SHAPES = 1 << 9  # of one operation that get fragments: each costs some milliseconds to plan
 
 
 class OperationTrace(BodyTrace):

@@ -175,8 +175,8 @@ def _results(image: ProgramImage, scope: dict[str, Any], banks: bool) -> Iterato
     """Fresh arrays for results that are too large to be kept."""
     for k, shape, dtype in image.results:
         if not (banks and keeps(shape, _numpy(dtype))):
-            scope[f"dtype{k}"] = _numpy(dtype)
-            yield f" results[{k}] = r = empty({shape}, dtype{k})"
+            scope |= {f"shape{k}": shape, f"dtype{k}": _numpy(dtype)}
+            yield f" results[{k}] = r = empty(shape{k}, dtype{k})"
             yield " a = peek(r)"
             yield from _put(image, f"result {k}", scope)
 

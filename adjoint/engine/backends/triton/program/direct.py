@@ -26,13 +26,15 @@ from adjoint.engine.backends.triton.program.program import MakeTarget
 from adjoint.engine.backends.triton.runtime.arguments import with_arguments
 from adjoint.engine.backends.triton.runtime.cublaslt import uses_tf32
 from adjoint.engine.backends.triton.runtime.launching import SPARE, Patches, Works
+from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS
 from adjoint.engine.backends.triton.target import EagerTarget, TritonTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import INPUT, RESULT
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
-from adjoint.engine.compiler.package.explain import explain
+from adjoint.engine.compiler.package.image import ProgramImage
+from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.plan import Plan
 from adjoint.engine.compiler.schedule.steps import Launch, Step, double_bits
@@ -124,6 +126,18 @@ def one_by_one(step: Step, target: TritonTarget) -> list[Step]:
     return [*singles]
 
 
+def as_launched(name: str, work: Written, count: int) -> tuple[str, Written, list[int] | None]:
+    """A kernel with words as arguments, its name, and words it has besides (Note [open numbers]).
+
+    None where it has to load its words from a table.
+    """
+    opened, more = OPEN_NUMBERS.kernel(work, count)
+    given = with_arguments(opened, count + len(more))
+    if given is None:
+        return name, work, None
+    return name if opened is work else f"t{digest(repr(opened.codes()))}", given, more
+
+
 class DirectProgram:
     """An executable whose kernels are launched at once."""
 
@@ -147,7 +161,7 @@ class DirectProgram:
         plan = plan_for(task, gpu_target, options)
         plan.steps[:] = [single for step in plan.steps for single in one_by_one(step, gpu_target)]
         draft = NumberedDraft(plan)
-        self.image = image = draft.at({})
+        image = draft.at({})
         entries: list[Any] = []
         for segment in draft.segments:
             entries += [None] if segment is None else segment
@@ -155,7 +169,7 @@ class DirectProgram:
             self.calls_eager = True  # which whoever asked for this does better
             return
         self.count = len(plan.graph.outputs)
-        self.lay(draft, entries)
+        self.lay(image, entries)
         moved = self.moved
         patches = {
             key: [(moved[at], plus) for at, plus in at_places]
@@ -186,54 +200,56 @@ class DirectProgram:
         ]
         self.inside = [(moved[int(at)], int(image.words[at])) for at in image.inside]
         self.arena = image.arena + PAGE if self.inside else 0
-        self.codes = self.numbered(draft)
+        self.codes = self.numbered(draft.codes, image)
         self.only = self.count == len(self.results) == 1 and not self.targets
         self.layouts: dict[int, tuple[Shape, Shape]] = {}  # of results: shape, steps in bytes
         self.run: Callable[[list[Any], list[Any]], list[Any]] = self.first_run
 
-    def lay(self, draft: NumberedDraft, entries: list[Any]) -> None:
+    def lay(self, image: ProgramImage, entries: list[Any]) -> None:
         """The words of all launches, and what launches them."""
-        words = self.image.words
+        words = image.words
         works = []
         for name, at, entry in entries:
-            work, count = entry.text, len(entry.words)
+            told = [int(words[at + k]) for k in range(len(entry.words))]
+            work, is_table = entry.text, False
             if isinstance(entry.kernels[0] if entry.kernels else None, MatrixProduct):
                 work = entry.kernels[0]
             elif not isinstance(work, Written):
                 raise NotImplementedError(f"{entry.label}: no launch of eager mode")
             else:
-                given = with_arguments(work, count)
-                work = work if given is None else given
-                count = count if given is not None else -count
-            works.append((name, at, work, count))
-        size = sum(abs(count) + SPARE for *_, count in works)
+                name, work, more = as_launched(name, work, len(told))
+                is_table = more is None
+                told += more or []
+            works.append((name, at, work, told, len(entry.words), is_table))
+        size = sum(len(told) + SPARE for _, _, _, told, *_ in works)
         self.words, address = self.machine.arguments(size)
         self.moved: dict[int, int] = {}  # where each word is
         self.launches: list[Callable[[int], None]] = []
         self.tables: list[Any] = []
         self.works: Works = []
         start = 0
-        for name, at, work, count in works:
-            for k in range(abs(count)):
-                self.moved[at + k] = start + k
-                self.words[start + k] = int(words[at + k])
-            self.works.append((name, work, start, count))
-            if count >= 0:
-                self.launches.append(self.machine.launcher(name, work, address + 8 * start, count))
-            else:
-                table = self.machine.table(self.words, start, -count)
+        for name, at, work, told, given, is_table in works:
+            count = len(told)
+            for k, word in enumerate(told):
+                self.words[start + k] = word
+            self.moved |= {at + k: start + k for k in range(given)}
+            self.works.append((name, work, start, -count if is_table else count))
+            if is_table:
+                table = self.machine.table(self.words, start, count)
                 self.launches.append(table.launcher(name, work))
-            start += abs(count) + SPARE
-        for at, _ in self.image.status:
+            else:
+                self.launches.append(self.machine.launcher(name, work, address + 8 * start, count))
+            start += count + SPARE
+        for at, _ in image.status:
             self.words[self.moved[at]] = self.machine.faults.address
-        self.held = self.machine.tables(self.image.symbols)
+        self.held = self.machine.tables(image.symbols)
         for at, table in self.held:
             self.words[self.moved[at]] = self.machine.address(table)
 
-    def numbered(self, draft: NumberedDraft) -> list[Place]:
+    def numbered(self, words: list[int], image: ProgramImage) -> list[Place]:
         """Where the codes of faults are, and their numbers on the device's board."""
         codes = []
-        for at, fault in zip(draft.codes, self.image.faults, strict=True):
+        for at, fault in zip(words, image.faults, strict=True):
             number = self.machine.faults.number(fault)
             if not number:
                 self.calls_eager = True  # nobody could tell what went wrong
@@ -250,10 +266,6 @@ class DirectProgram:
         if k in self.layouts:
             return (array.shape, array.strides) == self.layouts[k]
         return array.flags.c_contiguous and array.shape == tuple(shape)
-
-    def explain(self) -> str:
-        """What the program does, step by step."""
-        return explain(self.image)
 
     def __call__(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """Fill in addresses and numbers, and launch."""
@@ -294,7 +306,8 @@ class DirectProgram:
                 new = f"strided(shape{k}, dtype{k}, steps{k})"
             made.append(f"result{k} = {f'targets[0] if targets else {new}' if self.only else new}")
         if self.arena:
-            made.append(f"room = empty({self.arena}, room_type)")
+            scope["room_size"] = self.arena
+            made.append("room = empty(room_size, room_type)")
         if self.codes:
             made.append("slot = launched()")
         handed = {k: f"result{k}" for k, *_ in self.results}
@@ -342,7 +355,7 @@ class DirectProgram:
         patches = [(k, *place) for k, number in enumerate(given) for place in number.places]
         native = self.machine.together(self.works, self.words, patches, len(given))
         if native is not None:
-            scope["launch"], record, scope["refused"] = native
+            scope["launch"], scope["record"], scope["refused"] = native
             works = [work for _, work, _, _ in self.works]
             if any(isinstance(work, MatrixProduct) for work in works):
                 scope["workspace_on"] = self.machine.workspace_on
@@ -350,14 +363,14 @@ class DirectProgram:
             self.native = NativeCall(
                 device=self.machine.index,
                 function=scope["launch"](),
-                record=record,
+                record=scope["record"],
                 given=tuple([(number.what, number.which) for number in given]),
                 results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
                 room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
                 noted=self.machine.faults.launched if self.codes else None,
                 hold=(self, native),
             )
-            call = f"launch({', '.join([str(record), 'stream', *[g.text for g in given]])})"
+            call = f"launch({', '.join(['record', 'stream', *[g.text for g in given]])})"
             if any(isinstance(work, MatrixProduct) and work.dtype == "float32" for work in works):
                 scope["uses_tf32"], scope["anew"] = uses_tf32, self.first_run
                 yield f"if uses_tf32() is not {uses_tf32()}: return anew(inputs, targets)"

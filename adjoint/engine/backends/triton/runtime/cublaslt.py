@@ -176,14 +176,15 @@ class ChosenProduct:
             )
         ]
         large = 2 * p.count * p.m * p.n * p.k >= TIMED
-        is_timed = large and not are_deterministic_algorithms_enabled()
-        self.algorithms = self.choose(is_timed)
+        self.algorithms = self.choose(is_timed=False)[:1]
         self.algorithm = self.algorithms[0]
-        self.undecided = is_timed and len(self.algorithms) > 1
+        self.undecided = large and not are_deterministic_algorithms_enabled()
 
     def decide(self, key: str, addresses: tuple[int, ...]) -> None:
         """Take the fastest algorithm (Note [algorithms])."""
         self.undecided = False
+        # Launches of eager mode, which are never timed, know where the first one is.
+        self.algorithms += self.choose(is_timed=True)[1:]
         stored = store.get(key)
         if stored is not None and int(stored) < len(self.algorithms):
             self.algorithm = self.algorithms[int(stored)]

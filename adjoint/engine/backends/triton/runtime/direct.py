@@ -23,7 +23,12 @@ from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.faults import FaultBoard
 from adjoint.engine.backends.triton.program.tables import tables
 from adjoint.engine.backends.triton.runtime import cublaslt
-from adjoint.engine.backends.triton.runtime.compile import KernelError, compiled, writer_key
+from adjoint.engine.backends.triton.runtime.compile import (
+    KernelError,
+    compile_together,
+    compiled,
+    writer_key,
+)
 from adjoint.engine.backends.triton.runtime.cublaslt import BIAS_POINTER, WORKSPACE
 from adjoint.engine.backends.triton.runtime.cuda import (
     MAX_SHARED,
@@ -254,8 +259,10 @@ class DirectGpu:
         return None if stored is None else int(stored)
 
     def choice_key(self, work: Written) -> str:
-        """What a choice is kept by."""
-        return key_of("choice", str(self.whole.capability), writer_key(), repr(work))
+        """What a choice is kept by: the texts, and how many programs a launch has, about."""
+        size = prod(work.grid).bit_length()
+        codes = repr(work.codes())
+        return key_of("choice", str(self.whole.capability), writer_key(), codes, str(size))
 
     def loaded(self, name: str, work: Written) -> tuple[Any, Any]:
         """A kernel's function on this GPU, and what its launch must be told."""
@@ -289,6 +296,7 @@ class DirectGpu:
         key, best = self.choice_key(work), self.known_choice(work)
         if best is not None:
             return self.launcher(f"{name}.{best}", ways[best], at, count)
+        compile_together([work], self.whole.capability)
         ready: list[tuple[int, Launcher]] = []
         refused: Exception | None = None
         for number, way in enumerate(ways):

@@ -24,6 +24,7 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.nn.attention_rows import NAME
 
 ATTENTION, BACKWARD = NAME, f"{NAME}_backward"
+STATISTICS = "lt"  # a number for each row, of which in eager mode few loads are worth no kernel
 DTYPES = {"float16", "bfloat16", "float32"}
 MASKS = {"bool", *DTYPES}
 LARGEST = 256  # of heads
@@ -135,10 +136,11 @@ def launch(
 ) -> Launch:
     """A launch of one of the kernels; all its tilings are tried when it first runs."""
     places = {**reads, **writes}
+    target: Any = setting.target
     operands = [
         Operand(
             name, p.buffer.dtype.name, kernels.strides_of(p, kind.batches),
-            is_aligned(setting.target, p),
+            is_aligned(target, p) and (target.sized or name not in STATISTICS),
         )
         for name, p in places.items()
     ]  # fmt: skip
@@ -153,8 +155,9 @@ def launch(
         length, step = (kind.keys, tiling.columns) if by_keys else (kind.queries, tiling.rows)
         grid = (-(-length // step) * count, 1)
         way = Written(
-            source, grid, tiling.warps, label, tiling.stages, tiling.registers, fused=True
-        )
+            source, grid, tiling.warps, label, tiling.stages, tiling.registers, fused=True,
+            by_rows=True,
+        )  # fmt: skip
         written.append(way)
     work = prod(kind.batches) * kind.queries * kind.keys
     text = written[0].beside(written[1:])
