@@ -83,7 +83,7 @@ def _unsafe(file: Any) -> list[str]:
 def _globals(pickled: bytes) -> Iterator[str]:
     """ "module name" of each class or function a pickle asks for."""
     texts: list[str] = []
-    memo: dict[int, str] = {}
+    memo: dict[Any, str] = {}  # by their numbers
     for code, argument, _ in pickletools.genops(pickled):
         if code.name == "GLOBAL":
             yield str(argument)
@@ -92,11 +92,11 @@ def _globals(pickled: bytes) -> Iterator[str]:
         elif isinstance(argument, str):
             texts.append(argument)
         elif code.name in ("BINPUT", "LONG_BINPUT", "PUT") and texts:
-            memo[int(argument)] = texts[-1]
+            memo[argument] = texts[-1]
         elif code.name == "MEMOIZE" and texts:
             memo[len(memo)] = texts[-1]
-        elif code.name in ("BINGET", "LONG_BINGET", "GET") and int(argument) in memo:
-            texts.append(memo[int(argument)])
+        elif code.name in ("BINGET", "LONG_BINGET", "GET") and argument in memo:
+            texts.append(memo[argument])
 
 
 def get_crc32_options() -> bool:
