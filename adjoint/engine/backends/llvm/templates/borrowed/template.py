@@ -11,7 +11,7 @@ from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.runtime import symbols
 from adjoint.engine.backends.llvm.templates.borrowed.kernel import LoopCall, LoopForm, LoopWords
 from adjoint.engine.compiler.lower.indexed import Fault
-from adjoint.engine.compiler.memory.places import Place
+from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import (
     Address,
     Launch,
@@ -42,7 +42,10 @@ SPECIAL = {
     "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1",
     "modified_bessel_k0": "k0", "modified_bessel_k1": "k1",
     "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e", "zeta": "_zeta",
+    "airy_ai": "airy", "airy_ai_prime": "airy",
 }  # fmt: skip
+# Of a function with several results: how many, and which of them it is.
+RESULTS = {"airy_ai": (4, 0), "airy_ai_prime": (4, 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,8 @@ def loop_of_function(node: Node) -> tuple[str, str, str]:
     function = SPECIAL[node.record.name]
     char = CHARS.get(node.outputs[0].spec.dtype.name, "")
     module = symbols.OWN_SPECIAL if function.startswith("_") else symbols.SPECIAL
-    return module, function, f"{char * len(node.inputs)}->{char}"
+    results, _ = RESULTS.get(node.record.name, (1, 0))
+    return module, function, f"{char * len(node.inputs)}->{char * results}"
 
 
 def accepts_function(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
@@ -206,8 +210,13 @@ def function_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch; elements are dealt out among the workers."""
-    spec, places = node.outputs[0].spec, [*operands, *results]
+    spec, (several, which) = node.outputs[0].spec, RESULTS.get(node.record.name, (1, 0))
     count = prod(spec.shape)
+    # Results that nobody wants are written to one place, each worker's to its part of it.
+    unread = PlannedBuffer(ARENA, spec.dtype, count, name="unread") if several > 1 else None
+    others = [] if unread is None else [row_major(unread, spec.shape)]
+    found = [results[0] if k == which else others[0] for k in range(several)]
+    places = [*operands, *found]
     steps = [0 if prod(place.shape) < count else spec.dtype.itemsize for place in places]
     return [
         launch_of(
@@ -216,7 +225,7 @@ def function_steps(
             LoopWords(0, 0, count),
             [*map(address, places), *steps],
             reads=tuple(whole(place.buffer) for place in operands),
-            writes=(whole(results[0].buffer),),
+            writes=tuple(whole(place.buffer) for place in (results[0], *others)),
             pieces=max(1, count // SHARE),
             cost=count * COST,
             label=sized(node.record.name, count),
