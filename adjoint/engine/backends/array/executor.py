@@ -229,9 +229,10 @@ def create_on_device(record: Record, operands: tuple[Any, ...], params: dict[str
 
 
 def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """`run` of a convolution on a GPU: at once, if such operands were met before."""
-    x, y = operands
-    if faults.BLOCKING or not (is_tensor(y) and y._array.__class__ in DEVICE_LAYOUTS):
+    """`run` of what libraries do on a GPU: convolutions at once, if such were met before."""
+    x, y = operands[0], operands[-1]
+    two = len(operands) == 2 and is_tensor(y) and y._array.__class__ in DEVICE_LAYOUTS
+    if faults.BLOCKING or not two:
         return run_general(record, operands, params)
     faults.LATEST.append((record.name, None, 0))
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import gcd
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ class Written:
     warps: int
     origin: str  # the operations it does, for people
     stages: int = 2  # loads of a loop that are under way together
+    _: KW_ONLY
     registers: int = 0  # of a thread, at most; 0: as many as it takes
     # Whether products and sums may be rounded once, and subnormals be zeros: where halves follow.
     fused: bool = False

@@ -155,8 +155,8 @@ def launch(
         length, step = (kind.keys, tiling.columns) if by_keys else (kind.queries, tiling.rows)
         grid = (-(-length // step) * count, 1)
         way = Written(
-            source, grid, tiling.warps, label, tiling.stages, tiling.registers, fused=True,
-            by_rows=True,
+            source, grid, tiling.warps, label, tiling.stages, registers=tiling.registers,
+            fused=True, by_rows=True,
         )  # fmt: skip
         written.append(way)
     work = prod(kind.batches) * kind.queries * kind.keys

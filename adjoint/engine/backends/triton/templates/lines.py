@@ -74,7 +74,7 @@ def written(
 ) -> Written:
     """A kernel that is given as lines after its `HEAD`."""
     source = "\n".join([*HEAD, *(f"    {line}" for line in lines)]) + "\n"
-    return Written(source, grid, warps, name, stages, fused)
+    return Written(source, grid, warps, name, stages, fused=fused)
 
 
 def launch_of(
