@@ -146,10 +146,10 @@ def test_drawn_boxes_and_masks() -> None:
 
 
 def test_what_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = "adjoint.vision.models.optical_flow"
+    path = "adjoint.vision.models.quantization"
     monkeypatch.setitem(sys.modules, path, sys)  # both are put back afterwards
-    monkeypatch.setattr(models, "optical_flow", None, raising=False)
-    flow = unavailable.module(path)
-    assert flow is not None
-    with pytest.raises(NotImplementedError, match="raft_small.*networks for optical flow"):
-        flow.raft_small(weights=None)
+    monkeypatch.setattr(models, "quantization", None, raising=False)
+    quantised = unavailable.module(path)
+    assert quantised is not None
+    with pytest.raises(NotImplementedError, match="resnet18.*quantised networks"):
+        quantised.resnet18(weights=None)
