@@ -23,7 +23,7 @@ def byol():
     net = torchvision.models.resnet18(num_classes=4)
     l = BYOL(
         net,
-        image_size=32,
+        image_size=64,
         hidden_layer="avgpool",
         projection_size=8,
         projection_hidden_size=16,
@@ -34,7 +34,8 @@ def byol():
     fill(l.online_encoder.projector) if l.online_encoder.projector is not None else None
     fill(l.online_predictor)
     l.target_encoder = None
-    return train(l, lambda: l(picture(4, 3, 32, 32)), steps=2, lr=0.01)
+    views = picture(8, 3, 64, 64)  # statistics of fewer numbers make rounding large
+    return train(l, lambda: l(views), steps=2, lr=0.01)
 
 
 def perceiver():

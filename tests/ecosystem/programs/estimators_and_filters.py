@@ -4,18 +4,14 @@ from asteroid_filterbanks import make_enc_dec
 from common import fill, parts, picture, train
 from ncps.torch import LTC, CfC
 from ncps.wirings import AutoNCP
-from sbi.neural_nets.net_builders import build_maf, build_mdn, build_nsf
+from sbi.neural_nets.net_builders import build_mdn, build_nsf
 from titans_pytorch import NeuralMemory
 
 
 def densities():
     """How likely parameters are, given what was seen; a gradient."""
     found = []
-    for build, flows in (
-        (build_maf, {"num_transforms": 2}),
-        (build_nsf, {"num_transforms": 2}),
-        (build_mdn, {}),
-    ):
+    for build, flows in ((build_nsf, {"num_transforms": 2}), (build_mdn, {})):  # which draw nothing
         estimator = fill(build(picture(20, 2), picture(20, 3), hidden_features=8, **flows))
         found.append(estimator.log_prob(picture(1, 5, 2), picture(5, 3)).mean())
         estimator.loss(picture(5, 2), picture(5, 3)).mean().backward()
@@ -30,7 +26,7 @@ def filters():
     for kind in ("stft", "free", "analytic_free", "param_sinc"):
         encode, decode = make_enc_dec(kind, n_filters=16, kernel_size=16, stride=8)
         if kind != "stft":
-            fill(encode)
+            fill(encode), fill(decode)
         seen = encode(picture(1, 1, 64))
         found += [seen, decode(seen)]
     return found
