@@ -68,6 +68,16 @@ def test_integer_powers() -> None:
     assert (ad.tensor([True]) ** 2).dtype is ad.int64
 
 
+@pytest.mark.parametrize("number", [0, 1, 2, 0.5, False, True])
+def test_numbers_put_into_truth_values_are_truth_values(number: Any) -> None:
+    x, mask = ad.tensor([True, False, True, False]), ad.tensor([True, True, False, False])
+    want = [bool(number), bool(number), True, False]
+    assert x.masked_fill(mask, number).tolist() == want
+    assert x.masked_fill(mask, number).dtype is ad.bool
+    assert x.masked_fill_(mask, number) is x
+    assert x.tolist() == want
+
+
 # -- booleans and other refusals ----------------------------------------------------------------
 
 

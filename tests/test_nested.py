@@ -9,6 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint import nested, nn
+from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import functional as F
 
@@ -85,6 +86,35 @@ def test_what_rows_do_not_allow_is_refused() -> None:
         nested.nested_tensor_from_jagged(ad.ones(4, 2), ad.tensor([0, 3]))
 
 
+def test_what_is_taken_along_the_ragged_dimension_is_never_another() -> None:
+    _, x = batch()
+    heads = x.unflatten(-1, (2, 4))
+    turned = heads.transpose(1, 2)
+    wrong: list[tuple[Callable[[], Any], type[Exception]]] = [
+        (lambda: F.normalize(x), NotImplementedError),  # its dim is 1
+        (lambda: x.sum(5), IndexError),
+        (lambda: x.softmax(3), IndexError),
+        (lambda: ad.cat([x, x], 3), IndexError),
+        (lambda: ad.cat([turned, turned]), NotImplementedError),
+        (lambda: heads + turned, ShapeError),
+        (lambda: turned + ad.ones(2, 4), ShapeError),  # 2 is as many as heads, not as entries
+    ]
+    for call, error in wrong:
+        with pytest.raises(error):
+            call()
+    ad.testing.assert_close((turned + ad.arange(4.0)).values(), heads.values() + ad.arange(4.0))
+    assert tuple(turned.to_padded_tensor(0.0, (3, 2, 6, 4)).shape) == (3, 2, 6, 4)
+
+
+def test_sizes_types_and_results_to_write_to() -> None:
+    _, x = batch()
+    assert x.numel() == x.nelement() == sum(LENGTHS) * 8
+    assert nested.as_nested_tensor(x, dtype=ad.float64).dtype is ad.float64
+    out = ad.empty(0)
+    assert nested.to_padded_tensor(x, 0.0, out=out) is out
+    assert tuple(out.shape) == (3, 5, 8)
+
+
 def test_a_row_is_taken_by_its_number() -> None:
     rows, whole = batch()
     for at in (0, 2, -1):
@@ -123,6 +153,14 @@ BY_ROWS: dict[str, tuple[Any, Any]] = {
     "cat": (lambda n: ad.cat([n, n * 2], -1), lambda r: ad.cat([r, r * 2], -1)),
     "softmax": (lambda n: n.softmax(1), lambda r: r.softmax(0)),
     "log_softmax": (lambda n: n.log_softmax(-1), lambda r: r.log_softmax(-1)),
+    "glu": (
+        lambda n: F.glu(ad.cat([n, n], 2), 2),
+        lambda r: F.glu(ad.cat([r, r], 1), 1),
+    ),
+    "normalize": (
+        lambda n: F.normalize(n, dim=2),
+        lambda r: F.normalize(r, dim=1),
+    ),
     "prod": (lambda n: n.prod(2), lambda r: r.prod(1)),
     "any": (lambda n: n.any(1), lambda r: r.any(0)),
     "matmul": (lambda n: n @ ad.ones(2, 3, 2), lambda r: r @ ad.ones(3, 2)),

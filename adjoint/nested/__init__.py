@@ -37,7 +37,7 @@ def as_nested_tensor(
     if layout not in (None, jagged, strided):
         raise RuntimeError(f"nested: the layout is jagged, received {layout}.")
     if isinstance(ts, NestedTensor):
-        return ts
+        return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
     rows = list(ts.unbind(0) if isinstance(ts, Tensor) else ts)
     if not rows or not all(isinstance(row, Tensor) and row.ndim for row in rows):
         raise ShapeError("nested: expected tensors of at least one dimension, one or more.")
@@ -94,7 +94,11 @@ def to_padded_tensor(
     input: NestedTensor, padding: float, output_size: Sequence[int] | None = None, out: Any = None
 ) -> Tensor:
     """The rows in one tensor, each filled up to the longest (or to a size)."""
-    return input.to_padded_tensor(padding, output_size)
+    padded = input.to_padded_tensor(padding, output_size)
+    if out is None:
+        return padded
+    out.resize_(padded.shape)
+    return out.copy_(padded)
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = strided) -> Any:

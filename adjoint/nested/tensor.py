@@ -30,7 +30,7 @@ ELEMENTWISE = frozenset(
     """.split()
 )
 # Functions of the last dimension, whose first argument is nested.
-LAST = frozenset("linear layer_norm rms_norm normalize embedding glu".split())
+LAST = frozenset("linear layer_norm rms_norm embedding".split())
 
 
 class NestedTensor(Tensor):
@@ -123,7 +123,8 @@ class NestedTensor(Tensor):
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
         """The rows in one tensor, each filled up to the longest (or to a size)."""
         lengths = self.lengths()
-        longest = int(lengths.max()) if output_size is None else int(output_size[1])
+        ragged = 2 if self._heads_first else 1
+        longest = int(lengths.max()) if output_size is None else int(output_size[ragged])
         if int(lengths.max()) > longest:
             raise ShapeError(
                 f"to_padded_tensor: a row has {int(lengths.max())} entries, the size {longest}."
@@ -187,7 +188,11 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     nested = [x for x in (*args, *kwargs.values()) if isinstance(x, NestedTensor)]
     first = nested[0]
     for other in nested[1:]:
-        same = other._heads_first == first._heads_first and other._offsets is first._offsets
+        if other._heads_first != first._heads_first:
+            raise ShapeError(
+                f"{func.__name__}: nested tensors of (B, *, H, D) and (B, H, *, D) together."
+            )
+        same = other._offsets is first._offsets
         if not same and other._offsets.tolist() != first._offsets.tolist():
             raise ShapeError(
                 f"{func.__name__}: cannot call it on nested tensors of lengths "
@@ -197,6 +202,11 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     def value(x: Any) -> Any:
         if isinstance(x, NestedTensor):
             return x._rows
+        if first._heads_first and isinstance(x, Tensor) and x.ndim > 1 and x.shape[-2] != 1:
+            raise ShapeError(
+                f"{func.__name__}: {tuple(x.shape)} has a size for the ragged dimension of a "
+                "nested tensor of (B, H, *, D)."
+            )
         if isinstance(x, Tensor) and x.ndim >= first.ndim:
             if x.ndim > first.ndim or x.shape[0] not in (1, len(first)) or x.shape[1] != 1:
                 raise ShapeError(
@@ -219,9 +229,19 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 # -- functions with a meaning of their own ---------------------------------------------------------
 
 
+def _dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front."""
+    if not -ndim <= dim < ndim:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got "
+            f"{dim})"
+        )
+    return dim % ndim
+
+
 def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
     """(B, *, H, D) as (B, H, *, D), and back."""
-    dims = {dim0 % input.ndim, dim1 % input.ndim}
+    dims = {_dim(dim0, input.ndim), _dim(dim1, input.ndim)}
     if dims != {1, 2} or input.ndim != 4:
         raise NotImplementedError("nested: only dimensions 1 and 2 of four are transposed.")
     return input._like(input._rows, heads_first=not input._heads_first)
@@ -229,17 +249,32 @@ def transpose(input: NestedTensor, dim0: int, dim1: int) -> NestedTensor:
 
 def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
     """The last dimension as several."""
-    if dim % input.ndim != input.ndim - 1 or input._heads_first:
+    if _dim(dim, input.ndim) != input.ndim - 1 or input._heads_first:
         raise NotImplementedError("nested: only the last dimension is unflattened.")
     return input._like(input._rows.unflatten(-1, tuple(sizes)))
 
 
 def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
     """The last two dimensions as one."""
-    last = (start_dim % input.ndim, end_dim % input.ndim)
+    last = (_dim(start_dim, input.ndim), _dim(end_dim, input.ndim))
     if input._heads_first or last[0] < 2 or last[1] != input.ndim - 1:
         raise NotImplementedError("nested: only dimensions after the ragged one are flattened.")
-    return input._like(input._rows.flatten(start_dim % input.ndim - 1))
+    return input._like(input._rows.flatten(last[0] - 1))
+
+
+def glu(input: NestedTensor, dim: int = -1) -> NestedTensor:
+    """Half of a dimension after the ragged one, gated by the other half."""
+    return input._like(aten.glu(input._rows, _dense_dim("glu", input, dim)))
+
+
+def normalize(
+    input: NestedTensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None
+) -> NestedTensor:
+    """Norms of 1 along a dimension after the ragged one."""
+    if out is not None:
+        raise NotImplementedError("nested: normalize takes no `out`.")
+    at = _dense_dim("normalize", input, dim)
+    return input._like(aten.normalize(input._rows, p, at, eps))
 
 
 def _normalised(name: str) -> Callable[..., NestedTensor]:
@@ -247,12 +282,13 @@ def _normalised(name: str) -> Callable[..., NestedTensor]:
         input: NestedTensor, dim: int | None = None, *_: Any, dtype: Any = None, **__: Any
     ) -> NestedTensor:
         """Over the ragged dimension, each row by itself, or over one after it."""
-        if dim is None or dim % input.ndim == 0 or input._heads_first:
+        at = 0 if dim is None else _dim(dim, input.ndim)
+        if at == 0 or input._heads_first:
             raise NotImplementedError(f"nested: {name} is over a dimension of the rows.")
-        if dim % input.ndim == 1:
+        if at == 1:
             rows = [getattr(row, name)(0, dtype=dtype) for row in input.unbind()]
             return input._like(aten.cat(rows))
-        return input._like(getattr(input._rows, name)(dim % input.ndim - 1, dtype=dtype))
+        return input._like(getattr(input._rows, name)(at - 1, dtype=dtype))
 
     return normalise
 
@@ -262,12 +298,13 @@ def _reduced(name: str) -> Callable[..., Any]:
         if dim is None:
             return getattr(input._rows, name)(**kwargs)
         at = dim[0] if isinstance(dim, (tuple, list)) and len(dim) == 1 else dim
-        if not isinstance(at, int) or input._heads_first or at % input.ndim == 0:
+        at = _dim(at, input.ndim) if isinstance(at, int) else 0
+        if at == 0 or input._heads_first:
             raise NotImplementedError(f"nested: {name} over dimensions {dim} is not there.")
-        if at % input.ndim == 1:
+        if at == 1:
             rows = [getattr(row, name)(0, keepdim=keepdim, **kwargs) for row in input.unbind()]
             return aten.stack(rows)
-        values = getattr(input._rows, name)(at % input.ndim - 1, keepdim=keepdim, **kwargs)
+        values = getattr(input._rows, name)(at - 1, keepdim=keepdim, **kwargs)
         return input._like(values)
 
     return reduce
@@ -320,7 +357,7 @@ def matmul(input: NestedTensor, other: Any) -> NestedTensor:
 
 def _dense_dim(name: str, input: NestedTensor, dim: int, more: int = 0) -> int:
     """The dimension of the values that one after the ragged dimension is."""
-    at = dim % (input.ndim + more)
+    at = _dim(dim, input.ndim + more)
     if at < 2 or input._heads_first:
         raise NotImplementedError(f"nested: {name} is along dimensions after the ragged one.")
     return at - 1
@@ -328,7 +365,7 @@ def _dense_dim(name: str, input: NestedTensor, dim: int, more: int = 0) -> int:
 
 def chunk(input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
     """Equal parts along a dimension after the ragged one, or of the rows."""
-    if dim % input.ndim == 0:
+    if _dim(dim, input.ndim) == 0 and not input._heads_first:
         rows = input.unbind()
         size = -(-len(rows) // chunks)
         return tuple(_of_rows(rows[i : i + size]) for i in range(0, len(rows), size))
@@ -354,7 +391,7 @@ def squeeze(input: NestedTensor, dim: int) -> NestedTensor:
 
 def select(input: NestedTensor, dim: int, index: int) -> Any:
     """A row, or one entry of a dimension after the ragged one."""
-    if dim % input.ndim == 0:
+    if _dim(dim, input.ndim) == 0:
         return input.unbind()[index]
     return input._like(input._rows.select(_dense_dim("select", input, dim), index))
 
@@ -364,7 +401,9 @@ def cat(tensors: Sequence[NestedTensor], dim: int = 0) -> NestedTensor:
     if not all(isinstance(tensor, NestedTensor) for tensor in tensors):
         raise RuntimeError("nested: cat takes nested tensors alone.")
     first = tensors[0]
-    if dim % first.ndim == 0:
+    if any(tensor._heads_first for tensor in tensors):
+        raise NotImplementedError("nested: cat of (B, H, *, D): transpose(1, 2) first.")
+    if _dim(dim, first.ndim) == 0:
         return _of_rows([row for tensor in tensors for row in tensor.unbind()])
     at = _dense_dim("cat", first, dim)
     if any(t._offsets.tolist() != first._offsets.tolist() for t in tensors):
@@ -412,6 +451,10 @@ OWN: dict[str, Callable[..., Any]] = {
     "softmax": _normalised("softmax"),
     "log_softmax": _normalised("log_softmax"),
     "scaled_dot_product_attention": attention,
+    "glu": glu,
+    "normalize": normalize,
+    "numel": lambda input: input._rows.numel(),
+    "nelement": lambda input: input._rows.numel(),
     "matmul": matmul,
     "bmm": matmul,
     "chunk": chunk,

@@ -106,7 +106,7 @@ def listed(dims: Any) -> tuple[Any, ...]:
 
 def checked_scalar(name: str, value: Any, dtype: DType) -> Any:
     """A Python number to fill a tensor of `dtype` with, refused where it would overflow."""
-    if value.__class__ is int and 0 <= value < 2:
+    if value.__class__ is int and 0 <= value < 2 and dtype.category != BOOL:
         return value
     if is_tensor(value):
         if value.numel() != 1:
