@@ -226,6 +226,13 @@ VIEWS: dict[str, Callable[[], Tensor]] = {
     "turned": lambda: ad.arange(6.0).reshape(3, 2).t(),
     "a turned square": lambda: ad.arange(9.0).reshape(3, 3).clone().t(),
     "turned thrice": lambda: ad.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1),
+    "a copy of a turned square": lambda: ad.arange(9.0).reshape(3, 3).t().clone(),
+    "pixels side by side": lambda: (
+        ad.arange(16.0).reshape(2, 2, 2, 2).to(memory_format=ad.channels_last)
+    ),
+    "pixels side by side, turned": lambda: (
+        ad.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=ad.channels_last).permute(3, 1, 0, 2)
+    ),
 }
 
 

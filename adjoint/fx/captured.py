@@ -22,7 +22,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.ir import Node as Operation
 from adjoint.engine.graph.record.sources import CallArgument, GradOf, Host, Source, State
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, Poly, SizeScope
-from adjoint.engine.ops.shape.views import inverse_permutation
+from adjoint.engine.ops.shape.views import apply_chain, inverse_permutation
 from adjoint.engine.tensor.storage import Storage
 from adjoint.fx.graph import Graph
 from adjoint.fx.node import Node
@@ -271,16 +271,29 @@ def from_memory(graph: Graph, node: Node, name: str, tensor: Any) -> Node:
 
 
 def is_memory(tensor: Any) -> bool:
-    """Whether a tensor has all elements of its memory, as they lie there."""
-    return tuple(tensor.shape) == tuple(tensor._storage.buffer.shape) and tensor.is_contiguous()
+    """Whether a tensor has all elements of its memory, in the order of its array."""
+    same = tuple(tensor.shape) == tuple(tensor._storage.buffer.shape)
+    return same and _window(tensor).is_contiguous()
+
+
+def _window(tensor: Any) -> Any:
+    """A tensor of such strides as this one has among its array's elements, counted by rows.
+
+    The array may itself lie in another order (`channels_last`, a copy of a transposed tensor).
+    """
+    array = tensor._storage.buffer
+    if array.flags.c_contiguous:
+        return tensor
+    return apply_chain(aten.empty(tuple(array.shape), dtype=tensor.dtype), tensor._chain)
 
 
 def _order_in_memory(name: str, tensor: Any) -> tuple[int, ...]:
     """The dimensions of a tensor that has its memory for itself, outermost first."""
-    strides = tensor.stride()
+    window = _window(tensor)
+    strides = window.stride()
     order = tuple(sorted(range(tensor.ndim), key=lambda d: -strides[d]))
     count = math.prod(tensor._storage.buffer.shape)
-    if tensor.numel() != count or not tensor.permute(order).is_contiguous():
+    if tensor.numel() != count or not window.permute(order).is_contiguous():
         raise CannotWrite(f"{name!r} is part of a larger tensor; give it memory of its own")
     return order
 
