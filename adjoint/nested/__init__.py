@@ -37,7 +37,8 @@ def as_nested_tensor(
     if layout not in (None, jagged, strided):
         raise RuntimeError(f"nested: the layout is jagged, received {layout}.")
     if isinstance(ts, NestedTensor):
-        return ts.to(device=device or ts.device, dtype=dtype or ts.dtype)
+        values = ts._rows.to(device=device or ts.device, dtype=dtype or ts.dtype)
+        return ts._like(values)
     rows = list(ts.unbind(0) if isinstance(ts, Tensor) else ts)
     if not rows or not all(isinstance(row, Tensor) and row.ndim for row in rows):
         raise ShapeError("nested: expected tensors of at least one dimension, one or more.")
