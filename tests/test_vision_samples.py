@@ -326,6 +326,32 @@ def test_crops_that_look_at_boxes() -> None:
         v2.RandomIoUCrop()(given["image"])
 
 
+def test_what_is_white_by_dtype() -> None:
+    from adjoint.vision.transforms import functional as first
+    from adjoint.vision.transforms.v2 import functional as second
+
+    assert first.convert_image_dtype(ad.tensor([[[True, False]]])).tolist() == [[[1.0, 0.0]]]
+    for dtype in (ad.uint8, ad.int8, ad.int16, ad.int32, ad.int64):
+        top = ad.iinfo(dtype).max
+        image = ad.tensor([[[0, 1, top]]], dtype=dtype)
+        assert first.invert(image).tolist() == [[[top, top - 1, 0]]]
+        upper = top - top // 4  # the two highest bits below the sign's
+        assert second.posterize(image, 2).tolist() == [[[0, 0, upper]]]
+
+
+def test_sizes_that_say_nothing_are_refused() -> None:
+    from adjoint.vision.transforms import functional as first
+    from adjoint.vision.transforms.v2 import functional as second
+
+    image = ad.zeros(3, 6, 8, dtype=ad.uint8)
+    for library in (first, second):
+        for size, most in (([4, 4], 5), (4, 4), ([4], 3), ([1, 2, 3], None)):
+            with pytest.raises(ValueError, match="size"):
+                library.resize(image, size, max_size=most)
+        with pytest.raises((ValueError, TypeError)):
+            library.posterize(image, 9)
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="larger than input"):
         v2.RandomCrop(50)(sample())

@@ -104,9 +104,19 @@ class Resize(ImageTransform):
         return pillow.resize_picture(image, height, width, self.interpolation)
 
     def _target(self, h: int, w: int) -> tuple[int, int]:
-        if not isinstance(self.size, int) and len(self.size) == 2:
-            return self.size[0], self.size[1]
-        short = self.size if isinstance(self.size, int) else self.size[0]
+        given = (self.size,) if isinstance(self.size, int) else tuple(self.size)
+        if len(given) not in (1, 2):
+            raise ValueError(f"Resize: expected one or two sizes, received {self.size}")
+        if len(given) == 2:
+            if self.max_size is not None:
+                raise ValueError("Resize: max_size goes with one size, that of the shorter side")
+            return given[0], given[1]
+        short = given[0]
+        if self.max_size is not None and self.max_size <= short:
+            raise ValueError(
+                f"max_size = {self.max_size} must be strictly greater than the requested size for "
+                f"the smaller edge size = {self.size}"
+            )
         long = int(short * max(h, w) / min(h, w))
         if self.max_size is not None and long > self.max_size:
             short, long = int(self.max_size * short / long), self.max_size

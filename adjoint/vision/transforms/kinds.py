@@ -9,7 +9,7 @@ from typing import Any
 
 from adjoint.data.transforms.basic import like, to_channels_first
 from adjoint.data.transforms.pillow import FILTERS, is_picture
-from adjoint.engine.core.dtype import float32
+from adjoint.engine.core.dtype import bool_, float32
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -77,12 +77,15 @@ def picture_fill(img: Any, fill: Any, name: str = "fillcolor") -> dict[str, Any]
 
 
 def bound_of(img: Tensor) -> float:
-    """What is white."""
-    return (
-        1.0
-        if img.dtype.is_floating_point
-        else float(2 ** (8 * img.dtype.itemsize - (1 if img.dtype.is_signed else 0)) - 1)
-    )
+    """What is white; a whole number of whole numbers, so that the largest are exact."""
+    if img.dtype.is_floating_point:
+        return 1.0
+    return 1 if img.dtype is bool_ else 2 ** value_bits(img) - 1
+
+
+def value_bits(img: Tensor) -> int:
+    """How many bits of a whole number are its value, all but the sign's."""
+    return 8 * img.dtype.itemsize - (1 if img.dtype.is_signed else 0)
 
 
 def as_float(img: Tensor) -> Tensor:

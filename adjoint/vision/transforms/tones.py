@@ -148,6 +148,8 @@ def _inverted(img: Tensor) -> Tensor:
 
 def posterize(img: Any, bits: int) -> Any:
     """Only the highest bits of each pixel."""
+    if not 0 <= bits <= 8:
+        raise ValueError(f"The number of bits should be between 0 and 8. Got {bits}")
 
     def tensor(given: Tensor) -> Tensor:
         if given.dtype is not uint8:

@@ -178,6 +178,8 @@ def resized(canvas_size: Size, size: Any, max_size: int | None = None) -> Size:
         if max_size is not None:
             raise ValueError("max_size should only be passed if size is None or a single integer")
         return int(given[0]), int(given[1])
+    if len(given) != 1:
+        raise ValueError(f"resize: expected one or two sizes, received {size}")
     short = given[0]
     long = int(short * max(height, width) / min(height, width))
     if max_size is not None:

@@ -7,17 +7,19 @@ from typing import Any
 from adjoint.engine.core.dtype import float32, uint8
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms import functional as first
-from adjoint.vision.transforms.kinds import bound_of
+from adjoint.vision.transforms.kinds import bound_of, value_bits
 
 
 def posterize(image: Any, bits: int) -> Any:
     """So many levels: the highest bits of whole numbers, parts of the range of others."""
+    if not isinstance(bits, int) or not 0 <= bits <= 8:
+        raise TypeError(f"bits must be a positive integer in the range [0, 8], got {bits} instead.")
     if not isinstance(image, Tensor) or image.dtype is uint8:
         return first.posterize(image, bits)
     if image.dtype.is_floating_point:
         levels = 1 << bits
         return (image * levels).floor().clamp(0, levels - 1) * (1.0 / levels)
-    width = image.element_size() * 8
+    width = value_bits(image)
     return image if bits >= width else image & (((1 << bits) - 1) << (width - bits))
 
 
