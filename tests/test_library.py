@@ -437,6 +437,23 @@ def test_a_notation_says_what_is_written_and_returned() -> None:
         define("tests_notation::wrong", "(Tensor x)")
 
 
+def test_arguments_taken_by_name_alone() -> None:
+    ad.library.define("tests_names::line", "(Tensor x, int n=3, *, float a=2.0) -> Tensor")
+    ad.library.impl("tests_names::line", "cpu", lambda x, n=3, *, a=2.0: x * n + a)
+    ad.library.register_fake("tests_names::line", lambda x, n=3, *, a=2.0: ad.empty_like(x))
+
+    @custom_op("tests_names::scaled", mutates_args=())
+    def scaled(x: Tensor, *, by: float = 2.0) -> Tensor:
+        return x * by
+
+    line, x = ad.ops.tests_names.line, ad.ones(1)
+    assert (line(x).item(), line(x, 4, a=1.0).item(), line(x, n=5).item()) == (5.0, 5.0, 7.0)
+    assert (scaled(x).item(), scaled(x, by=3.0).item()) == (2.0, 3.0)
+    assert ad.compile(lambda x: line(x, a=1.0) + scaled(x, by=4.0))(x).item() == 8.0
+    with pytest.raises(ValueError, match="'y'.* not found"):
+        custom_op("tests_names::wrong", mutates_args=("y",))(lambda x: None)
+
+
 def test_operations_of_pytorchs_own_namespaces_can_be_named() -> None:
     table = {ad.ops._c10d_functional.wait_tensor.default: 1}
     assert table[ad.ops._c10d_functional.wait_tensor.default] == 1

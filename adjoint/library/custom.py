@@ -82,6 +82,13 @@ class CustomOpDef:
         self._casts: dict[str, DType] = {}  # inside autocast for a device, operands become these
         self._kind: type | None = None  # of its results: a tensor, a tuple or a list of them
         self._signature = None if fn is None else inspect.signature(fn)
+        if self._signature is not None and not isinstance(self._mutates, str):
+            unknown = sorted(set(self._mutates) - set(self._signature.parameters))
+            if unknown:
+                raise ValueError(
+                    f"custom_op: {unknown} in mutates_args were not found in the signature "
+                    f"{self._signature} of {name}"
+                )
         self.__name__ = name.split("::")[1]
         self.__doc__ = None if fn is None else fn.__doc__
         OPERATIONS[name] = self
@@ -161,7 +168,7 @@ class CustomOpDef:
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
         if self._transparent:
-            return _observed(self._kernels, "")(*values)
+            return handed(_observed(self._kernels, ""), values)
         if self._mutates or self._returns_nothing():
             return self._compute(values)
         if self._notation is not None and "Tensor?" in self._notation.results:
@@ -198,7 +205,7 @@ class CustomOpDef:
         """What the kernel for the operands' device, or the function, makes of the arguments."""
         kind = next((x.device.type for x in _tensors(values)), "cpu")
         if kind == "meta" and self._fake is not None:
-            return self._fake(*values)
+            return handed(self._fake, values)
         kernel = (
             _observed(self._kernels, kind)
             or _observed(self._kernels, "")
@@ -206,7 +213,7 @@ class CustomOpDef:
         )
         if kernel is None:
             raise NotImplementedError(f"{self._qualname}: no kernel is registered for {kind}")
-        return kernel(*values)
+        return handed(kernel, values)
 
     def _results(self, returned: Any, by: str) -> tuple[Tensor, ...]:
         """The tensors that a function returned, in a kind of container that never changes."""
@@ -233,7 +240,7 @@ class CustomOpDef:
                 raise NotImplementedError("it has no function")
             with concrete(), CONTEXT.having(grad_enabled=False, autocast=None):
                 meta = [empty(s.shape, dtype=s.dtype, device="meta") for s in specs]
-                returned = fake(*filled(layout, meta))
+                returned = handed(fake, filled(layout, meta))
         except Exception as error:
             if self._fake is not None:
                 raise
@@ -247,6 +254,20 @@ class CustomOpDef:
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
+
+
+def handed(fn: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """What a function makes of arguments, of which the last may be taken by name alone.
+
+    >>> handed(lambda x, *, scale: x * scale, (2, 3))
+    6
+    """
+    code = getattr(fn, "__code__", None)
+    if code is None or not code.co_kwonlyargcount or len(values) <= code.co_argcount:
+        return fn(*values)
+    first = code.co_argcount
+    names = code.co_varnames[first : first + code.co_kwonlyargcount]
+    return fn(*values[:first], **dict(zip(names, values[first:], strict=True)))
 
 
 # -- arguments as operands and a layout ------------------------------------------------------------
