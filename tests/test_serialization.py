@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fractions
+import io
 import pickle
 import zipfile
 from pathlib import Path
+
+import pytest
 
 import adjoint as ad
 
@@ -53,3 +56,12 @@ def test_byte_order_of_files_that_do_not_say_it(tmp_path: Path) -> None:
             assert ad.load(path).item() == 1
     finally:
         ad.serialization.set_default_load_endianness(None)
+
+
+def test_arguments_that_nobody_knows_are_refused() -> None:
+    file = io.BytesIO()
+    ad.save([1], file)
+    file.seek(0)
+    with pytest.raises(TypeError, match="weight_only"):
+        ad.load(file, weight_only=False)
+    assert ad.load(file, encoding="latin1") == [1]

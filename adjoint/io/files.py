@@ -119,6 +119,9 @@ def load(
         ...     ad.load(path)
         [tensor([0., 0.]), 'name']
     """
+    unknown = sorted(set(pickle_load_args) - {"encoding", "errors", "fix_imports", "buffers"})
+    if unknown:
+        raise TypeError(f"load: unexpected arguments {unknown}")
     source = _name(f)
     if _is_safetensors(f):
         device = None if map_location is None else map_location
