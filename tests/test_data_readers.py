@@ -193,7 +193,9 @@ def test_image_folder(tmp_path: Path) -> None:
 def test_transforms() -> None:
     x = ad.rand(3, 8, 10)
     assert T.Resize((4, 5))(x).shape == (3, 4, 5)
-    assert T.Resize(4, max_size=4)(x).shape == (3, 3, 4)
+    assert T.Resize(8, max_size=9)(x).shape == (3, 7, 9)
+    with pytest.raises(ValueError, match="strictly greater"):
+        T.Resize(4, max_size=4)(x)
     np.testing.assert_allclose(T.Resize((4, 5))(ad.ones(1, 8, 10)).numpy(), 1, rtol=1e-6)
     assert T.CenterCrop((4, 20))(x).shape == (3, 4, 20)
     assert T.RandomCrop(8, padding=2)(x).shape == (3, 8, 8)
