@@ -190,7 +190,7 @@ def _affine(theta: Tensor, spatial: Shape, align: bool) -> Tensor:
     total = terms[0]
     for term in terms[1:]:
         total = total + term
-    return (total + shift).to(theta.dtype)
+    return (total + shift).to(theta.dtype).contiguous()  # however the maps lie
 
 
 def _affine_vjp(g: Tensor, theta: Tensor, spatial: Shape, align: bool) -> Tensor:
