@@ -219,6 +219,34 @@ def test_running_extremes_and_elements_put_are_walked() -> None:
         assert compare(run, make)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 31, 48, 63, 64])
+def test_order_of_rows_is_numpy_s(dtype: Any, length: int) -> None:
+    """Rows whose elements all differ go by ranks, others element by element."""
+    rng = np.random.default_rng([length, np.dtype(dtype).itemsize])
+
+    def make(wild: bool) -> Any:
+        if wild:  # equal ones, and numbers that are none
+            found = rng.integers(-9, 9, (5, length)).astype(dtype)
+            if dtype in (np.float32, np.float64):
+                found[rng.random((5, length)) < 0.1] = np.nan
+            found[2] = rng.permutation(length)
+            return found
+        return np.array([rng.permutation(length) for _ in range(5)]).astype(dtype) - length // 2
+
+    def run(x: ad.Tensor) -> Any:
+        orders = [x.argsort(1, stable=True), x.argsort(1, descending=True, stable=True)]
+        turned = x.T.argsort(0, descending=True, stable=True)
+        return [t * 1 for t in (*orders, turned)]
+
+    assert compare(run, make)
+
+    def few(x: ad.Tensor) -> Any:
+        return [t * 1 for t in (*x.topk(max(1, length // 3)), *x.sort(), *x.median(1))]
+
+    assert compare(few, lambda wild: make(False))
+
+
 def test_long_sums_are_taken_in_numpy_s_pairs() -> None:
     rng = np.random.default_rng(2)
     for shape in ((2000,), (3, 500), (17, 90), (2, 9, 77)):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 ELEMENTS = {"f": "float", "d": "double", "i": "i32", "l": "i64", "q": "i64"}
 DESCENDING, DISTINCT = 1, 2  # flags: the largest first; two that are equal, or a NaN, are a failure
-LONGEST = 64  # elements of a row, which are inserted one by one
+LONGEST = 64  # elements of a row, each of which is compared with all others
+LANES = 16  # elements that are compared with one at once
 
 
 def text() -> str:
@@ -77,18 +78,117 @@ row:
 """
 
 
+def _ranks(char: str) -> str:
+    """How many elements are less than each of a row; whether no two are equal and none is NaN.
+
+    Two elements that differ count one for one of them, all others count nothing: all ranks
+    together are the number of pairs exactly if each pair differs.
+    """
+    kind = ELEMENTS[char]
+    size, some = f"<{LANES} x {kind}>", f"<{LANES} x i32>"
+    less = "fcmp olt" if char in "fd" else "icmp slt"
+    return f"""
+define i1 @ranks_{char}(ptr %row, ptr %ranks, i64 %length) {{
+entry:
+  br label %block
+block:
+  %j = phi i64 [0, %entry], [%jNext, %done]
+  %inside = icmp slt i64 %j, %length
+  br i1 %inside, label %first, label %sum
+first:
+  %atPlace = getelementptr {kind}, ptr %row, i64 %j
+  %at = load {size}, ptr %atPlace, align 8
+  br label %each
+each:
+  %i = phi i64 [0, %first], [%iNext, %each]
+  %count = phi {some} [zeroinitializer, %first], [%countNext, %each]
+  %onePlace = getelementptr {kind}, ptr %row, i64 %i
+  %one = load {kind}, ptr %onePlace
+  %single = insertelement {size} poison, {kind} %one, i64 0
+  %all = shufflevector {size} %single, {size} poison, {some} zeroinitializer
+  %stands = {less} {size} %all, %at
+  %more = sext <{LANES} x i1> %stands to {some}
+  %countNext = sub {some} %count, %more
+  %iNext = add i64 %i, 1
+  %again = icmp slt i64 %iNext, %length
+  br i1 %again, label %each, label %done
+done:
+  %to = getelementptr i32, ptr %ranks, i64 %j
+  store {some} %countNext, ptr %to, align 8
+  %jNext = add i64 %j, {LANES}
+  br label %block
+sum:
+  %k = phi i64 [0, %block], [%kNext, %add]
+  %total = phi i64 [0, %block], [%totalNext, %add]
+  %some = icmp slt i64 %k, %length
+  br i1 %some, label %add, label %compare
+add:
+  %rankAt = getelementptr i32, ptr %ranks, i64 %k
+  %rank = load i32, ptr %rankAt
+  %wide = zext i32 %rank to i64
+  %totalNext = add i64 %total, %wide
+  %kNext = add i64 %k, 1
+  br label %sum
+compare:
+  %less = sub i64 %length, 1
+  %twice = mul i64 %length, %less
+  %pairs = lshr i64 %twice, 1
+  %out = icmp eq i64 %total, %pairs
+  ret i1 %out
+}}"""
+
+
 def _order(char: str) -> str:
-    """Places of a row's elements in order, equal ones as they come."""
+    """Places of a row's elements in order, equal ones as they come.
+
+    Where all differ, an element goes where its rank says; else they are inserted one by one.
+    """
     kind = ELEMENTS[char]
     equal = (
         f"fcmp ueq {kind} %first, %second" if char in "fd" else f"icmp eq {kind} %first, %second"
     )
-    return f"""{_before(char)}
-define void @order_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{_HEAD}
+    head = _HEAD.replace(
+        "entry:",
+        f"""entry:
+  %values = alloca [{LONGEST} x {kind}], align 16
+  %ranks = alloca [{LONGEST} x i32], align 16
+  store [{LONGEST} x {kind}] zeroinitializer, ptr %values, align 16""",
+    )
+    return f"""{_before(char)}{_ranks(char)}
+define void @order_{char}(ptr %args, ptr %dims, ptr %steps, ptr %own) {{{head}
 begin:
-  br label %element
+  br label %gather
+gather:
+  %g = phi i64 [0, %begin], [%gNext, %gatherOne]
+  %gSome = icmp slt i64 %g, %length
+  br i1 %gSome, label %gatherOne, label %rank
+gatherOne:
+  %gAway = mul i64 %g, %along
+  %gAt = getelementptr i8, ptr %x, i64 %gAway
+  %gValue = load {kind}, ptr %gAt
+  %gTo = getelementptr {kind}, ptr %values, i64 %g
+  store {kind} %gValue, ptr %gTo
+  %gNext = add i64 %g, 1
+  br label %gather
+rank:
+  %lastRank = sub i64 %length, 1
+  %differ = call i1 @ranks_{char}(ptr %values, ptr %ranks, i64 %length)
+  br i1 %differ, label %place, label %element
+place:
+  %s = phi i64 [0, %rank], [%sNext, %place]
+  %sRankAt = getelementptr i32, ptr %ranks, i64 %s
+  %sRank = load i32, ptr %sRankAt
+  %sWide = zext i32 %sRank to i64
+  %sBack = sub i64 %lastRank, %sWide
+  %sRow = select i1 %descending, i64 %sBack, i64 %sWide
+  %sAway = mul i64 %sRow, %oAlong
+  %sTo = getelementptr i8, ptr %o, i64 %sAway
+  store i64 %s, ptr %sTo
+  %sNext = add i64 %s, 1
+  %sSome = icmp slt i64 %sNext, %length
+  br i1 %sSome, label %place, label %rowEnd
 element:
-  %i = phi i64 [0, %begin], [%iNext, %insert]
+  %i = phi i64 [0, %rank], [%iNext, %insert]
   %iNext = add i64 %i, 1
   %some = icmp slt i64 %i, %length
   br i1 %some, label %take, label %ordered

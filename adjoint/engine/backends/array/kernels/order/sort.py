@@ -47,7 +47,7 @@ def topk(xp: Any, x: Array, dim: int, k: int, largest: bool, in_order: bool) -> 
         order = argsort(xp, np.take_along_axis(x, chosen, dim), dim, descending=largest)
         return np.take_along_axis(chosen, order, dim)
     order = argsort(xp, x, dim, descending=largest)
-    best = xp.ascontiguousarray(part(order, dim, None, k))
+    best = part(order, dim, None, k).copy()
     if not as_pytorch:
         return best
     seen = np.take_along_axis(x, part(order, dim, None, k + 1), dim)
