@@ -294,6 +294,8 @@ GENERAL = [
     Row("softmax", _f(NN + "softmax", 1), (*SPREAD, *LIMITS)),
     Row("log_softmax", _f(NN + "log_softmax", 1), (*SPREAD, *LIMITS)),
     Row("logsumexp", _f("logsumexp", 1), (*SPREAD, *LIMITS)),
+    Row("max of all", _f("max"), (*SPREAD, *LIMITS)),
+    Row("min of all", _f("min"), (*SPREAD, *LIMITS)),
     Row("glu", _f(NN + "glu"), ((ORDINARY,), (ORDINARY * 1e3,), (ORDINARY * 0,))),
     Row("scaled_dot_product_attention", _attention, (QKV, LARGE, NOTHING, (*QKV, BIASES))),
     Row("attention masked", _attention, ((*QKV, MASK),)),

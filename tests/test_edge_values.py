@@ -46,19 +46,81 @@ def test_elu_keeps_the_signs_of_zeros(alpha: float) -> None:
     same(F.elu(ad.tensor([0.0, -0.0, NAN]), alpha), [0.0, -0.0, NAN])
 
 
-SHARED = {
-    "max": [0.0, 0.5, 0.0, 0.5],
-    "min": [0.0, 0.5, 0.0, 0.5],
-    "median": [0.0, 0.5, 0.0, 0.5],
-    "nanmedian": [1.0, 0.0, 0.0, 0.0],
+# Of 1, NaN, 3, NaN: PyTorch's `max()` shares a gradient among NaNs, its `amax` gives NaN to all.
+OF_NANS: dict[str, tuple[Any, list[float]]] = {
+    "max": (lambda x: x.max(), [0.0, 0.5, 0.0, 0.5]),
+    "min": (lambda x: x.min(), [0.0, 0.5, 0.0, 0.5]),
+    "median": (lambda x: x.median(), [0.0, 0.5, 0.0, 0.5]),
+    "nanmedian": (lambda x: x.nanmedian(), [1.0, 0.0, 0.0, 0.0]),
+    "max of a dimension": (lambda x: x.max(0).values, [0.0, 1.0, 0.0, 0.0]),
+    "amax": (lambda x: x.amax(), [NAN] * 4),
+    "amin": (lambda x: x.amin(), [NAN] * 4),
+    "amax of a dimension": (lambda x: x.amax(0), [NAN] * 4),
+    "aminmax": (lambda x: x.aminmax().max, [NAN] * 4),
+    "aminmax of a dimension": (lambda x: x.aminmax(dim=0).min, [NAN] * 4),
 }
 
 
-@pytest.mark.parametrize("name", sorted(SHARED))
-def test_gradients_of_what_is_not_a_number(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(OF_NANS))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_what_is_not_a_number(name: str, compiled: bool) -> None:
+    reduce, want = OF_NANS[name]
     x = ad.tensor([1.0, NAN, 3.0, NAN], requires_grad=True)
-    getattr(x, name)().backward()
-    same(x.grad, SHARED[name])
+    (ad.compile(reduce) if compiled else reduce)(x).backward()
+    same(x.grad, want)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "median"])
+def test_extremes_of_all_in_transforms(name: str) -> None:
+    rows = ad.tensor([[1.0, NAN, 3.0, NAN], [2.0, 5.0, 5.0, 2.0]])
+    middle = [0.5, 0.0, 0.0, 0.5]
+    want = [[0.0, 0.5, 0.0, 0.5], [0.0, 0.5, 0.5, 0.0] if name == "max" else middle]
+
+    def extreme(x: Any) -> Any:
+        return getattr(x, name)()
+
+    for row, of_row in zip(ad.func.vmap(ad.func.grad(extreme))(rows), want, strict=True):
+        same(row, of_row)
+    for row, of_row in zip(rows, want, strict=True):
+        same(ad.func.grad(extreme)(row), of_row)
+        out, tangent = ad.func.jvp(extreme, (row,), (ad.tensor([1.0, 2.0, 4.0, 8.0]),))
+        same(out, extreme(row).tolist())
+        same(tangent, sum(w * t for w, t in zip(of_row, (1.0, 2.0, 4.0, 8.0), strict=True)))
+
+
+# Function -> its values and its derivatives at NaN, inf, -inf, 0, -0, 1e-40 and -1e-40.
+AT_THE_EDGES: dict[str, tuple[list[float], list[float]]] = {
+    "elu": ([NAN, INF, -1.0, 0.0, -0.0, 1e-40, -1e-40], [NAN, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+    "celu": ([NAN, INF, -1.0, 0.0, -0.0, 1e-40, -1e-40], [NAN, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+    "hardswish": ([NAN, INF, NAN, 0.0, -0.0, 5e-41, -5e-41], [NAN, 1.0, 0.0] + [0.5] * 4),
+    "softsign": ([NAN, NAN, NAN, 0.0, -0.0, 1e-40, -1e-40], [NAN, NAN, NAN] + [1.0] * 4),
+    "softshrink": ([NAN, INF, -INF, 0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0] + [0.0] * 4),
+    "hardtanh": ([NAN, 1.0, -1.0, 0.0, -0.0, 1e-40, -1e-40], [1.0, 0.0, 0.0] + [1.0] * 4),
+}
+
+
+@pytest.mark.parametrize("name", sorted(AT_THE_EDGES))
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+def test_activations_at_the_edges(name: str, compiled: bool, dtype: Any) -> None:
+    activation = getattr(F, name)
+    x = ad.tensor([NAN, INF, -INF, 0.0, -0.0, 1e-40, -1e-40], dtype=dtype, requires_grad=True)
+    out = (ad.compile(activation) if compiled else activation)(x)
+    out.backward(ad.ones_like(x))
+    values, slopes = AT_THE_EDGES[name]
+    same(out.detach(), ad.tensor(values, dtype=dtype).tolist())
+    same(x.grad, slopes)
+
+
+def test_hardswish_of_large_numbers_does_not_overflow() -> None:
+    same(F.hardswish(ad.tensor([2.0**127, -(2.0**127)])), [2.0**127, -0.0])
+
+
+def test_remainders_by_subnormal_numbers() -> None:
+    """The exact ones; PyTorch's depend on where in the tensor the element lies (NaN in whole
+    vectors)."""
+    x, y = ad.tensor([3.0, -3.0, 1e38] * 7), ad.tensor(1e-40)
+    same(ad.fmod(x, y), np.fmod(x.double().numpy(), y.double().numpy()).tolist())
 
 
 def test_hinges_of_whole_numbers_are_whole() -> None:

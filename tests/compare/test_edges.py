@@ -184,3 +184,28 @@ def test_sobol_points(dimension: int) -> None:
     assert logs[0][1:] == logs[1][1:]
     for got, want in zip(logs[0][0], logs[1][0], strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+ACTIVATIONS = (
+    "elu celu selu hardswish softsign softshrink hardshrink hardtanh hardsigmoid relu relu6 "
+    "leaky_relu gelu silu mish softplus tanhshrink logsigmoid sigmoid tanh"
+).split()
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3.0, -3.0, 1.0, -0.5)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_of_special_values(name: str) -> None:
+    """One of PyTorch's answers: of one element and of a vector it has two for gradients at NaN."""
+
+    def answer(lib: Any, value: float, count: int) -> list[float]:
+        x = lib.full((count,), value, dtype=lib.float64).requires_grad_()
+        out = getattr(lib.nn.functional, name)(x)
+        out.sum().backward()
+        return [out[0].item(), x.grad[0].item()]
+
+    for value in SPECIAL:
+        theirs = list(zip(answer(torch, value, 1), answer(torch, value, 64), strict=True))
+        for count in (1, 64):
+            for got, wanted in zip(answer(ad, value, count), theirs, strict=True):
+                near = [np.isclose(got, want, 1e-7, 1e-44, equal_nan=True) for want in wanted]
+                assert any(near), (value, count, got, wanted)

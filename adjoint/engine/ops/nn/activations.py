@@ -260,9 +260,14 @@ def celu_function(input: Tensor, alpha: float = 1.0) -> Tensor:
 # -- gates and ratios ---------------------------------------------------------------------------
 
 GLU = activation("glu", lambda x, dim: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].sigmoid())
-SOFTSIGN = activation(
-    "softsign", lambda x: x / (x.abs() + 1), lambda g, x: g / (x.abs() + 1) / (x.abs() + 1)
-)
+
+
+def _softsign_vjp(g: Tensor, x: Tensor) -> Tensor:
+    slope = g / (x.abs() + 1) / (x.abs() + 1)
+    return slope.masked_fill(x.isinf(), math.nan)  # where x / (|x| + 1) itself is inf / inf
+
+
+SOFTSIGN = activation("softsign", lambda x: x / (x.abs() + 1), _softsign_vjp)
 TANHSHRINK = activation("tanhshrink", lambda x: x - x.tanh(), lambda g, x: g * x.tanh() * x.tanh())
 
 

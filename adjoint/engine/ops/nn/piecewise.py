@@ -43,7 +43,8 @@ def _hardswish_vjp(g: Tensor, x: Tensor) -> Tensor:
 
 HARDSWISH = activation(
     "hardswish",
-    lambda x: WHERE(x >= 3, x, (x * (x + 3) / 6).masked_fill(x <= -3, 0)),
+    # From 3 on x itself: six times it may overflow. At -inf it is -inf times 0, as in PyTorch.
+    lambda x: WHERE(x >= 3, x, x * (x + 3).clamp_min(0) / 6),
     _hardswish_vjp,
 )
 SOFTSHRINK = activation(

@@ -9,8 +9,13 @@ from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import composite, primitive
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
+from adjoint.engine.core.operations.record import Rule, is_tensor
+from adjoint.engine.core.operations.reductions import (
+    Dims,
+    infer_reduction,
+    reduced_shape,
+    reduction,
+)
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
@@ -22,28 +27,45 @@ if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
 
-def _weights(x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
+def _weights(x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool, nans: bool) -> Tensor:
     """1/k at each of k equal extremes, 0 elsewhere: ties share the gradient.
 
-    Of all elements, NaNs are equal too, as for PyTorch's `max()`, `min()` and `median()`.
+    With `nans` NaNs are equal too, as for PyTorch's `max()`, `min()` and `median()` of all
+    elements; else, as for its `amax` and `amin`, nothing equals a NaN, and the weights are 0 / 0.
     """
-    hit = EQ(x, restore(out, x_spec, dims, keepdim))
-    if len(dims) == len(x_spec.shape) and x.dtype.is_floating_point:
-        hit = hit | (x.isnan() & restore(out, x_spec, dims, keepdim).isnan())
+    extreme = restore(out, x_spec, dims, keepdim)
+    hit = EQ(x, extreme)
+    if nans and x.dtype.is_floating_point:
+        hit = hit | (x.isnan() & extreme.isnan())
     hit = hit.to(x.dtype)
     return hit / SUM(hit, dims=dims, keepdim=True)
 
 
 def share(g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
-    """The vjp of a reduction that picks a value: equal elements share the cotangent."""
-    return restore(g, x_spec, dims, keepdim) * _weights(x, out, x_spec, dims, keepdim)
+    """The vjp of a reduction that picks a value: equal elements, NaNs too, share the cotangent."""
+    return restore(g, x_spec, dims, keepdim) * _weights(x, out, x_spec, dims, keepdim, True)
 
 
 def share_tangent(
     tx: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool
 ) -> Tensor:
     """The jvp of a reduction that picks a value."""
-    return SUM(tx * _weights(x, out, x_spec, dims, keepdim), dims=dims, keepdim=keepdim)
+    weights = _weights(x, out, x_spec, dims, keepdim, True)
+    return SUM(tx * weights, dims=dims, keepdim=keepdim)
+
+
+def _share_numbers(
+    g: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool
+) -> Tensor:
+    """`share`, but a NaN among the elements is the gradient of all of them."""
+    return restore(g, x_spec, dims, keepdim) * _weights(x, out, x_spec, dims, keepdim, False)
+
+
+def _share_tangent_of_numbers(
+    tx: Tensor, x: Tensor, out: Tensor, x_spec: Spec, dims: Dims, keepdim: bool
+) -> Tensor:
+    weights = _weights(x, out, x_spec, dims, keepdim, False)
+    return SUM(tx * weights, dims=dims, keepdim=keepdim)
 
 
 def refuse_complex(name: str, x: Spec | Tensor) -> None:
@@ -78,11 +100,26 @@ def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
 
 def _picking(name: str) -> Any:
     """A reduction to one of its elements."""
-    return reduction(name, share, jvp=share_tangent, rounding="exact", in_steps=True)
+    rules = {"jvp": _share_tangent_of_numbers, "rounding": "exact", "in_steps": True}
+    return reduction(name, _share_numbers, **rules)
 
 
 AMAX = _picking("amax")
 AMIN = _picking("amin")
+
+
+def _of_all(name: str, record: Any) -> Any:
+    """The extreme of all elements, of which NaNs share the gradient as equal numbers do."""
+
+    def compose(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+        out: Tensor = record(x, dims=dims, keepdim=keepdim)
+        return out
+
+    return composite(name, compose, share, jvp=Rule.of(share_tangent), infer_specs=infer_reduction)
+
+
+MAX_OF_ALL = _of_all("max", AMAX)
+MIN_OF_ALL = _of_all("min", AMIN)
 ARGMAX = primitive(
     "argmax",
     _position_infer,
@@ -215,7 +252,7 @@ EXTREME = composite("extreme", _extreme_at, operands=("x",), outputs=2, fragment
 
 def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduce: Any) -> Any:
     """The three forms of max and min: all elements, along a dimension, of two tensors."""
-    full, largest, pairwise = reduce
+    extreme, of_all, largest, pairwise = reduce
     if not is_tensor(input):
         raise TypeError(f"{name}: expected a Tensor as input, received {type(input).__name__}")
     if is_tensor(dim) or other is not None:
@@ -223,7 +260,8 @@ def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduc
     if dim is None:
         refuse_complex(name, input)
         refuse_empty(name, input.shape)
-        return full(input, dims=tuple(range(input.ndim)), keepdim=False)
+        whole = extreme if CONTEXT.plain and not input.requires_grad else of_all
+        return whole(input, dims=tuple(range(input.ndim)), keepdim=False)
     whole = is_large(input._array, 1) or input._array.__class__ in DEVICE_LAYOUTS
     if whole and input.ndim and CONTEXT.plain and not input.requires_grad:
         refuse_complex(name, input)
@@ -241,7 +279,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
     >>> ad.tensor([[1.0, 9.0], [4.0, 2.0]]).max(0).indices
     tensor([1, 0])
     """
-    reduce = (AMAX, True, lambda x, y: x.maximum(y))
+    reduce = (AMAX, MAX_OF_ALL, True, lambda x, y: x.maximum(y))
     return _either("max", input, dim, keepdim, other, reduce)
 
 
@@ -254,5 +292,5 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = N
         >>> ad.tensor([[3, 1], [2, 4]]).min(dim=1).values
         tensor([1, 2])
     """
-    reduce = (AMIN, False, lambda x, y: x.minimum(y))
+    reduce = (AMIN, MIN_OF_ALL, False, lambda x, y: x.minimum(y))
     return _either("min", input, dim, keepdim, other, reduce)
