@@ -124,6 +124,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             return run_on_device(record, operands, params)
         if device is CPU:
             whole = prod(shape) >= large or (record.draws and drawn_often(shape))
+    elif large and record.draws and not whole and arrays[0].size:
+        whole = drawn_often(arrays[0].shape)  # words are the first operand
     if record.creates and not record.draws:
         device = params["device"]
         if device.__class__ is Device and device.type == "cuda":

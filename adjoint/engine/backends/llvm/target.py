@@ -12,6 +12,8 @@ from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.elements import substitutes as element_substitutes
+from adjoint.engine.backends.llvm.templates.elements import template as elements
 from adjoint.engine.backends.llvm.templates.factors import further as further_factors
 from adjoint.engine.backends.llvm.templates.factors import template as factors
 from adjoint.engine.backends.llvm.templates.groups import template as groups
@@ -56,7 +58,7 @@ class LlvmTarget(Target):
     templates = {
         **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
         **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **factors.TEMPLATES, **further_factors.TEMPLATES, **groups.TEMPLATES,
+        **elements.TEMPLATES, **factors.TEMPLATES, **further_factors.TEMPLATES, **groups.TEMPLATES,
         **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
         **running.TEMPLATES, **searching.TEMPLATES, **sorting.TEMPLATES,
         **spectra.TEMPLATES,
@@ -64,7 +66,8 @@ class LlvmTarget(Target):
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = with_compiled_forms(graph, lambda node, _: node.record.name in self.kept_whole)
-        return pair_functions.paired(substitutes.substituted(graph), self.dtypes)
+        graph = element_substitutes.substituted(substitutes.substituted(graph))
+        return pair_functions.paired(graph, self.dtypes)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:
         return supports(name, compute, dict(params))

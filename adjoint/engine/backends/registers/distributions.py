@@ -82,13 +82,26 @@ def log_from(k: V, f: V) -> V:
     return k * of.ln2_high - (inner - f)
 
 
+def log(x: V) -> V:
+    """Natural logarithm of positive normal numbers."""
+    return log_from(*split(x))
+
+
+def log1m(x: V) -> V:
+    """log(1 - x) for 0 <= x < 1, in float64."""
+    small, rest = x < 0.25, 1.0 - x
+    least = float(np.finfo(np.float64).tiny)
+    k, f = split(select(rest < least, least, rest))
+    return log_from(select(small, 0.0, k), select(small, -x, f))
+
+
 def _quotient(x: V, parts: tuple[Table, Table]) -> V:
     return polynomial(x, parts[0]) / polynomial(x, parts[1])
 
 
 def _tail_size(r: V) -> V:
     of = _of(r)
-    s = (-log_from(*split(r))).sqrt()
+    s = (-log(r)).sqrt()
     (size,) = when_any(
         s > 5.0,
         lambda: (_quotient(s - 5.0, of.far),),
@@ -99,11 +112,29 @@ def _tail_size(r: V) -> V:
 
 def standard_normal(words: V) -> V:
     """Standard normal, by inversion."""
-    q, r = centered(words)
-    z = _quotient(0.180625 - q * q, _of(q).central) * q
-    tail = r < 0.075
-    size = _tail_size(select(tail, r, r.like(0.05)))
-    return select(tail, size.copysign(q), z)
+    return normal_quantile(*centered(words))
+
+
+def normal_quantile(q: V, r: V) -> V:
+    """The x with P(X <= x) = q + 1/2, where r = 1/2 - |q| is given to its own precision."""
+    tail = is_tail(r)
+    outer = tail_quantile(q, select(tail, r, r.like(0.05)))
+    return select(tail, outer, central_quantile(q))
+
+
+def is_tail(r: V) -> V:
+    """Whether a quantile is so far from the middle."""
+    return r < 0.075
+
+
+def central_quantile(q: V) -> V:
+    """`normal_quantile` but for the tails."""
+    return _quotient(0.180625 - q * q, _of(q).central) * q
+
+
+def tail_quantile(q: V, r: V) -> V:
+    """`normal_quantile` in the tails."""
+    return _tail_size(r).copysign(q)
 
 
 def standard_exponential(words: V) -> V:

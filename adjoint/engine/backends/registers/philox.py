@@ -13,12 +13,16 @@ from adjoint.engine.backends.registers.vector import V, select, type_text
 Block = tuple[V, V, V, V]
 
 
-def cipher(seed: V, counters: V) -> Block:
-    """The four words (u32) of the blocks at given counters (u64); the seed is one u64."""
+def cipher(seed: V, counters: V, retry: V | None = None) -> Block:
+    """The four words (u32) of the blocks at given counters (u64); the seed is one u64.
+
+    Each retry (u32) of a counter is a block of its own; none is the first of them.
+    """
     code, lanes = counters.code, counters.lanes
     k0, k1 = seed.convert("u32"), (seed >> 32).convert("u32")
     c0, c1 = counters.convert("u32"), (counters >> 32).convert("u32")
-    c2 = c3 = c0.like(0)
+    c3 = c0.like(0)
+    c2 = c3 if retry is None else retry
     for r in range(ROUNDS):
         x, y = code.splat(k0 + r * W0, lanes), code.splat(k1 + r * W1, lanes)
         p, q = c0.convert("u64") * M0, c2.convert("u64") * M1
@@ -26,6 +30,12 @@ def cipher(seed: V, counters: V) -> Block:
         c0, c1 = (c1 ^ x) ^ (q >> 32).convert("u32"), q.convert("u32")
         c2, c3 = (c3 ^ y) ^ (p >> 32).convert("u32"), p.convert("u32")
     return c0, c1, c2, c3
+
+
+def scattered(seed: V, counter: V, retry: V) -> tuple[V, V]:
+    """The two 64-bit words of the block at any counter, of a retry."""
+    first, second = _in_order(64, cipher(seed, counter, retry))
+    return first, second
 
 
 def words_at(bits: int, seed: V, offset: V, index: V) -> V:

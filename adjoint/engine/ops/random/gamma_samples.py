@@ -26,7 +26,9 @@ def _no_second(x: Any) -> Any:
 
 
 # STANDARD_GAMMA_GRAD(shape, sample): dx/da of the sample at its shape.
-STANDARD_GAMMA_GRAD = elementwise("standard_gamma_grad", _no_second, _no_second, accepts="f")
+STANDARD_GAMMA_GRAD = elementwise(
+    "standard_gamma_grad", _no_second, _no_second, accepts="f", fragment="composed"
+)
 # STANDARD_GAMMA(words, shape): each word names a stream of its own.
 STANDARD_GAMMA = elementwise(
     "standard_gamma",
@@ -35,6 +37,8 @@ STANDARD_GAMMA = elementwise(
     promotes_from=1,
     accepts="f",
     draws=True,
+    fragment="composed",
+    by_library=True,  # one launch as it is
 )
 
 

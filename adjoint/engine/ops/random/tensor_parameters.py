@@ -54,9 +54,32 @@ NORMAL = elementwise(
     draws=True,
     fragment="device",
 )
-# POISSON(words, rate), BINOMIAL(words, count, prob): each word names a stream of its own.
-POISSON = elementwise("poisson", None, 0.0, promotes_from=1, accepts="f", draws=True)
-BINOMIAL = elementwise("binomial", None, 0.0, 0.0, promotes_from=1, accepts="f", draws=True)
+# POISSON(words, rate), BINOMIAL(words, count, prob): each word names a stream of its own. On a GPU
+# they are one launch as they are.
+POISSON = elementwise(
+    "poisson",
+    None,
+    0.0,
+    promotes_from=1,
+    accepts="f",
+    draws=True,
+    fails="values",
+    fragment="composed",
+    by_library=True,
+)
+BINOMIAL = elementwise(
+    "binomial",
+    None,
+    0.0,
+    0.0,
+    promotes_from=1,
+    accepts="f",
+    draws=True,
+    fragment="composed",
+    by_library=True,
+)
+# What is said of a rate that is none.
+NEGATIVE_RATE = "poisson: invalid Poisson rate, expected rate to be non-negative"
 # MULTINOMIAL(weights, noise, replacement): categories, chosen by words or by exponential numbers.
 MULTINOMIAL = primitive(
     "multinomial",

@@ -28,6 +28,7 @@ from adjoint.engine.ops.random.tensor_parameters import (
     BERNOULLI,
     BINOMIAL,
     MULTINOMIAL,
+    NEGATIVE_RATE,
     NORMAL,
     POISSON,
 )
@@ -136,7 +137,7 @@ def poisson(xp: Any, words: Array, rate: Array) -> Array:
     ids = xp.broadcast_to(words, shape).reshape(-1).view(np.uint64)
     means = xp.broadcast_to(rate, shape).reshape(-1).astype(np.float64)
     if not xp.all(means >= 0):
-        raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
+        raise RuntimeError(NEGATIVE_RATE)
     if on_device(xp):
         return device_samples.poisson(xp, ids, means).reshape(shape).astype(rate.dtype)
 

@@ -1,0 +1,1 @@
+"""Functions of elements that take loops of their own: draws that reject, polynomials."""

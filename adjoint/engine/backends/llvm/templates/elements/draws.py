@@ -1,0 +1,252 @@
+"""Draws that walk or reject, to the bits of `array.kernels.random`, from whose text they follow.
+
+No multiply-add is fused, and each operation is rounded in the order of the eager kernel's. Words
+name streams of their own; a retry is another block of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from adjoint.engine.backends.array.kernels.random.device_samples import (
+    FACTORIAL,
+    HALF_LOG_TAU,
+    MOST_STEPS,
+    SMALL_MEAN,
+    STIRLING,
+    STREAMS,
+)
+from adjoint.engine.backends.llvm.templates.elements.kernel import ElementWriter
+from adjoint.engine.backends.registers.distributions import (
+    centered,
+    central_quantile,
+    exp,
+    is_tail,
+    log,
+    log1m,
+    polynomial,
+    tail_quantile,
+    unit,
+)
+from adjoint.engine.backends.registers.philox import scattered
+from adjoint.engine.backends.registers.vector import V, literal, select
+
+_TABLE = "@adjoint.stirling_tails"
+
+
+def larger(x: V, y: V | float) -> V:
+    """The larger of two numbers; NaN where the first is."""
+    return select((x > y) | x.isnan(), x, y)
+
+
+def smaller(x: V, y: V | float) -> V:
+    """The smaller of two numbers; NaN where the first is."""
+    return select((x < y) | x.isnan(), x, y)
+
+
+def drawn(e: ElementWriter, word: V, retry: V) -> tuple[V, V]:
+    """The two words of a retry in the stream that a word names."""
+    seed = e.w.code.const(STREAMS, "u64")
+    return scattered(seed, word.bitcast("u64"), retry.convert("u32"))
+
+
+def walked(e: ElementWriter, word: V, first: V, ratio: Callable[[V], V]) -> V:
+    """The k at which the sum of probabilities, first * ratio(0) * ... , passes a uniform number."""
+    w = e.w
+    uniform = unit(drawn(e, word, w.whole(0))[0])
+
+    def below(k: V, uniform: V, term: V, total: V) -> V:
+        return (uniform >= total) & (k < float(MOST_STEPS))
+
+    def step(k: V, uniform: V, term: V, total: V) -> Sequence[V]:
+        term = term * ratio(k)
+        # Rounding may leave the whole sum below the largest uniform numbers.
+        return [k + 1.0, select(term < 1e-18, -1.0, uniform), term, total + term]
+
+    return w.repeat([e.number(0.0), uniform, first, first], below, step)[0]
+
+
+def rejected(
+    e: ElementWriter, word: V, propose: Callable[[V, V, V], tuple[V, Callable[[], V]]]
+) -> V:
+    """The first proposal accepted: propose(u, distance, v) gives it and whether it is."""
+    w = e.w
+
+    def refused(retry: V, sample: V, accepted: V) -> V:
+        return ~accepted & (retry < MOST_STEPS)
+
+    def again(retry: V, sample: V, accepted: V) -> Sequence[V]:
+        first, second = drawn(e, word, retry)
+        u, distance = centered(first)
+        proposal, accept = propose(u, distance, 1.0 - unit(second))
+        return [retry + 1, proposal, accept()]
+
+    none = w.code.const(False, "i1")
+    return w.repeat([w.whole(0), e.number(0.0), none], refused, again)[1]
+
+
+def log_factorial(k: V) -> V:
+    """log(k!) for k >= 0, by Stirling's series from k + 1 = 7 on."""
+    x = k + 1.0
+    small = x < 7.0
+    product = x
+    for i in range(1, 7):
+        product = select(small, product * (x + float(i)), 1.0)
+    x = select(small, x + 7.0, x)
+    inverse = 1.0 / x
+    tail = polynomial(inverse * inverse, FACTORIAL) * inverse
+    value = (x - 0.5) * log(x) - x + HALF_LOG_TAU + tail
+    return select(small, value - log(product), value)
+
+
+# -- poisson ------------------------------------------------------------------------------------
+
+
+def poisson(e: ElementWriter) -> V:
+    """A count of a mean that is not negative."""
+    w, word, mean = e.w, e.operands[0], e.real(1)
+    e.refuse_unless(mean >= 0.0)
+
+    def few() -> list[V]:
+        return [walked(e, word, exp(-mean), lambda k: mean / (k + 1.0))]
+
+    def many() -> list[V]:
+        return [poisson_by_rejection(e, word, mean)]
+
+    def some() -> list[V]:
+        return w.choose(mean < SMALL_MEAN, few, many)
+
+    return w.choose(mean > 0.0, some, lambda: [e.number(0.0)])[0]
+
+
+def poisson_by_rejection(e: ElementWriter, word: V, mean: V) -> V:
+    """Hörmann's transformed rejection."""
+    root, log_rate = mean.sqrt(), log(mean)
+    b = root * 2.53 + 0.931
+    a = b * 0.02483 - 0.059
+    log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239)
+    quick = 0.9277 - 3.6224 / (b - 2.0)
+
+    def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
+        k = ((a * 2.0 / distance + b) * u + mean + 0.43).floor()
+        sure = (distance >= 0.07) & (v <= quick)
+        hopeless = (k < 0.0) | ((distance < 0.013) & (v > distance))
+        count = larger(k, 0.0)
+
+        def looked_at() -> list[V]:
+            slope = log(a / (distance * distance) + b)
+            level = log(v) + log_inverse_alpha - slope
+            return [level <= count * log_rate - mean - log_factorial(count)]
+
+        return count, lambda: e.w.choose(sure | hopeless, lambda: [sure], looked_at)[0]
+
+    return rejected(e, word, propose)
+
+
+# -- binomial -----------------------------------------------------------------------------------
+
+
+def binomial(e: ElementWriter) -> V:
+    """How many of so many come about."""
+    w, word = e.w, e.operands[0]
+    n, p = e.real(1).floor(), e.real(2)
+    flipped = p > 0.5
+    q = select(flipped, 1.0 - p, p)
+
+    def few() -> list[V]:
+        odds = q / (1.0 - q)
+        first = exp(n * log1m(q))
+        return [walked(e, word, first, lambda k: larger(n - k, 0.0) / (k + 1.0) * odds)]
+
+    def some() -> list[V]:
+        return w.choose(n * q < SMALL_MEAN, few, lambda: [binomial_by_rejection(e, word, n, q)])
+
+    # An infinite number of trials has no mean to compare where the probability is zero.
+    (count,) = w.choose((n > 0.0) & (q > 0.0), some, lambda: [e.number(0.0)])
+    count = select(flipped, larger(n, 0.0) - count, count)
+    return select(n.isnan() | p.isnan(), float("nan"), count)
+
+
+def binomial_by_rejection(e: ElementWriter, word: V, n: V, p: V) -> V:
+    """Hörmann's transformed rejection."""
+    deviation = (n * p * (1.0 - p)).sqrt()
+    b = deviation * 2.53 + 1.15
+    a = b * 0.0248 - 0.0873 + p * 0.01
+    center = n * p + 0.5
+    quick = 0.92 - 4.2 / b
+    alpha = (5.1 / b + 2.83) * deviation
+    odds = p / (1.0 - p)
+    mode = ((n + 1.0) * p).floor()
+
+    def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
+        k = ((a * 2.0 / distance + b) * u + center).floor()
+        inside = (k >= 0.0) & (k <= n)
+        sure = (distance >= 0.07) & (v <= quick) & inside
+        count = smaller(larger(k, 0.0), n)
+
+        def looked_at() -> list[V]:
+            level = log(v * alpha / (a / (distance * distance) + b))
+            bound = (mode + 0.5) * log((mode + 1.0) / (odds * (n - mode + 1.0)))
+            bound = bound + (n + 1.0) * log((n - mode + 1.0) / (n - count + 1.0))
+            bound = bound + (count + 0.5) * log(odds * (n - count + 1.0) / (count + 1.0))
+            for sign, at in ((1.0, mode), (1.0, n - mode), (-1.0, count), (-1.0, n - count)):
+                bound = bound + stirling_tail(e, at) * sign
+            return [level <= bound]
+
+        return count, lambda: e.w.choose(sure | ~inside, lambda: [sure], looked_at)[0]
+
+    return rejected(e, word, propose)
+
+
+def stirling_tail(e: ElementWriter, k: V) -> V:
+    """log(k!) less its Stirling approximation."""
+    items = ", ".join(f"double {literal(x, 'f64')}" for x in STIRLING)
+    e.w.code.declarations.add(f"{_TABLE} = internal constant [{len(STIRLING)} x double] [{items}]")
+    x = k + 1.0
+    square = x * x
+    series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / x
+    near = k <= 9.0
+    # What is not near, NaN among it, has no place in the table.
+    looked_up = e.w.load(_TABLE, "f64", select(near, k, 0.0).convert("i64"))
+    return select(near, looked_up, series)
+
+
+# -- gamma --------------------------------------------------------------------------------------
+
+
+def standard_gamma(e: ElementWriter) -> V:
+    """A sample of a shape, by Marsaglia's and Tsang's rejection."""
+    w, word, shape = e.w, e.operands[0], e.real(1)
+    small = shape < 1.0
+    d = select(small, shape + 1.0, shape) - 1.0 / 3.0
+    c = 1.0 / (d * 9.0).sqrt()
+
+    def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
+        (x,) = w.choose(
+            is_tail(distance),
+            lambda: [tail_quantile(u, distance)],
+            lambda: [central_quantile(u)],
+        )
+        root = x * c + 1.0
+        positive = root > 0.0
+        cube = select(positive, root * root * root, 1.0)
+
+        def looked_at() -> list[V]:
+            return [log(v) < x * x * 0.5 + d * (1.0 - cube + log(cube))]
+
+        return cube, lambda: w.choose(positive, looked_at, lambda: [positive])[0]
+
+    def of_number() -> list[V]:
+        sample = d * rejected(e, word, propose)
+
+        def lowered() -> list[V]:
+            u = 1.0 - unit(drawn(e, word, w.whole(MOST_STEPS))[0])
+            return [sample * exp(log(u) / shape)]
+
+        (scaled,) = w.choose(small, lowered, lambda: [sample])
+        tiny = np.finfo(np.float64 if e.form.result == "f64" else np.float32).tiny
+        return [larger(scaled, float(tiny))]
+
+    return w.choose(shape.isnan(), lambda: [shape], of_number)[0]
