@@ -164,3 +164,62 @@ def test_distributions_and_their_gradients(name: str, programs: list[native.Nati
     for one, other in zip(want, got, strict=True):
         np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=1e-11)
     assert not any(program.calls_eager for program in programs)
+
+
+POLYNOMIALS = sorted(name for name in dir(ad.special) if "polynomial" in name)
+PLACES = [1.0, -1.0, 0.0, 0.5, np.nan, np.inf, -np.inf, 1e30]
+DEGREES: list[float] = [0, 1, 2, 6, 7, 9, 20, -1, 3.7, 130, 600]
+
+
+def agree(function: Function, *operands: Any) -> None:
+    """A program's results are those of the eager table, on few elements and so by NumPy."""
+    want, got = function(*operands).numpy(), ad.compile(function)(*operands).numpy()
+    assert want.dtype == got.dtype
+    limit = 1e-6 if want.dtype == np.float32 else 2e-12
+    np.testing.assert_allclose(got, want, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_orthogonal_polynomials(name: str, dtype: str, programs: list[native.Native]) -> None:
+    polynomial = getattr(ad.special, name)
+    rng = np.random.default_rng(len(name))
+    x = np.concatenate([rng.uniform(-1, 1, 23), rng.normal(0, 3, 11), PLACES]).astype(dtype)
+    given = ad.from_numpy(x)
+    for n in DEGREES:
+        agree(lambda x, n=n: polynomial(x, n), given)
+    degrees = ad.from_numpy(rng.uniform(-1, 40, x.shape).astype(dtype))
+    for n_ in (degrees, degrees.long(), degrees[:1], degrees[0], degrees.reshape(-1, 1)):
+        agree(polynomial, given, n_)
+    agree(polynomial, given[0], degrees)
+    agree(lambda n: polynomial(0.3, n), degrees)
+    agree(polynomial, ad.tensor([0, 1, 2]), 3)
+    assert not any(program.calls_eager for program in programs)
+
+
+@pytest.mark.parametrize("name", [n for n in POLYNOMIALS if "hermite" not in n])
+def test_polynomials_of_halves(name: str, programs: list[native.Native]) -> None:
+    polynomial = getattr(ad.special, name)
+    for dtype in (ad.float16, ad.bfloat16):
+        x = ad.linspace(-1.2, 1.2, 13, dtype=dtype)
+        want, got = polynomial(x, 4), ad.compile(polynomial)(x, 4)
+        assert want.dtype is got.dtype is dtype
+        assert want.tolist() == got.tolist()
+    assert not any(program.calls_eager for program in programs)
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_gradients_of_polynomials(name: str, programs: list[native.Native]) -> None:
+    polynomial = getattr(ad.special, name)
+
+    def gradient(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        polynomial(x, 5).sum().backward()
+        return x.grad
+
+    x = ad.linspace(-1.3, 1.4, 9, dtype=ad.float64)
+    agree(gradient, x)
+    assert not any(program.calls_eager for program in programs)
+    h = 1e-6
+    slope = (polynomial(x + h, 5) - polynomial(x - h, 5)) / (2 * h)
+    np.testing.assert_allclose(gradient(x).numpy(), slope.numpy(), rtol=1e-6, atol=1e-6)

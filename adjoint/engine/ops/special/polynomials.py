@@ -6,6 +6,7 @@ Chebyshev polynomials of all four kinds follow one recurrence and differ in how 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
@@ -26,36 +27,38 @@ def _lower(n: Any) -> Any:
     return _degree(n) * 1.0 - 1
 
 
+_polynomial = partial(real_elementwise, fragment="composed")  # NumPy calls for each degree
+
 # GEGENBAUER(x, n, order) and LAGUERRE(x, n, order) hold Legendre's (order 1/2) and Laguerre's
 # (order 0); with their orders they are closed under differentiation, and so are the others by them.
-GEGENBAUER: Record = real_elementwise(
+GEGENBAUER: Record = _polynomial(
     "gegenbauer_polynomial",
     lambda x, y, order: 2 * order * GEGENBAUER(x, _lower(y), order=order + 1),
     None,
 )
-LAGUERRE: Record = real_elementwise(
+LAGUERRE: Record = _polynomial(
     "laguerre_polynomial", lambda x, y, order: -LAGUERRE(x, _lower(y), order=order + 1), None
 )
-CHEBYSHEV_T: Record = real_elementwise(
+CHEBYSHEV_T: Record = _polynomial(
     "chebyshev_polynomial_t", lambda x, y: _degree(y) * CHEBYSHEV_U(x, _lower(y)), None
 )
-CHEBYSHEV_U: Record = real_elementwise(
+CHEBYSHEV_U: Record = _polynomial(
     "chebyshev_polynomial_u", lambda x, y: _slope_of_u(x, _degree(y)), None
 )
-CHEBYSHEV_V: Record = real_elementwise(  # U_n - U_(n-1)
+CHEBYSHEV_V: Record = _polynomial(  # U_n - U_(n-1)
     "chebyshev_polynomial_v",
     lambda x, y: _slope_of_u(x, _degree(y)) - _slope_of_u(x, _lower(y)),
     None,
 )
-CHEBYSHEV_W: Record = real_elementwise(  # U_n + U_(n-1)
+CHEBYSHEV_W: Record = _polynomial(  # U_n + U_(n-1)
     "chebyshev_polynomial_w",
     lambda x, y: _slope_of_u(x, _degree(y)) + _slope_of_u(x, _lower(y)),
     None,
 )
-HERMITE_H: Record = real_elementwise(
+HERMITE_H: Record = _polynomial(
     "hermite_polynomial_h", lambda x, y: 2 * _degree(y) * HERMITE_H(x, _lower(y)), None
 )
-HERMITE_HE: Record = real_elementwise(
+HERMITE_HE: Record = _polynomial(
     "hermite_polynomial_he", lambda x, y: _degree(y) * HERMITE_HE(x, _lower(y)), None
 )
 

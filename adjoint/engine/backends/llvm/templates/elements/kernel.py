@@ -3,7 +3,7 @@
 Note [elements by themselves]
     Loops of fused operations do the same for all elements of a vector. A draw that may be rejected
     or a recurrence up to a degree of its own takes as many turns as it takes: these functions are
-    computed in float64, one element at a time, and elements are dealt out among the workers.
+    computed in float64, one element or a few at a time, and elements are dealt out among workers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ Function = Callable[["ElementWriter"], V]
 
 @dataclass(slots=True)
 class ElementWords(LaunchWords):
-    """What every kernel is told; of each operand where it is and how far to the next follow."""
+    """What every kernel is told; where the operands are follows."""
 
     out: Any
     count: Any
     status: Any = 0
     fault: Any = 0
+    number: Any = 0  # the bits of a parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,17 @@ class ElementForm:
 
     name: str
     kinds: tuple[str, ...]  # of the operands in memory
+    single: tuple[bool, ...]  # whether one element of an operand serves all
     result: str
     write: Function
+    lanes: int = 1
 
     @property
     def function(self) -> str:
         """The name of the kernel."""
-        return "_".join(["element", self.name, *self.kinds, self.result])
+        operands = zip(self.kinds, self.single, strict=True)
+        read = [f"{kind}s" if one else kind for kind, one in operands]
+        return "_".join(["element", self.name, *read, self.result])
 
     def text(self, name: str) -> Text:
         """The kernel."""
@@ -51,34 +56,43 @@ class ElementForm:
 
 
 class ElementWriter:
-    """Writes the kernel of a form; `operands` are those of the element at hand."""
+    """Writes the kernel of a form; `operands` are those of the elements at hand."""
 
     def __init__(self, form: ElementForm) -> None:
         self.form, self.w = form, CodeWriter()
         self.word = ElementWords.read_by(self.w)
         first = ElementWords.word_count()
-        places = [self.w.word(first + 2 * k) for k in range(len(form.kinds))]
-        self.starts = [self.w.pointer(place) for place in places]
-        self.steps = [self.w.word(first + 2 * k + 1) for k in range(len(form.kinds))]
+        words = [self.w.word(first + k) for k in range(len(form.kinds))]
+        self.starts = [self.w.pointer(word) for word in words]
         self.operands: list[V] = []
 
     def text(self, name: str) -> Text:
-        w, form = self.w, self.form
-        out = w.pointer(self.word.out)
-
-        def element(i: V) -> None:
-            self.operands = [
-                w.load(start, kind, i * step)
-                for start, kind, step in zip(self.starts, form.kinds, self.steps, strict=True)
-            ]
-            w.store(form.write(self).convert(form.result), out, i)
-
-        w.pieces(self.word.count, element)
+        w, lanes = self.w, self.form.lanes
+        low, high = w.share(self.word.count)
+        middle = high - (high - low).modulo(lanes)
+        w.loop(low, middle, lambda i: self.some(i, lanes), step=lanes)
+        if lanes > 1:
+            w.loop(middle, high, lambda i: self.some(i, 1))
         return w.finish(name)
+
+    def some(self, i: V, lanes: int) -> None:
+        """So many elements from a place on."""
+        w, form = self.w, self.form
+        self.operands = [
+            w.code.splat(w.load(start, kind, w.whole(0)), lanes)
+            if one
+            else w.load(start, kind, i, lanes)
+            for start, kind, one in zip(self.starts, form.kinds, form.single, strict=True)
+        ]
+        w.store(form.write(self).convert(form.result), w.pointer(self.word.out), i)
 
     def real(self, k: int) -> V:
         """An operand in float64."""
         return self.operands[k].convert("f64")
+
+    def parameter(self, like: V) -> V:
+        """The parameter, beside others of so many lanes."""
+        return self.w.code.splat(self.word.number.bitcast("f64"), like.lanes)
 
     def refuse_unless(self, fit: V) -> None:
         """Tell of the fault unless a condition holds."""

@@ -1,7 +1,7 @@
 """What stands for operations so that kernels of elements can do them.
 
-Operands are spread to the shape of the result. Halves are drawn in double precision and rounded
-once, which is what the eager table does.
+Operands are spread to the shape of the result, numbers become tensors. Halves are computed in
+double precision and rounded once, which is what the eager table does.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.templates.elements.template import FUNCTIONS
-from adjoint.engine.core.dtype import DType, float64
+from adjoint.engine.core.dtype import DType, float64, int64
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.shape.convert import CAST
@@ -37,6 +38,9 @@ def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values 
         return None
     out: Spec = node.outputs[0].spec
     if 0 in out.shape or any(is_extent(n) for n in out.shape):
+        return None
+    # What Hermite polynomials are beyond the range depends on the dtype.
+    if out.dtype.is_half and node.record.name.startswith("hermite"):
         return None
     operands = tuple(spread(builder, x, out) for x in inputs)
     if not out.dtype.is_half:
@@ -65,6 +69,14 @@ def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
 
 def spread(builder: GraphBuilder, x: Any, out: Spec) -> Any:
     """An operand in the shape of the result; one of a single element as it is."""
-    if not isinstance(x, Value) or x.host or prod(x.spec.shape) == 1 or x.spec.shape == out.shape:
+    if isinstance(x, (bool, int, float)):
+        return builder.emit(
+            FULL, float(x), shape=(), dtype=float64, device=out.device, strides=None
+        )
+    if not isinstance(x, Value) or x.host:
+        return x
+    if not (x.spec.dtype.is_floating_point or x.spec.dtype is int64):
+        x = builder.emit(CAST, x, dtype=int64)
+    if prod(x.spec.shape) == 1 or x.spec.shape == out.shape:
         return x
     return builder.emit(EXPAND, x, shape=out.shape)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.templates.elements import draws, gamma_gradient
+from adjoint.engine.backends.llvm.templates.elements import draws, gamma_gradient, polynomials
 from adjoint.engine.backends.llvm.templates.elements.kernel import (
     ElementForm,
     ElementWords,
@@ -16,7 +16,14 @@ from adjoint.engine.backends.llvm.templates.elements.kernel import (
 from adjoint.engine.backends.registers.vector import V
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import Place
-from adjoint.engine.compiler.schedule.steps import Address, Launch, Status, sized, whole
+from adjoint.engine.compiler.schedule.steps import (
+    Address,
+    Launch,
+    Status,
+    double_bits,
+    sized,
+    whole,
+)
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
@@ -34,6 +41,7 @@ class Computed:
     write: Callable[[ElementWriter], V]
     cost: float
     fault: Fault | None = None
+    lanes: int = 1  # elements computed together
 
 
 FUNCTIONS = {
@@ -41,6 +49,7 @@ FUNCTIONS = {
     "binomial": Computed(draws.binomial, 300.0),
     "standard_gamma": Computed(draws.standard_gamma, 200.0),
     "standard_gamma_grad": Computed(gamma_gradient.standard_gamma_grad, 1500.0),
+    **{name: Computed(write, 40.0, lanes=4) for name, write in polynomials.POLYNOMIALS.items()},
 }
 
 
@@ -79,18 +88,18 @@ def steps(
     name, spec = node.record.name, node.outputs[0].spec
     function, count = FUNCTIONS[name], prod(spec.shape)
     kinds = tuple(KINDS[x.spec.dtype.name] for x in node.inputs)
-    form = ElementForm(name, kinds, KINDS[spec.dtype.name], function.write)
+    single = tuple(prod(place.shape) < count for place in operands)
+    kind = KINDS[spec.dtype.name]
+    form = ElementForm(name, kinds, single, kind, function.write, function.lanes)
     words = ElementWords(address(results[0]), count)
+    words.number = double_bits(float(node.params.get("order", 0)))
     if function.fault is not None:
         words.status, words.fault = Status(), function.fault
-    listed = words.listed()
-    for place in operands:
-        listed += [address(place), 0 if prod(place.shape) < count else 1]
     return [
         Launch(
             function=form.function,
             text=form.text,
-            words=listed,
+            words=[*words.listed(), *map(address, operands)],
             reads=tuple(whole(place.buffer) for place in operands),
             writes=(whole(results[0].buffer),),
             pieces=max(1, count // SHARE),
