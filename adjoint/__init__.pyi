@@ -155,6 +155,7 @@ from adjoint.engine.core.state.determinism import is_deterministic_algorithms_wa
 from adjoint.engine.tensor.memory import is_storage as is_storage
 from adjoint.engine.core.state.switches import is_warn_always_enabled as is_warn_always_enabled
 from adjoint.io.files import load as load
+from adjoint._lobpcg import lobpcg as lobpcg
 from adjoint.engine.capture.dynamic.dynamic import mark_dynamic as mark_dynamic
 from adjoint.library.aten_names import native_batch_norm as native_batch_norm
 from adjoint.library.aten_names import native_dropout as native_dropout

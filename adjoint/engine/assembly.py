@@ -310,6 +310,7 @@ ELSEWHERE = {
     "set_num_threads": "adjoint.engine.backends.threads",
     "use_deterministic_algorithms": "adjoint.engine.core.state.determinism",
     "compile": "adjoint.engine.compiler.api",
+    "lobpcg": "adjoint._lobpcg",
     "mark_dynamic": "adjoint.engine.capture.dynamic.dynamic",
     "GradScaler": "adjoint.amp.grad_scaler",
     "GradientTape": "adjoint.engine.autodiff.tape.gradient_tape",
