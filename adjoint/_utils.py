@@ -13,6 +13,20 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DeviceError
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.io import rebuilding
+
+# What PyTorch's pickles call by name.
+_rebuild_tensor = rebuilding.rebuild_tensor
+_rebuild_tensor_v2 = rebuilding.rebuild_tensor_v2
+_rebuild_tensor_v3 = rebuilding.rebuild_tensor_v3
+_rebuild_parameter = rebuilding.rebuild_parameter
+_rebuild_parameter_with_state = rebuilding.rebuild_parameter_with_state
+_rebuild_sparse_tensor = rebuilding.rebuild_sparse_tensor
+_rebuild_wrapper_subclass = rebuilding.rebuild_wrapper_subclass
+_rebuild_meta_tensor_no_storage = rebuilding.rebuild_meta_tensor_no_storage
+_rebuild_device_tensor_from_cpu_tensor = rebuilding.rebuild_device_tensor_from_cpu_tensor
+_rebuild_device_tensor_from_numpy = rebuilding.rebuild_device_tensor_from_numpy
+_set_obj_state = rebuilding.set_attributes
 
 
 def _element_size(dtype: DType) -> int:
@@ -96,11 +110,3 @@ def _get_device_module(device_type: str) -> Any:
 def set_vital(section: str, name: str, value: str) -> bool:
     """Nothing: PyTorch notes such facts for its owner's statistics."""
     return False
-
-
-def _set_obj_state(obj: Any, state: Any) -> Any:
-    """Give an object its pickled state: a dict of attributes, or that and one of slots."""
-    attributes, slots = state if isinstance(state, tuple) else (state, {})
-    for name, value in {**(attributes or {}), **(slots or {})}.items():
-        setattr(obj, name, value)
-    return obj

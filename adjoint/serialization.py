@@ -1,4 +1,4 @@
-"""`save` and `load` under their second address, and the classes files may hold objects of."""
+"""`save` and `load` under their second address, classes that files may hold, devices they name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from adjoint.io import archive
 from adjoint.io.builders import names
 from adjoint.io.files import load as load
 from adjoint.io.files import save as save
+from adjoint.io.legacy import MAGIC as MAGIC_NUMBER  # noqa: F401
+from adjoint.io.legacy import PROTOCOL as PROTOCOL_VERSION  # noqa: F401
+from adjoint.io.locations import default_restore_location as default_restore_location
+from adjoint.io.locations import location_tag as location_tag
+from adjoint.io.locations import register_package as register_package
 from adjoint.io.objects import SAFE
 from adjoint.io.objects import add_safe_globals as add_safe_globals
 from adjoint.io.objects import clear_safe_globals as clear_safe_globals
 from adjoint.io.objects import get_safe_globals as get_safe_globals
 from adjoint.io.objects import safe_globals as safe_globals
+from adjoint.io.rebuilding import get_layout as _get_layout  # noqa: F401
 from adjoint.io.skipping import skip_data as skip_data
 
 DEFAULT_PROTOCOL = 2

@@ -186,10 +186,6 @@ def test_whole_modules_come_back() -> None:
     ids=lambda v: type(v).__name__,
 )
 def test_objects_come_back(value: Any) -> None:
-    if value is len:
-        with pytest.raises(pickle.UnpicklingError, match="asks for builtins.len"):
-            whole(value, weights_only=False)
-        return
     back = whole([value, value], weights_only=False)
     assert back[0] is back[1]
     assert type(back[0]) is type(value)
@@ -212,9 +208,9 @@ def test_classes_declared_safe() -> None:
 
 
 def test_what_has_no_name_cannot_be_saved() -> None:
-    with pytest.raises(TypeError, match=r"at \['fn'\]: a local or nested function"):
-        whole({"fn": lambda: 0})
-    with pytest.raises(TypeError, match="cannot save _io.BytesIO|cannot save _thread"):
+    with pytest.raises((AttributeError, pickle.PicklingError), match=r"function at \['a'\]\[1\]"):
+        whole({"a": [1, lambda: 0]})
+    with pytest.raises(TypeError, match=r"_thread.lock at \[0\]"):
         whole([threading.Lock()])
 
 
@@ -251,14 +247,27 @@ def hostile(value: Any, protocol: int) -> BytesIO:
 def test_hostile_pickles_are_refused_by_name(call: Call, name: str, protocol: int) -> None:
     with pytest.raises(pickle.UnpicklingError, match=f"asks for {name}"):
         ad.load(hostile({"weights": [call]}, protocol))
-    with pytest.raises(pickle.UnpicklingError, match=f"asks for {name}"):
-        ad.load(hostile({"weights": [call]}, protocol), weights_only=False)
 
 
-def test_own_classes_and_functions_are_not_called() -> None:
+def test_own_classes_and_functions_are_called_where_they_are_declared() -> None:
+    """PyTorch calls what a program declared safe; all else is refused, `os` whatever is declared."""
     for call in (Call(Settings, 1.0), Call(again, 3), Call(Block), Call(ad.nn.Linear, 1, 1)):
-        with pytest.raises(pickle.UnpicklingError, match="tries to call|refused"):
-            ad.load(hostile([call], 2), weights_only=False)
+        with pytest.raises(pickle.UnpicklingError, match="asks for"):
+            ad.load(hostile([call], 2))
+    with ad.serialization.safe_globals([Settings, os.system]):
+        assert ad.load(hostile([Call(Settings, 1.0)], 2)) == [Settings(1.0)]
+        with pytest.raises(pickle.UnpicklingError, match="asks for posix.system"):
+            ad.load(hostile([Call(os.system, "true")], 2))
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+def test_a_file_that_is_trusted_runs(protocol: int) -> None:
+    """`weights_only=False` is Python's own unpickler: what the file names is called."""
+    file = hostile([Call(again, 3), Call(Settings, 2.0), Call(str.upper, "a")], protocol)
+    assert ad.load(file, weights_only=False) == [again(3), Settings(2.0), "A"]
+    with pytest.raises(RuntimeError, match="explicit pickle_module"):
+        ad.load(hostile([1], protocol), pickle_module=pickle, weights_only=True)
+    assert ad.load(hostile([Call(again, 3)], protocol), pickle_module=pickle) == [again(3)]
 
 
 def test_hostile_opcodes() -> None:

@@ -5,27 +5,21 @@ from __future__ import annotations
 import struct
 import sys
 import zipfile
-from collections import OrderedDict
 from io import BytesIO
 from pickle import UnpicklingError
 from typing import IO, Any
 
 import numpy as np
 
-from adjoint.engine.core.errors import CaptureError, FileError
+from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.budget import Budget, FileRefusal
 from adjoint.engine.core.files.zipped import STORED, Archive, BadZip
-from adjoint.engine.core.layout import strided
-from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.spec import Size
-from adjoint.engine.tensor.storage import Window
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.memory import TypedStorage
 from adjoint.io.builders import brief, names
-from adjoint.io.names import STORAGES, parameter_class
-from adjoint.io.objects import global_name
-from adjoint.io.pickler import Global, Persistent, Pickler
+from adjoint.io.collecting import pickled_value
+from adjoint.io.locations import to_meta
 from adjoint.io.skipping import skipping
-from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, locate, memory_of
+from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, placed
 from adjoint.io.unpickler import Unpickler
 
 ALIGNMENT = 64
@@ -39,93 +33,17 @@ def unsaid_order() -> str:
     return UNSAID[0] or "little"
 
 
-class StorageCollector:
-    """Collects the storages of the tensors in a value while it is pickled."""
-
-    def __init__(self) -> None:
-        self.storages: list[Any] = []  # flat arrays, in the order of their keys
-        self._keys: dict[int, tuple[str, Any]] = {}
-        self._alive: list[Any] = []
-
-    def reduce(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
-        """How a tensor is written: the name that rebuilds it, and the arguments."""
-        if tensor.layout is not strided:
-            size, *others = tensor.rest()  # type: ignore[attr-defined]
-            parts = tensor.detach().tensors()  # type: ignore[attr-defined]
-            data = (*parts, Size(size), *others)
-            return "torch._utils _rebuild_sparse_tensor", (tensor.layout, data)
-        if HOOKS.wrappers is not None and HOOKS.wrappers.among((tensor,)):
-            return self._wrapper(tensor)
-        if type(tensor._array) is Window or tensor._storage.buffer is None:
-            raise CaptureError("save: a traced tensor cannot be saved: it has no elements")
-        is_parameter = type(tensor) is not Tensor or "_is_param" in tensor.__dict__
-        if is_parameter and not isinstance(tensor, parameter_class()):
-            part = hasattr(tensor, "full_tensor")  # this process's, of a DTensor
-            remedy = "full_tensor()" if part else "as_subclass(adjoint.Tensor)"
-            raise TypeError(
-                f"save: cannot save a tensor of class {type(tensor).__name__}. Save "
-                f"tensor.{remedy}{', or use distributed.checkpoint' if part else ''}."
-            )
-        if is_parameter:
-            args: Any = (tensor.detach(), bool(tensor.requires_grad), OrderedDict())
-            return "torch._utils _rebuild_parameter", args
-        plain, name = self._plain(tensor), "torch._utils _rebuild_tensor_v2"
-        if tensor.dtype not in STORAGES:  # PyTorch has no storage class for it, and names the dtype
-            plain, name = (*plain, tensor.dtype), "torch._utils _rebuild_tensor_v3"
-        if not tensor.__dict__:
-            return name, plain
-        state = dict(tensor.__dict__)
-        rebuild = Global(name)
-        return (
-            "torch._tensor _rebuild_from_type_v2",
-            (rebuild, Global("torch Tensor"), plain, state),
-        )
-
-    def _wrapper(self, tensor: Tensor) -> tuple[str, tuple[Any, ...]]:
-        """A tensor that stands for others: its class, what it looks like, its attributes."""
-        kind = Global(global_name(type(tensor)))
-        look = (
-            kind, tensor.dtype, Size(tensor.shape), tuple(tensor.stride()), 0, strided,
-            tensor.device, bool(tensor.requires_grad),
-        )  # fmt: skip
-        rebuild = Global("torch._utils _rebuild_wrapper_subclass")
-        return (
-            "torch._tensor _rebuild_from_type_v2",
-            (rebuild, kind, look, dict(tensor.__dict__)),
-        )
-
-    def _plain(self, tensor: Tensor) -> tuple[Any, ...]:
-        flat, offset = memory_of(tensor.detach())
-        key, known = self._keys.get(id(tensor._storage), ("", None))
-        if not key:
-            key = str(len(self.storages))
-            self._keys[id(tensor._storage)] = key, tensor.dtype
-            self.storages.append(flat)
-            self._alive.append(tensor._storage)
-        elif known is not tensor.dtype:
-            raise RuntimeError(
-                "save: cannot save multiple tensors that view the same data as different types "
-                f"({known} and {tensor.dtype}). Save a clone of one of them."
-            )
-        typed = STORAGES.get(tensor.dtype)
-        kind = Global("torch.storage UntypedStorage" if typed is None else f"torch {typed}")
-        count = len(flat) if typed is not None else flat.nbytes
-        pid = ("storage", kind, key, str(tensor.device), count)
-        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-        grad = bool(tensor.requires_grad)
-        return (Persistent(pid), offset, shape, strides, grad, OrderedDict())
-
-
-def write(value: Any, file: IO[bytes], pickles: bool = False) -> None:
+def write(
+    value: Any, file: IO[bytes], pickles: bool = False, pickle_module: Any = None, protocol: int = 2
+) -> None:
     """Write a value to a binary file; with `pickles`, objects that are no plain values too."""
-    writer, pickled = StorageCollector(), BytesIO()
-    Pickler(pickled.write, writer.reduce, pickles).dump(value)
+    pickled, storages = pickled_value(value, pickles, pickle_module, protocol)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        _record(archive, "data.pkl", np.frombuffer(pickled.getvalue(), np.uint8))
+        _record(archive, "data.pkl", np.frombuffer(pickled, np.uint8))
         _record(archive, ".format_version", b"1")
         _record(archive, ".storage_alignment", str(ALIGNMENT).encode())
         _record(archive, "byteorder", sys.byteorder.encode())
-        for key, flat in enumerate(writer.storages):
+        for key, (flat, _) in enumerate(storages):
             data = bytes(flat.nbytes) if skipping() else host_bytes(flat)
             _record(archive, f"data/{key}", data)
         _record(archive, "version", b"3\n")
@@ -152,13 +70,13 @@ class Reader:
         source: its name, for messages.
         map_location: where storages go, see `load`.
         mapped: the file as a memory map, or None to read.
-        weights_only: whether objects that are no plain values are refused.
+        run: how a pickle that runs is read (Note [pickles that run]); None runs nothing.
     """
 
     def __init__(
-        self, file: Any, source: str, map_location: Any, mapped: Any, weights_only: bool = True
+        self, file: Any, source: str, map_location: Any, mapped: Any, run: Any = None
     ) -> None:
-        self.weights_only = weights_only
+        self.run = run
         self.file = file
         self.source = source
         self.map_location = map_location
@@ -186,10 +104,15 @@ class Reader:
     def load(self) -> Any:
         """The value."""
         pickled = BytesIO(self._read("data.pkl"))
-        arguments = (names(), self._storage, self.source, self.weights_only, self.budget)
-        return Unpickler(pickled, *arguments).load()
+        if self.run is not None:
+            value = self.run(pickled, self._storage).load()
+        else:
+            value = Unpickler(pickled, names(), self._storage, self.source, self.budget).load()
+        for storage in self.stored.values():
+            storage.settle()
+        return value
 
-    def _storage(self, pid: Any) -> Stored:
+    def _storage(self, pid: Any) -> TypedStorage:
         try:
             kind, cls, key, location, count = pid
             dtype = check_dtype(cls)
@@ -201,16 +124,17 @@ class Reader:
             raise UnpicklingError(f"load: {self.source}: damaged storage: {error}") from error
         storage = self.stored.get(key)
         if storage is None:
-            data = self._room(f"data/{key}") if skipping() else self._read(f"data/{key}")
+            empty = skipping() or to_meta(self.map_location)
+            data = self._room(f"data/{key}") if empty else self._read(f"data/{key}")
             if len(data) != count * dtype.itemsize:
                 raise FileError(
                     f"load: {self.source}: storage {key[:80]} has {len(data)} bytes, expected "
                     f"{brief(count)} elements of {dtype}: the file is damaged"
                 )
             flat = from_bytes(data, dtype, self.byteorder)
-            device = locate(self.map_location, location, flat, self.source)
-            storage = self.stored[key] = Stored(flat, dtype, device)
-        return storage
+            storage = placed(flat, dtype, location, self.map_location, self.source)
+            self.stored[key] = storage
+        return storage.typed()
 
     def _room(self, name: str) -> Any:
         """Zeros for the bytes of a record."""

@@ -18,9 +18,15 @@ from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.core.layout import CONSTANTS, Layout, jagged, sparse_coo, strided
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Size
+from adjoint.engine.tensor.memory import TypedStorage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
+from adjoint.io.locations import restored_device
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
+from adjoint.io.rebuilding import (
+    rebuild_device_tensor_from_cpu_tensor,
+    rebuild_meta_tensor_no_storage,
+)
 from adjoint.io.storages import Stored
 
 _KINDS = "biufcSU"  # of NumPy's dtypes: those whose elements hold no references
@@ -55,6 +61,14 @@ class ClassName:
         return self.name
 
 
+def _stored(storage: Any) -> Stored:
+    """What tensors are built on, of a storage in the file."""
+    source = getattr(storage, "_read_by", None) if type(storage) is TypedStorage else None
+    if not isinstance(source, Stored):
+        raise TypeError(f"expected a storage, found {type(storage).__name__}")
+    return source
+
+
 def _tensor(
     budget: Budget,
     stored: Any,
@@ -65,9 +79,7 @@ def _tensor(
     hooks: Any = None,
     metadata: Any = None,
 ) -> Tensor:
-    if not isinstance(stored, Stored):
-        raise TypeError(f"expected a storage, found {type(stored).__name__}")
-    out = stored.tensor(*_geometry(budget, size, stride), offset)
+    out = _stored(stored).tensor(*_geometry(budget, size, stride), offset)
     return out.requires_grad_() if requires_grad is True else out
 
 
@@ -82,11 +94,9 @@ def _tensor_of_dtype(
     dtype: Any,
     metadata: Any = None,
 ) -> Tensor:
-    if not isinstance(stored, Stored) or not isinstance(dtype, DType):
-        raise TypeError(
-            f"expected a storage and a dtype, found {type(stored).__name__}, {brief(dtype)}"
-        )
-    out = stored.tensor(*_geometry(budget, size, stride), offset, dtype)
+    if not isinstance(dtype, DType):
+        raise TypeError(f"expected a dtype, found {brief(dtype)}")
+    out = _stored(stored).tensor(*_geometry(budget, size, stride), offset, dtype)
     return out.requires_grad_() if requires_grad is True else out
 
 
@@ -104,24 +114,25 @@ def _parameter_with_state(
 
 
 def _from_type(budget: Budget, rebuild: Any, kind: Any, args: Any, state: Any) -> Any:
-    """A tensor with attributes, or of a subclass; of subclasses only Parameter is known."""
+    """A tensor with attributes, or of a subclass: Parameter, or one declared safe."""
     if not isinstance(rebuild, Builder) or not isinstance(kind, (ClassName, type)):
         raise TypeError(
             f"expected a rebuilding function and a class, found {brief(rebuild)}, {brief(kind)}"
         )
-    if isinstance(kind, type):  # one that the program allows, of tensors that stand for others
-        if rebuild.build is not _wrapper or not isinstance(args, tuple) or kind is not args[0]:
-            raise TypeError(f"{rebuild.name} does not rebuild {kind.__name__}")
-        tensor = _wrapper(budget, *args)
-        if isinstance(state, dict):
-            budget.spend(_PAIR * len(state), "a tensor's attributes")
-        objects.set_state(tensor, state)
-        return tensor
+    if isinstance(kind, type) and not issubclass(kind, Tensor):
+        raise TypeError(f"{brief(kind)} is no class of tensors")
     if rebuild.build is _from_type or not isinstance(args, tuple):
         raise TypeError(f"{rebuild.name} cannot rebuild a tensor from a {type(args).__name__}")
     tensor = rebuild.build(budget, *args)
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{rebuild.name} rebuilds no tensor")
+    if isinstance(kind, type):  # one that the program declared safe
+        if type(tensor) is not kind:
+            tensor = tensor.as_subclass(kind)
+        if isinstance(state, dict):
+            budget.spend(_PAIR * len(state), "a tensor's attributes")
+        objects.set_state(tensor, state)
+        return tensor
     if kind.name == "torch.nn.parameter.Parameter" and type(tensor) is Tensor:
         tensor = _parameter(budget, tensor, tensor.requires_grad)
     return _with_attributes(budget, tensor, state)
@@ -135,7 +146,8 @@ def _wrapper(
     if not isinstance(cls, type) or not issubclass(cls, Tensor) or not isinstance(dtype, DType):
         raise TypeError(f"expected a class of tensors and a dtype, found {brief(cls)}")
     shape, strides = _geometry(budget, size, stride)
-    tensor = HOOKS.load_wrappers().make(cls, shape, strides, dtype=dtype, device=device)
+    place = restored_device(device)
+    tensor = HOOKS.load_wrappers().make(cls, shape, strides, dtype=dtype, device=place)
     return tensor.requires_grad_(requires_grad is True)
 
 
@@ -161,6 +173,19 @@ def _sparse(budget: Budget, layout: Any, data: Any) -> Tensor:
     shape = _sizes(budget, size)
     tensor: Tensor = HOOKS.load_sparse().assemble(layout, tensors, shape, coalesced)
     return tensor
+
+
+def _meta(budget: Budget, dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    if not isinstance(dtype, DType):
+        raise TypeError(f"expected a dtype, found {brief(dtype)}")
+    return rebuild_meta_tensor_no_storage(dtype, *_geometry(budget, size, stride), requires_grad)
+
+
+def _of_device(budget: Budget, data: Any, dtype: Any, device: Any, requires_grad: Any) -> Tensor:
+    if not isinstance(data, Tensor) or not isinstance(dtype, DType):
+        raise TypeError(f"expected a tensor and a dtype, found {brief(data)}, {brief(dtype)}")
+    budget.spend(_TENSOR + 4 * data.numel() * dtype.itemsize, "a tensor")
+    return rebuild_device_tensor_from_cpu_tensor(data, dtype, str(device), requires_grad)
 
 
 def _layout(budget: Budget, name: Any) -> Layout:
@@ -359,6 +384,8 @@ def _builders() -> dict[str, Callable[..., Any]]:
         "torch._tensor._rebuild_from_type_v2": _from_type,
         "torch._utils._rebuild_sparse_tensor": _sparse,
         "torch._utils._rebuild_wrapper_subclass": _wrapper,
+        "torch._utils._rebuild_meta_tensor_no_storage": _meta,
+        "torch._utils._rebuild_device_tensor_from_cpu_tensor": _of_device,
         "torch.serialization._get_layout": _layout,
         "numpy.dtype": _numpy_dtype,
     }
@@ -377,7 +404,8 @@ def names() -> dict[str, Any]:
     for name, dtype in DTYPE_OF_STORAGE.items():
         known[f"torch.{name}"] = known[f"torch.cuda.{name}"] = ClassName(f"torch.{name}", dtype)
     untyped = ClassName("torch.storage.UntypedStorage", None)
-    known["torch.storage.UntypedStorage"] = known["torch.UntypedStorage"] = untyped
+    for name in ("storage.UntypedStorage", "UntypedStorage", "storage.TypedStorage"):
+        known[f"torch.{name}"] = untyped
     known["numpy.ndarray"] = ClassName("numpy.ndarray", np.ndarray)
     for name in ("torch.Tensor", "torch.nn.parameter.Parameter"):
         known[name] = ClassName(name, None)

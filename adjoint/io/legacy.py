@@ -1,7 +1,9 @@
-"""PyTorch's format before 1.6: pickles one after another, then the storages."""
+"""PyTorch's layout before 1.6: pickles one after another, then the storages."""
 
 from __future__ import annotations
 
+import pickle
+import sys
 from pickle import UnpicklingError
 from typing import Any
 
@@ -10,12 +12,39 @@ import numpy as np
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.budget import Budget
+from adjoint.engine.tensor.memory import TypedStorage
+from adjoint.engine.tensor.meta import META
+from adjoint.engine.tensor.tensor import wrap
 from adjoint.io.builders import brief, names
-from adjoint.io.storages import Stored, check_dtype, from_bytes, locate
+from adjoint.io.collecting import pickled_value
+from adjoint.io.skipping import skipping
+from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, placed
 from adjoint.io.unpickler import Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
+
+
+def write(
+    value: Any, file: Any, pickles: bool = False, pickle_module: Any = None, protocol: int = 2
+) -> None:
+    """Write a value to a binary file, as PyTorch before 1.6 reads it too."""
+    pickled, storages = pickled_value(value, pickles, pickle_module, protocol, legacy=True)
+    sizes = {"short": 2, "int": 4, "long": 4}
+    info = {
+        "protocol_version": PROTOCOL,
+        "little_endian": sys.byteorder == "little",
+        "type_sizes": sizes,
+    }
+    for part in (MAGIC, PROTOCOL, info):
+        file.write(pickle.dumps(part, protocol))
+    file.write(pickled)
+    file.write(pickle.dumps([str(key) for key in range(len(storages))], protocol))
+    file.flush()
+    for flat, count in storages:
+        data = bytes(flat.nbytes) if skipping() else host_bytes(flat)
+        file.write(count.to_bytes(8, "little"))
+        file.write(data)
 
 
 class LegacyReader:
@@ -25,12 +54,11 @@ class LegacyReader:
         file: the whole file, with `read`, `readline`, `seek`, `tell`.
         source: its name, for messages.
         map_location: where storages go, see `load`.
+        run: how a pickle that runs is read (Note [pickles that run]); None runs nothing.
     """
 
-    def __init__(
-        self, file: Any, source: str, map_location: Any, weights_only: bool = True
-    ) -> None:
-        self.weights_only = weights_only
+    def __init__(self, file: Any, source: str, map_location: Any, run: Any = None) -> None:
+        self.run = run
         self.file = file
         self.left = file.seek(0, 2)  # bytes that storages may still claim
         file.seek(0)
@@ -43,8 +71,7 @@ class LegacyReader:
 
     def load(self) -> Any:
         """The value."""
-        arguments = (names(), self._storage, self.source, self.weights_only, self.budget)
-        unpickler = Unpickler(self.file, *arguments)
+        unpickler = Unpickler(self.file, names(), self._storage, self.source, self.budget)
         try:
             magic = unpickler.load()
         except (UnpicklingError, EOFError, ValueError) as error:
@@ -62,11 +89,18 @@ class LegacyReader:
         info = unpickler.load()
         if isinstance(info, dict) and info.get("little_endian") is False:
             self.byteorder = "big"
-        value = unpickler.load()
+        if self.run is None:
+            value = unpickler.load()
+        else:
+            value = self.run(self.file, self._run_storage).load()
         self._fill(unpickler.load())
         return value
 
-    def _storage(self, pid: Any) -> Stored:
+    def _run_storage(self, pid: Any) -> Any:
+        """Whole modules are written with the source text of their classes, which is not read."""
+        return pid[1] if pid[0] == "module" else self._storage(pid)
+
+    def _storage(self, pid: Any) -> TypedStorage:
         try:
             kind, cls, key, location, count, *rest = pid
             dtype = check_dtype(cls)
@@ -85,9 +119,9 @@ class LegacyReader:
                 start, size = (n * dtype.itemsize for n in view)
                 data = data[start : start + size]
             flat = from_bytes(data, dtype, "little", checked=False)
-            device = locate(self.map_location, location, flat, self.source)
-            self.stored[name] = _Filled(flat, dtype, device)
-        return self.stored[name]
+            where = (location, self.map_location, self.source)
+            self.stored[name] = placed(flat, dtype, *where, _Filled)
+        return self.stored[name].typed()
 
     def _claim(self, key: str, count: int, dtype: Any) -> None:
         """Make room for a storage whose bytes follow; together they are no more than the file."""
@@ -161,7 +195,7 @@ class _Filled(Stored):
     __slots__ = ("tensors", "wanted")
 
     def __init__(self, flat: Any, dtype: Any, device: Any) -> None:
-        super().__init__(flat, dtype, CPU)
+        super().__init__(flat, dtype, META if device is META else CPU)
         self.wanted = device
         self.tensors: list[Any] = []
 
@@ -171,7 +205,12 @@ class _Filled(Stored):
         return tensor
 
     def finish(self) -> None:
-        """Move to the device, now that the bytes are there."""
+        """Move to the device, now that the bytes are there; what shares them there still does."""
         if self.wanted is not self.device:
+            self.device = self.wanted
+            root = self._root = wrap(self._moved(self.flat))
             for tensor in self.tensors:
-                tensor.data = tensor.data.to(self.wanted)
+                seen = root if root.dtype is tensor.dtype else root.view(tensor.dtype)
+                place = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+                tensor.data = seen.as_strided(*place)
+        self.settle()

@@ -10,7 +10,6 @@ import pickle as op
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from struct import pack
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.layout import Layout
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.structure_version import TrackedDict
+from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.io import objects
 
 MAX_DEPTH = 400
 
@@ -32,18 +31,18 @@ class Pickler:
     Args:
         write: takes bytes.
         reduce_tensor: gives (name of a rebuilding function, its arguments) for a tensor.
-        pickles: whether other objects are written, by class and state (Note [objects in files]).
+        reduce_storage: gives the persistent id of a storage.
     """
 
     def __init__(
         self,
         write: Callable[[bytes], Any],
         reduce_tensor: Callable[[Any], Any],
-        pickles: bool = False,
+        reduce_storage: Callable[[Any], tuple[Any, ...]],
     ) -> None:
         self.write = write
-        self.pickles = pickles
         self.reduce_tensor = reduce_tensor
+        self.reduce_storage = reduce_storage
         self.memo: dict[Any, int] = {}
         self.alive: list[Any] = []  # so that ids stay unique
         self.path: list[str] = []
@@ -71,42 +70,14 @@ class Pickler:
             self._reduce(value, *self.reduce_tensor(value))
         elif isinstance(value, np.generic):
             self.save(value.item())
-        elif isinstance(value, Persistent):
-            self.save(value.pid)
+        elif isinstance(value, (Persistent, UntypedStorage)):
+            given = isinstance(value, Persistent)
+            self.save(value.pid if given else self.reduce_storage(value))
             self.write(op.BINPERSID)
         elif isinstance(value, Global):
             self._global(value)
-        elif self.pickles:
-            self._object(value)
         else:
             raise TypeError(self._refusal(value))
-
-    def _object(self, value: Any) -> None:
-        try:
-            if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
-                self._global(Global(objects.global_name(value)))
-                return
-            maker, args, new, state, items, pairs = objects.reduce(value)
-            name = Global(objects.global_name(maker))
-        except (TypeError, AttributeError) as error:
-            kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            raise TypeError(f"save: cannot save {kind}{self._place()}: {error}") from error
-        self._global(name)
-        self._tuple(args)
-        self.write(op.NEWOBJ if new else op.REDUCE)
-        self._put(value)
-        if items is not None:
-            listed = list(items)
-            if listed:
-                self.write(op.MARK)
-                for i, item in enumerate(listed):
-                    self._at(f"[{i}]", item)
-                self.write(op.APPENDS)
-        if pairs is not None:
-            self._items(dict(pairs))
-        if state is not None:
-            self._at(".__dict__", state)
-            self.write(op.BUILD)
 
     def _refusal(self, value: Any) -> str:
         kind = type(value)
@@ -274,6 +245,9 @@ class Global:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def __call__(self, *_: Any) -> None:
+        """Nothing: Python's pickler wants what rebuilds a value to be something to call."""
 
 
 class Persistent:

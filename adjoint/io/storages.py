@@ -10,16 +10,16 @@ import numpy as np
 from adjoint.engine.backends.array.buffers import to_host
 from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
-from adjoint.engine.backends.array.gpu.cuda import is_available
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, bool_, uint8
-from adjoint.engine.core.errors import DeviceError
-from adjoint.engine.core.spec import contiguous_strides
-from adjoint.engine.tensor.memory import UntypedStorage
+from adjoint.engine.core.spec import Spec, contiguous_strides
+from adjoint.engine.tensor.memory import TypedStorage, UntypedStorage
+from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, wrap
+from adjoint.io.locations import locate
 
 Array = Any
 
@@ -33,13 +33,37 @@ class Stored:
         device: where the tensors shall be.
     """
 
-    __slots__ = ("_root", "device", "dtype", "flat")
+    __slots__ = ("_root", "device", "dtype", "flat", "shown")
 
     def __init__(self, flat: Array, dtype: DType, device: Device) -> None:
         self.flat = flat
         self.dtype = dtype
         self.device = device
         self._root: Tensor | None = None
+        self.shown: TypedStorage | None = None
+
+    def typed(self) -> TypedStorage:
+        """The storage as programs see it; what is behind it is set by `settle`."""
+        if self.shown is None:
+            self.shown = TypedStorage.__new__(TypedStorage)
+            self.shown._read_by = self
+            self.shown.device = self.device
+        return self.shown
+
+    def settle(self) -> None:
+        """Give the storage that `typed` handed out its memory, now that the tensors are there."""
+        if self.shown is None:
+            return
+        self.shown.device = self.device
+        if self.device is META:
+            self.shown._storage = Storage(None, payload=int(self.flat.nbytes))
+            return
+        if self._root is None:
+            self._root = wrap(self._moved(self.flat))
+        self.shown._storage = self._root._storage
+
+    def _moved(self, flat: Array) -> Array:
+        return flat if self.device is CPU else transfer(flat, self.device)
 
     def tensor(
         self, size: tuple[Any, ...], stride: tuple[Any, ...], offset: Any, dtype: Any = None
@@ -47,12 +71,13 @@ class Stored:
         """The window with this geometry; the first to show all of it becomes the root."""
         dtype = self.dtype if dtype is None else dtype
         self._check(size, stride, offset, dtype)
+        if self.device is META:
+            return blank(Spec(size, dtype, META), stride)
         count = len(self.flat) * self.dtype.itemsize // dtype.itemsize
         whole = offset == 0 and stride == contiguous_strides(size) and _count(size) == count
         if self._root is None:
             flat = self.flat if dtype is self.dtype else self.flat.view(NUMPY_OF[dtype])
-            if self.device is not CPU:
-                flat = transfer(flat, self.device)
+            flat = self._moved(flat)
             self._root = wrap(flat.reshape(size) if whole else flat)
             if whole:
                 return self._root
@@ -126,41 +151,32 @@ def from_bytes(data: Array, dtype: DType, byteorder: str, checked: bool = True) 
     return flat
 
 
-def locate(map_location: Any, location: str, flat: Array, source: str) -> Device:
-    """Where a storage saved from `location` shall go."""
-    target: Any = location
-    if isinstance(map_location, dict):
-        target = map_location.get(location, location)
-    elif isinstance(map_location, (str, Device)):
-        target = map_location
-    elif isinstance(map_location, int):
-        target = Device("cuda", map_location)
-    elif callable(map_location):
-        answer = map_location(UntypedStorage(Storage(flat), CPU), location)
-        target = location if answer is None else getattr(answer, "device", answer)
-    elif map_location is not None:
-        raise TypeError(
-            "load: map_location must be a device, a string, a dict or a function, received "
-            f"{type(map_location).__name__}"
+def placed(
+    flat: Array, dtype: DType, location: str, map_location: Any, source: str, kind: Any = Stored
+) -> Stored:
+    """A storage of a file, where `map_location` wants it (Note [locations])."""
+
+    def offered() -> UntypedStorage:
+        return UntypedStorage(Storage(flat), CPU)
+
+    target = locate(map_location, location, offered, source)
+    if isinstance(target, Device):
+        return kind(flat, dtype, target)
+    buffer = target._storage.buffer
+    if target.device is META or buffer is None:
+        return kind(flat, dtype, META)
+    if target.nbytes() != flat.nbytes:
+        raise RuntimeError(
+            f"load: {source}: map_location gave a storage of {target.nbytes()} bytes for one of "
+            f"{flat.nbytes}"
         )
-    try:
-        device = Device(target)
-    except RuntimeError as error:
-        raise DeviceError(
-            f"load: {source}: don't know how to restore a storage on {str(target)[:80]!r}. Pass "
-            "map_location='cpu'."
-        ) from error
-    if device.type == "cuda" and not is_available():
-        raise DeviceError(
-            f"load: {source}: attempting to load a storage on {str(device)!r}, but no CUDA device "
-            "is available. Pass map_location='cpu'."
-        )
-    return device
+    host = to_host(buffer).reshape(-1).view(np.uint8).view(flat.dtype)
+    return kind(host, dtype, target.device)
 
 
 def check_dtype(name: Any) -> DType:
     """The dtype of a storage class mentioned in a file."""
-    kind = getattr(name, "kind", None)
+    kind = name if isinstance(name, DType) else getattr(name, "kind", None)
     if isinstance(kind, DType):
         return kind
     if getattr(name, "name", "") == "torch.storage.UntypedStorage":

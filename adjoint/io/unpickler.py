@@ -1,8 +1,8 @@
-"""Reading pickles without ever running what is in them.
+"""Reading pickles without running what is in them: `load(weights_only=True)`, which is the default.
 
 Every opcode is interpreted here. A name in the file is looked up in a fixed table of names that
-build plain values; nothing is imported and nothing else can be called, so a hostile file can only
-be refused, with the name of what it asked for.
+build plain values, and among what the program itself declared safe; nothing is imported and nothing
+else can be called, so a hostile file can only be refused, with the name of what it asked for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Unpickler:
         names: what a name in the file stands for.
         persistent_load: gives the storage a persistent id means.
         source: the file's name, for messages.
-        weights_only: whether objects that are no plain values are refused.
         budget: of the file (Note [reading what others wrote]); its size bounds what is read.
         encoding: of Python 2's strings.
     """
@@ -59,11 +58,9 @@ class Unpickler:
         names: Mapping[str, Any],
         persistent_load: Callable[[Any], Any],
         source: str,
-        weights_only: bool = True,
         budget: Budget | None = None,
         encoding: str = "utf-8",
     ) -> None:
-        self.weights_only = weights_only
         self.file = file
         self.names = names
         self.persistent_load = persistent_load
@@ -179,19 +176,14 @@ class Unpickler:
         module = IMPORT_MAPPING.get(module, module)  # as Python 2 called them
         builder = self.names.get(f"{module}.{name}")
         if builder is None:
-            builder = objects.find(module, name, self.weights_only)
+            builder = objects.find(module, name)
         if builder is None:
-            remedy = (
-                "Save a state_dict instead of whole objects, declare the class with "
-                "serialization.add_safe_globals, or pass weights_only=False, which rebuilds "
-                "objects of this program's own classes."
-                if self.weights_only
-                else "Only classes of this program, of nn and of optim are rebuilt."
-            )
             raise UnpicklingError(
                 f"load: {self.source}: refused: the file asks for {module[:200]}.{name[:200]}, "
-                "which is not "
-                f"among what may be loaded. Nothing was executed. {remedy}"
+                "which is not among what may be loaded. Nothing was executed. Save a state_dict "
+                "instead of whole objects, declare what it asks for with "
+                "serialization.add_safe_globals, or, for a file you trust, pass "
+                "weights_only=False, which runs what the file says."
             )
         self._push(builder)
 
@@ -210,7 +202,7 @@ class Unpickler:
         self._call(callee, args)
 
     def _call(self, callee: Any, args: Any, new: bool = False) -> None:
-        if isinstance(callee, type) and isinstance(args, tuple):  # one that `objects.find` gave
+        if isinstance(args, tuple) and objects.is_safe(callee):
             self._make(callee, args, new)
             return
         if not isinstance(callee, Builder) or not isinstance(args, tuple):
@@ -227,17 +219,21 @@ class Unpickler:
         self._enter(built, args)
         self._push(built)
 
-    def _make(self, cls: type, args: tuple[Any, ...], new: bool) -> None:
+    def _make(self, cls: Any, args: tuple[Any, ...], new: bool) -> None:
         self.budget.spend(1024 + sum(_extent(part) for part in args), "an object")
-        if issubclass(cls, Enum):  # its members are found by the hash of their value
+        if isinstance(cls, type) and issubclass(
+            cls, Enum
+        ):  # its members are found by the hash of their value
             for part in args:
                 self.budget.check_key(part)
         elif cls is defaultdict and any(type(part) is not dict for part in args[1:]):
             raise self._damaged("a defaultdict of something else than a dict")
         try:
             built = objects.make(cls, args, new)
-        except (TypeError, ValueError, UnpicklingError) as error:
-            raise UnpicklingError(f"load: {self.source}: {str(error)[:400]}") from error
+        except (TypeError, ValueError, AttributeError, RuntimeError, LookupError) as error:
+            raise UnpicklingError(
+                f"load: {self.source}: {brief(cls)} cannot be built: {str(error)[:400]}"
+            ) from error
         self.objects[id(built)] = built
         self._enter(built, args)
         self._push(built)

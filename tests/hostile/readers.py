@@ -20,9 +20,7 @@ import adjoint as ad
 from adjoint.data.readers import CIFAR10, CSVDataset, png, read_idx, read_image
 from adjoint.engine.backends.disk import store
 from adjoint.engine.compiler.package import image as images
-from adjoint.io import archive, load_checkpoint, safetensors, save_checkpoint
-from adjoint.io.legacy import MAGIC, PROTOCOL
-from adjoint.io.pickler import Pickler
+from adjoint.io import load_checkpoint, safetensors, save_checkpoint
 from adjoint.models import WordPieceTokenizer
 from adjoint.models.weights import read_weights
 from adjoint.vision.pictures import default_loader
@@ -58,14 +56,9 @@ def png_parts(data: bytes) -> list[Part]:
 
 def legacy(value: Any) -> bytes:
     """The layout before PyTorch 1.6."""
-    writer, out = archive.StorageCollector(), io.BytesIO()
-    Pickler(out.write, writer.reduce).dump(value)
-    info = {"protocol_version": PROTOCOL, "little_endian": True, "type_sizes": {}}
-    heads = b"".join(pickle.dumps(x, 2) for x in (MAGIC, PROTOCOL, info))
-    storages = [np.ascontiguousarray(flat) for flat in writer.storages]
-    keys = pickle.dumps([str(i) for i in range(len(storages))], 2)
-    bodies = b"".join(len(s).to_bytes(8, "little") + s.tobytes() for s in storages)
-    return heads + out.getvalue() + keys + bodies
+    out = io.BytesIO()
+    ad.save(value, out, _use_new_zipfile_serialization=False)
+    return out.getvalue()
 
 
 def idx() -> bytes:
@@ -169,6 +162,12 @@ def read_index(path: Path) -> Any:
         read_weights(path.parent)
 
 
+def read_objects(path: Any) -> Any:
+    """Whole modules of classes that the program declares."""
+    with ad.serialization.safe_globals([ad.nn.Sequential, ad.nn.Linear, ad.nn.ReLU]):
+        return ad.load(path)
+
+
 @cache
 def model() -> Any:
     return ad.nn.Sequential(ad.nn.Linear(4, 5), ad.nn.ReLU(), ad.nn.Linear(5, 2))
@@ -188,7 +187,7 @@ READERS: dict[str, Reader] = {
     "pt objects": Reader(
         "a.pt",
         by_file(lambda p: ad.save(model(), p, pickle_module=pickle)),
-        lambda p: ad.load(p, weights_only=False),
+        read_objects,
         zip_parts,
     ),
     "pt mapped": Reader(

@@ -27,20 +27,25 @@ class UntypedStorage:
     __slots__ = ("_storage", "device")
 
     def __init__(self, storage: Storage | Any = 0, device: Device | Any = CPU) -> None:
-        if not isinstance(storage, Storage):
-            if Device(device) is not CPU:
-                raise NotImplementedError("UntypedStorage: new bytes are made on the CPU")
-            storage = Storage(HOOKS.array.new_bytes(storage))
-        self._storage = storage
         self.device = device if isinstance(device, Device) else Device(device)
+        if not isinstance(storage, Storage):
+            if self.device.type == "meta" and isinstance(storage, int):
+                storage = Storage(None, payload=storage)  # a number of bytes, and none of them
+            elif self.device is not CPU:
+                raise NotImplementedError("UntypedStorage: new bytes are made on the CPU")
+            else:
+                storage = Storage(HOOKS.array.new_bytes(storage))
+        self._storage = storage
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return HOOKS.array.address(self._storage.buffer) if self.nbytes() else 0
+        there = self._storage.buffer is not None and self.nbytes()
+        return HOOKS.array.address(self._storage.buffer) if there else 0
 
     def nbytes(self) -> int:
         """The number of bytes."""
-        return int(self._storage.buffer.nbytes)
+        storage = self._storage
+        return int(storage.payload if storage.buffer is None else storage.buffer.nbytes)
 
     size = nbytes
     __len__ = nbytes
@@ -75,13 +80,29 @@ class UntypedStorage:
     @property
     def is_cuda(self) -> bool:
         """Whether the bytes are on a GPU."""
-        return self.device is not CPU
+        return self.device.type == "cuda"
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> UntypedStorage:
+        """The bytes on a device: itself, if they are there."""
+        place = Device(device)
+        if place is self.device:
+            return self
+        if place.type == "meta":
+            size = UntypedStorage.nbytes(self)
+            return type(self)(Storage(None, payload=size), place)
+        if self._storage.buffer is None:
+            raise NotImplementedError("storage.to: Cannot copy out of meta storage; no data!")
+        return type(self)(wrap(self._storage.buffer).to(place)._storage, place)
 
     def cpu(self) -> UntypedStorage:
         """The bytes in host memory: itself, if they are there."""
-        if self.device is CPU:
-            return self
-        return UntypedStorage(Storage(HOOKS.array.to_host(self._storage.buffer)), CPU)
+        return self.to(device=CPU)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> UntypedStorage:
+        """The bytes on a GPU: itself, if they are there."""
+        number = device if isinstance(device, int) else None
+        named = Device("cuda", number) if device is None or number is not None else device
+        return self.to(device=named, non_blocking=non_blocking)
 
     def _bytes(self) -> Any:
         return HOOKS.array.as_bytes(self._storage.buffer)
@@ -144,7 +165,19 @@ class UntypedStorage:
 class TypedStorage(UntypedStorage):
     """The elements behind a tensor in memory order."""
 
-    __slots__ = ()
+    # What a file is read by (`io.storages.Stored`): tensors are built on it, and so are these.
+    __slots__ = ("_read_by",)
+    _read_by: Any
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the elements."""
+        buffer = self._storage.buffer
+        return self._read_by.dtype if buffer is None else wrap(buffer).dtype
+
+    @property
+    def _untyped_storage(self) -> UntypedStorage:
+        return self.untyped()
 
     @property
     def _flat(self) -> Tensor:
@@ -152,7 +185,7 @@ class TypedStorage(UntypedStorage):
 
     def size(self) -> int:
         """The number of elements."""
-        return int(self._storage.buffer.size)
+        return self.nbytes() // self.dtype.itemsize
 
     __len__ = size
 

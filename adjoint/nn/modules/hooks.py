@@ -19,7 +19,7 @@ Table = TrackedDict
 class HookHandle(Handle):
     """A handle that also forgets what was noted about its hook elsewhere."""
 
-    __slots__ = ("notes",)
+    __slots__ = ()
 
     def __init__(
         self, table: Table, hook: Any, *notes: tuple[bool, Table], prepend: bool = False
@@ -31,11 +31,6 @@ class HookHandle(Handle):
                 note[self.id] = True
         if prepend:
             table.move_to_end(self.id, last=False)
-
-    def remove(self) -> None:
-        super().remove()
-        for note in self.notes:
-            note.pop(self.id, None)
 
 
 class GlobalHooks:

@@ -13,7 +13,7 @@ from adjoint.engine.capture.recording import record_call
 from adjoint.engine.core import html
 from adjoint.engine.core.annotations import give
 from adjoint.engine.core.origins import MODULE_CALLS
-from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, TrackedDict, tracked
 from adjoint.engine.graph.session.graph import Graph
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn.modules.conversion import Conversion
@@ -385,7 +385,7 @@ class Module(Traversal, Conversion, StateDict):
         for table in TABLES:  # absent from what an older version pickled; plain dicts in files
             members = self.__dict__.setdefault(table, TrackedDict())
             if type(members) is not TrackedDict:
-                self.__dict__[table] = TrackedDict(members)
+                self.__dict__[table] = tracked(members)
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 

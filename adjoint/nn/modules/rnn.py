@@ -149,6 +149,16 @@ class RNNBase(Module):
     def _flat_weights(self) -> list[Parameter]:
         return [w for weights in self.all_weights for w in weights]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With the lists that PyTorch's layers keep, which read files of whole modules too."""
+        names = [name for names in self._all_weights for name in names]
+        lists = {"_flat_weights_names": names, "_flat_weights": self._flat_weights}
+        return super().__getstate__() | lists
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        lists = ("_flat_weights_names", "_flat_weights", "_flat_weight_refs")
+        super().__setstate__({k: v for k, v in state.items() if k not in lists})
+
     @property
     def _input_dtype(self) -> DType:
         return self._flat_weights[0].dtype

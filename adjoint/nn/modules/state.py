@@ -52,10 +52,11 @@ class BoundHook:
         return self.hook(self.module(), *args)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"hook": self.hook, "module": None if self.module is None else self.module()}
+        state = {"hook": self.hook, "with_module": self.module is not None}
+        return state if self.module is None else state | {"module": self.module()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["hook"], state["module"])  # type: ignore[misc]
+        self.__init__(state["hook"], state.get("module"))  # type: ignore[misc]
 
 
 class StateDict:

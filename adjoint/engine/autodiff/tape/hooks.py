@@ -10,7 +10,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.accumulate import owned
 from adjoint.engine.core.operations.public import method, prop
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
+from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, where_tracked
 from adjoint.engine.tensor.tensor import Tensor, meta_of, set_grad
 
 _ids = itertools.count()
@@ -19,17 +19,30 @@ _ids = itertools.count()
 class Handle:
     """Returned by a registration; `remove()` undoes it. Also a context manager."""
 
-    __slots__ = ("id", "table")
+    __slots__ = ("id", "notes", "table")
 
     def __init__(self, table: dict[int, Any], hook: Any) -> None:
         self.table = table
+        self.notes: list[dict[int, Any]] = []  # tables of what is noted about the hook
         self.id = next(_ids)
+        while self.id in table:  # hooks that came from a file have numbers of another process
+            self.id = next(_ids)
         table[self.id] = hook
 
     def remove(self) -> None:
         """Take the hook away."""
-        self.table.pop(self.id, None)
+        for table in (self.table, *self.notes):
+            where_tracked(table).pop(self.id, None)
         STRUCTURE_VERSION.count += 1
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """As PyTorch's are pickled: the table, the number in it, further tables."""
+        return self.table, self.id, tuple(self.notes)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        table, self.id, *notes = state
+        self.table = {} if table is None else table  # None where the module is gone
+        self.notes = list(notes[0] or ()) if notes else []
 
     def __enter__(self) -> Handle:
         return self

@@ -11,7 +11,7 @@ from typing import Any
 
 from adjoint.engine.core.state import config
 
-_FIELDS = {
+FIELDS = {
     "aminmax": "min max",
     "cummax": "values indices",
     "cummin": "values indices",
@@ -76,7 +76,7 @@ class _ReturnTypes(dict[str, Any]):
     """The types by name, each made when it is first asked for: to make one takes a while."""
 
     def __missing__(self, name: str) -> Any:
-        return self.setdefault(name, _declare(name, _FIELDS[name]))
+        return self.setdefault(name, _declare(name, FIELDS[name]))
 
 
 RETURN_TYPES = _ReturnTypes()
@@ -84,4 +84,4 @@ RETURN_TYPES = _ReturnTypes()
 
 def all_types() -> dict[str, Any]:
     """Every one of them."""
-    return {name: RETURN_TYPES[name] for name in _FIELDS}
+    return {name: RETURN_TYPES[name] for name in FIELDS}

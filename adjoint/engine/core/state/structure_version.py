@@ -9,6 +9,7 @@ Recordings look at it as one guard (`capture.declared`); attributes that code re
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 
@@ -76,3 +77,17 @@ class TrackedDict(dict[Any, Any]):
             self.clear()
             self[key] = value
             self.update(rest)
+
+
+def tracked(members: dict[Any, Any]) -> TrackedDict:
+    """A table of a pickled module as one that is tracked; handles of hooks may refer to it."""
+    table = TrackedDict(members)
+    if isinstance(members, OrderedDict):
+        members.__dict__["tracked"] = table
+    return table
+
+
+def where_tracked(members: dict[Any, Any]) -> dict[Any, Any]:
+    """The table that `tracked` made of this one, if it did."""
+    became: dict[Any, Any] = getattr(members, "tracked", members)
+    return became
