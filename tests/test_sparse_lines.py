@@ -181,7 +181,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no blocks": (lambda: ad.ones(4, 4).to_sparse(layout=ad.sparse_bsr), "blocksize must be two"),
     "uneven": (lambda: ad.ones(4, 4).to_sparse_bsr((3, 2)), "not divisible"),
     "single": (lambda: ad.ones(4, 4).to_sparse(layout=ad.sparse_csc, blocksize=(2, 2)), "takes no blocksize"),
-    "batches": (lambda: ad.sparse_csc_tensor([[0, 1]], [[0]], [[1.0]]), "batches and dense dimensions"),
     "strided": (lambda: ad.sparse_compressed_tensor([0], [0], [1.0], layout=ad.strided), "layout must be"),
     "asked of rows": (lambda: ad.eye(2).to_sparse_csr().ccol_indices(), "ccol_indices expected sparse column compressed tensor layout but got SparseCsr"),
     "asked of columns": (lambda: ad.eye(2).to_sparse_csc().col_indices(), "row compressed tensor layout but got SparseCsc"),

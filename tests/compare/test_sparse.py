@@ -236,3 +236,35 @@ def test_files_both_ways(layout: str) -> None:
         torch.save({"x": made(torch)}, file, _use_new_zipfile_serialization=zipped)
         file.seek(0)
         assert_same(plain(made(torch)), plain(ad.load(file)["x"]))
+
+
+LINES: dict[str, Callable[[Any, Any], Any]] = {
+    "csr": lambda lib, x: x.to_sparse_csr(),
+    "csc": lambda lib, x: x.to_sparse_csc(),
+    "csr of rows": lambda lib, x: x.to_sparse_csr(dense_dim=1),
+    "bsr": lambda lib, x: x.to_sparse_bsr((2, 2)),
+    "bsc of cells": lambda lib, x: x.to_sparse_bsc((1, 2), dense_dim=1),
+    "layout": lambda lib, x: x.to_sparse(layout=lib.sparse_csc, dense_dim=0),
+    "turned": lambda lib, x: x.to_sparse_csr().transpose(-1, -2),
+    "one": lambda lib, x: x.to_sparse_csr()[1],
+    "row of one": lambda lib, x: x.to_sparse_csr()[1, 0],
+    "dense part": lambda lib, x: x.to_sparse_csr(dense_dim=1).select(-1, 1),
+    "other": lambda lib, x: x.to_sparse_csr().to_sparse_csc(),
+    "coordinates": lambda lib, x: x.to_sparse_csc().to_sparse(),
+    "coordinates of blocks": lambda lib, x: x.to_sparse_bsr((2, 2)).to_sparse().coalesce(),
+    "sine": lambda lib, x: x.to_sparse_csr().sin() * 2,
+    "sum": lambda lib, x: x.to_sparse_csr().sum(),
+    "with dense": lambda lib, x: lib.ones_like(x) + x.to_sparse_csr(),
+    "mask": lambda lib, x: (x + 1).sparse_mask(x.to_sparse_csr()),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_batches_of_lines(name: str) -> None:
+    x = np.zeros((2, 4, 4))
+    x[0, [0, 1, 3], [1, 0, 2]] = [1.0, 2.0, 3.0]
+    x[1, [0, 0, 2], [0, 3, 3]] = [4.0, 5.0, 6.0]
+    if name in ("bsr", "coordinates of blocks"):
+        x[0, 0, 3] = 7.0  # three blocks in each
+    theirs, ours = (plain(LINES[name](lib, of(lib, x))) for lib in BOTH)
+    assert_same(theirs, ours)

@@ -12,7 +12,6 @@ from adjoint.engine.sparse.compressed import (
     INDEX_NAMES,
     KINDS,
     CompressedTensor,
-    compressed,
     lines_of,
     make_compressed,
 )
@@ -37,13 +36,14 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Any:
-    """A sparse matrix kept line by line, in the layout given.
+    """A sparse matrix, or a batch of them, kept line by line, in the layout given.
 
     Args:
-        compressed_indices: (lines + 1,), where each row or column begins among the elements, and
-            the end.
-        plain_indices: (nnz,), where in its row or column each element is.
-        values: (nnz,), the elements; (nnz, height, width) in the layouts of blocks.
+        compressed_indices: (*batch, lines + 1), where each row or column begins among the elements,
+            and the end.
+        plain_indices: (*batch, nnz), where in its row or column each element is.
+        values: (*batch, nnz, *dense), the elements; (*batch, nnz, height, width, *dense) in the
+            layouts of blocks.
         size: the shape; by default just large enough.
         layout: sparse_csr, sparse_csc, sparse_bsr or sparse_bsc.
 
@@ -59,20 +59,13 @@ def sparse_compressed_tensor(
             "sparse_compressed_tensor: layout must be sparse_csr, sparse_csc, sparse_bsr or "
             f"sparse_bsc, received {layout!r}"
         )
-    name = f"{layout.name}_tensor"
     cls = KINDS[layout]
     elements = as_elements(values, dtype, device, requires_grad=requires_grad)
     starts = as_tensor(compressed_indices, None, device or elements.device)
     places = as_tensor(plain_indices, None, device or elements.device)
-    rank = 3 if cls.in_blocks else 1
-    if not (starts.ndim == places.ndim == 1 and elements.ndim == rank):
-        first, second = INDEX_NAMES[cls.by_rows]
-        raise NotImplementedError(
-            f"{name}: batches and dense dimensions are not implemented, received {first} "
-            f"{list(starts.shape)}, {second} {list(places.shape)} and values "
-            f"{list(elements.shape)}. Use sparse_coo_tensor."
-        )
-    size = _fitting(cls, starts, places, elements) if size is None else tuple(size)
+    if size is None:
+        size = _fitting(cls, starts, places, elements)
+    size = tuple(size)
     check_lines(cls, starts, places, elements, size)
     _check_order(cls, starts, places, elements, size)
     wanted = check_sparse_tensor_invariants.is_enabled()
@@ -81,47 +74,88 @@ def sparse_compressed_tensor(
     return make_compressed(cls, starts.detach(), places.detach(), elements, size)
 
 
-def _sides(cls: type[CompressedTensor], elements: Tensor) -> tuple[int, int]:
+def _sides(cls: type[CompressedTensor], batch: int, elements: Tensor) -> tuple[int, int]:
     """Height and width of what is kept together."""
-    return (elements.shape[1], elements.shape[2]) if cls.in_blocks else (1, 1)
+    if not cls.in_blocks:
+        return (1, 1)
+    return (elements.shape[batch + 1], elements.shape[batch + 2])
+
+
+def _check_ranks(
+    cls: type[CompressedTensor], starts: Tensor, places: Tensor, elements: Tensor
+) -> int:
+    """Refuse parts of which some lack dimensions; how many batch dimensions they have."""
+    name, (first, second) = f"{cls.named.name}_tensor", INDEX_NAMES[cls.by_rows]
+    if starts.ndim < 1 or places.ndim != starts.ndim:
+        raise ShapeError(
+            f"{name}: {first} and {second} must have the same number of dimensions, at least 1, "
+            f"received {starts.ndim} and {places.ndim}"
+        )
+    least = starts.ndim + (2 if cls.in_blocks else 0)
+    if elements.ndim < least:
+        raise ShapeError(
+            f"{name}: values must have dimensionality of at least {least}, that of {first}"
+            f"{' and two of blocks' if cls.in_blocks else ''}, but got {elements.ndim}"
+        )
+    batch = starts.ndim - 1
+    shapes = [tuple(t.shape[:batch]) for t in (starts, places, elements)]
+    if len(set(shapes)) != 1:
+        raise ShapeError(
+            f"{name}: all batch dimensions of {first} ({list(shapes[0])}), {second} "
+            f"({list(shapes[1])}) and values ({list(shapes[2])}) must be equal."
+        )
+    return batch
 
 
 def _fitting(cls: type[CompressedTensor], starts: Tensor, places: Tensor, elements: Tensor) -> Size:
     """The smallest size that has room for the elements."""
-    across = int(places.max()) + 1 if places.shape[0] else 0
-    counts = (starts.shape[0] - 1, across)
+    batch = _check_ranks(cls, starts, places, elements)
+    across = int(places.max()) + 1 if places.numel() else 0
+    counts = (starts.shape[-1] - 1, across)
     rows, columns = counts if cls.by_rows else counts[::-1]
-    height, width = _sides(cls, elements)
-    return (rows * height, columns * width)
+    height, width = _sides(cls, batch, elements)
+    dense = elements.shape[batch + (3 if cls.in_blocks else 1) :]
+    return (*starts.shape[:-1], rows * height, columns * width, *dense)
 
 
-def _counts(cls: type[CompressedTensor], elements: Tensor, size: Size) -> tuple[int, int]:
+def _counts(
+    cls: type[CompressedTensor], batch: int, elements: Tensor, size: Size
+) -> tuple[int, int]:
     """How many lines a matrix has, and how many places in each."""
-    height, width = _sides(cls, elements)
-    if len(size) != 2 or not height or not width or size[0] % height or size[1] % width:
+    height, width = _sides(cls, batch, elements)
+    dense = tuple(elements.shape[batch + (3 if cls.in_blocks else 1) :])
+    rank = batch + 2 + len(dense)
+    if (
+        len(size) != rank
+        or size[:batch] != tuple(elements.shape[:batch])
+        or (size[batch + 2 :] != dense)
+    ):
+        raise ShapeError(
+            f"{cls.named.name}_tensor: values of shape {list(elements.shape)}, {batch} of its "
+            f"dimensions of a batch, do not make a tensor of size {list(size)}"
+        )
+    rows, columns = size[batch : batch + 2]
+    if not height or not width or rows % height or columns % width:
         raise ShapeError(
             f"{cls.named.name}_tensor: values of shape {list(elements.shape)} do not make a matrix "
-            f"of size {list(size)}"
+            f"of size {[rows, columns]}"
         )
-    pair = (size[0] // height, size[1] // width)
+    pair = (rows // height, columns // width)
     return pair if cls.by_rows else pair[::-1]
 
 
 def check_lines(
     cls: type[CompressedTensor], starts: Tensor, places: Tensor, elements: Tensor, size: Size
 ) -> None:
-    """Refuse parts whose shapes do not make a matrix of this size."""
-    if elements.ndim != (3 if cls.in_blocks else 1) or starts.ndim != 1 or places.ndim != 1:
-        raise ShapeError(
-            f"{cls.named.name}_tensor: values of shape {list(elements.shape)} are of no such matrix"
-        )
-    count = elements.shape[0]
-    lines, _ = _counts(cls, elements, size)
-    if starts.shape[0] != lines + 1 or places.shape[0] != count:
+    """Refuse parts whose shapes do not make a tensor of this size."""
+    batch = _check_ranks(cls, starts, places, elements)
+    count = elements.shape[batch]
+    lines, _ = _counts(cls, batch, elements, size)
+    if starts.shape[-1] != lines + 1 or places.shape[-1] != count:
         line, place = ("row", "columns") if cls.by_rows else ("column", "rows")
         raise ShapeError(
-            f"{cls.named.name}_tensor: {starts.shape[0]} {line} starts, {places.shape[0]} {place} "
-            f"and {count} values do not make a matrix of size {list(size)}"
+            f"{cls.named.name}_tensor: {starts.shape[-1]} {line} starts, {places.shape[-1]} "
+            f"{place} and {count} values do not make a matrix of size {list(size)}"
         )
 
 
@@ -130,13 +164,13 @@ def _check_order(
 ) -> None:
     if CONTEXT.capture is not None:
         return
-    name, count = f"{cls.named.name}_tensor", places.shape[0]
+    name, count = f"{cls.named.name}_tensor", places.shape[-1]
     first, second = INDEX_NAMES[cls.by_rows]
-    listed = starts[:1].tolist() + starts[-1:].tolist()
-    if listed != [0, count] or bool((starts[1:] < starts[:-1]).any()):
+    whole = bool((starts[..., 0] == 0).all()) and bool((starts[..., -1] == count).all())
+    if not whole or bool((starts[..., 1:] < starts[..., :-1]).any()):
         raise RuntimeError(f"{name}: {first} must rise from 0 to the number of values, {count}")
-    across = _counts(cls, elements, size)[1]
-    if count and not (int(places.min()) >= 0 and int(places.max()) < across):
+    across = _counts(cls, starts.ndim - 1, elements, size)[1]
+    if places.numel() and not (int(places.min()) >= 0 and int(places.max()) < across):
         raise RuntimeError(
             f"{name}: {second} must be from 0 to {across - 1}, received "
             f"{int(places.min())} to {int(places.max())}"
@@ -146,8 +180,9 @@ def _check_order(
 def _check_rising(cls: type[CompressedTensor], starts: Tensor, places: Tensor) -> None:
     if CONTEXT.capture is not None:
         return
-    lines = lines_of(starts, places.shape[0])
-    if bool(((lines[1:] == lines[:-1]) & (places[1:] <= places[:-1])).any()):
+    lines = lines_of(starts, places.shape[-1])
+    same = lines[..., 1:] == lines[..., :-1]
+    if bool((same & (places[..., 1:] <= places[..., :-1])).any()):
         raise RuntimeError(
             f"{cls.named.name}_tensor: {INDEX_NAMES[cls.by_rows][1]} must rise within each "
             f"{'row' if cls.by_rows else 'column'}"
@@ -248,32 +283,36 @@ def sparse_bsc_tensor(
 # -- from dense tensors -------------------------------------------------------------------------
 
 
-def _from_dense(x: Tensor, layout: Layout, blocksize: Any = None) -> Any:
-    return compressed(KINDS[layout], to_sparse(x), blocksize)
+def _from_dense(x: Tensor, layout: Layout, dense_dim: int | None, blocksize: Any = None) -> Any:
+    return to_sparse(x, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
 
 
 @method
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Any:
-    """The nonzero elements of a matrix, row by row."""
-    return _from_dense(self, sparse_csr)
+    """The nonzero elements of a matrix, or of each of a batch, row by row.
+
+    The last `dense_dim` dimensions are kept whole. Matrices of a batch must have as many elements
+    as each other.
+    """
+    return _from_dense(self, sparse_csr, dense_dim)
 
 
 @method
 def to_sparse_csc(self: Tensor, dense_dim: int | None = None) -> Any:
-    """The nonzero elements of a matrix, column by column."""
-    return _from_dense(self, sparse_csc)
+    """The nonzero elements of a matrix, column by column (see `to_sparse_csr`)."""
+    return _from_dense(self, sparse_csc, dense_dim)
 
 
 @method
 def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Any:
-    """The blocks of a matrix that have a nonzero element, row by row."""
-    return _from_dense(self, sparse_bsr, blocksize)
+    """The blocks of a matrix that have a nonzero element, row by row (see `to_sparse_csr`)."""
+    return _from_dense(self, sparse_bsr, dense_dim, blocksize)
 
 
 @method
 def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) -> Any:
     """The blocks of a matrix that have a nonzero element, column by column."""
-    return _from_dense(self, sparse_bsc, blocksize)
+    return _from_dense(self, sparse_bsc, dense_dim, blocksize)
 
 
 for _name in INDEX_NAMES[True]:

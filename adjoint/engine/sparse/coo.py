@@ -245,10 +245,10 @@ def added(dense: Tensor, sparse: CooTensor) -> Tensor:
 
 def picked(dense: Tensor, sparse: SparseTensor) -> Tensor:
     """The elements of a dense tensor of the same shape where a sparse one keeps some."""
-    rank = sparse.sparse_dim()
-    if rank == 0:
+    at = sparse.at()
+    if not at:
         return dense.unsqueeze(0).expand((sparse._nnz(), *dense.shape))
-    return INDEX(dense, *sparse.at(), dims=tuple(range(rank)), wrap=False)
+    return INDEX(dense, *at, dims=tuple(range(len(at))), wrap=False)
 
 
 def empty_like(sparse: CooTensor, size: Shape) -> CooTensor:

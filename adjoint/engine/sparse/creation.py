@@ -13,7 +13,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.shape.convert import _TYPE_NAMES
 from adjoint.engine.sparse.coo import CooTensor, make, picked
 from adjoint.engine.sparse.products import masked
-from adjoint.engine.sparse.tensor import SparseTensor
+from adjoint.engine.sparse.tensor import SparseTensor, conversion
 from adjoint.engine.tensor.tensor import Tensor
 
 Size = tuple[int, ...]
@@ -157,7 +157,7 @@ def to_sparse(
     """
     layout = sparse_dim if layout is None and not isinstance(sparse_dim, int) else layout
     if layout is not None and layout is not sparse_coo:
-        return to_sparse(self).to_sparse(layout=layout, blocksize=blocksize)
+        return _by_lines(self, layout, blocksize, dense_dim or 0)
     rank = sparse_dim if isinstance(sparse_dim, int) else self.ndim
     if not 0 < rank <= self.ndim:
         raise RuntimeError(
@@ -170,6 +170,17 @@ def to_sparse(
     blank = make(coordinates, self.new_zeros((coordinates.shape[1], *self.shape[rank:])),
                  tuple(self.shape), coalesced=True)  # fmt: skip
     return blank.with_elements(picked(self, blank))
+
+
+def _by_lines(x: Tensor, layout: Any, blocksize: Any, dense: int) -> Any:
+    """The nonzero elements of matrices in another layout; what is before them is a batch."""
+    convert, name = conversion("to_sparse", layout), f"to_{layout.name}"
+    if x.ndim < 2 or not 0 <= dense <= x.ndim - 2:
+        raise RuntimeError(
+            f"{name}: dense_dim argument must be in [0,{x.ndim - 2}] range, but {dense} is given "
+            f"for a tensor of {x.ndim} dimensions"
+        )
+    return convert(to_sparse(x, x.ndim - dense), blocksize, x.ndim - dense - 2)
 
 
 @method

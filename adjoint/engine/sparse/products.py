@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from adjoint.engine.core.errors import ShapeError
@@ -14,7 +15,7 @@ from adjoint.engine.ops.products.derived_products import addmm as dense_addmm
 from adjoint.engine.ops.products.matmul import check_dtypes
 from adjoint.engine.ops.products.matmul import mm as matrix_product
 from adjoint.engine.ops.shape.join import stack
-from adjoint.engine.sparse.coo import CooTensor, make, picked
+from adjoint.engine.sparse.coo import CooTensor, make, picked, positions
 from adjoint.engine.sparse.runs import matches
 from adjoint.engine.sparse.tensor import SparseTensor, refusal
 from adjoint.engine.tensor.tensor import Tensor
@@ -46,6 +47,8 @@ SPARSE_MATMUL: Record = composite(
 
 def matmul(x: Any, y: Any) -> Tensor:
     """x @ y of two matrices, at least one of them sparse; sparse if both are."""
+    if any(_is_sparse(t) and t.batch_dim() for t in (x, y)):
+        return _batched(x, y)
     for operand in (x, y):
         if operand.ndim != 2 or (isinstance(operand, SparseTensor) and operand.dense_dim()):
             raise refusal("matmul of anything but two matrices", x if _is_sparse(x) else y)
@@ -60,6 +63,32 @@ def matmul(x: Any, y: Any) -> Tensor:
     if not _is_sparse(y):
         return _by_dense(x.spread(), y)
     return x.in_layout(_by_sparse(x.spread(), y.spread()))
+
+
+def _batched(x: Any, y: Any) -> Tensor:
+    """The products of a batch of sparse matrices and dense ones: one product, of the matrix that
+    has the sparse ones along its diagonal.
+    """
+    if _is_sparse(x) and _is_sparse(y):
+        raise refusal("matmul of two batches of sparse matrices", x)
+    if not _is_sparse(x):
+        return _batched(y.transposed(), x.transpose(-1, -2)).transpose(-1, -2)
+    if x.dense_dim() or y.ndim < 2:
+        raise refusal("matmul of anything but matrices", x)
+    check_dtypes("matmul", x, y)
+    outer, (rows, inner) = tuple(x.shape[:-2]), tuple(x.shape[-2:])
+    if y.shape[-2] != inner or tuple(y.shape[:-2]) not in ((), outer):
+        raise ShapeError(
+            f"matmul: cannot contract {tuple(x.shape)} with {tuple(y.shape)}. A batch of sparse "
+            "matrices takes one dense matrix, or as many."
+        )
+    coordinates = x.spread()
+    *which, row, column = coordinates._coordinates.unbind(0)
+    number = positions(stack(which), outer)
+    tall = y.expand((*outer, *y.shape[-2:])).reshape((prod(outer) * inner, y.shape[-1]))
+    at = (number * rows + row, number * inner + column)
+    out = SPARSE_MATMUL(coordinates._elements, tall, *at, size=prod(outer) * rows)
+    return out.reshape((*outer, rows, y.shape[-1]))
 
 
 def _is_sparse(x: Any) -> bool:

@@ -43,7 +43,7 @@ def total(x: Any, *, dims: Dims, keepdim: bool) -> Tensor:
     else:
         coordinates = x._coordinates[left]
     out = make(coordinates, elements, tuple(size), coalesced=x._coalesced and not gone).coalesce()
-    single = isinstance(whole, CompressedTensor) and not whole.in_blocks
+    single = isinstance(whole, CompressedTensor) and not whole.in_blocks and not whole.batch_dim()
     return whole.in_layout(out) if keepdim and single else out
 
 

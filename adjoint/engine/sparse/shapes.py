@@ -8,7 +8,7 @@ from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.ops.index.index import INDEX
 from adjoint.engine.ops.shape import join
 from adjoint.engine.ops.shape.views import PERMUTE, SLICE
-from adjoint.engine.sparse.compressed import CompressedTensor
+from adjoint.engine.sparse.compressed import CompressedTensor, make_compressed
 from adjoint.engine.sparse.coo import CooTensor, make, refuse_capture
 from adjoint.engine.sparse.runs import matches
 from adjoint.engine.sparse.tensor import refusal
@@ -20,7 +20,7 @@ Dims = tuple[int, ...]
 def permute(x: Any, *, dims: Dims) -> Any:
     """Dimensions in another order, indexed ones among themselves."""
     if isinstance(x, CompressedTensor):
-        return x if dims == (0, 1) else x.transposed()
+        return _permuted_lines(x, dims)
     rank = x.sparse_dim()
     outer, inner = dims[:rank], dims[rank:]
     if any(d >= rank for d in outer):
@@ -32,8 +32,58 @@ def permute(x: Any, *, dims: Dims) -> Any:
     return make(x._coordinates[list(outer)], elements, size, coalesced=False)
 
 
+def _permuted_lines(x: CompressedTensor, dims: Dims) -> Any:
+    """Batch, matrix and dense dimensions of tensors of lines, each kind among themselves."""
+    batch = x.batch_dim()
+    kinds = ["batch"] * batch + ["matrix"] * 2 + ["dense"] * x.dense_dim()
+    for place, d in enumerate(dims):
+        if kinds[place] != kinds[d]:
+            raise RuntimeError(
+                "transpose(): can only transpose dimensions of the same type (Batch, Sparse, "
+                f"Dense), got {place}({kinds[place]}) and {d}({kinds[d]})"
+            )
+    if dims[batch] > dims[batch + 1]:
+        x = x.transposed()
+    outer, inner = dims[:batch], dims[batch + 2 :]
+    if outer == tuple(range(batch)) and list(inner) == sorted(inner):
+        return x
+    starts, places = (PERMUTE(t, dims=(*outer, batch)) for t in (x._starts, x._places))
+    first = x._elements.ndim - x.dense_dim()  # of the dense dimensions
+    moved = (*outer, *range(batch, first), *(d - batch - 2 + first for d in inner))
+    elements = PERMUTE(x._elements, dims=moved)
+    matrix = tuple(x.shape[batch : batch + 2])
+    size = (*(x.shape[d] for d in outer), *matrix, *(x.shape[d] for d in inner))
+    return make_compressed(type(x), starts, places, elements, size)
+
+
+def _selected_lines(x: CompressedTensor, index: tuple[Any, ...]) -> Any:
+    """Matrices of a batch, and parts of dense dimensions, in the same layout."""
+    batch, inner = x.batch_dim(), x.dense_dim()
+    outer, dense = index[:batch], index[batch + 2 :]
+    matrix = tuple(x.shape[batch : batch + 2])
+
+    def part(t: Tensor) -> Tensor:
+        return SLICE(t, index=(*outer, (0, t.shape[-1], 1)))
+
+    middle = x._elements.shape[batch : x._elements.ndim - inner]
+    elements = SLICE(x._elements, index=(*outer, *((0, n, 1) for n in middle), *dense))
+    kept = sum(not isinstance(entry, int) for entry in outer)
+    left = elements.ndim - kept - len(middle)
+    size = (*elements.shape[:kept], *matrix, *elements.shape[elements.ndim - left :])
+    return make_compressed(type(x), part(x._starts), part(x._places), elements, size)
+
+
+def _leaves_matrices(x: CompressedTensor, index: tuple[Any, ...]) -> bool:
+    """Whether nothing is taken out of the matrices themselves."""
+    batch = x.batch_dim()
+    whole = [(0, n, 1) for n in x.shape[batch : batch + 2]]
+    return None not in index and list(index[batch : batch + 2]) == whole
+
+
 def select(x: Any, *, index: tuple[Any, ...]) -> Tensor:
     """`x[1, 2:4]`: an integer drops a dimension, a slice shortens it."""
+    if isinstance(x, CompressedTensor) and _leaves_matrices(x, index):
+        return _selected_lines(x, index)
     x = x.in_order()
     if None in index:
         raise refusal("a new dimension by indexing", x)

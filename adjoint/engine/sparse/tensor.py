@@ -69,7 +69,8 @@ class SparseTensor(Tensor):
 
     @abstractmethod
     def at(self) -> tuple[Tensor, ...]:
-        """Where the elements are: an index for each sparse dimension, as many as elements."""
+        """Where the elements are: an index for each dimension that is not dense, of a shape that
+        expands to theirs."""
 
     @abstractmethod
     def spread(self) -> Any:
@@ -108,6 +109,10 @@ class SparseTensor(Tensor):
     def sparse_dim(self) -> int:
         """How many of the first dimensions are indexed."""
         return self.ndim - self.dense_dim()
+
+    def batch_dim(self) -> int:
+        """How many of the first dimensions are of a batch: none, but in layouts of lines."""
+        return 0
 
     def stride(self, dim: int | None = None) -> NoReturn:
         """Refused: elements do not lie at regular steps."""
@@ -223,7 +228,7 @@ class SparseTensor(Tensor):
         if layout is self.layout and blocksize is None:
             return self
         if layout is not None and layout is not sparse_coo:
-            return _conversion("to_sparse", layout)(self.in_order(), blocksize)
+            return conversion("to_sparse", layout)(self.in_order(), blocksize, self.batch_dim())
         coordinates = self.to_sparse_coo()
         if sparse_dim is None or sparse_dim == coordinates.sparse_dim():
             return coordinates
@@ -354,7 +359,8 @@ def bare(cls: type[Any], elements: Tensor, size: tuple[int, ...]) -> Any:
     return tensor
 
 
-def _conversion(name: str, layout: Any) -> Callable[..., Any]:
+def conversion(name: str, layout: Any) -> Callable[..., Any]:
+    """What makes a tensor of this layout of coordinates."""
     if layout not in CONVERSIONS:
         raise RuntimeError(f"{name}: {layout!r} is no sparse layout")
     return CONVERSIONS[layout]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.families import bilinear, device_of
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -110,7 +111,7 @@ def product(x: Tensor, y: Tensor) -> Tensor:
         return out.squeeze(-2 if m > 1 else 0)
     if m == 1:
         return product(x, y.reshape((b[0], 1))).squeeze(-1)
-    if m == 2 and a[-1] == b[0]:
+    if m == 2 and a[-1] == b[0] and x.layout is strided:
         # fold the batch into rows: one product, and one for the weight's gradient
         folded = MATMUL(x.reshape((prod(a[:-1]), a[-1])), y)
         return folded.reshape((*a[:-1], b[-1]))
