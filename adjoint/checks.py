@@ -5,6 +5,7 @@ A captured program's sizes are plain integers here, so the symbolic types have n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -103,6 +104,29 @@ def sym_int(a: Any) -> int:
 def sym_float(a: Any) -> float:
     """A number as a float."""
     return float(a)
+
+
+def sym_sqrt(a: Any) -> float:
+    """The square root."""
+    return math.sqrt(a)
+
+
+def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Raise RuntimeError for a number outside a range, whose ends belong to it."""
+    value = int(size)
+    if (min is not None and value < min) or (max is not None and value > max):
+        raise RuntimeError(f"Invalid value range for {value} between [{min}, {max}].")
+
+
+def sym_constrain_range_for_size(
+    size: Any, *, min: int | None = None, max: int | None = None
+) -> None:
+    """The same of a size: it is not negative, and its largest value is more than 2."""
+    if max is not None and max <= 2:
+        raise RuntimeError(
+            f"Max value to constrain_range_for_size must be greater than 2. got: {max}"
+        )
+    sym_constrain_range(size, min=0 if min is None else min, max=max)
 
 
 def sym_max(a: Any, b: Any) -> Any:

@@ -4,6 +4,7 @@ from io import BytesIO
 
 from adjoint.engine.tensor.memory import TypedStorage as TypedStorage
 from adjoint.engine.tensor.memory import UntypedStorage as UntypedStorage
+from adjoint.engine.tensor.typed_storages import LegacyStorage as _LegacyStorage  # noqa: F401
 from adjoint.io.files import load
 
 

@@ -19,6 +19,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import bring, brought
 from adjoint.engine.core.state.stand_ins import FragmentsLater, StraightLater, UpdatesLater
+from adjoint.engine.older_names import INPLACE_FUNCTIONS, OLDER
 from adjoint.engine.tensor.install import install
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -138,6 +139,8 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.ops.order.histogram",
     "adjoint.engine.ops.order.hashing",
     "adjoint.engine.ops.reduce.masked",
+    "adjoint.engine.ops.reduce.segments",
+    "adjoint.engine.ops.shape.view_copies",
     "adjoint.engine.backends.array.kernels.order.search",
     "adjoint.engine.backends.array.kernels.order.histogram",
     "adjoint.engine.ops.linalg.cholesky",
@@ -361,18 +364,8 @@ ELSEWHERE = {
         "native_batch_norm native_group_norm native_layer_norm".split(),
         "adjoint.library.aten_names",
     ),
+    **OLDER,
 }
-
-# In-place methods that are also functions in PyTorch (`relu_(x)`).
-INPLACE_FUNCTIONS = frozenset(
-    """
-    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_
-    asinh_ atan_ atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ conj_physical_ cos_ cosh_ deg2rad_
-    detach_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_
-    log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ resize_as_
-    round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
-    """.split()
-)
 
 # Entered among the modules at once, so that `import adjoint.mps` finds them.
 FACADES = {path: absent.facade(path) for path in absent.ABSENT if "." not in path}

@@ -6,8 +6,9 @@ import warnings
 from typing import Any
 
 from adjoint.engine.core.device import CPU, Device
+from adjoint.engine.core.dtype import DType, get_default_dtype, named
 from adjoint.engine.core.errors import CaptureError, DeviceError, ShapeError
-from adjoint.engine.core.operations.public import method, prop
+from adjoint.engine.core.operations.public import PUBLIC, method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION
@@ -163,11 +164,55 @@ class UntypedStorage:
 
 
 class TypedStorage(UntypedStorage):
-    """The elements behind a tensor in memory order."""
+    """The elements behind a tensor in memory order; a number of new ones, or those given.
+
+    Args:
+        storage: how many new elements, zeros, or the elements; what a tensor is a window on.
+        wrap_storage: bytes to look at instead.
+        dtype: of the elements; the default dtype unless given.
+        device: the CPU.
+
+    Example:
+        >>> import adjoint as ad
+        >>> ad.TypedStorage([1, 2], dtype=ad.int64).tolist()
+        [1, 2]
+    """
 
     # What a file is read by (`io.storages.Stored`): tensors are built on it, and so are these.
     __slots__ = ("_read_by",)
     _read_by: Any
+
+    def __init__(
+        self,
+        storage: Any = 0,
+        device: Device | Any = CPU,
+        *,
+        wrap_storage: UntypedStorage | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        if isinstance(storage, Storage):
+            super().__init__(storage, device)
+            return
+        dtype = get_default_dtype() if dtype is None else dtype
+        if wrap_storage is not None:
+            if wrap_storage.nbytes() % dtype.itemsize:
+                raise RuntimeError(
+                    f"TypedStorage: {wrap_storage.nbytes()} bytes are no whole number of elements "
+                    f"of {dtype.itemsize} bytes"
+                )
+            seen = Storage(wrap(wrap_storage._bytes()).view(dtype)._array)
+            super().__init__(seen, wrap_storage.device)
+            return
+        if isinstance(storage, (str, bytes, Tensor, UntypedStorage)):
+            raise TypeError(
+                "TypedStorage: expected a number of elements or a sequence of them, received "
+                f"{type(storage).__name__}; bytes are read by from_buffer"
+            )
+        if Device(device) is not CPU:
+            raise NotImplementedError("TypedStorage: new elements are made on the CPU")
+        new = PUBLIC["", "zeros" if isinstance(storage, int) else "tensor"].fn
+        given = storage if isinstance(storage, int) else list(storage)
+        super().__init__(new(given, dtype=dtype, device=CPU)._storage, CPU)
 
     @property
     def dtype(self) -> Any:
@@ -189,8 +234,44 @@ class TypedStorage(UntypedStorage):
 
     __len__ = size
 
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self.dtype.itemsize
+
     def __getitem__(self, index: int) -> Any:
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not isinstance(index, int):
+            raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        if not -self.size() <= index < self.size():
+            raise IndexError(f"index {index} out of range for storage of size {self.size()}")
         return self._flat[index].item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if not isinstance(index, (int, slice)):
+            raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        self._flat[index] = value
+        self._storage.version += 1
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> TypedStorage:
+        """Write another storage's elements, as many as there are here."""
+        if len(source) != len(self):
+            raise RuntimeError(
+                f"storage.copy_: size does not match, self has {len(self)} elements but src has "
+                f"{len(source)}"
+            )
+        self[:] = source._flat if isinstance(source, TypedStorage) else wrap(source._bytes())
+        return self
+
+    def clone(self) -> TypedStorage:
+        """The same elements in memory of their own."""
+        return TypedStorage(self._flat.clone()._storage, self.device)
+
+    def _to(self, dtype: DType) -> TypedStorage:
+        """The elements as another dtype's, in memory of their own unless it is the same."""
+        if dtype is self.dtype:
+            return self
+        return TypedStorage(self._flat.to(dtype)._storage, self.device)
 
     def tolist(self) -> list[Any]:
         """The elements as Python numbers."""
@@ -202,6 +283,32 @@ class TypedStorage(UntypedStorage):
 
     __eq__ = UntypedStorage.__eq__
     __hash__ = UntypedStorage.__hash__
+
+    def __repr__(self) -> str:
+        kind = f"TypedStorage of {self.size()} elements of {self.dtype.name}"
+        return f"<{kind} on {self.device}>"
+
+
+CONVERSIONS = (
+    "bfloat16:bfloat16 bool:bool byte:uint8 char:int8 complex_double:complex128 "
+    "complex_float:complex64 double:float64 float:float32 half:float16 int:int32 long:int64 "
+    "short:int16"
+)
+
+
+def _conversion(name: str, dtype: DType) -> Any:
+    """The method of TypedStorage that gives elements of a dtype."""
+
+    def converted(self: TypedStorage) -> TypedStorage:
+        return self._to(dtype)
+
+    converted.__name__, converted.__doc__ = name, f"The elements as {dtype.name}."
+    return converted
+
+
+for _entry in CONVERSIONS.split():
+    _name, _, _dtype = _entry.partition(":")
+    setattr(TypedStorage, _name, _conversion(_name, named(_dtype)))
 
 
 StorageBase = UntypedStorage  # what PyTorch's storages inherit from

@@ -87,6 +87,11 @@ class set_detect_anomaly(ImmediateMode):
         super().__init__(anomaly=bool(mode), check_nan=check_nan)
 
 
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Turn anomaly mode on or off."""
+    set_detect_anomaly(mode, check_nan)
+
+
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on."""
     consult("anomaly mode")

@@ -479,6 +479,12 @@ def legacy_constructor(
     with concrete():
         if len(args) == 1 and is_tensor(args[0]):
             tensor = args[0].detach()
+        elif len(args) == 1 and isinstance(args[0], UntypedStorage):
+            tensor = _of_storage(args[0], None, dtype)
+            if tensor.dtype is not dtype:
+                raise TypeError(
+                    f"expected a storage of {dtype.name}, received one of {tensor.dtype.name}"
+                )
         elif (
             len(args) == 1
             and isinstance(args[0], (Sequence, np.ndarray))
