@@ -161,14 +161,14 @@ def test_gradients_are_native_too(programs: list[native.Native]) -> None:
     assert not any(program.calls_eager for program in programs)
 
 
-def test_large_and_complex_matrices_are_left_to_lapack(programs: list[native.Native]) -> None:
+def test_large_and_complex_matrices_are_lapack_s(programs: list[native.Native]) -> None:
     large = far_from_singular(ad.from_numpy(np.random.default_rng(2).standard_normal((150, 150))))
     np.testing.assert_allclose(
         ad.compile(ad.linalg.inv)(large).numpy(), np.linalg.inv(large.numpy()), atol=1e-10
     )
     turned = ad.eye(3, dtype=ad.complex128) * 2j
     np.testing.assert_allclose(ad.compile(ad.linalg.inv)(turned).numpy(), np.eye(3) / 2j)
-    assert sum(program.calls_eager for program in programs) == 2
+    assert not any(program.calls_eager for program in programs)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -168,6 +168,7 @@ LAZY: tuple[str, ...] = (
     "adjoint.engine.backends.array.kernels.signal.fft",
     "adjoint.engine.backends.array.kernels.linalg.lapack",
     "adjoint.engine.backends.array.kernels.linalg.linalg",
+    "adjoint.engine.backends.array.kernels.linalg.pairs",
     "adjoint.engine.backends.array.kernels.special.polynomials",
     "adjoint.engine.backends.array.kernels.special.special",
     "adjoint.engine.backends.array.memory.sharing",

@@ -33,19 +33,50 @@ _workers_first = False  # Note [two sets of threads]
 
 
 @cache
-def _libraries() -> tuple[Any, ...]:
+def _numpy_libraries() -> tuple[Any, ...]:
     """The function that sets the number, of each OpenBLAS that NumPy's wheel brought along."""
-    changes = []
     root = Path(np.__file__).parent
-    for folder in (root.parent / "numpy.libs", root / ".dylibs"):
+    return _setters(root.parent / "numpy.libs", root / ".dylibs")
+
+
+@cache
+def _scipy_libraries() -> tuple[Any, ...]:
+    """The same of SciPy's wheel, which has one of its own."""
+    root = Path(sys.modules["scipy"].__file__ or "").parent
+    return _setters(root.parent / "scipy.libs", root / ".dylibs")
+
+
+def _setters(*folders: Path) -> tuple[Any, ...]:
+    changes = []
+    for folder in folders:
         for path in folder.glob("*openblas*") if folder.is_dir() else ():
             library = ctypes.CDLL(str(path))
-            for pattern in ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}"):
-                change = getattr(library, pattern.format("set_num_threads"), None)
+            for pattern in _SETTERS:
+                change = getattr(library, pattern, None)
                 if change is not None:
                     changes.append(change)
                     break
     return tuple(changes)
+
+
+_SETTERS = (
+    "scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads",
+    "openblas_set_num_threads64_", "openblas_set_num_threads",
+)  # fmt: skip
+
+
+def _libraries() -> tuple[Any, ...]:
+    """Of the libraries that are loaded: SciPy's linear algebra loads its own when first used."""
+    routines = _scipy_libraries() if "scipy.linalg" in sys.modules else ()
+    return (*_numpy_libraries(), *routines)
+
+
+def setter_of_routines() -> int:
+    """Where the function is that sets the number for SciPy's library; 0 where there is none."""
+    if "scipy.linalg" not in sys.modules:
+        return 0
+    changes = _scipy_libraries()
+    return (ctypes.cast(changes[0], ctypes.c_void_p).value or 0) if changes else 0
 
 
 def available_processors() -> int:

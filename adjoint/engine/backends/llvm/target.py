@@ -18,6 +18,8 @@ from adjoint.engine.backends.llvm.templates.factors import further as further_fa
 from adjoint.engine.backends.llvm.templates.factors import template as factors
 from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import template as integers
+from adjoint.engine.backends.llvm.templates.lapack import substitutes as routine_substitutes
+from adjoint.engine.backends.llvm.templates.lapack import template as routines
 from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
@@ -58,7 +60,9 @@ class LlvmTarget(Target):
     templates = {
         **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
         **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **elements.TEMPLATES, **factors.TEMPLATES, **further_factors.TEMPLATES, **groups.TEMPLATES,
+        **elements.TEMPLATES, **groups.TEMPLATES,
+        **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),
+        **routines.of_pairs(borrowed.FACTOR_TEMPLATE),
         **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
         **running.TEMPLATES, **searching.TEMPLATES, **sorting.TEMPLATES,
         **spectra.TEMPLATES,
@@ -67,6 +71,7 @@ class LlvmTarget(Target):
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
         graph = with_compiled_forms(graph, lambda node, _: node.record.name in self.kept_whole)
         graph = element_substitutes.substituted(substitutes.substituted(graph))
+        graph = routine_substitutes.substituted(graph)
         return pair_functions.paired(graph, self.dtypes)
 
     def computes(self, name: str, compute: DType, params: Mapping[str, Any]) -> bool:

@@ -27,9 +27,11 @@ from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.create.ranges import EYE
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.elementwise.logical import LOGICAL_AND, LOGICAL_OR
+from adjoint.engine.ops.linalg.pairs import OF_PAIRS
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.shape.convert import CAST, CLONE
 from adjoint.engine.ops.shape.join import STACK
@@ -42,7 +44,8 @@ Pair = tuple[Part, Part]
 
 # A rule of this pass: what puts elements together, adds them up or turns their sign does so with
 # both parts alike; so does what only selects them.
-ALIKE = frozenset("cat stack tril triu sum neg add sub".split())
+READ_PAIRS = (SPECTRUM, *OF_PAIRS.values())  # what reads pairs of a graph's input where they lie
+ALIKE = frozenset("cat stack tril triu sum neg add sub require view_scatter".split())
 
 
 def is_complex(x: Any) -> bool:
@@ -75,7 +78,7 @@ def reads_parts(graph: DataflowGraph, node: Node) -> bool:
     """Whether a view of a graph's input as reals is only read in loops, one part at a time.
 
     Then its strides count reals in a buffer of complex numbers, which nothing but loads may see,
-    and transforms of pairs in sizes that are known.
+    and what takes pairs in sizes that are known.
     """
     if node.record is not VIEW_AS_REAL or node.inputs[0] not in graph.inputs:
         return False
@@ -84,7 +87,7 @@ def reads_parts(graph: DataflowGraph, node: Node) -> bool:
         return False
     for user in graph.nodes:
         for x in user.inputs:
-            if x is seen and user.record is SPECTRUM:
+            if x is seen and user.record in READ_PAIRS:
                 slices[seen] = user
             elif x is seen:
                 if user.record is not SLICE or user.outputs[0] in graph.outputs:
@@ -280,8 +283,9 @@ def alike(p: Pairs, node: Node) -> Pair | None:
         return arithmetic(p, node.record, a, c), arithmetic(p, node.record, b, d)
     if name == "clone" and node.params.get("strides", "same") != "same":
         return None
-    if name in ("cat", "stack") and not all(map(is_complex, node.inputs)):
-        return None
+    joined = name in ("cat", "stack", "view_scatter")
+    if joined and not all(map(is_complex, node.inputs)):
+        return None  # one part is put into another's place
     real, imaginary = zip(*[p.tensors(x) for x in node.inputs], strict=True)
     return (
         p.emit(node.record, *real, **node.params),
@@ -430,6 +434,14 @@ def full(p: Pairs, node: Node) -> Pair | None:
         return None  # one of the host's
     value, real = complex(number), spec.dtype.to_real()
     return tuple(p.filled(part, spec.shape, real, spec) for part in (value.real, value.imag))  # type: ignore[return-value]
+
+
+@rule_of(EYE)
+def eye(p: Pairs, node: Node) -> Pair:
+    spec = node.outputs[0].spec
+    real = spec.dtype.to_real()
+    ones = p.emit(EYE, **{**node.params, "dtype": real})
+    return ones, p.filled(0.0, spec.shape, real, spec)
 
 
 @rule_of(WHERE)

@@ -129,4 +129,7 @@ def ensure_zero(g: Tensor, residual: Tensor, message: str) -> Tensor:
 
     Losses that depend on the gauge (phases of eigenvectors) are told by it.
     """
-    return require(g, residual.abs() <= 1e-2, message)
+    vanishes = residual.abs() <= 1e-2
+    if vanishes.ndim < g.ndim:  # a number for each row: programs look at elements of g
+        vanishes = vanishes.unsqueeze(-1).expand(g.shape)
+    return require(g, vanishes, message)

@@ -14,6 +14,8 @@ SINGULAR = {
     "ldl_factor": "The factorization could not be completed: D[{info},{info}] is zero.",
 }
 
+# Of systems whose factors are given.
+WRONG_PIVOTS = "linalg.ldl_solve: the pivots are none that linalg.ldl_factor gives."
 # Of eigenvalues and singular values.
 NOT_FINITE = (
     "The algorithm failed to converge because the input matrix contained non-finite values."

@@ -1,7 +1,9 @@
-"""Addresses that programs know by name: inner loops of NumPy's and SciPy's universal functions.
+"""Addresses that programs know by name: inner loops of universal functions, routines of LAPACK.
 
-A name is "module:function:dtypes:part". Programs are kept on disk with the names, and get the
-addresses when they are loaded; of the modules here alone, whatever a file says.
+A loop of NumPy's and SciPy's is "module:function:dtypes:part", a routine of LAPACK or BLAS
+"module:function", and what says on how many threads those run "threads". Programs are kept on disk
+with the names, and get the addresses when they are loaded; of the modules here alone, whatever a
+file says.
 """
 
 from __future__ import annotations
@@ -11,12 +13,17 @@ from importlib import import_module
 
 import numpy as np
 
+from adjoint.engine.backends import threads
+from adjoint.engine.backends.llvm.runtime import routines
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
 
 MATRICES, SPECIAL, OWN_SPECIAL = (
     "numpy.linalg._umath_linalg", "scipy.special", "scipy.special._ufuncs",
 )  # fmt: skip
 MODULES = frozenset({MATRICES, SPECIAL, OWN_SPECIAL})
+
+
+THREADS = "threads"
 
 
 class UnknownSymbol(LookupError):
@@ -47,7 +54,14 @@ def address_of(name: str) -> int:
     >>> address_of(names_of(SPECIAL, "i0", "d->d")[0]) > 0
     True
     """
+    if name == THREADS:
+        return threads.setter_of_routines()
     module, function, kinds, part = (*name.split(":"), "", "", "", "")[:4]
+    if module in routines.MODULES:
+        routine = routines.routine_of(module, function)
+        if routine is None:
+            raise UnknownSymbol(f"{function} of {module} is not there")
+        return routine
     loop = loop_of(module, function, kinds)
     if loop is None or part not in InnerLoop._fields:
         raise UnknownSymbol(f"{function} of {module} for {kinds} is not there")

@@ -12,7 +12,7 @@ from adjoint.engine.backends.array.kernels.linalg.threaded import lowers
 from adjoint.engine.backends.array.table import on_device
 from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.ops.linalg import ldl, lstsq, lu
-from adjoint.engine.ops.linalg.failures import SINGULAR
+from adjoint.engine.ops.linalg.failures import SINGULAR, WRONG_PIVOTS
 
 Array = Any
 
@@ -109,11 +109,30 @@ def ldl_solve(xp: Any, x: Array, pivots: Array, y: Array, hermitian: bool) -> Ar
     if 0 in y.shape:
         return xp.zeros(y.shape, y.dtype)
     x, pivots, y = host(xp, x, pivots, y)
+    if not _are_pivots(pivots):
+        raise RuntimeError(WRONG_PIVOTS)
     solve = lapack(_kind("trs", x, hermitian), x)
     out = np.empty(y.shape, y.dtype)
     for i in np.ndindex(x.shape[:-2]):
         out[i] = solve(x[i], pivots[i], y[i], lower=1)[0]
     return xp.asarray(out)
+
+
+def _are_pivots(pivots: Array) -> bool:
+    """Whether exchanges are of rows that there are: LAPACK would go wherever they say.
+
+    A block of two by two is told by two equal numbers below zero.
+    """
+    rows = np.abs(pivots)
+    if not ((rows >= 1) & (rows <= pivots.shape[-1])).all():
+        return False
+    for line in pivots.reshape(-1, pivots.shape[-1]).tolist():
+        k = 0
+        while k < len(line):
+            if line[k] < 0 and line[k : k + 2] != [line[k]] * 2:
+                return False
+            k += 2 if line[k] < 0 else 1
+    return True
 
 
 @lowers(lstsq.LSTSQ)

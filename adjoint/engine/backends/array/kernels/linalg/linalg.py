@@ -142,13 +142,27 @@ def cholesky_solve(xp: Any, x: Array, y: Array, upper: bool) -> Array:
 
 @lowers(det.DET)
 def det_(xp: Any, x: Array) -> Array:
-    return xp.asarray(xp.linalg.det(x)).astype(x.dtype)
+    out = xp.asarray(xp.linalg.det(x)).astype(x.dtype)
+    return _unless(_pivots_nan(xp, x, out), out)
+
+
+def _pivots_nan(xp: Any, x: Array, out: Array) -> Array | None:
+    """Which determinants are zero only because LAPACK takes a NaN for no pivot; None: no one."""
+    if xp is not np or out.all():
+        return None
+    return (out == 0) & np.isnan(x).any(axis=(-2, -1))
+
+
+def _unless(nan: Array | None, out: Array) -> Array:
+    return out if nan is None else np.where(nan, out.dtype.type(np.nan), out)
 
 
 @lowers(det.SLOGDET)
 def slogdet(xp: Any, x: Array) -> tuple[Array, Array]:
-    sign, logabs = xp.linalg.slogdet(x)
-    return xp.asarray(sign).astype(x.dtype), xp.asarray(logabs)
+    sign, logabs = map(xp.asarray, xp.linalg.slogdet(x))
+    sign = sign.astype(x.dtype)
+    nan = _pivots_nan(xp, x, sign)
+    return _unless(nan, sign), _unless(nan, logabs)
 
 
 @lowers(det.COFACTOR)

@@ -14,7 +14,15 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.templates.borrowed.template import CHARS, SPECIAL
-from adjoint.engine.core.dtype import DType, float32, float64, int64
+from adjoint.engine.core.dtype import (
+    DType,
+    bool_,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int64,
+)
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
@@ -22,14 +30,17 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.graph.verify import as_operand
 from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.create.ranges import EYE
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.elementwise.logical import LOGICAL_AND
+from adjoint.engine.ops.linalg.det import DET
 from adjoint.engine.ops.linalg.eigen import EIG_PAIRS, EIGH
 from adjoint.engine.ops.linalg.powers import MATRIX_EXP
 from adjoint.engine.ops.linalg.svd import SVD
 from adjoint.engine.ops.products.matmul import MATMUL
 from adjoint.engine.ops.reduce.extremes import AMAX
+from adjoint.engine.ops.reduce.product import PROD
 from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.convert import CAST
 from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX
@@ -61,13 +72,13 @@ def several(builder: GraphBuilder, record: Record, *inputs: Any, **params: Any) 
 
 
 def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """By singular values in double precision: V S^-1 U^T y, of those that count."""
+    """By singular values in double precision: V S^-1 U^H y, of those that count."""
     x, y = inputs
     dtype: DType = x.spec.dtype
-    if dtype.name not in CHARS or 0 in (*x.spec.shape, *y.spec.shape):
+    if dtype.is_half or 0 in (*x.spec.shape, *y.spec.shape):
         return None
     emit = builder.emit
-    wide, right = (v if dtype is float64 else emit(CAST, v, dtype=float64) for v in (x, y))
+    wide, right = (to(builder, v, doubled(dtype)) for v in (x, y))
     u, s, vh = several(builder, SVD, wide, full_matrices=False)
     last = len(s.spec.shape) - 1
     limit = emit(records.MUL, emit(AMAX, s, dims=(last,), keepdim=True), node.params["rcond"])
@@ -76,14 +87,14 @@ def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) ->
     *batch, k = s.spec.shape
     scaled = emit(
         records.MUL,
-        emit(MATMUL, turned(builder, u), right),
+        emit(MATMUL, adjoint(builder, u), right),
         emit(RESHAPE, inverse, shape=(*batch, k, 1)),
     )
-    solution = emit(MATMUL, turned(builder, vh), scaled)
+    solution = emit(MATMUL, adjoint(builder, vh), scaled)
     rank = emit(SUM, emit(CAST, counts, dtype=int64), dims=(last,), keepdim=False)
     if node.params["driver"] not in ("gelsd", "gelss"):  # which have no use for them
         s = emit(records.MUL, s, 0.0)
-    return (to(builder, solution, dtype), rank, to(builder, s, dtype))
+    return (to(builder, solution, dtype), rank, to(builder, s, dtype.to_real()))
 
 
 def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
@@ -94,7 +105,7 @@ def to(builder: GraphBuilder, x: Value, dtype: DType) -> Value:
 def singular_values(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
     """In double precision."""
     (x,) = inputs
-    if x.spec.dtype is not float32 or 0 in x.spec.shape:
+    if x.spec.dtype not in (float32, complex64) or 0 in x.spec.shape:
         return None
     return in_double(builder, SVD, x, **node.params)
 
@@ -102,16 +113,21 @@ def singular_values(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) 
 def in_double(builder: GraphBuilder, record: Record, x: Value, **params: Any) -> Values:
     """Factors found in double precision, in that of the matrix."""
     dtype: DType = x.spec.dtype
-    if dtype is float64:
-        return several(builder, record, x, **params)
-    wide = several(builder, record, builder.emit(CAST, x, dtype=float64), **params)
-    return tuple(builder.emit(CAST, y, dtype=dtype) for y in wide)
+    wide = several(builder, record, to(builder, x, doubled(dtype)), **params)
+    return tuple(
+        to(builder, y, dtype if y.spec.dtype.is_complex else dtype.to_real()) for y in wide
+    )
+
+
+def doubled(dtype: DType) -> DType:
+    """The same numbers in double precision."""
+    return complex128 if dtype.is_complex else float64
 
 
 def pseudo_inverse(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """V S^-1 U^T, where singular values up to a limit count as zero."""
+    """V S^-1 U^H, where singular values up to a limit count as zero."""
     x, *tolerances = inputs
-    if x.spec.dtype.name not in CHARS or 0 in x.spec.shape:
+    if x.spec.dtype.is_half or 0 in x.spec.shape:
         return None
     emit = builder.emit
     if node.params["hermitian"]:
@@ -119,7 +135,7 @@ def pseudo_inverse(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -
         right = u
     else:
         u, s, vh = in_double(builder, SVD, x, full_matrices=False)
-        right = turned(builder, vh)
+        right = adjoint(builder, vh)
     size = emit(records.ABS, s)
     largest = emit(AMAX, size, dims=(len(s.spec.shape) - 1,), keepdim=True)
     absolute, relative = (column(builder, t, largest.spec) for t in tolerances)
@@ -128,7 +144,26 @@ def pseudo_inverse(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -
     inverse = emit(WHERE, counts, emit(records.DIV, 1.0, emit(WHERE, counts, s, 1.0)), 0.0)
     *batch, k = s.spec.shape
     scaled = emit(records.MUL, right, emit(RESHAPE, inverse, shape=(*batch, 1, k)))
-    return (emit(MATMUL, scaled, turned(builder, u)),)
+    return (emit(MATMUL, scaled, adjoint(builder, u)),)
+
+
+def cofactors(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
+    """The conjugate matrix of cofactors, by singular values: of singular matrices, too."""
+    (x,) = inputs
+    if x.spec.dtype.is_half or 0 in x.spec.shape:
+        return None
+    emit = builder.emit
+    u, s, vh = in_double(builder, SVD, x, full_matrices=True)
+    turn = emit(records.MUL, emit(DET, u), emit(DET, vh))
+    if x.spec.dtype.is_complex:
+        turn = emit(records.CONJ, turn)
+    *batch, k = s.spec.shape
+    own = emit(EYE, n=k, m=k, dtype=bool_, device=x.spec.device)
+    row = emit(EXPAND, emit(RESHAPE, s, shape=(*batch, 1, k)), shape=(*batch, k, k))
+    others = emit(PROD, emit(WHERE, own, 1.0, row), dims=(len(batch) + 1,), keepdim=False)
+    scaled = emit(records.MUL, u, emit(RESHAPE, others, shape=(*batch, 1, k)))
+    size = emit(RESHAPE, turn, shape=(*batch, 1, 1))
+    return (emit(records.MUL, size, emit(MATMUL, scaled, vh)),)
 
 
 def eigenvalues(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
@@ -140,10 +175,11 @@ def eigenvalues(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> V
     return tuple(builder.emit(VIEW_AS_COMPLEX, pair) for pair in pairs)
 
 
-def turned(builder: GraphBuilder, x: Value) -> Value:
-    """Matrices transposed."""
+def adjoint(builder: GraphBuilder, x: Value) -> Value:
+    """Matrices transposed, and of complex numbers conjugated."""
     rank = len(x.spec.shape)
-    return builder.emit(PERMUTE, x, dims=(*range(rank - 2), rank - 1, rank - 2))
+    turned = builder.emit(PERMUTE, x, dims=(*range(rank - 2), rank - 1, rank - 2))
+    return builder.emit(records.CONJ, turned) if x.spec.dtype.is_complex else turned
 
 
 def column(builder: GraphBuilder, tolerance: Any, like: Spec) -> Any:
@@ -204,6 +240,7 @@ RULES: dict[str, Rule] = {
     "lstsq": least_squares,
     "pinv": pseudo_inverse,
     "eig": eigenvalues,
+    "cofactor": cofactors,
     "matrix_exp": exponential,
     "polygamma": polygamma,
     **dict.fromkeys(SPECIAL, spread),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.runtime import symbols
@@ -21,12 +21,15 @@ from adjoint.engine.compiler.schedule.steps import (
     whole,
 )
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import LinAlgError
-from adjoint.engine.core.spec import contiguous_strides
+from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.common.checks import NUMBER
 from adjoint.engine.ops.linalg.failures import NO_EIGENVALUES, NOT_FINITE, UNFINISHED
+from adjoint.engine.ops.linalg.pairs import as_complex
 
 CHARS = {"float32": "f", "float64": "d"}
 KINDS = {"float32": "f32", "float64": "f64"}
@@ -62,27 +65,32 @@ class Factor:
     told: int  # the place that holds NaN where nothing was found
     work: float  # multiply-adds for each cube of a side
     unfit: Fault | None = None  # of matrices that are not finite, where it names none of a batch
-    pairs: bool = False  # whether results are complex numbers, as pairs
 
 
 FACTORS = {
     "eigh": Factor(
         lambda params: "eigh_up" if params["upper"] else "eigh_lo",
         lambda shape: (shape[-1],),
-        {"float32": "f->ff", "float64": "d->dd"},
+        {"float32": "f->ff", "float64": "d->dd", "complex64": "F->fF", "complex128": "D->dD"},
         "linalg.eigh", told=1, work=9,
     ),
     "svd": Factor(
         lambda params: "svd_f" if params["full_matrices"] else "svd_s",
         lambda shape: (*shape[-2:], min(shape[-2:])),
-        {"float64": "d->ddd"},
+        {"float64": "d->ddd", "complex128": "D->DdD"},
         "linalg.svd", told=2, work=20,
     ),
     "eig_pairs": Factor(
         lambda params: "eig",
         lambda shape: (shape[-1],),
         {"float32": "f->FF", "float64": "d->DD"},
-        "linalg.eig", told=1, work=25, unfit=Fault(RuntimeError, NO_EIGENVALUES), pairs=True,
+        "linalg.eig", told=1, work=25, unfit=Fault(RuntimeError, NO_EIGENVALUES),
+    ),
+    "eig": Factor(
+        lambda params: "eig",
+        lambda shape: (shape[-1],),
+        {"complex128": "D->DD"},
+        "linalg.eig", told=1, work=50, unfit=Fault(RuntimeError, NO_EIGENVALUES),
     ),
 }  # fmt: skip
 
@@ -125,60 +133,86 @@ def address(place: Place) -> Address:
 # -- factors of matrices ------------------------------------------------------------------------
 
 
-def loop_of_factor(node: Node, x: Value) -> tuple[str, str, str]:
-    """Where a factor's loop is found."""
-    factor = FACTORS[node.record.name]
-    kinds = factor.kinds.get(x.spec.dtype.name, "")
-    return symbols.MATRICES, factor.function(node.params), kinds
+class Factored(NamedTuple):
+    """What a node factors: by which of the functions, and what its values are as matrices."""
+
+    factor: Factor
+    specs: tuple[Spec, ...]  # of operand and results, complex where they are
+    loop: tuple[str, str, str]  # where it is found
+
+
+def factored(node: Node, x: Value) -> Factored | None:
+    """What a node asks for, of reals or of pairs of them; None where it is nothing known."""
+    params = dict(node.params)
+    paired = "function" in params
+    name = params.pop("function") if paired else node.record.name
+    factor = FACTORS.get(name)
+    if factor is None:
+        return None
+    params.pop("pairs", None)
+    given = as_complex(x.spec) if paired else x.spec
+    found = [as_complex(v.spec) if name == "eig_pairs" else v.spec for v in node.outputs]
+    if paired:
+        found = REGISTRY[name].infer(given, **params)
+    loop = symbols.MATRICES, factor.function(params), factor.kinds.get(given.dtype.name, "")
+    return Factored(factor, (given, *found), loop)
 
 
 def accepts_factor(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Real matrices, unless it is one that is large."""
-    (x,) = inputs
-    if not is_plain(x) or not is_this_process():
+    """Matrices of known sizes, unless it is one that is large."""
+    x = inputs[0]
+    problem = factored(node, x) if is_plain(x) and is_this_process() else None
+    if problem is None:
         return False
-    shape = x.spec.shape
+    shape = problem.specs[0].shape
     if prod(shape[:-2]) == 1 and min(shape[-2:]) >= LARGE:
         return False
-    return symbols.loop_of(*loop_of_factor(node, x)) is not None
+    return symbols.loop_of(*problem.loop) is not None
 
 
 def factor_steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch; matrices are dealt out among the workers."""
-    spec, factor = node.inputs[0].spec, FACTORS[node.record.name]
+    problem = factored(node, node.inputs[0])
+    assert problem is not None
+    factor, (spec, *_) = problem.factor, problem.specs
     *batch, m, n = spec.shape
-    count, item = prod(batch), spec.dtype.itemsize
+    count = prod(batch)
     places = [*operands, *results]
-    shapes = [v.spec.shape[len(batch) :] for v in (*node.inputs, *node.outputs)]
-    between = [item * prod(shape) for shape in shapes]
-    along = [item * n for n in contiguous_strides(shapes[0])]
-    for shape in shapes[1:]:
-        steps = contiguous_strides(shape)
-        along += [item * n for n in (steps[:-1] if factor.pairs else steps)]
+    shapes = [v.shape[len(batch) :] for v in problem.specs]
+    items = [v.dtype.itemsize for v in problem.specs]
+    between = [item * prod(shape) for item, shape in zip(items, shapes, strict=True)]
+    along = [
+        item * step
+        for item, shape in zip(items, shapes, strict=True)
+        for step in contiguous_strides(shape)
+    ]
     sizes = factor.sizes(spec.shape)
-    kind = KINDS[spec.dtype.name]
-    form = LoopForm(len(places), len(sizes), len(between) + len(along), kind, factor.told)
+    real: DType = node.inputs[0].spec.dtype
+    form = LoopForm(
+        len(places), len(sizes), len(between) + len(along), KINDS[real.name], factor.told
+    )
     which = f"(Batch element {NUMBER}): " if batch else ""
     words = LoopWords(
         0, 0, count,
-        given=m * n, found=prod(shapes[factor.told]),
+        given=between[0] // real.itemsize, found=between[factor.told] // real.itemsize,
         unfit=factor.unfit or Fault(LinAlgError, f"{factor.called}: {which}{NOT_FINITE}"),
         failed=Fault(LinAlgError, f"{factor.called}: {which}{UNFINISHED}"),
         status=Status(),
     )  # fmt: skip
+    starts = [Address(place.buffer, place.offset * real.itemsize) for place in places]
     return [
         launch_of(
             form,
-            loop_of_factor(node, node.inputs[0]),
+            problem.loop,
             words,
-            [*map(address, places), *between, *along, *sizes],
+            [*starts, *between, *along, *sizes],
             reads=(whole(operands[0].buffer),),
             writes=tuple(whole(place.buffer) for place in results),
             pieces=count,
             cost=count * factor.work * m * n * min(m, n),
-            label=sized(node.record.name, count, m, n),
+            label=sized(problem.loop[1], count, m, n),
         )
     ]
 
@@ -233,7 +267,8 @@ def function_steps(
     ]
 
 
+FACTOR_TEMPLATE = Template(accepts_factor, packed, factor_steps)
 TEMPLATES = {
-    **dict.fromkeys(FACTORS, Template(accepts_factor, packed, factor_steps)),
+    **dict.fromkeys(FACTORS, FACTOR_TEMPLATE),
     **dict.fromkeys(SPECIAL, Template(accepts_function, packed, function_steps)),
 }

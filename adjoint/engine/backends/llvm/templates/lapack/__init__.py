@@ -1,0 +1,1 @@
+"""Routines of LAPACK and BLAS, called where they are."""
