@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint._jit_internal import boolean_dispatch as boolean_dispatch
 from adjoint.engine import assembly
+from adjoint.overrides import handle_torch_function as handle_torch_function
+from adjoint.overrides import has_torch_function as has_torch_function
+from adjoint.overrides import has_torch_function_unary as has_torch_function_unary
+from adjoint.overrides import has_torch_function_variadic as has_torch_function_variadic
 
 
 def __getattr__(name: str) -> Any:

@@ -187,7 +187,10 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     "nn.attention": (
         "choice of another's attention kernels",
-        "activate_flash_attention_impl restore_flash_attention_impl",
+        (
+            "activate_flash_attention_impl restore_flash_attention_impl "
+            "register_flash_attention_impl"
+        ),
     ),
     "nn.attention.experimental": ("attention of that kind", ""),
     "nn.functional": ("products of scaled halves", "scaled_mm scaled_grouped_mm"),
@@ -220,6 +223,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "testing._internal.inductor_utils": (
         "PyTorch's own tests; see testing",
         "clone_preserve_strides_offset",
+    ),
+    "backends.cuda": (
+        "say over plans of Fourier transforms, or over workspaces of products",
+        "cufft_plan_cache blas_workspace_size cublas_workspace_size cublaslt_workspace_size",
     ),
     "classes": ("classes of C++ libraries", ""),
     "cuda": ("partitions of a GPU", "GreenContext"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from adjoint.engine.backends.array.gpu import cuda as _cuda
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.state import precision as _precision
 from adjoint.engine.core.state.switches import SwitchModule, SwitchOverride, get, put
 
@@ -98,3 +101,100 @@ def sdp_kernel(
             for kind, value in zip(_IMPLEMENTATIONS, allowed, strict=True)
         }
     )
+
+
+# -- what attention would be computed by ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SDPAParams:
+    """The arguments of a call of attention, as one asks which implementation could take it."""
+
+    query: Any
+    key: Any
+    value: Any
+    attn_mask: Any
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool
+
+
+def _never(kind: str, debug: bool) -> bool:
+    if debug:
+        warn_user(f"{kind} attention is not used: Adjoint has one implementation, MATH")
+    return False
+
+
+def is_flash_attention_available() -> bool:
+    """Whether PyTorch's flash attention is there: no."""
+    return False
+
+
+def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Whether a call would be computed by flash attention: no; with `debug` it says why."""
+    return _never("flash", debug)
+
+
+def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Whether a call would be computed by memory-efficient attention: no."""
+    return _never("memory-efficient", debug)
+
+
+def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Whether a call would be computed by cuDNN's attention: no program may rely on it."""
+    return _never("cuDNN's", debug)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """Whether attention of halves may be summed in halves: it never is."""
+    return False
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Allow attention of halves to be summed in halves; it is summed in float32 all the same."""
+
+
+# -- libraries ------------------------------------------------------------------------------------
+
+
+class LinalgBackend(IntEnum):
+    """Libraries of linear algebra on a GPU, as PyTorch numbers them."""
+
+    Default = 0
+    Cusolver = 1
+    Magma = 2
+
+
+class BlasBackend(IntEnum):
+    """Libraries of products on a GPU, as PyTorch numbers them."""
+
+    Default = 0
+    Cublas = 1
+    Cublaslt = 2
+    Ck = 3
+
+
+def _preferred(name: str, kinds: type[IntEnum], backend: Any, there: tuple[str, ...]) -> Any:
+    """The default, which is all that can be chosen: what is used is Adjoint's own affair."""
+    if backend is None:
+        return kinds(0)
+    wanted = backend.name if isinstance(backend, kinds) else str(backend)
+    if wanted.lower() not in [kind.name.lower() for kind in kinds]:
+        raise RuntimeError(f"{name}: unknown input value {backend!r}, use one of {list(there)}")
+    if wanted.lower() not in there:
+        raise RuntimeError(f"{name}: cannot set the preferred backend to {wanted}: it is not there")
+    return kinds(0)
+
+
+def preferred_linalg_library(backend: str | LinalgBackend | None = None) -> LinalgBackend:
+    """The library of linear algebra: the default; cuSOLVER may be asked for, and is what it is."""
+    there = ("default", "cusolver")
+    chosen: LinalgBackend = _preferred("preferred_linalg_library", LinalgBackend, backend, there)
+    return chosen
+
+
+def preferred_blas_library(backend: str | BlasBackend | None = None) -> BlasBackend:
+    """The library of products: the default; cuBLAS may be asked for, and is part of it."""
+    there = ("default", "cublas", "cublaslt")
+    chosen: BlasBackend = _preferred("preferred_blas_library", BlasBackend, backend, there)
+    return chosen

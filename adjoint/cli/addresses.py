@@ -25,6 +25,18 @@ TABLE: dict[str, str] = {
     "distributed.tensor._api": "distributed.tensor",
     "distributed.tensor.device_mesh": "distributed.device_mesh",
     "fx._pytree": "utils._pytree",
+    "ao.nn.intrinsic.modules": "ao.nn.intrinsic",
+    "ao.nn.qat.modules": "ao.nn.qat",
+    "ao.nn.quantized.modules": "ao.nn.quantized",
+    "export.dynamic_shapes": "export.graphs.dynamic_shapes",
+    "nn.intrinsic": "ao.nn.intrinsic",
+    "nn.intrinsic.modules": "ao.nn.intrinsic",
+    "nn.intrinsic.qat": "ao.nn.intrinsic.qat",
+    "nn.qat": "ao.nn.qat",
+    "nn.qat.modules": "ao.nn.qat",
+    "nn.quantized": "ao.nn.quantized",
+    "nn.quantized.dynamic": "ao.nn.quantized.dynamic",
+    "nn.quantized.modules": "ao.nn.quantized",
     "utils._cxx_pytree": "utils._pytree",
     "vision._internally_replaced_utils": "hub",
     "vision.datasets.cifar": "vision.datasets",
@@ -72,11 +84,15 @@ class Elsewhere(ModuleType):
 
 def module(name: str) -> ModuleType | None:
     """The module at a path of the table, entered among the loaded ones; None if it has none."""
-    home = TABLE.get(name.removeprefix("adjoint."))
+    path = name.removeprefix("adjoint.")
+    home = TABLE.get(path)
     if home is None:
         return None
     stand_in = Elsewhere(name, f"The names of adjoint.{home}, at another path.")
-    stand_in.__spec__ = ModuleSpec(name, None)
+    below = any(entry.startswith(f"{path}.") for entry in TABLE)
+    stand_in.__spec__ = ModuleSpec(name, None, is_package=below)
+    if below:
+        stand_in.__path__ = []  # so that what lies below it is looked for
     stand_in.__dict__["_home"] = f"adjoint.{home}"
     sys.modules[name] = stand_in
     parent, _, last = name.rpartition(".")

@@ -22,6 +22,7 @@ from typing import Any
 from adjoint.cli.addresses import module as elsewhere
 from adjoint.cli.companions import CompanionFinder
 from adjoint.engine.core.state import config
+from adjoint.torch_version import TorchVersion
 from adjoint.unavailable import fill as fill_in
 from adjoint.unavailable import module as placeholder
 
@@ -56,48 +57,6 @@ def torch_name(name: str) -> str:
     if name == "adjoint.vision" or name.startswith("adjoint.vision."):
         return "torchvision" + name.removeprefix("adjoint.vision")
     return "torch" + name.removeprefix("adjoint")
-
-
-class TorchVersion(str):
-    """A version string that also compares with tuples and by number, as PyTorch's does.
-
-    >>> TorchVersion("2.13.0") >= "2.9", TorchVersion("2.13.0") >= (2, 0)
-    (True, True)
-    """
-
-    __slots__ = ()
-
-    def _numbers(self, other: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return release(self), release(other)
-
-    def __lt__(self, other: Any) -> bool:
-        mine, theirs = self._numbers(other)
-        return mine < theirs
-
-    def __le__(self, other: Any) -> bool:
-        mine, theirs = self._numbers(other)
-        return mine <= theirs
-
-    def __gt__(self, other: Any) -> bool:
-        mine, theirs = self._numbers(other)
-        return mine > theirs
-
-    def __ge__(self, other: Any) -> bool:
-        mine, theirs = self._numbers(other)
-        return mine >= theirs
-
-
-def release(version: Any) -> tuple[int, ...]:
-    """The leading numbers of a version, with trailing zeros off: "2.13.0+cpu" -> (2, 13)."""
-    parts = version if isinstance(version, tuple) else str(version).split("+")[0].split(".")
-    numbers: list[int] = []
-    for part in parts:
-        if not str(part).isdigit():
-            break
-        numbers.append(int(part))
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 class TorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -10,12 +10,34 @@ from typing import Any
 from adjoint.engine import assembly as _assembly
 from adjoint.engine.core.state.loading import brought as _brought
 
+# What PyTorch has here beside its functions, and where it is.
+_BESIDE = {
+    "ScalingType": "adjoint.nn.scaling",
+    "SwizzleType": "adjoint.nn.scaling",
+    "Tensor": "adjoint.engine.tensor.tensor",
+    "GRID_SAMPLE_INTERPOLATION_MODES": "adjoint.nn.grid_modes",
+    "GRID_SAMPLE_PADDING_MODES": "adjoint.nn.grid_modes",
+    **dict.fromkeys(
+        ("BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "boolean_dispatch"),
+        "adjoint._jit_internal",
+    ),
+    **dict.fromkeys(
+        (
+            "handle_torch_function",
+            "has_torch_function",
+            "has_torch_function_unary",
+            "has_torch_function_variadic",
+        ),
+        "adjoint.overrides",
+    ),
+}
+
 
 def __getattr__(name: str) -> Any:
     if name == "grad":  # PyTorch has its module here
         return _brought("adjoint.nn.grad")
-    if name in ("ScalingType", "SwizzleType"):
-        return getattr(_brought("adjoint.nn.scaling"), name)
+    if name in _BESIDE:
+        return getattr(_brought(_BESIDE[name]), name)
     if not name.startswith("__"):
         value = _assembly.find_in("nn.functional", name)
         globals()[name] = value

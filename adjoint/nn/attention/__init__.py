@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
+from adjoint.backends.cuda import SDPAParams as SDPAParams
+from adjoint.backends.cuda import can_use_efficient_attention as can_use_efficient_attention
+from adjoint.backends.cuda import can_use_flash_attention as can_use_flash_attention
 from adjoint.engine.core.state.switches import SwitchOverride
 
 
@@ -47,3 +50,13 @@ def sdpa_kernel(
     if not given or not all(isinstance(b, SDPBackend) for b in given):
         raise TypeError(f"sdpa_kernel: expected SDPBackend or a list of them, received {backends}")
     return SwitchOverride({switch: kind in given for kind, switch in _SWITCHES.items()})
+
+
+def list_flash_attention_impls() -> list[str]:
+    """The flash attentions that could be chosen: none."""
+    return []
+
+
+def current_flash_attention_impl() -> str | None:
+    """The flash attention that was chosen: none can be."""
+    return None
