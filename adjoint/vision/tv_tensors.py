@@ -1,4 +1,4 @@
-"""Tensors that know what they show: images, videos, masks, boxes.
+"""Tensors that know what they show: images, videos, masks, boxes, key points.
 
 Operations on them give plain tensors, as in torchvision: only `clone`, `to`, `detach`,
 `requires_grad_` and `pin_memory` keep the class. `set_return_type("TVTensor")` has all keep it.
@@ -76,7 +76,7 @@ class TVTensor(Tensor):
         name, text = type(self).__name__, repr(plain(self)).removeprefix("tensor")
         aligned = text.replace("\n" + " " * len("tensor"), "\n" + " " * len(name))
         known = ", ".join(f"{k}={v}" for k, v in self._known().items())
-        tells = isinstance(self, (Image, Video, BoundingBoxes))
+        tells = isinstance(self, (Image, Video, BoundingBoxes, KeyPoints))
         return f"{name}{aligned[:-1]}, {known})" if tells else f"{name}{aligned}"
 
     def _known(self) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _with_class(result: Any, first: TVTensor) -> Any:
     if isinstance(result, TVTensor):
         return result
     if isinstance(result, Tensor):
-        if isinstance(first, BoundingBoxes):
+        if isinstance(first, (BoundingBoxes, KeyPoints)):
             return type(first)._labelled(result, **first._known())
         return type(first).wrap(result, first)
     if type(result) in (list, tuple):
@@ -307,6 +307,54 @@ clamping_mode=soft)
 def _rows(tensor: Tensor) -> Tensor:
     if tensor.ndim not in (1, 2):
         raise ShapeValueError(f"Expected a 1D or 2D tensor, got {tensor.ndim}D")
+    return tensor[None] if tensor.ndim == 1 else tensor
+
+
+class KeyPoints(TVTensor):
+    """Points (..., 2) in an image, x and y of each.
+
+    Args:
+        data: the numbers; groups of points (polygons, skeletons) have further dimensions.
+        canvas_size: height and width of the image.
+
+    Example:
+        >>> KeyPoints([[1, 2], [3, 4]], canvas_size=(8, 9))
+        KeyPoints([[1, 2],
+                   [3, 4]], canvas_size=(8, 9))
+    """
+
+    canvas_size: tuple[int, int]
+
+    def __new__(
+        cls,
+        data: Any,
+        *,
+        canvas_size: tuple[int, int],
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool | None = None,
+    ) -> Self:
+        tensor = cls._to_tensor(data, dtype, device, requires_grad)
+        return cls._labelled(_pairs(tensor), canvas_size)
+
+    @classmethod
+    def _labelled(cls, tensor: Tensor, canvas_size: tuple[int, int] = (0, 0)) -> Self:
+        points: Self = plain(tensor).as_subclass(cls)
+        points.canvas_size = canvas_size
+        return points
+
+    @classmethod
+    def wrap(cls, tensor: Tensor, like: Any, **kwargs: Any) -> Self:
+        """A tensor as points that differ from others in what is given."""
+        return cls._labelled(_pairs(tensor), **(like._known() | kwargs))
+
+    def _known(self) -> dict[str, Any]:
+        return {"canvas_size": self.canvas_size}
+
+
+def _pairs(tensor: Tensor) -> Tensor:
+    if tensor.ndim != 1 and (not tensor.ndim or tensor.shape[-1] != 2):
+        raise ShapeValueError(f"Expected a tensor of shape (..., 2), not {tuple(tensor.shape)}")
     return tensor[None] if tensor.ndim == 1 else tensor
 
 

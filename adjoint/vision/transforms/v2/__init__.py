@@ -22,6 +22,7 @@ from adjoint.vision.transforms.v2.containers import RandomApply as RandomApply
 from adjoint.vision.transforms.v2.containers import RandomChoice as RandomChoice
 from adjoint.vision.transforms.v2.containers import RandomOrder as RandomOrder
 from adjoint.vision.transforms.v2.conversion import ClampBoundingBoxes as ClampBoundingBoxes
+from adjoint.vision.transforms.v2.conversion import ClampKeyPoints as ClampKeyPoints
 from adjoint.vision.transforms.v2.conversion import (
     ConvertBoundingBoxFormat as ConvertBoundingBoxFormat,
 )
@@ -40,6 +41,7 @@ from adjoint.vision.transforms.v2.conversion import (
 from adjoint.vision.transforms.v2.detection import RandomIoUCrop as RandomIoUCrop
 from adjoint.vision.transforms.v2.detection import RandomZoomOut as RandomZoomOut
 from adjoint.vision.transforms.v2.detection import SanitizeBoundingBoxes as SanitizeBoundingBoxes
+from adjoint.vision.transforms.v2.detection import SanitizeKeyPoints as SanitizeKeyPoints
 from adjoint.vision.transforms.v2.geometry import CenterCrop as CenterCrop
 from adjoint.vision.transforms.v2.geometry import ElasticTransform as ElasticTransform
 from adjoint.vision.transforms.v2.geometry import Pad as Pad
@@ -59,6 +61,7 @@ from adjoint.vision.transforms.v2.mixing import MixUp as MixUp
 from adjoint.vision.transforms.v2.sample import Transform as Transform
 from adjoint.vision.transforms.v2.sample import check_type as check_type
 from adjoint.vision.transforms.v2.sample import get_bounding_boxes as get_bounding_boxes
+from adjoint.vision.transforms.v2.sample import get_keypoints as get_keypoints
 from adjoint.vision.transforms.v2.sample import has_all as has_all
 from adjoint.vision.transforms.v2.sample import has_any as has_any
 from adjoint.vision.transforms.v2.sample import query_chw as query_chw

@@ -316,7 +316,7 @@ def _hull(corners: Tensor, move: Any) -> Tensor:
     return cat([moved.amin(-2), moved.amax(-2)], -1).to(corners.dtype)
 
 
-def _projected(points: Tensor, matrix: Any) -> Tensor:
+def projected(points: Tensor, matrix: Any) -> Tensor:
     """Points (..., 2) under a map of homogeneous coordinates (3, 3)."""
     table = from_numpy(np.ascontiguousarray(matrix, np.float32)).to(points.device, points.dtype)
     out = points @ table[:, :2].T + table[:, 2]
@@ -338,11 +338,11 @@ def affine_bounding_boxes(
     kind, boxes = _upright("affine", format), plain(bounding_boxes)
     if not boxes.numel():
         return boxes
-    matrix = _forward(canvas_size, angle, translate, scale, shear, center)
-    return _around(boxes, kind, lambda p: _projected(p, matrix), canvas_size, clamping_mode)
+    matrix = forward_map(canvas_size, angle, translate, scale, shear, center)
+    return _around(boxes, kind, lambda p: projected(p, matrix), canvas_size, clamping_mode)
 
 
-def _forward(
+def forward_map(
     canvas_size: Size, angle: float, translate: Any, scale: float, shear: Any, center: Any
 ) -> Any:
     """The map (3, 3) from places in the image to places in the result."""
@@ -350,6 +350,19 @@ def _forward(
     middle = center or [canvas_size[1] * 0.5, canvas_size[0] * 0.5]
     rows = inverse_matrix(middle, angle, translate, scale, shears)
     return np.linalg.inv(np.array([*rows, 0.0, 0.0, 1.0]).reshape(3, 3))
+
+
+def turned_map(canvas_size: Size, angle: float, expand: bool, center: Any) -> tuple[Any, Size]:
+    """The map (3, 3) of `rotate`, and the size of its result."""
+    height, width = canvas_size
+    matrix = forward_map(canvas_size, -angle, [0.0, 0.0], 1.0, [0.0, 0.0], center)
+    if not expand:
+        return matrix, canvas_size
+    ends = matrix @ np.array([[0, width, 0, width], [0, 0, height, height], [1] * 4])
+    matrix[:2, 2] -= ends[:2].min(1)
+    inverse = inverse_matrix([0.0, 0.0], -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
+    wide, tall = _room(inverse, width, height)
+    return matrix, (tall, wide)
 
 
 def rotate_bounding_boxes(
@@ -362,17 +375,11 @@ def rotate_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, Size]:
     """The boxes around what becomes of boxes under `rotate`, and the image's new size."""
-    kind, boxes, (height, width) = _upright("rotate", format), plain(bounding_boxes), canvas_size
-    matrix = _forward(canvas_size, -angle, [0.0, 0.0], 1.0, [0.0, 0.0], center)
-    size: Size = canvas_size
-    if expand:
-        ends = matrix @ np.array([[0, width, 0, width], [0, 0, height, height], [1] * 4])
-        matrix[:2, 2] -= ends[:2].min(1)
-        inverse = inverse_matrix([0.0, 0.0], -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
-        size = _room(inverse, width, height)[::-1]
+    kind, boxes = _upright("rotate", format), plain(bounding_boxes)
+    matrix, size = turned_map(canvas_size, angle, expand, center)
     if not boxes.numel():
         return boxes, size
-    return _around(boxes, kind, lambda p: _projected(p, matrix), size, clamping_mode), size
+    return _around(boxes, kind, lambda p: projected(p, matrix), size, clamping_mode), size
 
 
 def perspective_bounding_boxes(
@@ -392,7 +399,7 @@ def perspective_bounding_boxes(
     matrix = np.linalg.inv(np.array([*numbers, 1.0]).reshape(3, 3))
     corners = _corners(boxes, kind)  # of whole numbers: whole
     work = corners if corners.dtype.is_floating_point else corners.to(float32)
-    hull = _hull(work, lambda p: _projected(p, matrix))
+    hull = _hull(work, lambda p: projected(p, matrix))
     inside = _clamped(hull, XYXY, canvas_size, clamping_mode)
     return _converted(inside, XYXY, kind).to(boxes.dtype)
 

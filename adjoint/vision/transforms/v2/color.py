@@ -14,7 +14,7 @@ from adjoint.vision.transforms import augment, more
 from adjoint.vision.transforms.v2 import functional as F
 from adjoint.vision.transforms.v2.kernels import is_pure_tensor, rewrapped
 from adjoint.vision.transforms.v2.sample import Transform, is_image, query_chw
-from adjoint.vision.tv_tensors import BoundingBoxes, Image, Mask, Video, plain
+from adjoint.vision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video, plain
 
 SHOWING = (is_pure_tensor, Image, Video, is_image)
 
@@ -77,7 +77,9 @@ ALONE = ("FiveCrop", "TenCrop", *augment.NAMES)
 LAYERS: dict[str, Any] = {
     name: of_images(getattr(more, name, None) or getattr(plain_transforms, name)) for name in SHOWN
 } | {
-    name: of_images(getattr(more, name, None) or getattr(augment, name), (BoundingBoxes, Mask))
+    name: of_images(
+        getattr(more, name, None) or getattr(augment, name), (BoundingBoxes, Mask, KeyPoints)
+    )
     for name in ALONE
 }
 

@@ -18,6 +18,7 @@ from adjoint.vision.tv_tensors import (
     BoundingBoxes,
     BoundingBoxFormat,
     Image,
+    KeyPoints,
     TVTensor,
     Video,
     plain,
@@ -157,6 +158,15 @@ class ClampBoundingBoxes(Transform):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         return F.clamp_bounding_boxes(inpt, clamping_mode=self.clamping_mode)
+
+
+class ClampKeyPoints(Transform):
+    """Key points outside their image moved to its nearest pixel."""
+
+    _transformed_types = (KeyPoints,)
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        return F.clamp_keypoints(inpt)
 
 
 class SetClampingMode(Transform):

@@ -13,16 +13,18 @@ from adjoint.vision.ops.boxes import box_iou
 from adjoint.vision.transforms.v2 import functional as F
 from adjoint.vision.transforms.v2.boxes import usable
 from adjoint.vision.transforms.v2.kernels import is_pure_tensor
+from adjoint.vision.transforms.v2.points import inside
 from adjoint.vision.transforms.v2.sample import (
     RandomTransform,
     Transform,
     fill_of,
     get_bounding_boxes,
+    get_keypoints,
     has_any,
     is_image,
     query_size,
 )
-from adjoint.vision.tv_tensors import BoundingBoxes, Image, Mask, Video, plain, wrap
+from adjoint.vision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video, plain, wrap
 
 
 class RandomZoomOut(RandomTransform):
@@ -172,6 +174,23 @@ def _getter(given: Any) -> Callable[[Any], Any]:
     return getter
 
 
+def _labels_beside(things: Any, labels: Any, name: str) -> tuple[Any, ...]:
+    """Labels as a tuple, if there are as many in each as things."""
+    several = () if labels is None else labels if isinstance(labels, (tuple, list)) else (labels,)
+    for label in several:
+        if not isinstance(label, Tensor):
+            raise ValueError(
+                "The labels in the input to forward() must be a tensor or None, got "
+                f"{type(label)} instead."
+            )
+        if label.shape[0] != things.shape[0]:
+            raise ShapeValueError(
+                f"Number of {name} (shape={things.shape}) must match the number of labels. "
+                f"Found labels with shape={label.shape}."
+            )
+    return tuple(several)
+
+
 class SanitizeBoundingBoxes(Transform):
     """Boxes that are too small or reach out of the image go, with their labels and masks.
 
@@ -203,23 +222,9 @@ class SanitizeBoundingBoxes(Transform):
     def forward(self, *inputs: Any) -> Any:
         """The sample without them."""
         sample = inputs if len(inputs) > 1 else inputs[0]
-        labels = self._labels_getter(sample)
-        several = (
-            () if labels is None else labels if isinstance(labels, (tuple, list)) else (labels,)
-        )
         parts, structure = tree_flatten(sample)
         boxes = get_bounding_boxes(parts)
-        for label in several:
-            if not isinstance(label, Tensor):
-                raise ValueError(
-                    "The labels in the input to forward() must be a tensor or None, got "
-                    f"{type(label)} instead."
-                )
-            if label.shape[0] != boxes.shape[0]:
-                raise ShapeValueError(
-                    f"Number of boxes (shape={boxes.shape}) must match the number of labels. "
-                    f"Found labels with shape={label.shape}."
-                )
+        several = _labels_beside(boxes, self._labels_getter(sample), "boxes")
         valid = usable(boxes, boxes.format, boxes.canvas_size, self.min_size, self.min_area)
         params = {"valid": valid, "labels": several}
         return tree_unflatten([self.transform(part, params) for part in parts], structure)
@@ -232,3 +237,38 @@ class SanitizeBoundingBoxes(Transform):
         if isinstance(inpt, BoundingBoxes) or objects:
             return wrap(plain(inpt)[valid], like=inpt)
         return inpt
+
+
+class SanitizeKeyPoints(Transform):
+    """Key points outside the image go, with their labels; of groups, those with such a point.
+
+    Args:
+        labels_getter: a function of the sample that gives labels, one tensor or several; "default"
+            to find them by their name, None if there are none.
+
+    Example:
+        >>> import adjoint as ad
+        >>> points = KeyPoints([[0, 8], [2, 9]], canvas_size=(9, 9))
+        >>> SanitizeKeyPoints("default")({"points": points, "labels": ad.tensor([7, 8])})["labels"]
+        tensor([7])
+    """
+
+    def __init__(self, labels_getter: Any = None) -> None:
+        super().__init__()
+        self.labels_getter = labels_getter
+        self._labels_getter = _getter(labels_getter)
+
+    def forward(self, *inputs: Any) -> Any:
+        """The sample without them."""
+        sample = inputs if len(inputs) > 1 else inputs[0]
+        parts, structure = tree_flatten(sample)
+        points = get_keypoints(parts)
+        several = _labels_beside(points, self._labels_getter(sample), "key points")
+        params = {"valid": inside(points, points.canvas_size), "labels": several}
+        return tree_unflatten([self.transform(part, params) for part in parts], structure)
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        valid = params["valid"]
+        if any(inpt is label for label in params["labels"]):
+            return inpt[valid]
+        return wrap(plain(inpt)[valid], like=inpt) if isinstance(inpt, KeyPoints) else inpt

@@ -51,15 +51,38 @@ from adjoint.vision.transforms.v2.boxes import (
 from adjoint.vision.transforms.v2.kernels import Kernel, function
 from adjoint.vision.transforms.v2.kernels import is_pure_tensor as is_pure_tensor
 from adjoint.vision.transforms.v2.kernels import register_kernel as register_kernel
-from adjoint.vision.tv_tensors import BoundingBoxes, Image, TVTensor, Video, plain, wrap
+from adjoint.vision.transforms.v2.points import affine_keypoints as affine_keypoints
+from adjoint.vision.transforms.v2.points import center_crop_keypoints as center_crop_keypoints
+from adjoint.vision.transforms.v2.points import clamp_keypoints as clamp_keypoints
+from adjoint.vision.transforms.v2.points import crop_keypoints as crop_keypoints
+from adjoint.vision.transforms.v2.points import elastic_keypoints as elastic_keypoints
+from adjoint.vision.transforms.v2.points import (
+    horizontal_flip_keypoints as horizontal_flip_keypoints,
+)
+from adjoint.vision.transforms.v2.points import pad_keypoints as pad_keypoints
+from adjoint.vision.transforms.v2.points import perspective_keypoints as perspective_keypoints
+from adjoint.vision.transforms.v2.points import resize_keypoints as resize_keypoints
+from adjoint.vision.transforms.v2.points import resized_crop_keypoints as resized_crop_keypoints
+from adjoint.vision.transforms.v2.points import rotate_keypoints as rotate_keypoints
+from adjoint.vision.transforms.v2.points import sanitize_keypoints as sanitize_keypoints
+from adjoint.vision.transforms.v2.points import vertical_flip_keypoints as vertical_flip_keypoints
+from adjoint.vision.tv_tensors import (
+    BoundingBoxes,
+    Image,
+    KeyPoints,
+    TVTensor,
+    Video,
+    plain,
+    wrap,
+)
 
 NEAREST, BILINEAR = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
 SMOOTH = ("bilinear", "bicubic")
 
 
 def get_size(inpt: Any) -> list[int]:
-    """Height and width: of an image, a mask, or the image boxes are in."""
-    if isinstance(inpt, BoundingBoxes):
+    """Height and width: of an image, a mask, or the image boxes or key points are in."""
+    if isinstance(inpt, (BoundingBoxes, KeyPoints)):
         return list(inpt.canvas_size)
     if isinstance(inpt, Tensor):
         return [int(n) for n in inpt.shape[-2:]]
@@ -105,8 +128,8 @@ def on_mask(kernel: Kernel) -> Kernel:
     return run
 
 
-def _moved(inpt: BoundingBoxes, result: Any) -> Any:
-    """Boxes of a kernel's result: boxes, or boxes and the image's new size."""
+def _moved(inpt: Any, result: Any) -> Any:
+    """Boxes, or key points, of a kernel's result: those, or those and the image's new size."""
     if isinstance(result, tuple):
         return wrap(result[0], like=inpt, canvas_size=result[1])
     return wrap(result, like=inpt)
@@ -154,14 +177,23 @@ def _resize_boxes(
     )
 
 
-resize = function("resize", resize_image, resize_mask, _resize_boxes)
+def _resize_points(
+    inpt: KeyPoints, size: Any, interpolation: Any = None, max_size: int | None = None,
+    antialias: Any = None,
+) -> Any:  # fmt: skip
+    return _moved(inpt, resize_keypoints(inpt, size, inpt.canvas_size, max_size))
+
+
+resize = function("resize", resize_image, resize_mask, _resize_boxes, _resize_points)
 horizontal_flip = function(
     "horizontal_flip", first.hflip, first.hflip,
     lambda b: _moved(b, box.horizontal_flip_bounding_boxes(b, b.format, b.canvas_size)),
+    lambda p: _moved(p, horizontal_flip_keypoints(p, p.canvas_size)),
 )  # fmt: skip
 vertical_flip = function(
     "vertical_flip", first.vflip, first.vflip,
     lambda b: _moved(b, box.vertical_flip_bounding_boxes(b, b.format, b.canvas_size)),
+    lambda p: _moved(p, vertical_flip_keypoints(p, p.canvas_size)),
 )  # fmt: skip
 hflip, vflip = horizontal_flip, vertical_flip
 
@@ -173,7 +205,10 @@ def _crop_boxes(inpt: BoundingBoxes, top: int, left: int, height: int, width: in
     return _moved(inpt, result)
 
 
-crop = function("crop", first.crop, on_mask(first.crop), _crop_boxes)
+crop = function(
+    "crop", first.crop, on_mask(first.crop), _crop_boxes,
+    lambda p, top, left, height, width: _moved(p, crop_keypoints(p, top, left, height, width)),
+)  # fmt: skip
 
 
 def center_crop_image(image: Any, output_size: Any) -> Any:
@@ -189,8 +224,9 @@ def _center_crop_boxes(inpt: BoundingBoxes, output_size: Any) -> Any:
 
 
 center_crop = function(
-    "center_crop", center_crop_image, on_mask(center_crop_image), _center_crop_boxes
-)
+    "center_crop", center_crop_image, on_mask(center_crop_image), _center_crop_boxes,
+    lambda p, output_size: _moved(p, center_crop_keypoints(p, p.canvas_size, output_size)),
+)  # fmt: skip
 
 
 def resized_crop_image(
@@ -221,7 +257,15 @@ def _resized_crop_boxes(
     return _moved(inpt, result)
 
 
-resized_crop = function("resized_crop", resized_crop_image, resized_crop_mask, _resized_crop_boxes)
+def _resized_crop_points(
+    inpt: KeyPoints, top: int, left: int, height: int, width: int, size: Any, *_: Any, **__: Any
+) -> Any:
+    return _moved(inpt, resized_crop_keypoints(inpt, top, left, height, width, size))
+
+
+resized_crop = function(
+    "resized_crop", resized_crop_image, resized_crop_mask, _resized_crop_boxes, _resized_crop_points
+)
 
 
 def pad_image(image: Any, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
@@ -246,7 +290,13 @@ def _pad_boxes(
     return _moved(inpt, result)
 
 
-pad = function("pad", pad_image, pad_mask, _pad_boxes)
+def _pad_points(
+    inpt: KeyPoints, padding: Any, fill: Any = None, padding_mode: str = "constant"
+) -> Any:
+    return _moved(inpt, pad_keypoints(inpt, inpt.canvas_size, padding, padding_mode))
+
+
+pad = function("pad", pad_image, pad_mask, _pad_boxes, _pad_points)
 
 
 @on_mask
@@ -269,7 +319,15 @@ def _affine_boxes(
     return _moved(inpt, result)
 
 
-affine = function("affine", first.affine, affine_mask, _affine_boxes)
+def _affine_points(
+    inpt: KeyPoints, angle: float, translate: Any, scale: float, shear: Any,
+    interpolation: Any = None, fill: Any = None, center: Any = None,
+) -> Any:  # fmt: skip
+    result = affine_keypoints(inpt, inpt.canvas_size, angle, translate, scale, shear, center)
+    return _moved(inpt, result)
+
+
+affine = function("affine", first.affine, affine_mask, _affine_boxes, _affine_points)
 
 
 @on_mask
@@ -291,7 +349,14 @@ def _rotate_boxes(
     return _moved(inpt, result)
 
 
-rotate = function("rotate", first.rotate, rotate_mask, _rotate_boxes)
+def _rotate_points(
+    inpt: KeyPoints, angle: float, interpolation: Any = None, expand: bool = False,
+    center: Any = None, fill: Any = None,
+) -> Any:  # fmt: skip
+    return _moved(inpt, rotate_keypoints(inpt, inpt.canvas_size, angle, expand, center))
+
+
+rotate = function("rotate", first.rotate, rotate_mask, _rotate_boxes, _rotate_points)
 
 
 @on_mask
@@ -312,7 +377,17 @@ def _perspective_boxes(
     return _moved(inpt, result)
 
 
-perspective = function("perspective", first.perspective, perspective_mask, _perspective_boxes)
+def _perspective_points(
+    inpt: KeyPoints, startpoints: Any, endpoints: Any, interpolation: Any = None,
+    fill: Any = None, coefficients: Any = None,
+) -> Any:  # fmt: skip
+    corners = (startpoints, endpoints)
+    return _moved(inpt, perspective_keypoints(inpt, inpt.canvas_size, *corners, coefficients))
+
+
+perspective = function(
+    "perspective", first.perspective, perspective_mask, _perspective_boxes, _perspective_points
+)
 
 
 @on_mask
@@ -332,7 +407,15 @@ def _elastic_boxes(
     return _moved(inpt, result)
 
 
-elastic = function("elastic", first.elastic_transform, elastic_mask, _elastic_boxes)
+def _elastic_points(
+    inpt: KeyPoints, displacement: Tensor, interpolation: Any = None, fill: Any = None
+) -> Any:
+    return _moved(inpt, elastic_keypoints(inpt, inpt.canvas_size, displacement))
+
+
+elastic = function(
+    "elastic", first.elastic_transform, elastic_mask, _elastic_boxes, _elastic_points
+)
 elastic_transform = elastic
 
 
@@ -355,7 +438,7 @@ def _to_dtype(inpt: Tensor, dtype: DType = float32, scale: bool = False) -> Tens
     return inpt.to(dtype)
 
 
-to_dtype = function("to_dtype", to_dtype_image, _to_dtype, _to_dtype)
+to_dtype = function("to_dtype", to_dtype_image, _to_dtype, _to_dtype, _to_dtype)
 convert_image_dtype = function("convert_image_dtype", first.convert_image_dtype)
 
 
@@ -463,4 +546,5 @@ to_dtype_video = to_dtype_image
 get_dimensions_image = get_dimensions_video = get_dimensions
 get_num_channels_image = get_num_channels_video = get_num_channels
 get_num_frames_video = get_num_frames
-get_size_image = get_size_video = get_size_mask = get_size_bounding_boxes = get_size
+get_size_image = get_size_video = get_size_mask = get_size
+get_size_bounding_boxes = get_size_keypoints = get_size

@@ -10,7 +10,16 @@ import numpy as np
 
 from adjoint.data.transforms.pillow import is_picture
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.vision.tv_tensors import BoundingBoxes, Image, Mask, TVTensor, Video, plain, wrap
+from adjoint.vision.tv_tensors import (
+    BoundingBoxes,
+    Image,
+    KeyPoints,
+    Mask,
+    TVTensor,
+    Video,
+    plain,
+    wrap,
+)
 
 Kernel = Callable[..., Any]
 KERNELS: dict[Kernel, dict[type, Kernel]] = {}  # function -> kind of thing -> what does it
@@ -38,9 +47,14 @@ def _on_plain(kernel: Kernel) -> Kernel:
 
 
 def function(
-    name: str, image: Kernel, mask: Kernel | None = None, boxes: Kernel | None = None
+    name: str,
+    image: Kernel,
+    mask: Kernel | None = None,
+    boxes: Kernel | None = None,
+    points: Kernel | None = None,
 ) -> Kernel:
-    """A function of all kinds of things there are kernels for; `boxes` is given boxes as such."""
+    """A function of all kinds of things there are kernels for; `boxes` and `points` are given
+    boxes and key points as such."""
 
     @functools.wraps(image)
     def run(inpt: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,6 +72,8 @@ def function(
         KERNELS[run][Mask] = _on_plain(mask)
     if boxes is not None:
         KERNELS[run][BoundingBoxes] = boxes
+    if points is not None:
+        KERNELS[run][KeyPoints] = points
     return run
 
 

@@ -16,7 +16,7 @@ from adjoint.utils._pytree import tree_flatten, tree_unflatten
 from adjoint.vision.pictures import pillow
 from adjoint.vision.transforms.v2 import functional as F
 from adjoint.vision.transforms.v2.kernels import is_pure_tensor, kernel_of
-from adjoint.vision.tv_tensors import BoundingBoxes, Image, Mask, Video
+from adjoint.vision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 
 Check = type | Callable[[Any], bool]
 
@@ -51,6 +51,14 @@ def get_bounding_boxes(flat_inputs: list[Any]) -> BoundingBoxes:
     raise ValueError("No bounding boxes were found in the sample")
 
 
+def get_keypoints(flat_inputs: list[Any]) -> KeyPoints:
+    """The key points of a sample."""
+    for part in flat_inputs:
+        if isinstance(part, KeyPoints):
+            return part
+    raise ValueError("No keypoints were found in the sample")
+
+
 def _only(sizes: set[tuple[int, ...]], what: str, missing: str) -> tuple[int, ...]:
     if not sizes:
         raise TypeError(f"No {missing} was found in the sample")
@@ -69,9 +77,9 @@ def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
 
 def query_size(flat_inputs: list[Any]) -> tuple[int, int]:
     """Height and width that all parts of a sample have."""
-    kinds = (is_pure_tensor, Image, Video, is_image, Mask, BoundingBoxes)
+    kinds = (is_pure_tensor, Image, Video, is_image, Mask, BoundingBoxes, KeyPoints)
     sizes = {tuple(F.get_size(x)) for x in flat_inputs if check_type(x, kinds)}
-    h, w = _only(sizes, "HxW", "image, video, mask or bounding box")
+    h, w = _only(sizes, "HxW", "image, video, mask, bounding box or keypoint")
     return h, w
 
 
