@@ -136,3 +136,28 @@ def test_halves_add_up_in_float32(dtype: Any) -> None:
 def test_errors(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(ad.ones(3, 2), ad.zeros(2, 2, dtype=ad.int64))
+
+
+@pytest.mark.parametrize(("rows", "given"), [(2, 0), (0, 3), (0, 0)])
+def test_masked_scatter_of_nothing_reaches_the_source(rows: int, given: int) -> None:
+    """A mask that holds nowhere: the input comes back, and the source's gradient is zero."""
+    x = ad.full((rows, 3), -2.0, requires_grad=True)
+    source = ad.ones(given, requires_grad=True)
+    out = x.masked_scatter(ad.zeros(rows, 1, dtype=ad.bool), source)
+    out.sum().backward()
+    assert out.tolist() == [[-2.0] * 3] * rows
+    assert x.grad is not None
+    assert x.grad.tolist() == [[1.0] * 3] * rows
+    assert source.grad is not None
+    assert source.grad.tolist() == [0.0] * given
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 3)])
+def test_cat_of_an_empty_vector_reaches_it(shape: tuple[int, ...]) -> None:
+    """An empty vector joins tensors of any rank; its gradient is zero, not missing."""
+    weight = ad.ones(3, requires_grad=True)
+    out = ad.cat([weight[:0], ad.ones(shape), weight[:0]], dim=-1)
+    assert out.shape == shape
+    (out.sum() * 2).backward()
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [0.0] * 3

@@ -22,6 +22,7 @@ from adjoint.engine.ops.common.arguments import need_tensor
 from adjoint.engine.ops.elementwise.comparison import FEW
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import INDEX
+from adjoint.engine.ops.shape.join import cat
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -154,11 +155,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         )
     shape = broadcast_shapes("masked_scatter", tuple(input.shape), tuple(mask.shape))
     x, widened = input.expand(shape), mask.expand(shape)
-    if x.numel() == 0:
-        return x.clone()
-    if source.numel() == 0:  # a row to read where the mask does not hold, which is everywhere
-        MASK_RANK(widened, leading=0, limit=0)
-        return x.clone()
+    if x.numel() == 0 or source.numel() == 0:  # nothing to read where the mask does not hold
+        MASK_RANK(widened, leading=0, limit=source.numel())
+        none_of_it = source.reshape(-1).narrow(0, 0, 0)  # the source's derivative is zero, not none
+        return cat([x.reshape(-1), none_of_it]).reshape(shape)
     return WHERE(widened, spread(widened, source.reshape(-1), 0), x)
 
 

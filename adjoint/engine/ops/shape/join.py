@@ -103,6 +103,20 @@ def _listed(name: str, tensors: Any, shaped: Any = None) -> list[Any]:
     return [x.to(common) for x in many]
 
 
+def _without_empty(many: list[Any], dim: int) -> list[Any]:
+    """Those that are not empty vectors; one that is differentiated stays, as none of a slice."""
+    kept = [x for x in many if x._array.shape != (0,)]
+    if not kept:
+        return many
+    shape = list(kept[0]._array.shape)
+    shape[wrap_dim("cat", dim, len(shape))] = 0
+    return [
+        x if x._array.shape != (0,) else x.reshape(shape)
+        for x in many
+        if x._array.shape != (0,) or x.requires_grad
+    ]
+
+
 def _cat(tensors: Any, dim: int) -> Tensor:
     many = _listed("cat", tensors)
     shapes = [x._array.shape for x in many]
@@ -111,7 +125,7 @@ def _cat(tensors: Any, dim: int) -> Tensor:
             f"cat: zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated"
         )
     if (0,) in shapes:  # a leniency PyTorch keeps: such a tensor joins any others
-        many = [x for x in many if x._array.shape != (0,)] or many
+        many = _without_empty(many, dim)
     return CAT(*many, dim=wrap_dim("cat", dim, many[0].ndim))
 
 
