@@ -370,3 +370,17 @@ def test_a_pass_that_a_library_keeps_over_epochs(workers: int) -> None:
     batches = Endless(list(range(6)), batch_size=3, num_workers=workers)
     for _ in range(3):
         assert [batch.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]
+
+
+class Wrapped(DataLoader[Any]):
+    """A loader that wraps the pass it inherits (torch_geometric's loaders of neighbours)."""
+
+    def _get_iterator(self) -> Any:
+        return map(lambda batch: batch * 2, super()._get_iterator())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pass_that_a_library_wraps(workers: int) -> None:
+    batches = Wrapped(list(range(4)), batch_size=2, num_workers=workers)
+    for _ in range(2):
+        assert [batch.tolist() for batch in batches] == [[0, 2], [4, 6]]

@@ -106,6 +106,7 @@ class DataLoader(Generic[T_co]):
         self._IterableDataset_len_called: int | None = None
         self._iterator: MultiProcess | None = None  # of persistent workers
         self._position: place.Position | None = None
+        self._begins: place.Position | None = None  # what the pass being made counts in
         self._resume: dict[str, Any] | None = None
         self._ready = True
         self.check_worker_number_rationality()
@@ -149,15 +150,19 @@ class DataLoader(Generic[T_co]):
         if self._iterator is not None:
             self._iterator.reset(position)
             return self._iterator
-        iterator = self._get_iterator(position)
+        self._begins = position
+        try:
+            iterator = self._get_iterator()
+        finally:
+            self._begins = None
         if self.persistent_workers and isinstance(iterator, MultiProcess):
             self._iterator = iterator
         return iterator
 
-    def _get_iterator(self, position: place.Position | None = None) -> LoaderIterator:
-        """A pass with workers of its own; loaders of libraries keep one over epochs."""
+    def _get_iterator(self) -> LoaderIterator:
+        """A pass with workers of its own; loaders of libraries wrap it or keep it over epochs."""
         kind = MultiProcess if self.num_workers else SingleProcess
-        return kind(self, position)
+        return kind(self, self._begins)
 
     def _forget(self, iterator: MultiProcess) -> None:
         """Drop persistent workers that died."""
