@@ -376,7 +376,7 @@ class Wrapped(DataLoader[Any]):
     """A loader that wraps the pass it inherits (torch_geometric's loaders of neighbours)."""
 
     def _get_iterator(self) -> Any:
-        return map(lambda batch: batch * 2, super()._get_iterator())
+        return (batch * 2 for batch in super()._get_iterator())
 
 
 @pytest.mark.parametrize("workers", [0, 2])

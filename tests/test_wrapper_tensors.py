@@ -53,6 +53,7 @@ PROGRAMS = {
     "softmax": lambda w, x: (x @ w).softmax(-1).log().square().mean(),
     "views": lambda w, x: (w.t().reshape(-1)[2:] * w.flatten()[:-2]).sum() + x.sum(),
     "linear": lambda w, x: nn.functional.linear(x, w.t()).relu().std(),
+    "joined": lambda w, x: (ad.cat([w, x[:, :2]], dim=-2) ** 2).sum() + ad.stack([w, w], 1).sum(),
     "many": lambda w, x: (w.max(0).values + w.split(1)[0]).sum(),
 }
 
@@ -161,3 +162,26 @@ def test_a_tensor_on_a_file(tmp_path: Path) -> None:
         ad.from_file(file, size=99)
     with pytest.raises(ValueError, match="negative"):
         ad.from_file(file, size=-1)
+
+
+def test_handlers_are_given_what_is_joined_as_one_list() -> None:
+    """As PyTorch calls `aten.cat` and `aten.stack`: the tensors in a list, then the dimension."""
+    given: list[Any] = []
+
+    class Asked(Held):
+        @classmethod
+        def __torch_dispatch__(
+            cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        ) -> Any:
+            given.append((func.__name__, len(args[0]), args[1:], kwargs))
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    x = Asked(ad.ones(2, 3))
+    assert inside(ad.cat([x, x], dim=-1)).shape == (2, 6)
+    assert inside(ad.cat((x, x))).shape == (4, 3)
+    assert inside(ad.stack([x, x], dim=1)).shape == (2, 2, 3)
+    assert [entry[:3] for entry in given] == [
+        ("cat.default", 2, (1,)),
+        ("cat.default", 2, ()),
+        ("stack.default", 2, (1,)),
+    ]

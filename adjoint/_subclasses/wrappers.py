@@ -26,7 +26,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor, alias, symbolic
 from adjoint.ops import OpOverload
-from adjoint.utils._python_dispatch import overload_of
+from adjoint.utils._python_dispatch import arguments_of, overload_of
 
 # Methods that are no operation of a record, and go to a wrapper's class by their own names.
 NAMED = ("detach", "__setitem__", "item", "tolist", "numpy", "data_ptr", "untyped_storage")
@@ -111,7 +111,8 @@ class Wrappers:
         tracked = CONTEXT.grad_enabled and any(x.requires_grad for x in operands if is_tensor(x))
         if record.compose is not None and tracked and not record.differentiable:
             return record.compose(*operands, **params)
-        outs = hand_over(overload_of(record), tuple(map(restored, operands)), params)
+        given = arguments_of(record, tuple(map(restored, operands)), params)
+        outs = hand_over(overload_of(record), *given)
         results = outs if isinstance(outs, tuple) else (outs,)
         if not all(map(is_tensor, results)) or (record.outputs == 1) != (len(results) == 1):
             raise TypeError(
@@ -163,7 +164,8 @@ def hand_over(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             f"compile: {func.__name__}: tensors with __torch_dispatch__ are not recorded. Compile "
             "what is inside them."
         )
-    types = list(dict.fromkeys(type(x) for x in args if dress_of(x) is not None))
+    each = [x for arg in args for x in (arg if isinstance(arg, list) else [arg])]
+    types = list(dict.fromkeys(type(x) for x in each if dress_of(x) is not None))
     types.sort(key=lambda kind: -len(kind.__mro__))
     with CONTEXT.having(grad_enabled=False):
         for kind in types:

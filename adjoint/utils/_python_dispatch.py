@@ -7,8 +7,10 @@ is differentiated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.tensor.tensor import Tensor
@@ -16,13 +18,36 @@ from adjoint.ops import OpOverload
 
 __all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "return_and_correct_aliasing"]
 _OVERLOADS: dict[str, OpOverload] = {}
+JOINING = frozenset(("cat", "stack"))  # their records take the tensors one by one
 
 
 def overload_of(record: Record) -> OpOverload:
     """A record under the name that handlers know it by."""
     if record.name not in _OVERLOADS:
-        _OVERLOADS[record.name] = OpOverload(f"aten::{record.name}.default", record)
+        fn = _taking_a_list(record) if record.name in JOINING else record
+        _OVERLOADS[record.name] = OpOverload(f"aten::{record.name}.default", fn)
     return _OVERLOADS[record.name]
+
+
+def _taking_a_list(record: Record) -> Callable[..., Any]:
+    """A record of any number of tensors that also takes them as PyTorch has them: in one list."""
+    public = PUBLIC["", record.name].fn
+
+    def call(*operands: Any, **params: Any) -> Any:
+        listed = bool(operands) and isinstance(operands[0], (list, tuple))
+        return public(*operands, **params) if listed else record(*operands, **params)
+
+    return call
+
+
+def arguments_of(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What handlers are given of a call: tensors that are joined in one list, then where."""
+    if record.name not in JOINING:
+        return operands, params
+    dim = params["dim"]
+    return ((list(operands), dim) if dim else (list(operands),)), {}
 
 
 class TorchDispatchMode:
@@ -54,7 +79,8 @@ class TorchDispatchMode:
 
     def _take(self, record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         types = tuple({type(x) for x in operands if is_tensor(x) and type(x) is not Tensor})
-        return self.__torch_dispatch__(overload_of(record), types, operands, params)
+        args, kwargs = arguments_of(record, operands, params)
+        return self.__torch_dispatch__(overload_of(record), types, args, kwargs)
 
     def __enter__(self) -> Any:
         CONTEXT.set(takers=(*CONTEXT.takers, self._take))
