@@ -130,6 +130,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         device = params["device"]
         if device.__class__ is Device and device.type == "cuda":
             return create_on_device(record, operands, params)
+    if large and not whole and len(arrays) > 1 and record.family == "elementwise":
+        whole = is_spread(arrays, large)
     if whole and large and may_be_whole(record, tracked, operands):
         try:
             out = HOOKS.fragments.forward(record, operands, params)
@@ -160,6 +162,26 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
     if tracked and CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
+
+
+def is_spread(arrays: list[Any], large: int) -> bool:
+    """Whether operands that are small themselves have a large result together."""
+    most_of_all = 1
+    for a in arrays:
+        if a.__class__ is ndarray:
+            most_of_all *= a.size
+    if most_of_all < large:
+        return False
+    shapes = [a.shape for a in arrays if a.__class__ is ndarray and a.size > 1]
+    if len(shapes) < 2:
+        return False
+    most = max(shapes, key=len)
+    if all(shape == most[len(most) - len(shape) :] for shape in shapes):
+        return False
+    try:
+        return prod(np.broadcast_shapes(*shapes)) >= large
+    except ValueError:  # the kernel says so
+        return False
 
 
 # Drawing few numbers takes NumPy as long as drawing a hundred. After so many calls of one shape
@@ -272,8 +294,10 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
     """
     if into.__class__ in DEVICE_LAYOUTS:
         return compute_on_device(record, into, other)
-    kernel = record.plans.get(KERNEL)
-    if kernel.__class__ is not np.ufunc or into.__class__ is not ndarray:
+    if into.__class__ is not ndarray:
+        return False
+    kernel = record.plans.get(KERNEL) or find_kernel(record)
+    if kernel.__class__ is not np.ufunc:
         return False
     kind: Any = other.__class__
     if kind is int and not -LARGE <= other < LARGE:
@@ -285,8 +309,14 @@ def compute_into(record: Record, into: Array, other: Any) -> bool:
         if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
             return False
         kind = other.dtype if other.shape else (other.dtype,)
-    plan = record.plans.get((into.dtype if into.shape else (into.dtype,), kind))
-    if plan is None or plan.casts is not None or plan.result != into.dtype:
+    key = (into.dtype if into.shape else (into.dtype,), kind)
+    plan = record.plans.get(key)
+    if plan is None:
+        try:
+            plan = record.plans[key] = make_plan(record, [into, other], {})
+        except Exception:  # the operation says what is wrong
+            return False
+    if plan.casts is not None or plan.result != into.dtype:
         return False
     quietly(kernel, (into, other, into), {})
     return True

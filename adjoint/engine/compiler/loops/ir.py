@@ -104,6 +104,7 @@ class Form:
     hosts: tuple[str, ...]  # dtypes of the host's numbers
     spans: str = ANY  # what sizes of the vector dimension it can do
     columns: int = 0  # how many of the outer dimensions, the last ones, it sums over
+    tiled: bool = False  # its pieces are a few columns of one row after another
 
     def key(self) -> Any:
         """What tells forms apart; equal ones may differ in the sign of a zero."""

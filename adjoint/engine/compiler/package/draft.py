@@ -134,7 +134,7 @@ class Draft:
         """The image for given sizes, those of computed symbols included."""
         at_sizes = concrete(sizes)
         starts, arena = self.packed(at_sizes)
-        segments, parallel = self.shared(at_sizes)
+        segments, work = self.shared(at_sizes)
         words = self.words.copy()
         if self.extents:
             values = [word_of(at_sizes(x)) for x in self.extents]
@@ -158,7 +158,8 @@ class Draft:
             faults=[fault.described(at_sizes) for fault in self.faults],
             segments=segments,
             results=[(k, tuple(map(at_sizes, shape)), name) for k, shape, name in self.results],
-            parallel=parallel,
+            parallel=work > ALONE,
+            work=work,
             details=cache(lambda: self.details(arena, at_sizes)),
         )
 
@@ -167,8 +168,8 @@ class Draft:
         sizes = [rounded(at_sizes(block.nbytes)) for block in self.blocks]
         return pack(self.blocks, sizes, self.together)
 
-    def shared(self, at_sizes: AtSizes) -> tuple[list[Any], bool]:
-        """The entries of all segments, and whether any is for all workers."""
+    def shared(self, at_sizes: AtSizes) -> tuple[list[Any], int]:
+        """The entries of all segments, and how much work there is to share."""
         launches = [
             entry
             for segment in self.segments
@@ -177,17 +178,17 @@ class Draft:
         ]
         wide = {id(e): at_sizes(e.pieces) > 1 and at_sizes(e.cost) for e in launches}
         costs = [wide[id(e)] * e.times for e in launches if wide[id(e)] > SERIAL]
-        parallel = sum(costs) > ALONE
+        work = int(sum(costs))
         segments = [
             None
             if segment is None
             else [
-                (name, at, parallel and wide.get(id(entry), 0) > SERIAL, entry.skip)
+                (name, at, work > ALONE and wide.get(id(entry), 0) > SERIAL, entry.skip)
                 for name, at, entry in segment
             ]
             for segment in self.segments
         ]
-        return segments, parallel
+        return segments, work
 
     def place(self) -> None:
         """Tell buffers where in the arena they are, for calls of the eager table."""

@@ -41,6 +41,7 @@ class ProgramImage:
     segments: list[list[Entry] | None]  # None: a call of the eager table
     results: list[tuple[int, tuple[int, ...], str]]  # output, shape, dtype
     parallel: bool
+    work: int  # rough operations of launches that several workers can share
     details: Callable[[], dict[str, Any]]  # `report` and `memory`, which calls need not
 
     @property
@@ -73,13 +74,13 @@ class ProgramImage:
     def _rest(self) -> tuple[Any, ...]:
         return (
             self.arena, list(self.inside), self.patches, self.numbers, self.status,
-            self.symbols, self.faults, self.segments, self.results, self.parallel,
+            self.symbols, self.faults, self.segments, self.results, self.parallel, self.work,
         )  # fmt: skip
 
 
 # -- on disk ------------------------------------------------------------------------------------
 
-FORMAT = "image 4"  # for the names of images
+FORMAT = "image 5"  # for the names of images
 _HEAD = 8  # bytes that say how long the description is
 
 
@@ -109,7 +110,7 @@ def to_bytes(image: ProgramImage, modules: list[str]) -> bytes:
         "functions": functions,
         **{
             name: getattr(image, name)
-            for name in ("arena", "symbols", "faults", "results", "parallel")
+            for name in ("arena", "symbols", "faults", "results", "parallel", "work")
         },
         "modules": modules,
     }
@@ -159,6 +160,7 @@ def _from_bytes(data: bytes) -> tuple[ProgramImage, list[str]]:
         segments=[None if count is None else called.next(count) for count in about["segments"]],
         results=[(int(i), tuple(shape), str(dtype)) for i, shape, dtype in about["results"]],
         parallel=bool(about["parallel"]),
+        work=int(about["work"]),
         details=cache(lambda: json.loads(data[start + 8 * sum(lengths) :])),
     )
     return image, [str(module) for module in about["modules"]]

@@ -182,7 +182,7 @@ class Record:
 
     def _usual_fragment(self) -> str:
         if self.reduces:
-            return "streamed"
+            return "computed"
         if self.family != "elementwise" or self.draws:
             return ""
         return "computed" if self.cost == "function" else "streamed"

@@ -41,6 +41,7 @@ from adjoint.engine.graph.eager import images
 from adjoint.engine.graph.eager.enlisted import Owned, forget
 from adjoint.engine.graph.eager.fragment import Fragment, Result
 from adjoint.engine.graph.eager.quick_keys import add_operands, add_params, given_kind
+from adjoint.engine.graph.eager.sightings import Sightings
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.flops import flops_of
 from adjoint.engine.graph.ir import DataflowGraph, Value, frozen
@@ -93,6 +94,7 @@ class Fragments:
         self.shared: dict[str, Any] = {}  # one runs at a time, in the same memory
         self.quick: dict[Any, Fragment | None] = {}
         self.given: dict[Record, type] = {}
+        self.sightings = Sightings()
 
     def run(self, key: Any, tensors: Sequence[Tensor], rule: Callable[[], Any], quick: Any) -> Any:
         """What `rule()` gives, which is decided by `key` and these tensors; None: call it."""
@@ -263,6 +265,8 @@ class Fragments:
         try:
             fragment = self.quick[quick]
         except KeyError:
+            if self.sightings.waits(record, quick, tensors):
+                return None
             return self.described(record, operands, params, quick)
         if fragment is None:
             return None

@@ -39,6 +39,7 @@ MAXIMUM = elementwise(
     accepts="bif",
     tensors=2,
     rounding="exact",
+    fragment="computed",
 )
 MINIMUM = elementwise(
     "minimum",
@@ -47,6 +48,7 @@ MINIMUM = elementwise(
     accepts="bif",
     tensors=2,
     rounding="exact",
+    fragment="computed",
 )
 FMAX = elementwise(
     "fmax",
@@ -55,6 +57,7 @@ FMAX = elementwise(
     accepts="bif",
     tensors=2,
     rounding="exact",
+    fragment="computed",
 )
 FMIN = elementwise(
     "fmin",
@@ -63,6 +66,7 @@ FMIN = elementwise(
     accepts="bif",
     tensors=2,
     rounding="exact",
+    fragment="computed",
 )
 # The bounds themselves pass the gradient to x, as in PyTorch.
 CLAMP = elementwise(
@@ -74,14 +78,34 @@ CLAMP = elementwise(
     tensors=1,
     rounding="exact",
     in_steps=True,
+    fragment="computed",
 )
 CLAMP_MIN = elementwise(
-    "clamp_min", lambda x, y: x >= y, lambda x, y: x < y, accepts="bif", tensors=1, rounding="exact"
+    "clamp_min",
+    lambda x, y: x >= y,
+    lambda x, y: x < y,
+    accepts="bif",
+    tensors=1,
+    rounding="exact",
+    fragment="computed",
 )
 CLAMP_MAX = elementwise(
-    "clamp_max", lambda x, y: x <= y, lambda x, y: x > y, accepts="bif", tensors=1, rounding="exact"
+    "clamp_max",
+    lambda x, y: x <= y,
+    lambda x, y: x > y,
+    accepts="bif",
+    tensors=1,
+    rounding="exact",
+    fragment="computed",
 )
-RELU = elementwise("relu", lambda out: out != 0, accepts="if", check=_refuse_bool, rounding="exact")
+RELU = elementwise(
+    "relu",
+    lambda out: out != 0,
+    accepts="if",
+    check=_refuse_bool,
+    rounding="exact",
+    fragment="computed",
+)
 
 
 @public(method=True, out=True)

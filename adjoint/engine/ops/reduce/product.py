@@ -33,7 +33,6 @@ PROD = reduction(
     lambda g, x, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim) * _others(x, dims).conj(),
     jvp=lambda tx, x, dims, keepdim: SUM(tx * _others(x, dims), dims=dims, keepdim=keepdim),
     rounding="product",
-    fragment="device",
 )
 
 

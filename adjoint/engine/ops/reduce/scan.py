@@ -58,7 +58,7 @@ CUMSUM: Record = linear(
     batched_params=shift_dim,
     native_check=True,
     running=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -119,7 +119,7 @@ CUMPROD: Record = primitive(
     native_check=True,
     rounding="product",
     running=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -170,7 +170,7 @@ CUMEXTREME = primitive(
     batched_params=shift_dim,
     native_check=True,
     rounding="exact",
-    fragment="device",
+    fragment="computed",
 )
 
 

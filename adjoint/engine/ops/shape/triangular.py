@@ -37,7 +37,7 @@ TRIL: Record = linear(
     batched_params=_same_params,
     rounding="exact",
     pointwise=True,
-    fragment="device",
+    fragment="computed",
 )
 TRIU: Record = linear(
     "triu",
@@ -46,7 +46,7 @@ TRIU: Record = linear(
     batched_params=_same_params,
     rounding="exact",
     pointwise=True,
-    fragment="device",
+    fragment="computed",
 )
 TRIANGLE_INDICES = primitive(
     "triangle_indices",

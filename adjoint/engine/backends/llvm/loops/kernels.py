@@ -65,8 +65,8 @@ class LoopEmitter:
         if not form.rows and form.outer:
             self.chunk = self.fetch(CHUNK)
             self.chunks = self.fetch(CHUNKS) if form.outer > 1 else ""
-        # The outermost size of what is not chunked is never asked for.
-        first = 0 if form.inner or form.outer < 2 else 1
+        # The outermost size of what is not chunked is never asked for, but as a number of rows.
+        first = 0 if form.inner or form.outer < 2 or form.tiled else 1
         dims = form.outer + form.inner
         self.size = [self.fetch(SIZES + d) if d >= first else "" for d in range(dims)]
         base = SIZES + dims
@@ -79,12 +79,17 @@ class LoopEmitter:
         form, let = self.form, self.code.let
         lead = form.outer if form.rows or form.outer == 0 else form.outer - 1
         chunked = not form.rows and form.outer > 0
+        row: dict[int, str] = {}
+        if form.tiled:  # Note [tiles]
+            lead -= 1
+            row = {lead: let(f"urem i64 {p}, {self.size[lead]}")}
+            p = let(f"udiv i64 {p}, {self.size[lead]}")
         if chunked and lead:
             part = let(f"urem i64 {p}, {self.chunks}")
             p = let(f"udiv i64 {p}, {self.chunks}")
         elif chunked:
             part = p
-        where = self.decode(p, lead)
+        where = self.decode(p, lead) | row
         self.access.base = {r: self.access.address(r, where) for r in range(len(form.refs))}
         if not chunked:
             self.run({}, 1, {})

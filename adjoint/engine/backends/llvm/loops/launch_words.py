@@ -1,4 +1,11 @@
-"""Words: what a launch of generated kernels is told, and how its work is dealt out."""
+"""Words: what a launch of generated kernels is told, and how its work is dealt out.
+
+Note [tiles]
+    What reads a matrix by columns and writes it by rows touches a line of memory for each element
+    of a row, and finds none of them in the cache when the next row wants their neighbours. So its
+    pieces are TILE columns wide, and rows follow each other before columns do: TILE lines serve as
+    many rows as they have elements.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +15,12 @@ from typing import Any
 
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 from adjoint.engine.backends.llvm.loops.pieces import lanes_of, words_of
-from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Kernel
+from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Form, Kernel
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizes.extents import computed, is_extent
+
+TILE = 16  # columns
 
 
 def fill_words(step: Launch) -> None:
@@ -19,11 +28,11 @@ def fill_words(step: Launch) -> None:
     form = step.form
     layout = words_of(form)
     lanes, checks = lanes_of(form), form.checks()
-    step.form = replace(form, spans=spans(step.kernels, lanes))
+    step.form = replace(form, spans=spans(step.kernels, lanes), tiled=is_tiled(step.kernels))
     words: list[Any] = [len(step.kernels), 0]
     first = 0
     for kernel in step.kernels:
-        pieces, chunk, chunks = divide(kernel, lanes, sums_columns(step.form))
+        pieces, chunk, chunks = divide(kernel, lanes, step.form)
         extents = iter(kernel.extents)
         words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
         for kind, k, d in layout:
@@ -66,12 +75,30 @@ def spans(kernels: list[Kernel], lanes: int) -> str:
     return ANY if any(n % lanes for n in sizes) else WHOLE
 
 
-def divide(kernel: Kernel, lanes: int, strips: bool) -> tuple[int, int, int]:
+def is_tiled(kernels: list[Kernel]) -> bool:
+    """Whether kernels are pointwise and step by columns through some of what they touch."""
+    return all(
+        not k.form.rows
+        and not k.form.inner
+        and k.form.outer > 1
+        and any(
+            ref.buffer is not None
+            and ref.strides[k.form.outer - 2] == 1
+            and ref.strides[k.form.outer - 1] not in (0, 1)
+            for ref in k.refs
+        )
+        for k in kernels
+    )
+
+
+def divide(kernel: Kernel, lanes: int, form: Form) -> tuple[int, int, int]:
     """(pieces, chunk, chunks): how the outer space is dealt out, by shape alone."""
-    if kernel.form.rows or not kernel.outer:
+    if form.rows or not kernel.outer:
         return prod(kernel.outer), 0, 1
     lead, size = prod(kernel.outer[:-1]), kernel.outer[-1]
-    chunk = computed(chunk_length, lead, size, prod(kernel.inner), lanes, strips)
+    chunk = computed(chunk_length, lead, size, prod(kernel.inner), lanes, sums_columns(form))
+    if form.tiled:
+        chunk = TILE
     chunks = -(-size // chunk)
     return lead * chunks, chunk, chunks
 

@@ -7,9 +7,10 @@ Note [met fragments]
     one for each whole number (the place of a draw, say), and one that makes the launches. Native
     code then finds and runs it as it does small programs.
 
-    The launches are the fragment's own, made by one worker, which is why only programs that no
-    other worker would help with are written so. Words and memory are a copy: the thread that has
-    the interpreter's lock may use it while another one runs the fragment itself.
+    The launches are the fragment's own, made by one worker: only programs are written so that
+    other workers would gain less than Python's way to wake them takes. Words and memory are a
+    copy: the thread that has the interpreter's lock may use it while another one runs the fragment
+    itself.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import is_tensor
 
 WORD = 8  # bytes
+ALONE = 160_000  # rough operations that one worker does as soon as Python wakes others
 MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has a copy
 
 
@@ -64,7 +66,7 @@ def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbe
     if native is None or executable.__class__ is not Native:
         raise NoRow
     image = executable.image
-    if image.parallel or image.arena > MEMORY or len(image.segments) != 1:
+    if image.work > ALONE or image.arena > MEMORY or len(image.segments) != 1:
         raise NoRow
     entries = image.segments[0] or ()
     if any(name == TEST or skip for name, _, _, skip in entries):

@@ -84,13 +84,25 @@ def arange(xp: Any, *, start: Any, step: Any, length: int, dtype: DType, device:
         own = _arithmetic(dtype) if dtype.is_inexact else np.dtype(np.int64)
         first, by = (own.type(n if dtype.is_inexact else int(n)) for n in (start, step))
         return _stepping(xp, own.name)(first, by, xp.empty(length, NUMPY_OF[dtype]))
+    kind = NUMPY_OF[dtype]
     if not dtype.is_inexact:
-        index = xp.arange(length)
-        return (int(start) + int(step) * index).astype(NUMPY_OF[dtype])
+        first, by = int(start), int(step)
+        ends = first, first + by * length
+        if by and kind.kind in "iu" and all(n in _whole_numbers(kind) for n in ends):
+            return xp.arange(*ends, by, dtype=kind)
+        return (first + by * xp.arange(length)).astype(kind)
     wide = _arithmetic(dtype)
-    return (wide.type(start) + wide.type(step) * xp.arange(length, dtype=wide)).astype(
-        NUMPY_OF[dtype]
-    )
+    out = xp.arange(length, dtype=wide)
+    out *= wide.type(step)
+    out += wide.type(start)
+    return out.astype(kind, copy=False)
+
+
+@cache
+def _whole_numbers(kind: Any) -> range:
+    """Those that a NumPy dtype has."""
+    about = np.iinfo(kind)
+    return range(int(about.min), int(about.max) + 1)
 
 
 def _plain(xp: Any, step: Any, index: Array, start: Any) -> Array:
@@ -122,13 +134,12 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
             steps_down = "fma(-step, double(count - 1) - index, last)"
         kernel = _spacing(xp, "float" if own == np.float32 else "double", steps_up, steps_down)
         return kernel(first, last, step, steps, xp.empty(steps, own))
-    index = xp.arange(steps).astype(wide)
     stepped = fused_multiply_add if own == np.float64 else _plain
-    up = stepped(xp, step, index, first).astype(own)
-    if steps == 1:
-        return up
-    down = stepped(xp, -step, steps - 1 - index, last).astype(own)
-    return xp.where(xp.arange(steps) < steps // 2, up, down)
+    half = steps // 2 if steps > 1 else steps
+    out = xp.empty(steps, own)
+    out[:half] = stepped(xp, step, xp.arange(half, dtype=wide), first)
+    out[half:] = stepped(xp, -step, xp.arange(steps - 1 - half, -1, -1, dtype=wide), last)
+    return out
 
 
 @lowers(ranges.LINSPACE)
