@@ -15,6 +15,7 @@ import adjoint as ad
 from adjoint.autograd import Function
 from adjoint.engine.tensor.tensor import Tensor
 
+linalg: Any = ad.linalg
 EPSILON = {ad.float32: 1.2e-7, ad.float64: 2.23e-16, ad.complex64: 1.2e-7, ad.complex128: 2.23e-16}
 Tracker = Callable[["LOBPCG"], Any]
 
@@ -113,16 +114,16 @@ class LOBPCG:
 
     def _measure(self) -> None:
         """How large the operands are, for what is a small residual."""
-        size = ad.linalg.norm(self.X)
+        size = linalg.norm(self.X)
         self.fvars["X_norm"] = float(size)
-        self.fvars["A_norm"] = float(ad.linalg.norm(self.A @ self.X) / size)
-        self.fvars["B_norm"] = float(ad.linalg.norm(_times(self.B, self.X)) / size)
+        self.fvars["A_norm"] = float(linalg.norm(self.A @ self.X) / size)
+        self.fvars["B_norm"] = float(linalg.norm(_times(self.B, self.X)) / size)
 
     def update_converged_count(self) -> int:
         """How many leading pairs have small residuals; later ones wait for those before them."""
         scale = self.fvars["A_norm"] + self.E.abs() * self.fvars["B_norm"]
-        lengths = ad.linalg.vector_norm(self.X, dim=0)
-        relative = ad.linalg.vector_norm(self.R, dim=0) / (lengths * scale)
+        lengths = linalg.vector_norm(self.X, dim=0)
+        relative = linalg.vector_norm(self.R, dim=0) / (lengths * scale)
         self.tvars["rerr"] = relative
         small = (relative < self.fparams["tol"]).tolist()
         self.ivars["converged_count"] = [*small, False].index(False)
@@ -133,13 +134,13 @@ class LOBPCG:
         inner = S.mH @ (self.A @ S)
         inner = (inner + inner.mH) / 2
         if self.method == "ortho":
-            E, Z = ad.linalg.eigh(inner)
+            E, Z = linalg.eigh(inner)
         else:  # S is no orthonormal basis: G = L L^H, and L^-1 inner L^-H has the eigenvalues
-            L = ad.linalg.cholesky(S.mH @ _times(self.B, S))
-            left = ad.linalg.solve_triangular(L, inner, upper=False)
-            right = ad.linalg.solve_triangular(L, left.mH, upper=False)
-            E, Z = ad.linalg.eigh((right + right.mH) / 2)
-            Z = ad.linalg.solve_triangular(L.mH, Z, upper=True)
+            L = linalg.cholesky(S.mH @ _times(self.B, S))
+            left = linalg.solve_triangular(L, inner, upper=False)
+            right = linalg.solve_triangular(L, left.mH, upper=False)
+            E, Z = linalg.eigh((right + right.mH) / 2)
+            Z = linalg.solve_triangular(L.mH, Z, upper=True)
         if self.bparams["largest"]:
             E, Z = E.flip(-1), Z.flip(-1)
         return E[:count], Z[:, :count].contiguous()
@@ -152,7 +153,7 @@ class LOBPCG:
         if self.method == "ortho":
             added = self._orthonormal(added, self.X)
         else:  # of one length, for a Gram matrix that is not far from singular by its scale
-            lengths = ad.linalg.vector_norm(added, dim=0)
+            lengths = linalg.vector_norm(added, dim=0)
             added = (added / lengths.masked_fill(lengths == 0, 1))[:, lengths > 0]
         return ad.cat([self.X, added], -1)
 
@@ -199,7 +200,7 @@ class LOBPCG:
             return U
         scale = squares.rsqrt()
         gram = (U * scale).mH @ _times(self.B, U * scale)
-        values, vectors = ad.linalg.eigh((gram + gram.mH) / 2)
+        values, vectors = linalg.eigh((gram + gram.mH) / 2)
         least = tolerance * values[-1]
         if drop:
             kept = values > least
@@ -211,14 +212,14 @@ class _Differentiable(Function):
     """The iteration with a gradient: of symmetric, real and dense A, B being the identity."""
 
     @staticmethod
-    def forward(ctx: Any, A: Tensor, B: Tensor | None, options: dict[str, Any]) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, A: Tensor, B: Tensor | None, options: dict[str, Any]) -> Any:
         E, X = _solve(A, B, **options)
         ctx.save_for_backward(A, E, X)
         ctx.generalised = B is not None
         return E, X
 
     @staticmethod
-    def backward(ctx: Any, gE: Tensor, gX: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gE: Tensor, gX: Tensor) -> Any:
         A, E, X = ctx.saved_tensors
         if A.dtype.is_complex:
             raise ValueError(
@@ -244,11 +245,11 @@ def _gradient(A: Tensor, E: Tensor, X: Tensor, gE: Tensor, gX: Tensor) -> Tensor
     if k == m:
         return result
     with ad.no_grad():
-        Q0 = ad.linalg.qr(X, mode="complete")[0][..., k:]
+        Q0 = linalg.qr(X, mode="complete")[0][..., k:]
     Q = Q0 - X @ (X.mT @ Q0)  # Q0 itself, but it turns with X where second derivatives are asked
     operators = E[..., None, None] * (Q.mT @ Q).unsqueeze(-3) - (Q.mT @ A @ Q).unsqueeze(-3)
     wanted = (Q.mT @ gX).mT.unsqueeze(-1)  # (..., k, m - k, 1)
-    beyond = ad.linalg.solve(operators, wanted).squeeze(-1)  # (..., k, m - k)
+    beyond = linalg.solve(operators, wanted).squeeze(-1)  # (..., k, m - k)
     return result + Q @ beyond.mT @ X.mT
 
 
@@ -395,6 +396,6 @@ def lobpcg(
             raise ValueError(
                 "lobpcg.backward does not support sparse input yet. Note that lobpcg.forward does."
             )
-        return _Differentiable.apply((A + A.mT) / 2, B, options)  # type: ignore[no-any-return]
+        return _Differentiable.apply((A + A.mT) / 2, B, options)
     with ad.no_grad():
         return _solve(A, B, **options)

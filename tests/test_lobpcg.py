@@ -116,7 +116,8 @@ def test_when_it_stops(method: str) -> None:
 
     ad.lobpcg(a, 2, method=method, tracker=stop)
     assert seen[3:] == [1, 2]
-    loose, tight = [], []
+    loose: list[Any] = []
+    tight: list[Any] = []
     ad.lobpcg(a, 2, tol=1e-2, method=method, tracker=loose.append)
     ad.lobpcg(a, 2, tol=1e-6, niter=-1, method=method, tracker=tight.append)
     assert len(loose) < len(tight)

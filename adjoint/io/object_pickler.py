@@ -24,6 +24,7 @@ from adjoint.io.running import find
 # Dicts of Adjoint's that are plain ones in PyTorch's files.
 AS_DICTS = frozenset({"adjoint.optim.groups.ParamGroup"})
 Reduced = tuple[str, tuple[Any, ...]]
+PythonPickler: Any = pickle._Pickler  # what it consists of is not in Python's stubs
 
 
 def rebuilt_by_name(value: Any, reduce_tensor: Callable[[Any], Reduced]) -> Any:
@@ -50,7 +51,7 @@ def _full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-class ObjectPickler(pickle._Pickler):
+class ObjectPickler(PythonPickler):  # type: ignore[misc]
     """Python's own pickler in Python: it lets names be written of modules that are not there.
 
     Args:
@@ -60,7 +61,7 @@ class ObjectPickler(pickle._Pickler):
         reduce_storage: gives the persistent id of a storage.
     """
 
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch: dict[Any, Any] = dict(PythonPickler.dispatch)
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class ObjectPickler(pickle._Pickler):
         """Where in the whole the value is that is written now."""
         found = []
         for outer, inner in pairwise(self.inside):
-            pairs = outer.items() if isinstance(outer, dict) else ()
+            pairs: Any = outer.items() if isinstance(outer, dict) else ()
             if isinstance(outer, (list, tuple)):
                 pairs = enumerate(outer)
             found += [f"[{key!r}]" for key, value in pairs if value is inner][:1]

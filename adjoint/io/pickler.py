@@ -71,8 +71,7 @@ class Pickler:
         elif isinstance(value, np.generic):
             self.save(value.item())
         elif isinstance(value, (Persistent, UntypedStorage)):
-            given = isinstance(value, Persistent)
-            self.save(value.pid if given else self.reduce_storage(value))
+            self.save(value.pid if isinstance(value, Persistent) else self.reduce_storage(value))
             self.write(op.BINPERSID)
         elif isinstance(value, Global):
             self._global(value)

@@ -17,7 +17,8 @@ from adjoint.engine.core.errors import DTypeTypeError, FileError
 from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.engine.core.files.budget import Budget, read_json
 from adjoint.engine.tensor.tensor import Tensor, wrap
-from adjoint.io.storages import from_bytes, host_bytes, locate
+from adjoint.io.locations import locate
+from adjoint.io.storages import from_bytes, host_bytes
 
 CODES: dict[DType, str] = {
     dt.bool_: "BOOL", dt.uint8: "U8", dt.int8: "I8", dt.int16: "I16", dt.int32: "I32",

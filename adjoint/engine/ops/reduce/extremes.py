@@ -100,8 +100,9 @@ def _position_infer(x: Spec, dim: int, keepdim: bool) -> Spec:
 
 def _picking(name: str) -> Any:
     """A reduction to one of its elements."""
-    rules = {"jvp": _share_tangent_of_numbers, "rounding": "exact", "in_steps": True}
-    return reduction(name, _share_numbers, **rules)
+    return reduction(
+        name, _share_numbers, jvp=_share_tangent_of_numbers, rounding="exact", in_steps=True
+    )
 
 
 AMAX = _picking("amax")

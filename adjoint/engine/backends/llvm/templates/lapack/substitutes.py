@@ -47,7 +47,7 @@ def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values 
     params = {"function": node.record.name, "pairs": pairs, **node.params}
     inferred = record.infer(*map(as_operand, given), **params)
     specs = (inferred,) if isinstance(inferred, Spec) else inferred
-    found = builder.graph.add_node(record, given, params, specs)
+    found = builder.graph.add_node(record, tuple(given), params, specs)
     return tuple(
         builder.emit(VIEW_AS_COMPLEX, x) if old.spec.dtype.is_complex else x
         for x, old in zip(found, node.outputs, strict=True)
