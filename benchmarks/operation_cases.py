@@ -126,6 +126,9 @@ PASSES: dict[str, tuple[str, Callable[[Any, Any], Any], float]] = {  # and how o
     "topk": ("sort", lambda fw, x: fw.topk(x, 5, -1)[0], 1),
     "rand": ("random", lambda fw, x: fw.rand(*x.shape, dtype=x.dtype), 1),
     "randn": ("random", lambda fw, x: fw.randn(*x.shape, dtype=x.dtype), 1),
+    "poisson": ("random", lambda fw, x: fw.poisson(x.abs() * 20), 2),
+    "gamma": ("random", lambda fw, x: fw._standard_gamma(x.abs() + 0.5), 2),
+    "legendre": ("polynomials", lambda fw, x: fw.special.legendre_polynomial_p(x, 12), 2),
     "dropout": ("random", lambda fw, x: fw.nn.functional.dropout(x, 0.1), 2),
 }
 GRADIENTS = ("softmax", "layer_norm", "gelu")
@@ -191,11 +194,50 @@ def _transforms() -> list[Case]:
     return cases
 
 
+def definite(fw: Any, x: Any) -> Any:
+    """Matrices far from singular, real ones or of numbers as pairs."""
+    x = fw.view_as_complex(x) if x.shape[-1] == 2 else x
+    n = x.shape[-1]
+    return x @ x.mH / n + fw.eye(n, dtype=x.dtype)
+
+
+FACTORS: dict[str, Callable[[Any, Any], Any]] = {
+    "cholesky": lambda fw, a: fw.linalg.cholesky(a),
+    "solve": lambda fw, a: fw.linalg.solve(a, a.mH + 1),
+    "inv": lambda fw, a: fw.linalg.inv(a),
+    "slogdet": lambda fw, a: fw.linalg.slogdet(a)[1],
+    "triangular": lambda fw, a: fw.linalg.solve_triangular(a, a.mH + 1, upper=False),
+    "qr": lambda fw, a: fw.linalg.qr(a)[1].abs(),
+    "ldl_factor": lambda fw, a: fw.linalg.ldl_factor(a, hermitian=True)[0],
+    "eigvalsh": lambda fw, a: fw.linalg.eigvalsh(a),
+}
+
+
+def _factors() -> list[Case]:
+    """Compiled; products that make the matrices are part of it, on both sides."""
+    cases = []
+    for dtype in ("float32", "float64"):
+        for name, call in FACTORS.items():
+            for shape in ((32, 24, 24), (8, 24, 24, 2), (128, 128, 2), (256, 256), (512, 512)):
+                result = lambda fw, x, call=call: parts(fw, call(fw, definite(fw, x)))
+                kind = f"{'x'.join(map(str, shape[: len(shape) - (shape[-1] == 2)]))}"
+                complex_ = " complex" if shape[-1] == 2 else ""
+                cases.append(
+                    Case(
+                        f"{name} {kind}{complex_} {dtype}, compiled", "factors", dtype, (shape,),
+                        compiled(result), bytes=2.0 * SIZES[dtype] * prod(shape),
+                    )
+                )  # fmt: skip
+    return cases
+
+
 def parts(fw: Any, x: Any) -> Any:
     """Complex numbers as pairs."""
     return fw.view_as_real(x) if x.is_complex() else x
 
 
 CASES = {
-    c.name: c for c in (*_gemms(), *_convolutions(), *_attentions(), *_passes(), *_transforms())
+    c.name: c
+    for make in (_gemms, _convolutions, _attentions, _passes, _transforms, _factors)
+    for c in make()
 }
