@@ -194,6 +194,13 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     "nn.attention.experimental": ("attention of that kind", ""),
     "nn.functional": ("products of scaled halves", "scaled_mm scaled_grouped_mm"),
+    "package": (
+        "packages of code and weights; save the state_dict, or export a program",
+        (
+            "PackageExporter PackageImporter Importer OrderedImporter Directory EmptyMatchError "
+            "PackagingError is_from_package()"
+        ),
+    ),
     "profiler._utils": ("such internals", "_init_for_cuda_graphs"),
     "sparse": ("checks of that kind; see autograd.gradcheck", "as_sparse_gradcheck"),
     "sparse._triton_ops": (
@@ -224,11 +231,31 @@ TABLE: dict[str, tuple[str, str]] = {
         "PyTorch's own tests; see testing",
         "clone_preserve_strides_offset",
     ),
+    "_functorch.aot_autograd": (
+        "forward and backward apart for compilers; compile records whole steps",
+        "aot_function aot_module aot_module_simplified aot_export_module aot_export_joint_simple",
+    ),
+    "_functorch.package.compile": (
+        "forward and backward apart for compilers; compile records whole steps",
+        (
+            "aot_function aot_module memory_efficient_fusion min_cut_rematerialization_partition "
+            "default_partition ts_compile"
+        ),
+    ),
     "backends.cuda": (
         "say over plans of Fourier transforms, or over workspaces of products",
         "cufft_plan_cache blas_workspace_size cublas_workspace_size cublaslt_workspace_size",
     ),
     "classes": ("classes of C++ libraries", ""),
+    "compiler": (
+        "say over what recordings depend on; programs are kept between runs by themselves",
+        (
+            "CacheInfo save_cache_artifacts load_cache_artifacts load_compiled_function wrap_numpy "
+            "keep_portable_guards_unsafe keep_tensor_guards_unsafe skip_all_guards_unsafe "
+            "skip_guard_on_all_nn_modules_unsafe skip_guard_on_globals_unsafe "
+            "skip_guard_on_inbuilt_nn_modules_unsafe"
+        ),
+    ),
     "cuda": ("partitions of a GPU", "GreenContext"),
     "cuda.gds": (
         "reading of files by a GPU itself",

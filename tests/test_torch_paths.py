@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+from datetime import datetime, timedelta
+from typing import Any
+
 import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint import nn
+from adjoint import _decomp, compiler, monitor, nn, unavailable
+from adjoint import export as ex
+from adjoint._functorch.aot_autograd import make_boxed_func
 from adjoint._jit_internal import boolean_dispatch
 from adjoint.backends import cuda
 from adjoint.cli import addresses
 from adjoint.nn.parallel import comm, replicate
 from adjoint.torch_version import TorchVersion
+from adjoint.utils import _pytree
+from adjoint.utils.module_tracker import ModuleTracker
 
 
 def test_one_function_of_two() -> None:
@@ -106,3 +114,186 @@ def test_replicas_pass_gradients_on(detach: bool) -> None:
     (net(x).sum() + net(2 * x).sum()).backward()
     for mine, want in zip(got, net.parameters(), strict=True):
         ad.testing.assert_close(mine, want.grad)
+
+
+# -- exports --------------------------------------------------------------------------------------
+
+
+class TwoOfThem(nn.Module):
+    def forward(self, a: Any, b: Any, scale: Any) -> Any:
+        return a * scale + b.sum(0)
+
+
+def test_shapes_are_said_of_tensors() -> None:
+    a, b, scale = ad.ones(2, 3), ad.ones(4, 3), ad.ones(3)
+    shapes = ex.ShapesCollection()
+    shapes[a] = {0: ex.Dim("rows", max=32)}
+    shapes[b][0] = ex.Dim("others", max=32)
+    args = (a, b, scale)
+    said = shapes.dynamic_shapes(TwoOfThem(), args)
+    assert said == {"a": shapes[a], "b": shapes[b], "scale": None}
+    module = ex.export(TwoOfThem(), args, dynamic_shapes=shapes).module()
+    assert module(ad.ones(7, 3), ad.ones(5, 3), scale).tolist() == [[6.0] * 3] * 7
+    with pytest.raises(AssertionError, match="mismatch"):
+        shapes[a] = {1: ex.Dim("columns")}
+    with pytest.raises(TypeError, match="non-tensor"):
+        shapes["a"] = {}
+    with pytest.raises(ValueError, match="not among the arguments"):
+        shapes.dynamic_shapes(nn.Identity(), (scale,))
+
+
+def test_shapes_are_found_from_examples() -> None:
+    more = ex.AdditionalInputs()
+    scale = ad.ones(3)
+    more.add((ad.ones(5, 3), ad.ones(4, 3), scale))
+    args = (ad.ones(2, 3), ad.ones(4, 3), scale)
+    said = more.dynamic_shapes(TwoOfThem(), args)
+    assert said == {"a": (ex.Dim.DYNAMIC, None), "b": (None, None), "scale": (None,)}
+    nested = more.dynamic_shapes(TwoOfThem(), (args[0], args[1]), {"scale": scale})
+    assert nested == said
+    program = ex.export(TwoOfThem(), args, dynamic_shapes=more)
+    more.verify(program)
+    with pytest.raises((ValueError, RuntimeError, AssertionError)):
+        program.module()(ad.ones(5, 3), ad.ones(6, 3), scale)
+    more.add((ad.ones(5), ad.ones(4, 3), scale))
+    with pytest.raises(ValueError, match="number of dimensions"):
+        more.dynamic_shapes(TwoOfThem(), args)
+    with pytest.raises(TypeError, match="tuple"):
+        more.add([scale])  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass
+class Registered:
+    first: Any
+    second: Any
+
+
+def test_dataclasses_are_taken_apart() -> None:
+    ex.register_dataclass(Registered)
+    assert _pytree.tree_leaves({"x": Registered(1, [2, 3])}) == [1, 2, 3]
+    with pytest.raises(AssertionError, match="Only dataclasses"):
+        ex.register_dataclass(int)
+
+
+def test_tables_of_parts_are_what_programs_put_there() -> None:
+    program = ex.export(nn.Linear(2, 2), (ad.ones(1, 2),))
+    assert program.run_decompositions(ex.default_decompositions()) is program
+    table: dict[Any, Any] = {}
+
+    @_decomp.register_decomposition([ad.ops.aten.sinc], table)
+    def parts(x: Any) -> Any:
+        return x.sin() / x
+
+    assert table == {ad.ops.aten.sinc: parts}
+    _decomp.remove_decompositions(table, [ad.ops.aten.sinc])
+    assert not table
+    assert _decomp.get_decompositions([ad.ops.aten.sinc]) == {}
+    with pytest.raises(AssertionError, match="type must be"):
+        _decomp.get_decompositions([], "odd")
+
+
+# -- compilers ------------------------------------------------------------------------------------
+
+
+def test_a_default_backend() -> None:
+    graphs: list[Any] = []
+
+    def kept(graph: Any, example_inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    assert compiler.get_default_backend() == "native"
+    compiler.set_default_backend(kept)
+    try:
+        assert ad.compile(lambda x: x + 1)(ad.ones(1)).item() == 2
+    finally:
+        compiler.set_default_backend(None)
+    assert len(graphs) == 1
+    assert compiler.get_default_backend() == "native"
+    with pytest.raises(RuntimeError, match="no backend"):
+        compiler.set_default_backend("no such")
+
+
+def test_marks_of_functions() -> None:
+    @compiler.forbid_in_graph
+    def outside(x: Any) -> Any:
+        return x
+
+    assert outside(2) == 2
+    with pytest.raises(AssertionError, match="forbidden"):
+        ad.compile(lambda x: outside(x) + 1, fullgraph=True)(ad.ones(1))
+    region = compiler.nested_compile_region(lambda x: x * 3)
+    assert ad.compile(lambda x: region(region(x)))(ad.ones(1)).item() == 9
+    with pytest.raises(NotImplementedError, match="options"):
+        compiler.nested_compile_region(region, options=object())
+    whole = ad._dynamo.optimize_assert("eager")(lambda x: ad._dynamo.graph_break() or x)
+    with pytest.raises(ad.errors.CaptureError, match="no breaks"):
+        whole(ad.ones(1))
+    assert make_boxed_func(lambda a, b: a - b)([5, 3]) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("package", "PackageExporter"),
+        ("_functorch.aot_autograd", "aot_function"),
+        ("compiler", "save_cache_artifacts"),
+    ],
+)
+def test_what_is_not_there_says_so(path: str, name: str) -> None:
+    assert name in unavailable.TABLE[path][1].split()
+
+
+# -- watching -------------------------------------------------------------------------------------
+
+
+def test_modules_are_tracked() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Any) -> Any:
+            seen.append((sorted(tracker.parents), tracker.is_bw))
+            return x.exp()
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            y.register_hook(lambda g: seen.append((sorted(tracker.parents), tracker.is_bw)))
+            return self.inner(y.sin()) + 1
+
+    seen: list[Any] = []
+    with ModuleTracker() as tracker:
+        Outer()(ad.ones(2, requires_grad=True)).sum().backward()
+    assert seen == [
+        (["Global", "Outer", "Outer.inner"], False),
+        (["Global", "Outer"], True),
+    ]
+    assert tracker.parents == {"Global"}
+    assert not tracker.is_bw
+
+
+def test_statistics_are_told_when_a_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    told: list[monitor.Event] = []
+    handle = monitor.register_event_handler(told.append)
+    every = list(monitor.Aggregation)
+    stat = monitor.Stat("loss", every, timedelta(seconds=10), max_samples=3)
+    for value in (2.0, 4.0, 1.0, 50.0):
+        stat.add(value)
+    assert stat.count == 3
+    assert stat.get()[monitor.Aggregation.VALUE] == 1.0
+    assert told == []
+    now[0] += 10
+    stat.add(7.0)
+    monitor.unregister_event_handler(handle)
+    monitor.log_event(monitor.Event("late", datetime(2026, 1, 1)))
+    (event,) = told
+    assert event.name == "torch.monitor.Stat"
+    assert event.data == {
+        "loss.value": 1.0, "loss.mean": 7 / 3, "loss.count": 3.0, "loss.sum": 7.0,
+        "loss.max": 4.0, "loss.min": 1.0,
+    }  # fmt: skip
+    assert stat.get()[monitor.Aggregation.SUM] == 7.0

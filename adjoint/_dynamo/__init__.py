@@ -16,12 +16,16 @@ from adjoint.engine.compiler.executors import register_backend as _register
 from adjoint.engine.compiler.marks import allow_in_graph as allow_in_graph
 from adjoint.engine.compiler.marks import assume_constant_result as assume_constant_result
 from adjoint.engine.compiler.marks import disable as disable
+from adjoint.engine.compiler.marks import forbid_in_graph as forbid_in_graph
 from adjoint.engine.compiler.marks import graph_break as graph_break
 from adjoint.engine.compiler.marks import mark_static as mark_static
 from adjoint.engine.compiler.marks import mark_static_address as mark_static_address
 from adjoint.engine.compiler.marks import optimize as optimize
+from adjoint.engine.compiler.marks import substitute_in_graph as substitute_in_graph
+from adjoint.engine.compiler.stance import set_stance as set_stance
 
 maybe_mark_dynamic = mark_dynamic
+reset_code_caches = reset
 skip_frame = disallow_in_graph = disable
 
 
@@ -34,6 +38,13 @@ def register_backend(
     backend = compiler_fn
     _register(name or backend.__name__, lambda mode, options: _factory_for(backend, mode, options))
     return backend
+
+
+def optimize_assert(
+    backend: _Any, *, hooks: _Any = None, dynamic: bool | None = None, **_: _Any
+) -> _Any:
+    """`optimize`, where what cannot be recorded whole is an error."""
+    return optimize(backend, nopython=True, dynamic=dynamic)
 
 
 def is_dynamo_supported() -> bool:

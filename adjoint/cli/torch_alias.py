@@ -161,8 +161,7 @@ def answer_reads(module: ModuleType) -> None:
             hidden = name.startswith("__") or f"{path}.{name}" == ENGINE or not package
             submodule = None if hidden else find_module(f"{path}.{name}")
             if submodule is None:
-                if package:
-                    fill_in(module, name)
+                fill_in(module, name)
                 if name not in module.__dict__:
                     raise AttributeError(
                         in_torchs_names(str(error)), name=name, obj=module

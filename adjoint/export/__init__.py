@@ -18,6 +18,11 @@ FILES = {
     "draft_export": "graphs.exporting",
     "Dim": "graphs.dynamic_shapes",
     "dims": "graphs.dynamic_shapes",
+    "ShapesCollection": "graphs.shapes_collection",
+    "AdditionalInputs": "graphs.shapes_collection",
+    "CustomDecompTable": "decomp_utils",
+    "default_decompositions": "decomp_utils",
+    "register_dataclass": "dataclasses_in_calls",
     "ExportedProgram": "graphs.exported_program",
     "ExportGraphSignature": "graphs.graph_signature",
     "save": "graphs.program_file",
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
     from adjoint.export.ahead import aot as aot
     from adjoint.export.capi.library import c_api as c_api
     from adjoint.export.capi.saving import save_program as save_program
+    from adjoint.export.dataclasses_in_calls import register_dataclass as register_dataclass
+    from adjoint.export.decomp_utils import CustomDecompTable as CustomDecompTable
+    from adjoint.export.decomp_utils import default_decompositions as default_decompositions
     from adjoint.export.errors import ExportError as ExportError
     from adjoint.export.graphs.dynamic_shapes import Dim as Dim
     from adjoint.export.graphs.dynamic_shapes import dims as dims
@@ -42,6 +50,8 @@ if TYPE_CHECKING:
     from adjoint.export.graphs.hierarchy import unflatten as unflatten
     from adjoint.export.graphs.program_file import load as load
     from adjoint.export.graphs.program_file import save as save
+    from adjoint.export.graphs.shapes_collection import AdditionalInputs as AdditionalInputs
+    from adjoint.export.graphs.shapes_collection import ShapesCollection as ShapesCollection
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from adjoint.engine.capture.capture import Captured
 from adjoint.engine.capture.recordings.inspection import PAGES
-from adjoint.engine.compiler.executors import DEFAULT, factory_for
+from adjoint.engine.compiler.executors import factory_for, get_default_backend
 from adjoint.engine.compiler.modules import compiled_module, is_module
 from adjoint.engine.core.state import config
 from adjoint.engine.graph.execution import ExecutorFactory
@@ -210,7 +210,7 @@ def captured(fn: Callable[..., Any], settings: dict[str, Any]) -> Captured:
     """The compiled form of a function, for given settings of `compile`."""
     backend, mode, options = settings["backend"], settings["mode"], settings["options"]
     factory = factory_for(
-        DEFAULT if backend is None else backend,
+        get_default_backend() if backend is None else backend,
         mode or "default",
         dict(options or {}),
         settings["validate"],

@@ -57,6 +57,31 @@ def list_backends() -> list[str]:
     return sorted({*_MAKERS, *HOOKS.backends})
 
 
+class _Chosen:
+    """What `compile` uses where it is not told."""
+
+    backend: Any = None
+
+
+def set_default_backend(backend: str | ExecutorFactory | None) -> None:
+    """Choose what `compile` uses where it is not told; None for Adjoint's own compiler.
+
+    Example:
+        >>> set_default_backend("interpret")
+        >>> get_default_backend()
+        'interpret'
+        >>> set_default_backend(None)
+    """
+    if backend is not None and not callable(backend):
+        factory_for(backend, "default", {})  # which says what there is
+    _Chosen.backend = backend
+
+
+def get_default_backend() -> Any:
+    """What `compile` uses where it is not told."""
+    return DEFAULT if _Chosen.backend is None else _Chosen.backend
+
+
 def factory_for(
     backend: str | ExecutorFactory,
     mode: str,

@@ -90,6 +90,57 @@ def mark_static_address(t: Any, guard: bool = True) -> None:
     """Nothing: a program reads each tensor where it lies at the call."""
 
 
-def optimize(backend: Any = None, **options: Any) -> Any:
-    """`compile` as a decorator, under the name it had first."""
+def optimize(backend: Any = None, *, nopython: bool | None = None, **options: Any) -> Any:
+    """`compile` as a decorator, under the name it had first; `nopython` is `fullgraph`."""
+    if nopython is not None:
+        options["fullgraph"] = nopython
     return compile(backend=backend, **options)
+
+
+def forbid_in_graph(fn: Any) -> Any:
+    """Mark functions that no recording may call: one that does ends with AssertionError.
+
+    Example:
+        >>> import adjoint as ad
+        >>> @ad.compiler.forbid_in_graph
+        ... def report(x):
+        ...     return x
+        >>> report(1)
+        1
+    """
+    if isinstance(fn, (list, tuple)):
+        return [forbid_in_graph(one) for one in fn]
+    if not callable(fn):
+        raise AssertionError("forbid_in_graph applies only to callables")
+
+    @functools.wraps(fn)
+    def outside(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            raise AssertionError(f"compile: {name_of(fn)} is forbidden in recordings")
+        return fn(*args, **kwargs)
+
+    return outside
+
+
+def nested_compile_region(
+    fn: Any = None, *, options: Any = None, max_reuse_entries: int = 8, reuse_hash_fn: Any = None
+) -> Any:
+    """The function itself: equal parts of a recording share their machine code without a mark."""
+    if options is not None or reuse_hash_fn is not None:
+        raise NotImplementedError("nested_compile_region: options of a region are not taken")
+    return (lambda given: given) if fn is None else fn
+
+
+def substitute_in_graph(
+    original_fn: Any,
+    *,
+    can_constant_fold_through: bool = False,
+    skip_signature_check: bool = False,
+    is_embedded_type: bool = False,
+) -> Any:
+    """A decorator that gives the function itself: recordings follow the original as it runs."""
+    if not callable(original_fn):
+        raise TypeError(
+            f"substitute_in_graph expects a function but got {type(original_fn).__name__}"
+        )
+    return lambda traceable: traceable

@@ -32,6 +32,7 @@ from adjoint.export.graphs.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from adjoint.export.graphs.shapes_collection import AdditionalInputs, ShapesCollection
 from adjoint.fx.captured import (
     CannotWrite,
     GraphWriter,
@@ -63,7 +64,8 @@ def export(
         mod: the module. It is recorded in the mode it is in, and not changed.
         args: example arguments; what is no tensor is fixed.
         kwargs: example arguments by name.
-        dynamic_shapes: which sizes may change, argument by argument: `{"x": {0: Dim("batch")}}`.
+        dynamic_shapes: which sizes may change, argument by argument: `{"x": {0: Dim("batch")}}`;
+            or a `ShapesCollection`, or `AdditionalInputs`.
 
     Example:
         >>> import adjoint as ad
@@ -84,6 +86,8 @@ def export(
         raise NotImplementedError("export: preserve_module_call_signature is not taken.")
     recorder = ForwardRecorder(mod, args, dict(kwargs or {}))
     names = _names(mod, args)
+    if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     sizes = dynamic_sizes(dynamic_shapes, args, dict(kwargs or {}), names)
     try:
         return _Exporter(mod, recorder, *recorder.record(sizes)).program()
