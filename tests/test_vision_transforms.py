@@ -182,3 +182,37 @@ def test_parameters_are_drawn_for_more_than_one_image(name: str, second: bool) -
         assert drawn[2:] == (5, 6)
         with pytest.raises(ValueError, match="larger than input image"):
             module.RandomCrop.get_params(ad.rand(3, 4, 4), (5, 6))
+
+
+@pytest.mark.parametrize("shape", [(3, 0, 7), (1, 5, 0), (0, 3, 5, 7)])
+@pytest.mark.parametrize("dtype", [ad.uint8, ad.float32])
+def test_images_without_pixels(shape: tuple[int, ...], dtype: Any) -> None:
+    image = ad.zeros(shape, dtype=dtype)
+    for change in (v2.functional.equalize, v2.functional.autocontrast):
+        assert change(image).shape == shape
+    if dtype is ad.uint8:
+        assert F.equalize(image).shape == shape
+
+
+def test_grey_images_of_one_channel() -> None:
+    """torchvision's first transforms leave the channel alone, its second make three of it."""
+    image = ad.arange(6, dtype=ad.uint8).reshape(1, 2, 3)
+    for functions, channels in ((F, 1), (v2.functional, 3)):
+        grey = functions.rgb_to_grayscale(image, num_output_channels=3)
+        assert grey.tolist() == image.expand(channels, 2, 3).tolist()
+        assert functions.rgb_to_grayscale(image).tolist() == image.tolist()
+
+
+@pytest.mark.parametrize("dtype", [ad.int8, ad.int16, ad.uint8])
+def test_colours_of_whole_numbers(dtype: Any) -> None:
+    top = ad.iinfo(dtype).max
+    colour = ad.tensor([top, 0, 0], dtype=dtype).reshape(3, 1, 1)
+    turned = F.adjust_hue(colour, 1 / 3)  # red to green
+    assert turned.dtype is dtype
+    assert turned.flatten().tolist() == [0, top, 0]
+    grey = v2.functional.adjust_saturation(colour, 0.0).flatten().tolist()
+    assert len(set(grey)) == 1
+    assert abs(grey[0] - 0.2989 * top) <= 1
+    halved = transforms.ConvertImageDtype(ad.float32)(colour)
+    assert halved.flatten().tolist() == [1.0, 0.0, 0.0]
+    assert transforms.ConvertImageDtype(dtype)(halved).tolist() == colour.tolist()

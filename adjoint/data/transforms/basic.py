@@ -10,8 +10,8 @@ import numpy as np
 from adjoint.data.transforms import pillow
 from adjoint.data.transforms.draw import chance, integer
 from adjoint.engine.backends.array.interop import from_numpy
-from adjoint.engine.core.dtype import DType, float32, get_default_dtype, uint8
-from adjoint.engine.core.errors import ShapeError, ShapeValueError
+from adjoint.engine.core.dtype import DType, bool_, float32, get_default_dtype, int32, uint8
+from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
 
@@ -150,6 +150,36 @@ class PILToTensor(Transform):
         return to_channels_first(image)
 
 
+def bound_of(img: Tensor) -> float:
+    """What is white; a whole number of whole numbers, so that the largest are exact."""
+    if img.dtype.is_floating_point:
+        return 1.0
+    return 1 if img.dtype is bool_ else 2 ** value_bits(img) - 1
+
+
+def value_bits(img: Tensor) -> int:
+    """How many bits of a whole number are its value, all but the sign's."""
+    return 8 * img.dtype.itemsize - (1 if img.dtype.is_signed else 0)
+
+
+def convert_image_dtype(image: Tensor, dtype: Any = float32) -> Tensor:
+    """The image in another dtype, with the range that goes with it."""
+    if image.dtype is dtype:
+        return image
+    if dtype.is_floating_point:
+        converted = image.to(dtype)
+        return converted if image.dtype.is_floating_point else converted / bound_of(image)
+    top = int(bound_of(image.new_empty((), dtype=dtype)))
+    if image.dtype.is_floating_point:
+        if dtype.itemsize >= image.dtype.itemsize or (dtype is int32 and image.dtype is float32):
+            raise DTypeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely.")
+        return image.mul(top + 1 - 1e-3).to(dtype)
+    source = int(bound_of(image))
+    if source > top:
+        return image.div((source + 1) // (top + 1), rounding_mode="floor").to(dtype)
+    return image.to(dtype) * ((top + 1) // (source + 1))
+
+
 class ConvertImageDtype(Transform):
     """Another dtype with the range that goes with it: 0 to 1 for floats, 0 to 255 for bytes."""
 
@@ -157,16 +187,7 @@ class ConvertImageDtype(Transform):
         self.dtype = dtype
 
     def __call__(self, image: Tensor) -> Tensor:
-        source, target = image.dtype, self.dtype
-        if source is target:
-            return image
-        if source is uint8 and target.is_floating_point:
-            return image.to(target) / 255
-        if source.is_floating_point and target is uint8:
-            return (image * (255 + 1.0 - 1e-3)).to(uint8)
-        if source.is_floating_point and target.is_floating_point:
-            return image.to(target)
-        raise TypeError(f"ConvertImageDtype: no conversion from {source} to {target}")
+        return convert_image_dtype(image, self.dtype)
 
 
 class Normalize(Transform):

@@ -15,16 +15,15 @@ from adjoint.data.transforms import (
     Resize,
     ToTensor,
 )
+from adjoint.data.transforms.basic import convert_image_dtype as convert_image_dtype
 from adjoint.data.transforms.basic import like, to_channels_first
 from adjoint.data.transforms.pillow import grey_picture, is_picture, picture
 from adjoint.engine.core.availability.libraries import need
-from adjoint.engine.core.dtype import float32, int32
-from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.ops.image.pad_modes import pad as pad_tensor
 from adjoint.engine.ops.shape.join import cat
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.vision.transforms.kinds import InterpolationMode as InterpolationMode
-from adjoint.vision.transforms.kinds import bound_of, by_kind, image_ops, picture_fill
+from adjoint.vision.transforms.kinds import by_kind, image_ops, picture_fill
 from adjoint.vision.transforms.tones import adjust_brightness as adjust_brightness
 from adjoint.vision.transforms.tones import adjust_contrast as adjust_contrast
 from adjoint.vision.transforms.tones import adjust_gamma as adjust_gamma
@@ -62,24 +61,6 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
         pic = np.asarray(pic.to("cpu").numpy()).transpose(1, 2, 0)
     array = pic[:, :, 0] if pic.ndim == 3 and pic.shape[2] == 1 else pic
     return picture(array, mode)
-
-
-def convert_image_dtype(image: Tensor, dtype: Any = float32) -> Tensor:
-    """The image in another dtype, with the range that goes with it."""
-    if image.dtype is dtype:
-        return image
-    if dtype.is_floating_point:
-        converted = image.to(dtype)
-        return converted if image.dtype.is_floating_point else converted / bound_of(image)
-    top = int(bound_of(image.new_empty((), dtype=dtype)))
-    if image.dtype.is_floating_point:
-        if dtype.itemsize >= image.dtype.itemsize or (dtype is int32 and image.dtype is float32):
-            raise DTypeError(f"The cast from {image.dtype} to {dtype} cannot be performed safely.")
-        return image.mul(top + 1 - 1e-3).to(dtype)
-    source = int(bound_of(image))
-    if source > top:
-        return image.div((source + 1) // (top + 1), rounding_mode="floor").to(dtype)
-    return image.to(dtype) * ((top + 1) // (source + 1))
 
 
 def normalize(
@@ -160,14 +141,16 @@ def vflip(img: Any) -> Any:
 
 
 def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
-    """The image without colour, in one channel or three equal ones."""
+    """The image without colour, in one channel or three equal ones.
+
+    A tensor of one channel keeps it, as in torchvision; the second transforms make three of it.
+    """
     if num_output_channels not in (1, 3):
         raise ValueError("num_output_channels should be either 1 or 3")
 
     def tensor(given: Tensor) -> Tensor:
         shade = grey(given)
-        shape = (*shade.shape[:-3], num_output_channels, *shade.shape[-2:])
-        return shade.expand(shape)
+        return shade.expand(given.shape) if num_output_channels == 3 else shade
 
     return by_kind(img, lambda p: grey_picture(p, num_output_channels), tensor)
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from adjoint.data.transforms.basic import bound_of as bound_of
 from adjoint.data.transforms.basic import like, to_channels_first
+from adjoint.data.transforms.basic import value_bits as value_bits
 from adjoint.data.transforms.pillow import FILTERS, is_picture
-from adjoint.engine.core.dtype import bool_, float32
+from adjoint.engine.core.dtype import float32
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -74,18 +76,6 @@ def picture_fill(img: Any, fill: Any, name: str = "fillcolor") -> dict[str, Any]
         whole = isinstance(colour, (int, float))
         colour = int(colour) if whole else tuple(int(part) for part in colour)
     return {name: colour}
-
-
-def bound_of(img: Tensor) -> float:
-    """What is white; a whole number of whole numbers, so that the largest are exact."""
-    if img.dtype.is_floating_point:
-        return 1.0
-    return 1 if img.dtype is bool_ else 2 ** value_bits(img) - 1
-
-
-def value_bits(img: Tensor) -> int:
-    """How many bits of a whole number are its value, all but the sign's."""
-    return 8 * img.dtype.itemsize - (1 if img.dtype.is_signed else 0)
 
 
 def as_float(img: Tensor) -> Tensor:

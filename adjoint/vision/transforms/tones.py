@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.data.transforms import ConvertImageDtype
+from adjoint.data.transforms.basic import convert_image_dtype
 from adjoint.data.transforms.pillow import ADJUST
 from adjoint.engine.backends.array.interop import from_numpy
 from adjoint.engine.core.dtype import float32, uint8
@@ -81,10 +81,10 @@ def adjust_hue(img: Any, hue_factor: float) -> Any:
     def tensor(given: Tensor) -> Tensor:
         if given.shape[-3] == 1:
             return given
-        work = ConvertImageDtype(float32)(given) if not given.dtype.is_floating_point else given
+        work = convert_image_dtype(given, float32) if not given.dtype.is_floating_point else given
         h, s, v = _to_hsv(work)
         turned = _to_rgb((h + hue_factor) % 1.0, s, v)
-        return ConvertImageDtype(given.dtype)(turned)
+        return convert_image_dtype(turned, given.dtype)
 
     return by_kind(img, lambda p: ADJUST["hue"](p, hue_factor), tensor)
 
@@ -130,8 +130,8 @@ def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
         return given.convert("RGB").point(table).convert(given.mode)
 
     def tensor(given: Tensor) -> Tensor:
-        work = given if given.dtype.is_floating_point else ConvertImageDtype(float32)(given)
-        return ConvertImageDtype(given.dtype)((gain * work**gamma).clamp(0, 1))
+        work = given if given.dtype.is_floating_point else convert_image_dtype(given, float32)
+        return convert_image_dtype((gain * work**gamma).clamp(0, 1), given.dtype)
 
     return by_kind(img, picture, tensor)
 
@@ -191,9 +191,11 @@ def equalize(img: Any) -> Any:
     def tensor(given: Tensor) -> Tensor:
         if given.dtype is not uint8:
             raise DTypeTypeError(f"Only uint8 image tensors are supported, but found {given.dtype}")
+        if not given.numel():
+            return given
         pixels = np.asarray(given.cpu().numpy())
         planes = pixels.reshape(-1, *pixels.shape[-2:])
-        equalized = np.stack([_equal(plane) for plane in planes]) if len(planes) else planes
+        equalized = np.stack([_equal(plane) for plane in planes])
         return from_numpy(equalized.reshape(pixels.shape)).to(given.device)
 
     return by_kind(img, lambda p: image_ops().equalize(p), tensor)

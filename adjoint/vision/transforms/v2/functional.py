@@ -504,7 +504,7 @@ invert = function("invert", first.invert)
 normalize = function("normalize", first.normalize)
 permute_channels = function("permute_channels", permute_channels_image)
 posterize = function("posterize", tones.posterize)
-rgb_to_grayscale = function("rgb_to_grayscale", first.rgb_to_grayscale)
+rgb_to_grayscale = function("rgb_to_grayscale", tones.rgb_to_grayscale)
 solarize = function("solarize", first.solarize)
 ten_crop = function("ten_crop", first.ten_crop)
 uniform_temporal_subsample = function(
@@ -540,7 +540,7 @@ gaussian_noise_video, permute_channels_video = gaussian_noise_image, permute_cha
 invert_image = invert_video = first.invert
 normalize_image = normalize_video = first.normalize
 posterize_image = posterize_video = tones.posterize
-rgb_to_grayscale_image = first.rgb_to_grayscale
+rgb_to_grayscale_image = tones.rgb_to_grayscale
 solarize_image = solarize_video = first.solarize
 to_dtype_video = to_dtype_image
 get_dimensions_image = get_dimensions_video = get_dimensions

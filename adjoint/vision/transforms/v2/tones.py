@@ -23,10 +23,20 @@ def posterize(image: Any, bits: int) -> Any:
     return image if bits >= width else image & (((1 << bits) - 1) << (width - bits))
 
 
+def rgb_to_grayscale(image: Any, num_output_channels: int = 1) -> Any:
+    """The image without colour, in one channel or three equal ones."""
+    grey = first.rgb_to_grayscale(image, num_output_channels)
+    if not isinstance(image, Tensor) or grey.shape[-3] == num_output_channels:
+        return grey
+    return grey.expand(*grey.shape[:-3], num_output_channels, *grey.shape[-2:])
+
+
 def autocontrast(image: Any) -> Any:
     """The darkest pixel of each channel black, the lightest white."""
     if not isinstance(image, Tensor):
         return first.autocontrast(image)
+    if not image.numel():
+        return image
     bound = bound_of(image)
     work = image if image.dtype.is_floating_point else image.to(float32)
     low, high = work.amin((-2, -1), keepdim=True), work.amax((-2, -1), keepdim=True)
