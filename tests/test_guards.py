@@ -13,7 +13,8 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.llvm.runtime import peeking
 from adjoint.engine.capture.python import Guard, Guards
-from adjoint.engine.capture.python.guards.class_versions import version_of, version_offset
+from adjoint.engine.capture.python.guards.class_versions import version_offset
+from adjoint.engine.capture.python.guards.dict_versions import dict_version, dict_version_offset
 from adjoint.engine.capture.python.guards.rows import WORDS
 from adjoint.engine.capture.python.locations import (
     Answer,
@@ -339,9 +340,7 @@ def check_classes(seed: int, changes: int = 25) -> tuple[int, int]:
         failures += not all(alone)
         table = guards._table
         assert table is not None
-        noted += sum(
-            table.rows[WORDS * each.at + 3] == version_of(each.cls) for each in table.versions
-        )
+        noted += sum(table.rows[WORDS * each.at + 3] == each.now() for each in table.versions)
         if not all(alone) and world.random.random() < 0.7:
             guards = Guards([Guard(place, look(place)) for place in world.places], CHECK)
     return failures, noted
@@ -368,6 +367,29 @@ def test_a_class_that_keeps_changing_is_looked_at_attribute_by_attribute() -> No
     assert not guards.holds()
     cls.step = 1
     assert guards.holds()
+
+
+def test_what_a_dict_holds_is_looked_at_by_its_version() -> None:
+    if CHECK is None or dict_version_offset() is None:
+        pytest.skip("dicts of this interpreter have no versions")
+    state: dict[str, Any] = {"a": 1, "b": 2.5}
+    places = [Item(state, "a"), Item(state, "c"), Length(state), ItemKind(state, "b")]
+    guards = Guards([Guard(place, place.now()) for place in places], CHECK)
+    assert all(guards.holds() for _ in range(3))
+    table = guards._table
+    assert table is not None
+    assert [each.thing for each in table.versions] == [state]
+    assert table.rows[WORDS * table.versions[0].at + 3] == dict_version(state)
+    for number in range(100):  # one that keeps changing is looked at entry by entry
+        state["b"] = float(number)
+        assert guards.holds()
+    for change in ({"a": 2}, {"c": 1}, {"b": 1}):
+        kept = dict(state)
+        state.update(change)
+        assert not guards.holds()
+        state.clear()
+        state.update(kept)
+        assert guards.holds()
 
 
 def test_a_base_that_is_no_longer_one_is_still_looked_at() -> None:

@@ -23,6 +23,7 @@ from adjoint.engine.capture.program.numbers import FreeNumbers, slots
 from adjoint.engine.capture.program.prepared import PreparedCall
 from adjoint.engine.capture.program.program import Program
 from adjoint.engine.capture.program.ready import UNREAD
+from adjoint.engine.capture.program.straight import MISSED, StraightCall, straight_call
 from adjoint.engine.capture.python import Guards
 from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.capture.recordings.retracing import Retraces, name_of
@@ -38,7 +39,6 @@ from adjoint.engine.graph.execution import ExecutorFactory, interpreted
 from adjoint.engine.graph.record.collecting import uncollected
 from adjoint.engine.graph.record.trace import TRACING
 
-Ready = tuple[tuple[Arguments, Guards, Program], ...]
 _READY = 8  # programs the quick way tries
 # Programs of other sizes, which are made of one recording within milliseconds. One that can be
 # differentiated has arrays of the size of gradients; one that cannot has the words of its call.
@@ -57,6 +57,25 @@ class Stance:
 
 
 STANCE = Stance()
+
+
+class Recent:
+    """A program that was used lately, and the quick test of arguments for it."""
+
+    __slots__ = ("arguments", "guards", "known", "program", "straight")
+
+    def __init__(self, arguments: Arguments, guards: Guards, program: Program) -> None:
+        self.arguments, self.guards, self.program = arguments, guards, program
+        self.known = False  # whether it was seen if there is a straight call, and made
+        self.straight: StraightCall | None = None  # Note [straight calls]
+
+    def make_straight(self) -> None:
+        """Have its straight call made, if it can have one: when a call like it comes again."""
+        self.known = True
+        self.straight = straight_call(self.arguments, self.guards, self.program, _clock)
+
+
+Ready = tuple[Recent, ...]
 
 
 class Captured(Recordable):
@@ -79,8 +98,9 @@ class Captured(Recordable):
 
     Note [calls]
         A call takes one of three ways. The quick one: arguments are like those of a recent call,
-        and the guards of its program hold. The long one compares signatures in full. If no program
-        fits, the function is traced. Functions with effects run one call at a time.
+        and the guards of its program hold (by one function for all: Note [straight calls]). The
+        long one compares signatures in full. If no program fits, the function is traced. Functions
+        with effects run one call at a time.
 
     Note [exceptions]
         What a function raises happens as in Python: the recording is taken back and Python does
@@ -116,7 +136,10 @@ class Captured(Recordable):
             keeper.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if CONTEXT.capture is not None or CONTEXT.levels or CONTEXT.uncompiled:
+        context = CONTEXT
+        if context.uncompiled or not (
+            context.plain or (context.capture is None and not context.levels)
+        ):
             return self.fn(*args, **kwargs)  # part of an outer trace or transform, or looked at
         if OVERRIDES.entered and THREAD.modes:
             return self.fn(*args, **kwargs)  # a mode sees each function that is called
@@ -133,6 +156,12 @@ class Captured(Recordable):
         ready = self.ready
         hidden = self._hidden() if self.moving else None
         if not kwargs and not hidden:
+            for recent in ready:
+                straight = recent.straight
+                if straight is not None:
+                    result = straight(args)
+                    if result is not MISSED:
+                        return result
             recalled = self._recall(args, None, ready)
             if recalled is not None:
                 call, hosts = recalled
@@ -260,17 +289,20 @@ class Captured(Recordable):
     ) -> tuple[PreparedCall, list[Any]] | None:
         """The quick way: a recent program for arguments like these, and the host's numbers."""
         now = modes()
-        for arguments, guards, program in ready:
+        for recent in ready:
+            arguments = recent.arguments
             if (
                 arguments.structure == structure
                 and arguments.modes == now
                 and arguments.fit(leaves)
-                and guards.holds()
+                and recent.guards.holds()
             ):
-                call: PreparedCall = program.call  # type: ignore[assignment]
+                call: PreparedCall = recent.program.call  # type: ignore[assignment]
                 hosts = call.recall(leaves)
                 if hosts is not None:
-                    program.used = next(_clock)
+                    recent.program.used = next(_clock)
+                    if not recent.known:
+                        recent.make_straight()
                     return call, hosts
         return None
 
@@ -349,7 +381,7 @@ class Captured(Recordable):
             if not self.programs[key]:
                 del self.programs[key]
             self.retraces.forget(gone)
-            self.ready = tuple(entry for entry in self.ready if entry[2] is not gone)
+            self.ready = tuple(recent for recent in self.ready if recent.program is not gone)
 
     def forget_programs(self) -> None:
         """Let go of every recording."""
@@ -375,11 +407,11 @@ class Captured(Recordable):
         if program.origin.once or any(place is not None for place in sharing.pattern):
             return
         states = frozenset(s.identity for s in sharing.states)
-        others = tuple(entry for entry in self.ready if entry[2] is not program)
+        others = tuple(recent for recent in self.ready if recent.program is not program)
         free = frozenset(slot.place for slot in conditions.numbers)
         arguments = Arguments(args, structure, states, free)
-        entry = (arguments, conditions.guards, program)
-        self.ready = (entry, *others[: _READY - 1])
+        latest = Recent(arguments, conditions.guards, program)
+        self.ready = (latest, *others[: _READY - 1])
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: each instance has programs of its own."""

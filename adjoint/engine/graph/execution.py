@@ -13,7 +13,8 @@ Note [executables]
     array that shares memory with no input, target or other result, or anything at all where the
     output is not in `task.returned` (one that is only written).
 
-    One call runs at a time, unless the executable has an attribute `concurrent` that is true.
+    One call runs at a time, unless the executable has an attribute `concurrent` that is true. Such
+    a one may have a method `quickest`, which gives a function that does what calling it does.
 
     What stays the same while a task is in use: the shape, dtype, device and strides of every array
     (those of `task.examples`), and the arrays themselves where the source is a `State`, so that

@@ -87,7 +87,11 @@ class Overlaps:
             self._check_states()
         watched = self.arrays if self.writes_given else self.targets
         always = bool(self.writes_given) or (foreign and any(map(is_foreign, watched)))
-        self.check = self._checker(always, {id(root_of(a)) for a in watched})
+        # The owners of what is written, of which no array that is given may be a part; None where
+        # addresses have to be looked at.
+        roots = {id(root_of(a)) for a in watched}
+        self.owners = None if always else frozenset(roots)
+        self.check = self._checker(always, roots)
 
     @cached_property
     def every(self) -> Spans:

@@ -86,7 +86,9 @@ class PreparedCall:
         )
         # Where calls may not overlap a lock is held already.
         locked = program.one_at_a_time
-        self.run = self.executable if locked else one_at_a_time(self.executable)
+        run = self.executable if locked else one_at_a_time(self.executable)
+        quickest = getattr(self.executable, "quickest", None)
+        self.run = run if quickest is None else quickest()
 
     # -- whether it stands for a call --------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.graph.sizes.extents import typical
 
+SHORT_ROW, VERY_SHORT_ROW = 16, 8  # elements: no whole vector
+
 
 def is_costly(name: str) -> bool:
     """Whether an operation takes more than a load and a store: a function, not one instruction."""
@@ -29,7 +31,7 @@ def schedule(kernel: LoopKernel) -> Kernel:
     """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     carried = kept_values(kernel)
-    vector = vector_atom(kernel, refs)
+    vector = outside_short_rows(kernel, vector_atom(kernel, refs))
     refs += [ref for _, ref in carried]
     outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
     inner = order([a for a in kernel.atoms if a in kernel.reduced], refs, vector)
@@ -111,6 +113,24 @@ def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
             if stride == 1 and ref.buffer is not None:
                 score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
     return max(kernel.atoms, key=lambda a: (score[a], a in kernel.reduced, typical(a.size)))
+
+
+def outside_short_rows(kernel: LoopKernel, vector: Any) -> Any:
+    """The vector dimension; where rows are shorter than vectors, one that goes from row to row.
+
+    A function of one element takes as long as of a vector: a softmax over ten classes is made of
+    several rows at a time, though their elements lie apart. So are numbers of whole rows (a sum);
+    where little is done with each element, to write them apart takes longer than they do in a row,
+    unless that is shorter still.
+    """
+    size = typical(vector.size) if vector in kernel.reduced else SHORT_ROW
+    outer = [a for a in kernel.atoms if a not in kernel.reduced]
+    several = max(outer, key=lambda a: typical(a.size), default=None)
+    if size >= SHORT_ROW or several is None or typical(several.size) < SHORT_ROW or kernel.columns:
+        return vector
+    written = any(kernel.ops[v].full for v, _ in kernel.stores)
+    costly = any(is_costly(op.name) for op in kernel.ops)
+    return several if costly or not written or size < VERY_SHORT_ROW else vector
 
 
 def over_dims(ref: AffineReference, dims: list[list[Any]]) -> AffineReference:

@@ -267,6 +267,7 @@ class Hooks:
     guard: Callable[[int, int, int], int] | None = None  # native, once a compiler is loaded
     # As well: what `tensor.storage.count_writes` and `tensor.tensor.wrap_places` do.
     objects: tuple[Callable[..., None], Callable[..., list[Any]], int] | None = None
+    fits: Callable[..., Any] | None = None  # makes the test of a call's arguments, natively
     backends: dict[str, str] = field(
         default_factory=dict
     )  # what `compile(backend=...)` loads, by name

@@ -1,7 +1,8 @@
 """Filling in: the addresses and numbers that differ from call to call, by code made for the task.
 
 A call of a small program must not take longer than the program. What has to be done is known when
-the program is made, so it is written out as a Python function without loops or look-ups.
+the program is made, so it is written out as a Python function without loops or look-ups; for most
+programs native code (`runtime.fill_code`) does the same unless it meets something unusual.
 
 Note [recycled results]
     Results are fresh arrays to whoever receives them. An array that was handed out and that nobody
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
+from adjoint.engine.backends.llvm.runtime.fill_code import FilledInputs, FillTable, can_fill
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, address_of, looks, slow_address
 from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.core.dtype import named
@@ -36,9 +38,14 @@ UNHELD = 3  # references to an array that only its bank holds: two lists', and t
 class Bank:
     """The arrays of one call's results, and the words that say where they are."""
 
-    __slots__ = ("arrays", "at", "kinds", "numbers", "results", "shares", "shifts", "values")
+    __slots__ = (
+        "arrays", "at", "kinds", "numbers", "puts", "results", "shares", "shifts", "table",
+        "values",
+    )  # fmt: skip
 
     def __init__(self, image: ProgramImage, outputs: int) -> None:
+        self.table: FillTable | None = None  # the same for native code, which `puts` is
+        self.puts: Callable[[list[Any]], bool] | None = None
         reused = [(k, shape, _numpy(dtype)) for k, shape, dtype in image.results]
         reused = [(k, shape, dtype) for k, shape, dtype in reused if keeps(shape, dtype)]
         self.numbers = [k for k, _, _ in reused]  # of the results that are kept
@@ -57,6 +64,8 @@ class Bank:
             self.results[k] = array
         starts = np.array([address_of(a) for a in self.arrays], np.int64)
         self.values = starts[self.shares] + self.shifts
+        if self.table is not None:
+            self.table.hold(self.arrays, self.values)
 
     def renew(self) -> None:
         """Have other arrays in place of those that somebody holds."""
@@ -84,6 +93,23 @@ class Banks:
             bank.renew()
         words[bank.at] = bank.values
         return bank.results.copy()
+
+    def quick(self, inputs: FilledInputs, slow: Fill, words: Any) -> Fill:
+        """`slow`, done by native code where nobody holds the results of the call before last."""
+        both = self.both
+        for bank in both:
+            bank.table = FillTable(inputs, bank.at, len(bank.arrays), words)
+            bank.table.hold(bank.arrays, bank.values)
+            bank.puts = bank.table.function()
+
+        def fill(arrays: list[Any], targets: list[Any]) -> list[Any]:
+            bank = both[1]
+            if bank.puts(arrays):  # type: ignore[misc]
+                both.reverse()
+                return bank.results.copy()
+            return slow(arrays, targets)
+
+        return fill
 
 
 def keeps(shape: tuple[int, ...], dtype: Any) -> bool:
@@ -113,8 +139,10 @@ def make_fill(
     scope |= {"bytes": view, "peek": looks()[0], "slow_address": slow_address}
     scope |= {"signed": signed, "refuse": refuse, "empty": np.empty, "ndarray": np.ndarray}
     lines = [f" results = [None] * {outputs}"]
-    if banks and any(keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results):
-        scope["take"] = Banks(image, outputs).take
+    kept = [keeps(shape, _numpy(dtype)) for _, shape, dtype in image.results]
+    both = Banks(image, outputs) if banks and any(kept) else None
+    if both is not None:
+        scope["take"] = both.take
         lines = [" results = take(words)"]
     lines += [
         *_arrays(image, moving, scope),
@@ -123,7 +151,17 @@ def make_fill(
     ]
     given = ", ".join(f"{name}={name}" for name in scope)  # locals are read fastest
     text = "\n".join([f"def fill(inputs, targets, {given}):", *lines, " return results"])
-    return function_of_text(text, "fill", "<fill>", scope)
+    fill = function_of_text(text, "fill", "<fill>", scope)
+    targets = any(key.startswith("target") for key in image.patches)
+    if both is None or not all(kept) or targets or any(moving.values()):
+        return fill
+    if image.numbers.keys() - floats or not can_fill():
+        return fill
+    inputs = FilledInputs(
+        {i: image.patches[f"input {i}"] for i in moving},
+        {i: [at for at, _ in image.numbers[i]] for i in sorted(floats)},
+    )
+    return both.quick(inputs, fill, words)
 
 
 def _put(image: ProgramImage, key: str, scope: dict[str, Any]) -> Iterator[str]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from adjoint.engine.capture.python.guards.class_versions import version_of, version_offset
+from adjoint.engine.capture.python.guards.dict_versions import dict_version, dict_version_offset
 from adjoint.engine.capture.python.guards.rows import (
     CLASS,
+    DICT,
     KINDS,
     LENGTH,
     NOT_FOUND,
@@ -42,6 +46,18 @@ class.other:
 class.note:
   store i64 HELD_IN_DETAIL, ptr %outcome
   br label %good
+dict:
+  %dict.p = getelementptr i8, ptr %owner, i64 CHANGES
+  %dict.v = load i64, ptr %dict.p
+  %dict.e = icmp eq i64 %dict.v, %wanted
+  br i1 %dict.e, label %dict.same, label %dict.other
+dict.same:
+  %dict.i = add i64 %i, 1
+  %dict.next = add i64 %dict.i, %word
+  br label %loop
+dict.other:
+  %dict.n = icmp slt i64 %wanted, 0
+  br i1 %dict.n, label %good, label %class.note
 item:
   %item.h = load i64, ptr %p4
   %item.u = icmp slt i64 %item.h, 0
@@ -237,6 +253,7 @@ def text(type_offset: int) -> str:
     numbers = {
         "TYPE": type_offset,
         "VERSION": version_offset() or 0,  # without one no row asks for it
+        "CHANGES": dict_version_offset() or 0,
         "HELD_IN_DETAIL": HELD_IN_DETAIL,
         "NOT_SOUGHT": NOT_SOUGHT,
         "NOT_FOUND": NOT_FOUND,
@@ -287,7 +304,8 @@ entry:
   store i64 {HELD}, ptr %outcome
   br label %loop
 loop:
-  %i = phi i64 [ %first, %entry ], [ %next, %good ], [ %class.next, %class.same ]
+  %i = phi i64 [ %first, %entry ], [ %next, %good ], [ %class.next, %class.same ],
+    [ %dict.next, %dict.same ]
   %over = icmp sge i64 %i, %count
   br i1 %over, label %held, label %row
 held:
@@ -353,18 +371,27 @@ def right(guard: Check) -> bool:
         for _ in range(3):  # first a key is sought, then it is known where it is
             if [guard(address, 0, 1), guard(address, 0, 2), guard(address, 1, 2)] != [HELD, 1, 1]:
                 return False
-    return version_offset() is None or _versions_right(guard)
-
-
-def _versions_right(guard: Check) -> bool:
-    """Whether the row behind a class's is left out while the class has its version."""
     cls: Any = type("Sample", (), {})
+    if version_offset() is not None:
+        change = partial(setattr, cls, "size")
+        if not _versions_right(guard, CLASS, cls, partial(version_of, cls), change):
+            return False
+    if dict_version_offset() is None:
+        return True
+    change = partial(own.__setitem__, "size")
+    return _versions_right(guard, DICT, own, partial(dict_version, own), change)
+
+
+def _versions_right(
+    guard: Check, kind: int, thing: Any, version: Callable[[], int], change: Callable[[Any], None]
+) -> bool:
+    """Whether the row behind a class's or dict's is left out while that has its version."""
     empty: list[Any] = []
     answers = []
     for wanted in (1, 0):  # a row that does not hold, and one that does
-        row = (CLASS, id(cls), 1, version_of(cls), NOT_SOUGHT)
+        row = (kind, id(thing), 1, version(), NOT_SOUGHT)
         rows = array("q", [*row, LENGTH, id(empty), 0, wanted, NOT_SOUGHT])
         answers.append(guard(rows.buffer_info()[0], 0, 2))
-        cls.size = wanted
+        change(wanted)
         answers.append(guard(rows.buffer_info()[0], 0, 2))
     return answers == [HELD, 1, HELD, HELD_IN_DETAIL]

@@ -8,6 +8,7 @@ in Python.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -16,13 +17,15 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, guarding, library
-from adjoint.engine.capture.python.guards.rows import type_offset
+from adjoint.engine.capture.python.guards.rows import type_offset, word_at
 from adjoint.engine.capture.python.guards.table import Check
 
 HEAD = object.__basicsize__  # what every object begins with
 # Where threads run at once, lists may change under our eyes, and reference counts mean less.
 COUNTED: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
-# An array has the address of its elements first.
+# An array, after the head of every object: address of its elements, number of dimensions, sizes,
+# strides, what it is a part of, dtype.
+RANK, SIZES, STRIDES, OWNER, DTYPE = HEAD + 8, HEAD + 16, HEAD + 24, HEAD + 32, HEAD + 40
 TEXT = f"""
 declare ptr @PyLong_FromLongLong(i64)
 define ptr @address(ptr %self, ptr %array) {{
@@ -70,3 +73,20 @@ def _right(address: Address) -> bool:
     """Whether arrays are laid out as expected. Only memory of the objects' own is read."""
     arrays = [np.arange(6), np.zeros((2, 3))[:, 1:], np.ones((), np.float32)]
     return all(address(a) == slow_address(a) for a in arrays)
+
+
+@cache
+def arrays_are_laid_out() -> bool:
+    """Whether arrays have their layout where it is expected."""
+    for array in (np.zeros((2, 3), np.float32), np.zeros((4, 5, 6))[:, 1:, ::2], np.ones(())):
+        rank = ctypes.c_int.from_address(id(array) + RANK).value
+        owner = 0 if array.base is None else id(array.base)
+        if rank != array.ndim or word_at(id(array) + DTYPE) != id(array.dtype):
+            return False
+        if word_at(id(array) + OWNER) != owner:
+            return False
+        for at, expected in ((SIZES, array.shape), (STRIDES, array.strides)):
+            words = (ctypes.c_ssize_t * rank).from_address(word_at(id(array) + at)) if rank else ()
+            if tuple(words) != expected:
+                return False
+    return True

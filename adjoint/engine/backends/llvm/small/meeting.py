@@ -12,22 +12,25 @@ Note [meeting]
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.llvm.runtime.peeking import HEAD
+from adjoint.engine.backends.llvm.runtime.peeking import (
+    DTYPE,
+    HEAD,
+    RANK,
+    SIZES,
+    STRIDES,
+    arrays_are_laid_out,
+)
 from adjoint.engine.backends.llvm.small import comparing
 from adjoint.engine.backends.llvm.small.comparing import NDARRAY, NONE, WANTED, ArrayText
 from adjoint.engine.capture.python.guards.rows import word_at
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.tensor.tensor import Tensor, wrap
 
-# An array, after the head of every object: address, number of dimensions, sizes, strides, what it
-# is a part of, dtype.
-RANK, SIZES, STRIDES, DTYPE = HEAD + 8, HEAD + 16, HEAD + 24, HEAD + 40
 # How arrays of NumPy are looked at.
 ARRAYS = ArrayText(
     NDARRAY,
@@ -68,19 +71,6 @@ def world() -> Any:
         return None
     known = (Tensor, np.ndarray, float, int, str, tuple, Spec, Size, list)
     return np.array([*map(id, known), offset, id(None), 0], np.int64)
-
-
-def arrays_are_laid_out() -> bool:
-    """Whether arrays have their layout where it is expected."""
-    for array in (np.zeros((2, 3), np.float32), np.zeros((4, 5, 6))[:, 1:, ::2], np.ones(())):
-        rank = ctypes.c_int.from_address(id(array) + RANK).value
-        if rank != array.ndim or word_at(id(array) + DTYPE) != id(array.dtype):
-            return False
-        for at, expected in ((SIZES, array.shape), (STRIDES, array.strides)):
-            words = (ctypes.c_ssize_t * rank).from_address(word_at(id(array) + at)) if rank else ()
-            if tuple(words) != expected:
-                return False
-    return True
 
 
 def text() -> str:

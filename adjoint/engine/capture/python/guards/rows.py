@@ -34,18 +34,21 @@ from adjoint.engine.capture.python.plain import MISSING
 
 # What a row has native code look at; its other words are the owner, the key and what is wanted.
 # Of a class whose version is the wanted one, as many rows as its key says need not be looked at.
-KINDS = "item item_kind field table length cell member items keys list index call class".split()
-ITEM, ITEM_KIND, FIELD, TABLE, LENGTH, CELL, MEMBER, ITEMS, KEYS, LIST, INDEX, CALL, CLASS = range(
-    13
+# So with a dict.
+KINDS = (
+    "item item_kind field table length cell member items keys list index call class dict".split()
 )
+ITEM, ITEM_KIND, FIELD, TABLE, LENGTH, CELL, MEMBER, ITEMS, KEYS, LIST, INDEX, CALL = range(12)
+CLASS, DICT = 12, 13
 # The last word of a row is native code's own: where in a dict it found the key.
 WORDS = 5
 NOT_SOUGHT, NOT_FOUND = -2, -1
 
 Row = tuple[int, int, int, int]
-_HEAD = object.__basicsize__
+HEAD = object.__basicsize__
 _SIZE_OF_CLASSES: int = type.__dict__["__basicsize__"].__get__(type)
 _KNOWN_DICTS = ((3, 11), (3, 12), (3, 13), (3, 14))  # Pythons whose dicts are laid out alike
+_KEYS = HEAD + 16, 10  # behind how many entries there are, and a word
 _OBJECT_SLOT = 16  # the type of a member that is an object and may be absent: Py_T_OBJECT_EX
 
 
@@ -84,7 +87,7 @@ class _B(_A):
 def type_offset() -> int | None:
     """Where objects keep their class."""
     samples: list[Any] = [_A(), _B(), [], 1.5, "a"]
-    return _offset([(x, type(x)) for x in samples], _HEAD)
+    return _offset([(x, type(x)) for x in samples], HEAD)
 
 
 @cache
@@ -114,16 +117,18 @@ def keys_kind() -> tuple[int, int] | None:
     other: list[dict[Any, Any]] = [{1: 1}, {"a": 1, 2: 2}, {(): 1}, {_Word("a"): 1}]
     plain[1]["a"] = plain[2]["b"] = 1
     turned: dict[Any, Any] = {"a": 1}
-    pointer, byte = _HEAD + 16, 10  # behind how many entries there are, and a word
     if sys.version_info[:2] not in _KNOWN_DICTS:  # elsewhere it may be no pointer
         return None
-
-    def kind(table: dict[Any, Any]) -> int:
-        return ctypes.c_uint8.from_address(word_at(id(table) + pointer) + byte).value
-
-    right = all(map(kind, plain)) and not any(map(kind, other)) and kind(turned)
+    right = all(map(keys_kind_of, plain)) and not any(map(keys_kind_of, other))
+    right = right and bool(keys_kind_of(turned))
     turned[1] = 1
-    return (pointer, byte) if right and not kind(turned) else None
+    return _KEYS if right and not keys_kind_of(turned) else None
+
+
+def keys_kind_of(table: dict[Any, Any]) -> int:
+    """That byte, of a dict (where `keys_kind` is known)."""
+    pointer, byte = _KEYS
+    return ctypes.c_uint8.from_address(word_at(id(table) + pointer) + byte).value
 
 
 class _Word(str):
@@ -133,10 +138,10 @@ class _Word(str):
 @lru_cache(maxsize=1024)
 def slot_offset(descriptor: Any) -> int | None:
     """Where objects keep what a descriptor of `__slots__` gives."""
-    definition = id(descriptor) + _HEAD + 24  # behind the class and the two names
+    definition = id(descriptor) + HEAD + 24  # behind the class and the two names
     if type(descriptor) is not types.MemberDescriptorType:
         return None
-    if word_at(id(descriptor) + _HEAD) != id(descriptor.__objclass__):
+    if word_at(id(descriptor) + HEAD) != id(descriptor.__objclass__):
         return None
     member = _MemberDef.from_address(word_at(definition))
     named = member.name == descriptor.__name__.encode()
