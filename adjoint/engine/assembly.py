@@ -21,7 +21,8 @@ from adjoint.engine.core.state.loading import bring, brought
 from adjoint.engine.core.state.stand_ins import FragmentsLater, StraightLater, UpdatesLater
 from adjoint.engine.older_names import INPLACE_FUNCTIONS, OLDER
 from adjoint.engine.tensor.install import install
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.methods import TensorMethods
+from adjoint.engine.tensor.tensor import AwaitedMethod, Tensor
 
 EAGER = (
     "adjoint.engine.ops.elementwise.records",
@@ -453,15 +454,13 @@ def load_networks() -> None:
 
 
 def find_method(cls: type[Tensor], name: str) -> Any:
-    """A method or property that was not on the class when it was looked for.
+    """A method or property that was not on the class when it was looked for, but may have come.
 
-    It may have come since, by another thread, or be a property that raised AttributeError.
+    Another thread may have put it there.
     """
     if not name.startswith("_"):
-        if name in LATE_METHODS:
-            load_lazy()
         for base in cls.__mro__:
-            if name in base.__dict__:
+            if name in base.__dict__ and base.__dict__[name].__class__ is not AwaitedMethod:
                 return base.__dict__[name]
     raise AttributeError(
         f"{cls.__name__!r} object has no attribute {name!r}. If PyTorch has it, Adjoint does not "
@@ -472,6 +471,8 @@ def find_method(cls: type[Tensor], name: str) -> Any:
 
 
 HOOKS.find_method = find_method
+for _name in LATE_METHODS:  # below the class, so that what comes is found first
+    setattr(TensorMethods, _name, AwaitedMethod(_name))
 
 
 HOOKS.backends["native"] = HOOKS.devices["cpu"] = "adjoint.engine.backends.llvm.program.native"

@@ -12,7 +12,10 @@ Note [small draws]
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from numpy import empty
 
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.operations.public import PUBLIC
@@ -119,7 +122,10 @@ def unwritten(graph: DataflowGraph, call: Callable[[], Any]) -> Callable[..., Ar
     layout = (array.dtype, array.shape, array.strides)
     if want._requires_grad or layout != (want._array.dtype, want._array.shape, want._array.strides):
         raise Unfit
-    return lambda *arrays: kernel()
+    if not array.flags.c_contiguous:
+        return lambda *arrays: kernel()
+    make = partial(empty, array.shape, array.dtype)
+    return lambda *arrays: (make(),)
 
 
 def what_follows(
