@@ -115,11 +115,12 @@ import sys
 import adjoint as ad
 from adjoint.engine import assembly
 
-before = {*dir(ad.Tensor)}
+before = {*vars(ad.Tensor)}
+assert assembly.LATE_METHODS <= {*dir(ad.Tensor)} - before
 assert not hasattr(ad.ones(2), "no_such_method")
 assert not sys.modules.keys() & assembly.WAITING and "scipy" not in sys.modules
 assembly.load_lazy()
-late = {name for name in {*dir(ad.Tensor)} - before if not name.startswith("_")}
+late = {name for name in {*vars(ad.Tensor)} - before if not name.startswith("_")}
 assert late == assembly.LATE_METHODS, late ^ assembly.LATE_METHODS
 assert "scipy" not in sys.modules
 print("done")
