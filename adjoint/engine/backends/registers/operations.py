@@ -94,6 +94,8 @@ def _arange(code: Code, op: Op, xs: list[Any], lanes: int, compute: str, result:
     params = dict(op.params)
     start, step = params["start"], params["step"]
     kind = "i64" if isinstance(start, int) and isinstance(step, int) else "f64"
+    if kind == "i64" and xs[0].kind == "i32":  # compiler.loops.narrowing: they fit
+        kind = "i32"
     return (xs[0].convert(kind) * step + start).convert(result)
 
 

@@ -58,7 +58,7 @@ def straight_call(
     conditions = call.conditions
     if arguments.structure is not None or arguments.modes[1] or not is_usual(call):
         return None
-    wanted, fit, guarded = arguments.modes, arguments.fit, guards.holds
+    wanted, fit, guarded = arguments.modes, arguments.fit, guards.quickest()
     apart, (looks, others_hold) = conditions.sharing.apart, _particulars(conditions)
     owners = frozenset() if call.overlaps is None else call.overlaps.owners
     fits = _native_test(arguments, apart, looks, owners or frozenset())

@@ -10,10 +10,12 @@ Note [kept values]
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from adjoint.engine.compiler.loops.ir import AffineReference, Form, Kernel, LoopKernel
+from adjoint.engine.compiler.loops.narrowing import narrowed
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.core.operations.record import REGISTRY
@@ -29,6 +31,7 @@ def is_costly(name: str) -> bool:
 
 def schedule(kernel: LoopKernel) -> Kernel:
     """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
+    kernel = replace(kernel, ops=narrowed(kernel))
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     carried = kept_values(kernel)
     vector = outside_short_rows(kernel, vector_atom(kernel, refs))

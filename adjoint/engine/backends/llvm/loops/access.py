@@ -169,8 +169,8 @@ class Access:
             one = let(f"extractelement {value.type} {value.ref}, i64 {k}")
             lines.append(f"store {element} {one}, ptr {here}, align {align}")
 
-    def coordinate(self, r: int, where: dict[int, str], lanes: int) -> V:
-        """The value of a reference without a buffer."""
+    def coordinate(self, r: int, where: dict[int, str], lanes: int, kind: str = "i64") -> V:
+        """The value of a reference without a buffer; `kind` is what holds it."""
         let, code = self.code.let, self.code
         _, classes = self.form.refs[r]
         at = self.base[r]
@@ -181,9 +181,9 @@ class Access:
             stride = "1" if classes[d] == 1 else self.word["stride", r, d]
             at = let(f"add i64 {at}, {let(f'mul i64 {i}, {stride}')}")
             if d == self.vector and lanes > 1:
-                step = code.splat(code.value(stride, "i64", 1), lanes)
-                across = code.iota("i64", lanes) * step
-        value = code.splat(code.value(at, "i64", 1), lanes)
+                step = code.splat(code.value(stride, "i64", 1).convert(kind), lanes)
+                across = code.iota(kind, lanes) * step
+        value = code.splat(code.value(at, "i64", 1).convert(kind), lanes)
         return value if across is None else value + across
 
 

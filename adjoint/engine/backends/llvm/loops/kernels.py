@@ -264,7 +264,7 @@ class LoopEmitter:
                 word = code.value(self.access.word["host", op.args[0][1], -1], "i64", 1)
                 value = code.splat(_from_word(word, kind), lanes)
             case "index":
-                value = self.access.coordinate(op.args[0][1], where, lanes)
+                value = self.access.coordinate(op.args[0][1], where, lanes, KIND[op.dtype][0])
             case _ if op.name == "require":
                 value = self.required(k, env, lanes, where, stage)
             case _ if op.name == "scatter":
