@@ -56,3 +56,25 @@ def test_they_go_by_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = total.latest.executable.plan.steps
     assert sums_columns(first.form)
     assert first.pieces >= 32 > second.pieces
+
+
+@pytest.mark.parametrize(("shape", "steps"), [((128, 64), 2), ((8, 4), 1)])
+def test_sums_of_what_is_scattered(
+    shape: tuple[int, int], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape).astype(np.float32)
+    picks = rng.integers(0, shape[1], (shape[0], 1))
+
+    @ad.compile(backend="native")
+    def scattered(x: ad.Tensor, picks: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
+        put = (x * 2).scatter(1, picks, -1.0)
+        return put, put.sum(0)
+
+    put, total = scattered(ad.from_numpy(x), ad.from_numpy(picks))
+    wanted = x * 2
+    np.put_along_axis(wanted, picks, -1.0, 1)
+    np.testing.assert_array_equal(put.numpy(), wanted)
+    np.testing.assert_allclose(total.numpy(), wanted.astype(np.float64).sum(0), atol=1e-4)
+    assert len(scattered.latest.executable.plan.steps) == steps  # a large sum by itself

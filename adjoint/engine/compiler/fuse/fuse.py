@@ -43,10 +43,12 @@ from adjoint.engine.compiler.fuse.spaces import (
 )
 from adjoint.engine.compiler.lower.indexed import trailing
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
+from adjoint.engine.graph.sizes.extents import typical
 
 POINT, REDUCE, TEMPLATE, CALL, VIEW, FREE = "point", "reduce", "template", "call", "view", "free"
 LARGEST = 120  # nodes in one kernel
 FEW, MANY = 64, 128  # rows that one program sums up at any rate; programs that are enough
+SCATTERED = 1 << 12  # elements from which on sums of columns are worth a kernel of their own
 OTHER_ORDER = (
     "reduces over other dimensions, or reads elements in another order, than the "
     "kernel that makes its operand"
@@ -199,6 +201,8 @@ class Fusion:
             return "begins a product"
         if node in self.updates and unit.reduced is not None:
             return "an update of state, launched with others of its form"
+        if not self.columns and sums_scattered_columns(unit, node):
+            return "a sum of columns, which goes row by row by itself"
         return ""
 
     def start_loop(self, node: Node, kind: str, reason: str) -> None:
@@ -403,6 +407,19 @@ class Fusion:
                 third.needs = (third.needs & ~gone) | bit | unit.needs
             elif third.needs & bit:
                 third.needs |= unit.needs
+
+
+def sums_scattered_columns(unit: Unit, node: Node) -> bool:
+    """Whether a kernel that scatters would also sum down columns.
+
+    Each column would then be gone down alone, its elements far apart, where a sum by itself takes
+    rows as they lie (a target that has `Target.columns` does so in one kernel).
+    """
+    if node.record.name != "sum" or all(n.record.name != "scatter" for n in unit.nodes):
+        return False
+    shape = node.inputs[0].spec.shape
+    dims = {d % len(shape) for d in node.params["dims"]}
+    return len(shape) - 1 not in dims and prod(map(typical, shape)) >= SCATTERED
 
 
 def apart(one: int | None, other: int | None) -> bool:
