@@ -246,13 +246,13 @@ def _code() -> Any:
     """The native code; None where objects are laid out otherwise than it expects."""
     where = type_offset()
     names = ("_requires_grad", "_base", "_array", "_storage", "_grad_meta")
-    offsets = [slot_offset(Tensor.__dict__[name]) for name in names]
-    offsets += [slot_offset(Storage.__dict__[name]) for name in ("buffer", "version")]
-    if not COUNTED or where is None or None in offsets or not arrays_are_laid_out():
-        return None
+    found = [slot_offset(Tensor.__dict__[name]) for name in names]
+    found += [slot_offset(Storage.__dict__[name]) for name in ("buffer", "version")]
     words = "REQUIRES_GRAD BASE ARRAY STORAGE GRAD_META BUFFER VERSION".split()
-    numbers = {"TYPE": where, "MOST": MOST, "COUNTS": _COUNTS, "HEAD": HEAD}
-    numbers |= dict(zip(words, offsets, strict=True))
+    offsets = {word: at for word, at in zip(words, found, strict=True) if at is not None}
+    if not COUNTED or where is None or len(offsets) < len(words) or not arrays_are_laid_out():
+        return None
+    numbers = {"TYPE": where, "MOST": MOST, "COUNTS": _COUNTS, "HEAD": HEAD} | offsets
     numbers |= {"RANK": RANK, "SIZES": SIZES, "STRIDES": STRIDES, "OWNER": OWNER, "DTYPE": DTYPE}
     pattern = rf"\b({'|'.join(numbers)})\b"
     text = re.sub(pattern, lambda name: str(numbers[name[0]]), _TEXT)
