@@ -67,11 +67,11 @@ def test_sums_of_what_is_scattered(
     x = rng.standard_normal(shape).astype(np.float32)
     picks = rng.integers(0, shape[1], (shape[0], 1))
 
-    @ad.compile(backend="native")
-    def scattered(x: ad.Tensor, picks: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
+    def of_both(x: ad.Tensor, picks: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor]:
         put = (x * 2).scatter(1, picks, -1.0)
         return put, put.sum(0)
 
+    scattered: Any = ad.compile(of_both, backend="native")
     put, total = scattered(ad.from_numpy(x), ad.from_numpy(picks))
     wanted = x * 2
     np.put_along_axis(wanted, picks, -1.0, 1)
