@@ -42,7 +42,7 @@ def is_usual(call: PreparedCall) -> bool:
         return False
     if inputs.others or not inputs.early or shown.layouts or not shown.roots_are_results:
         return False
-    others = changes.written_others or changes.wanting or changes.unwanting
+    others: Any = changes.written_others or changes.wanting or changes.unwanting
     others = others or changes.argument_grads or call.effects.result_grads or call.results.retained
     return not others and changes.moves is None and changes.targets is not None
 
@@ -64,7 +64,7 @@ def straight_call(
     fits = _native_test(arguments, apart, looks, owners or frozenset())
     checked = fits is not None and owners is not None  # whether `fits` looks at overlaps too
     read, fixed, windows = call.inputs.recall_hosts, call.inputs.fixed, call.inputs.windows
-    run, targets, overlaps = call.run, call.changes.targets, call.overlaps
+    run, targets, overlaps = call.run, call.changes.targets or [], call.overlaps
     count, written, counts = (
         call.changes.count_writes,
         call.changes.written,
