@@ -131,6 +131,13 @@ CASES: list[tuple[str, Any, list[Op], tuple[int, ...], list[str]]] = [
         ["int64", "int64"],
     ),
     (
+        "drawn at it",
+        64,
+        [point("random", "v0", dtype="int64", params=("whole numbers", 9))],
+        (1,),
+        ["int64", "int64"],
+    ),
+    (
         "picked by it",
         64,
         [Op(LOAD, "float32", (("r", 0), ("v", 0)), None, "float32", "float32", False, 0)],

@@ -17,6 +17,7 @@ MOST = 2**30  # sums and differences of two such numbers have room
 BEYOND = 64  # elements that a vector may reach over the end
 _WIDE, _NARROW = "int64", "int32"
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
+_FOLLOWED = ("add", "sub", "neg", "arange")  # whose results are between known numbers
 _TRIANGLES = ("triu", "tril")
 Interval = tuple[int, int]
 
@@ -87,6 +88,8 @@ def _of_coordinate(kernel: LoopKernel, r: int) -> Interval | None:
 
 
 def _of_result(op: Op, parts: list[Interval]) -> Interval | None:
+    if op.name not in _FOLLOWED:
+        return None
     params = dict(op.params or ())
     match op.name, parts:
         case "add", [(a, b), (c, d)] if not params:
