@@ -23,6 +23,7 @@ from adjoint.library import (
     wrap_triton,
 )
 from adjoint.library.kernels import compiled_for
+from adjoint.utils._python_dispatch import TorchDispatchMode
 from tests import toy_device
 
 Tensor = ad.Tensor
@@ -406,7 +407,7 @@ def test_kernels_may_come_before_the_definition() -> None:
     ad.library.define(name, "(Tensor x) -> Tensor")
     ad.library.impl(name, "default")(lambda x: 3 * x)
     assert ad.ops.tests_early.twice(ad.ones(1)).tolist() == [2.0]
-    elsewhere = Library("tests_early", "IMPL", "MPS")
+    elsewhere = Library("tests_early", "FRAGMENT", "MPS")
     elsewhere.define("thrice(Tensor x) -> Tensor")
     elsewhere.impl("thrice", lambda x: 3 * x)
     with pytest.raises(NotImplementedError, match="no kernel is registered for cpu"):
@@ -433,7 +434,7 @@ def test_a_notation_says_what_is_written_and_returned() -> None:
     assert (first.tolist(), first.requires_grad, rest) == ([2.0, 2.0], False, None)
     with pytest.raises(AttributeError, match="has no form 'nothing'"):
         _ = plus.nothing
-    with pytest.raises(ValueError, match="must have '->'"):
+    with pytest.raises(RuntimeError, match="must have '->'"):
         define("tests_notation::wrong", "(Tensor x)")
 
 
@@ -452,6 +453,90 @@ def test_arguments_taken_by_name_alone() -> None:
     assert ad.compile(lambda x: line(x, a=1.0) + scaled(x, by=4.0))(x).item() == 8.0
     with pytest.raises(ValueError, match="'y'.* not found"):
         custom_op("tests_names::wrong", mutates_args=("y",))(lambda x: None)
+
+
+MISTAKES: dict[str, tuple[Callable[[Library], Any], type[Exception], str]] = {
+    "twice": (lambda lib: lib.define("known(Tensor x) -> Tensor"), RuntimeError, "multiple times"),
+    "kind of argument": (
+        lambda lib: lib.define("a(Tensr x) -> Tensor"), RuntimeError, "unknown type specifier 'Tensr'",
+    ),
+    "kind of result": (lambda lib: lib.define("a(Tensor x) -> Foo"), RuntimeError, "'Foo'"),
+    "bracket": (lambda lib: lib.define("a(Tensor x -> Tensor"), RuntimeError, r"expected \)"),
+    "key": (lambda lib: lib.impl("known", abs, "CPUU"), RuntimeError, "dispatch key: CPUU"),
+    "autocast": (lambda lib: lib.impl("known", abs, "AutocastCPU"), NotImplementedError, "register_autocast"),
+    "second": (lambda lib: Library(lib.ns, "DEF"), RuntimeError, "Only a single library"),
+    "kind": (lambda lib: Library(lib.ns, "DEFF"), ValueError, "Unsupported kind"),
+    "reserved": (lambda lib: Library("prim", "DEF"), ValueError, "reserved"),
+    "kernels alone": (
+        lambda lib: Library(lib.ns, "IMPL").define("a(Tensor x) -> Tensor"), RuntimeError, "'IMPL'",
+    ),
+    "device": (
+        lambda lib: custom_op(f"{lib.ns}::a", abs, device_types="foo"), RuntimeError, "Expected one of",
+    ),
+    "other device": (
+        lambda lib: custom_op(f"{lib.ns}::b", lambda x: x * 2, device_types="cuda")(ad.ones(1)),
+        NotImplementedError, "Could not run .* with arguments from the 'CPU' backend",
+    ),
+    "argument": (lambda lib: getattr(ad.ops, lib.ns).known("x"), RuntimeError, "type 'Tensor' for"),
+    "too many": (lambda lib: getattr(ad.ops, lib.ns).known(ad.ones(1), 1), RuntimeError, "at most 1"),
+    "by name": (lambda lib: getattr(ad.ops, lib.ns).known(ad.ones(1), q=1), RuntimeError, "'q'"),
+    "missing": (lambda lib: getattr(ad.ops, lib.ns).known(), RuntimeError, "missing value for"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_of_definitions_and_calls(name: str) -> None:
+    call, kind, message = MISTAKES[name]
+    with ad.library._scoped_library("tests_mistakes", "DEF") as lib:
+        lib.define("known(Tensor x) -> Tensor")
+        lib.impl("known", lambda x: x * 2, "CPU")
+        with pytest.raises(kind, match=message):
+            call(lib)
+    assert "tests_mistakes::known" not in ad.library.OPERATIONS
+
+
+def test_the_form_that_takes_the_arguments_is_chosen() -> None:
+    with ad.library._scoped_library("tests_forms", "FRAGMENT") as lib:
+        lib.define("twice(Tensor x) -> Tensor", tags=(ad.Tag.needs_fixed_stride_order,))
+        lib.define("twice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)")
+        lib.define("twice.number(float x, int[2] size=[2,2]) -> Tensor")
+        lib.impl("twice", lambda x: x * 2, "CPU")
+        lib.impl("twice.out", lambda x, *, out: out.copy_(x * 2), "CPU")
+        lib.impl("twice.number", lambda x, size=2: ad.full((size,), x * 2), "CPU")
+        twice, out = ad.ops.tests_forms.twice, ad.zeros(2)
+        assert twice(ad.ones(2)).tolist() == [2.0, 2.0]
+        assert twice(ad.ones(2), out=out) is out
+        assert out.tolist() == [2.0, 2.0]
+        assert twice(3.0).tolist() == twice(3, size=2).tolist() == [6.0, 6.0]
+        assert sorted(twice.overloads()) == ["default", "number", "out"]
+        assert twice.default.tags == [ad.Tag.needs_fixed_stride_order]
+        assert (
+            str(twice.out._schema)
+            == "tests_forms::twice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)"
+        )
+        with pytest.raises(RuntimeError, match="failed to match any schema"):
+            twice("x")
+
+
+def test_a_mode_has_an_operation_do_something_else() -> None:
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    @custom_op("tests_modes::twice", mutates_args=())
+    def twice(x: Tensor) -> Tensor:
+        return x * 2
+
+    def rule(mode: Any, op: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        assert isinstance(mode, Mode)
+        return op(*args, **kwargs) + 1  # here the mode is not entered
+
+    ad.library.register_torch_dispatch("tests_modes::twice", Mode, rule)
+    assert twice(ad.ones(1)).item() == 2.0
+    with Mode():
+        assert twice(ad.ones(1)).item() == 3.0
 
 
 def test_operations_of_pytorchs_own_namespaces_can_be_named() -> None:

@@ -18,6 +18,7 @@ from adjoint.library.checking import opcheck as opcheck
 from adjoint.library.custom import OPERATIONS as OPERATIONS
 from adjoint.library.custom import CustomOpDef as CustomOpDef
 from adjoint.library.functions import Library as Library
+from adjoint.library.functions import _scoped_library as _scoped_library
 from adjoint.library.functions import custom_op as custom_op
 from adjoint.library.functions import define as define
 from adjoint.library.functions import get_ctx as get_ctx
@@ -28,7 +29,7 @@ from adjoint.library.functions import register_autocast as register_autocast
 from adjoint.library.functions import register_autograd as register_autograd
 from adjoint.library.functions import register_fake as register_fake
 from adjoint.library.functions import register_kernel as register_kernel
-from adjoint.library.functions import register_kernel as register_torch_dispatch  # noqa: F401
+from adjoint.library.functions import register_torch_dispatch as register_torch_dispatch
 from adjoint.library.functions import register_vmap as register_vmap
 from adjoint.library.kernels import cuda_kernel as cuda_kernel
 from adjoint.library.kernels import llvm_kernel as llvm_kernel

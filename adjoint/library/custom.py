@@ -25,6 +25,7 @@ import numpy as np
 from adjoint.amp.autocast_mode import is_autocast_enabled
 from adjoint.engine.autodiff.levels.function import FunctionCtx
 from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.core.device import KNOWN_TYPES
 from adjoint.engine.core.dtype import DType, float64
 from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.record import HOOKS
@@ -34,7 +35,7 @@ from adjoint.engine.core.tree import map_tree
 from adjoint.engine.ops.create.creation import empty, zeros_like
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.library.notation import read_notation
+from adjoint.library.notation import mismatch, read_notation
 
 OPERATIONS: dict[str, CustomOpDef] = {}  # "namespace::name"
 EARLY: dict[str, dict[str, Callable[..., Any]]] = {}  # kernels of operations not yet defined
@@ -64,14 +65,24 @@ def _observed(table: dict[str, Any], name: str) -> Any:
 class CustomOpDef:
     """An operation made of a function, with what was registered for it."""
 
-    def __init__(self, name: str, fn: Callable[..., Any] | None, mutates: Any, schema: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any] | None,
+        mutates: Any,
+        schema: Any,
+        tags: Any = (),
+    ) -> None:
         if name.count("::") != 1:
             raise ValueError(f"custom_op: the name must be 'namespace::name', received {name!r}")
         self._qualname = name
         self._init_fn = fn
         self._kernels: dict[str, Callable[..., Any]] = EARLY.pop(name, {})  # by device; "": any
         self._transparent = False  # no more than a name for a function of other operations
-        self._schema = schema
+        self._schema = _qualified(name, schema)
+        self.tags = list(tags) if isinstance(tags, (list, tuple, set)) else [tags]
+        self._for_all = fn is not None  # whether its function computes it on every device
+        self._modes: dict[type, Callable[..., Any]] = {}  # what classes have it do instead
         self._notation = read_notation(schema) if isinstance(schema, str) else None
         written = self._notation.written if self._notation and not mutates else mutates
         self._mutates = tuple(written) if not isinstance(written, str) else written
@@ -98,6 +109,14 @@ class CustomOpDef:
         """Its form without a name."""
         return self
 
+    def overloads(self) -> list[str]:
+        """The names of its forms."""
+        forms = [name.partition(".")[2] for name in OPERATIONS if name.startswith(self._form())]
+        return ["default", *forms]
+
+    def _form(self, name: str = "") -> str:
+        return f"{self._qualname}.{name}"
+
     def __getattr__(self, name: str) -> CustomOpDef:
         """Another form of it, which was defined as "namespace::name.form"."""
         if name.startswith("_"):
@@ -113,6 +132,7 @@ class CustomOpDef:
         def take(fn: Callable[..., Any]) -> Callable[..., Any]:
             kinds = (device_types,) if isinstance(device_types, str) else device_types or ("",)
             for kind in kinds:
+                check_device_type(kind)
                 self._kernels["" if kind == "default" else kind.lower()] = fn
             return fn
 
@@ -154,9 +174,29 @@ class CustomOpDef:
             )
         self._casts[device_type] = cast_inputs
 
-    register_torch_dispatch = register_kernel
+    def register_torch_dispatch(
+        self, torch_dispatch_class: type, func: Callable[..., Any] | None = None, /
+    ) -> Any:
+        """What it does inside a mode of a class: `func(mode, op, types, args, kwargs)`.
+
+        For a class of tensors, what it does where one is among the arguments; `func` then gets
+        the class first.
+        """
+
+        def take(fn: Callable[..., Any]) -> Callable[..., Any]:
+            self._modes[torch_dispatch_class] = fn
+            return fn
+
+        return take if func is None else take(func)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        form = self._chosen(args, kwargs)
+        if form is not self:
+            return form(*args, **kwargs)
+        if self._modes:
+            rule = self._taken_over(args, kwargs)
+            if rule is not None:
+                return rule()
         for device, dtype in self._casts.items():
             if is_autocast_enabled(device):
                 cast = functools.partial(lowered, device=device, dtype=dtype)
@@ -164,6 +204,34 @@ class CustomOpDef:
                 with CONTEXT.having(autocast=None):
                     return self._called(args, kwargs)
         return self._called(args, kwargs)
+
+    def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CustomOpDef:
+        """The form that takes these arguments: itself, or one defined as "namespace::name.form"."""
+        if self._notation is None:
+            return self
+        wrong = mismatch(self._notation, args, kwargs)
+        if wrong is None:
+            return self
+        forms = [f for name, f in OPERATIONS.items() if name.startswith(self._form())]
+        for form in forms:
+            if form._notation is not None and mismatch(form._notation, args, kwargs) is None:
+                return form
+        several = "Overloaded operator failed to match any schema: " if forms else ""
+        raise RuntimeError(f"{several}{self._qualname}() {wrong} Declaration: {self._schema}")
+
+    def _taken_over(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], Any] | None:
+        """What `register_torch_dispatch` has it do for the modes and tensors there are now."""
+        types = tuple({type(x): None for x in _tensors((*args, *kwargs.values()))})
+        inner = getattr(CONTEXT.takers[-1], "__self__", None) if CONTEXT.takers else None
+        if type(inner) in self._modes:
+            fn = self._modes[type(inner)]
+            return functools.partial(_outside, fn, inner, self, types, args, kwargs)
+        for kind in types:
+            if kind in self._modes:
+                return functools.partial(self._modes[kind], kind, self, types, args, kwargs)
+        return None
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         values = self._bound(args, kwargs)
@@ -206,13 +274,16 @@ class CustomOpDef:
         kind = next((x.device.type for x in _tensors(values)), "cpu")
         if kind == "meta" and self._fake is not None:
             return handed(self._fake, values)
-        kernel = (
-            _observed(self._kernels, kind)
-            or _observed(self._kernels, "")
-            or _observed(vars(self), "_init_fn")
-        )
+        kernel = _observed(self._kernels, kind) or _observed(self._kernels, "")
+        if kernel is None and self._for_all:
+            kernel = _observed(vars(self), "_init_fn")
         if kernel is None:
-            raise NotImplementedError(f"{self._qualname}: no kernel is registered for {kind}")
+            there = ", ".join(sorted(self._kernels)) or "no device"
+            raise NotImplementedError(
+                f"Could not run '{self._qualname}' with arguments from the '{kind.upper()}' "
+                f"backend: no kernel is registered for {kind}; there are those for {there}. "
+                "Register one with register_kernel."
+            )
         return handed(kernel, values)
 
     def _results(self, returned: Any, by: str) -> tuple[Tensor, ...]:
@@ -254,6 +325,36 @@ class CustomOpDef:
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
+
+
+def _outside(fn: Callable[..., Any], mode: Any, *given: Any) -> Any:
+    """What a function has a mode do, where the mode itself takes over nothing."""
+    with CONTEXT.having(takers=CONTEXT.takers[:-1]):
+        return fn(mode, *given)
+
+
+def _qualified(name: str, schema: Any) -> Any:
+    """A notation with the operation's whole name."""
+    if not isinstance(schema, str):
+        return schema
+    return name + schema.strip()[schema.strip().index("(") :] if "(" in schema else schema
+
+
+# Devices that PyTorch has; here those beside Adjoint's own have kernels that are never called.
+DEVICE_TYPES = frozenset(
+    "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
+    "mtia privateuseone privateuse1".split()
+)
+
+
+def check_device_type(kind: str) -> None:
+    """Refuse a kind of device that nobody knows."""
+    name = kind.lower()
+    if name not in ("", "default") and name not in DEVICE_TYPES and kind not in KNOWN_TYPES:
+        raise RuntimeError(
+            f"Expected one of {', '.join(sorted(DEVICE_TYPES | KNOWN_TYPES))} device type at start "
+            f"of device string: {kind}"
+        )
 
 
 def handed(fn: Callable[..., Any], values: Sequence[Any]) -> Any:
