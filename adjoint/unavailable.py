@@ -95,8 +95,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "ao.nn.intrinsic": ("such fused layers", "_FusedModule"),
     "ao.ns.fx.utils": ("comparison of traced graphs", "compute_sqnr"),
     "ao.pruning": (
-        "pruning by that name; see nn.utils.prune",
-        "BaseSparsifier get_arg_info_from_tensor_fqn",
+        "quantised layers of sparse weights",
+        "get_static_sparse_quantized_mapping get_dynamic_sparse_quantized_mapping",
     ),
     "ao.quantization": (
         "quantization of traced graphs; prepare and convert take modules",

@@ -1,1 +1,1 @@
-"""PyTorch's paths of quantisation."""
+"""PyTorch's paths of quantisation, and of weights made sparse while training."""
