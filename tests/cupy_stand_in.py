@@ -105,6 +105,11 @@ class StandIn(ToyLibrary):
         out = np.matmul(np.asarray(x).astype(wide), np.asarray(y).astype(wide))
         return on_device(out.astype(x.dtype))
 
+    @staticmethod
+    def argsort(x: Any, axis: int = -1) -> Any:
+        """As CuPy's, equal elements keep their order."""
+        return on_device(np.argsort(np.asarray(x), axis, kind="stable"))
+
     def array(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         return on_device(np.array(np.asarray(x), *args, **kwargs))
 

@@ -56,7 +56,9 @@ KTHVALUE = primitive(
 ARGMEDIAN = primitive(
     "argmedian", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="composed"
 )
-ARGMODE = primitive("argmode", _infer_one, None, batched_params=shift_dim, native_check=True)
+ARGMODE = primitive(
+    "argmode", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="device"
+)
 # The median of all of `dims`, whose equal elements share the gradient as amax's do.
 MEDIAN = primitive(
     "median",

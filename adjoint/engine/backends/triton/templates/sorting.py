@@ -1,4 +1,4 @@
-"""The templates of order: argsort, top-k, the k-th element, medians (Note [ranks])."""
+"""The templates of order: argsort, top-k, the k-th element, medians, modes (Note [ranks])."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton.schedule import power_of_two
+from adjoint.engine.backends.triton.templates import exchange_kernels as exchanges
 from adjoint.engine.backends.triton.templates import lines as along
 from adjoint.engine.backends.triton.templates import sorting_kernels as kernels
 from adjoint.engine.backends.triton.templates.sorting_kernels import (
@@ -16,6 +17,7 @@ from adjoint.engine.backends.triton.templates.sorting_kernels import (
     HIGH,
     ITEMS,
     LOW,
+    MODE,
     PICK,
     PLACES,
     RUNS,
@@ -28,8 +30,7 @@ from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.graph.ir import Node, Value
 
-SHORT = 512  # elements of a line that is one block
-BLOCK = 256  # of the blocks that longer lines begin with
+SHORT = 128  # elements of a line all pairs of which are compared
 LONGEST = 1 << 24  # elements of a line
 MOST = 1 << 28  # of all lines together, which take two or three words each
 FEW = 64  # of a line that are found without sorting it, if they are a quarter at most
@@ -52,6 +53,13 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
         return False
     length = along.sizes_along(x.spec.shape, dims[0], dims[-1] + 1)[1]
     return 0 < length < LONGEST and 0 < prod(x.spec.shape) <= MOST
+
+
+def accepts_mode(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
+    """The same, of lines that one program puts in order."""
+    if not accepts(setting, node, inputs):
+        return False
+    return bool(inputs[0].spec.shape[node.params["dim"]] <= exchanges.LONGEST)
 
 
 class Sorting:
@@ -78,8 +86,10 @@ class Sorting:
         few = self.take <= FEW and self.take * 4 <= self.length
         if few and self.what.writes == PLACES and not self.what.wide:
             self.best()
-        elif self.length <= SHORT:
+        elif self.length <= SHORT and self.what.writes != MODE:
             self.ranked(self.what, self.x, self.out, self.length, self.take, block_of(self.length))
+        elif self.length <= exchanges.LONGEST:
+            self.exchanged(self.what, self.x, self.out)
         else:
             self.sorted()
         return self.launches
@@ -92,14 +102,26 @@ class Sorting:
         length: int,
         take: int,
         block: int,
-        order: Place | None = None,
     ) -> None:
-        """A launch of blocks of lines."""
+        """A launch of blocks of lines, whose elements are compared with each other."""
         rows = max(1, kernels.PAIRS // (block * block))
         self.add(
             kernels.ranks_lines(replace(what, block=block)), source, out,
             (-(-self.count // rows) * -(-length // block), 1), length, take,
-            warps=4, order=order, cost=length * block,
+            warps=4, cost=length * block,
+        )  # fmt: skip
+
+    def exchanged(
+        self, what: LineOrder, source: Place, out: Place, order: Place | None = None
+    ) -> None:
+        """A launch of blocks of lines, whose elements are exchanged until they are in order."""
+        block = min(block_of(self.length), exchanges.LONGEST)
+        rows, stages = exchanges.exchanged_rows(block), block.bit_length()
+        self.add(
+            exchanges.exchanged_lines(replace(what, block=block)), source, out,
+            (-(-self.count // rows) * -(-self.length // block), 1), self.length, self.take,
+            warps=exchanges.exchange_warps(block), order=order,
+            cost=self.length * stages * stages,
         )  # fmt: skip
 
     def best(self) -> None:
@@ -131,25 +153,26 @@ class Sorting:
         results = self.count * (self.take if self.what.writes == PLACES else 1)
         self.add(
             kernels.finish_lines(self.what), self.x, self.out,
-            (-(-results // kernels.MERGED), 1), self.length, self.take,
-            warps=kernels.MERGE_WARPS, order=order, run=by_low, cost=self.take,
+            (-(-results // kernels.FINISHED), 1), self.length, self.take,
+            warps=kernels.FINISH_WARPS, order=order, run=by_low, cost=self.take,
         )  # fmt: skip
 
     def merged(self, what: LineOrder, order: Place | None) -> Place:
         """Sorted items of each line."""
         room = along.memory(int64, self.count * self.length, "items")
         what = replace(what, writes=RUNS, which="take")
-        self.ranked(what, self.x, room, self.length, 1, BLOCK, order)
+        self.exchanged(what, self.x, room, order)
         return self.runs_merged(room)
 
     def runs_merged(self, items: Place) -> Place:
         """Sorted runs of items, as one of each line."""
         room = [items, along.memory(int64, self.count * self.length, "items")]
-        blocks, run = -(-self.length // kernels.MERGED), BLOCK
+        blocks, run = -(-self.length // exchanges.MERGED), exchanges.LONGEST
         while run < self.length:
             self.add(
-                kernels.merge_lines(), room[0], room[1], (self.count * blocks, 1), self.length, 1,
-                warps=kernels.MERGE_WARPS, run=run, cost=self.length * run.bit_length(),
+                exchanges.merge_lines(), room[0], room[1], (self.count * blocks, 1), self.length, 1,
+                warps=exchanges.MERGE_WARPS, run=run,
+                cost=self.length * exchanges.MERGED.bit_length(),
             )  # fmt: skip
             room.reverse()
             run *= 2
@@ -208,8 +231,8 @@ def described(node: Node) -> LineOrder:
     name, params = node.record.name, node.params
     down = bool(params.get("descending", params.get("largest", False)))
     what = LineOrder(node.inputs[0].spec.dtype.name, down, ELEMENTS, PLACES)
-    if name == "kthvalue":
-        return replace(what, writes=PICK)
+    if name in ("kthvalue", "argmode"):
+        return replace(what, writes=PICK if name == "kthvalue" else MODE)
     if name in ("argmedian", "median"):
         which = "omit" if params["omit"] else "first"
         return replace(what, writes=VALUE if name == "median" else PICK, which=which)
@@ -220,10 +243,14 @@ def sorted_items(name: str, items: Place, count: int) -> tuple[list[Launch], Pla
     """Launches that sort items, and where they then are."""
     room = along.memory(int64, count, "items")
     sorting = Sorting(name, LineOrder("int64", False, ITEMS, RUNS), items, room, (1, count, 1), 1)
-    sorting.ranked(sorting.what, items, room, count, 1, BLOCK)
+    sorting.exchanged(sorting.what, items, room)
     return sorting.launches, sorting.runs_merged(room)
 
 
-TEMPLATES = dict.fromkeys(
-    ("argsort", "topk", "kthvalue", "argmedian", "median"), Template(accepts, along.packed, steps)
-)
+TEMPLATES = {
+    **dict.fromkeys(
+        ("argsort", "topk", "kthvalue", "argmedian", "median"),
+        Template(accepts, along.packed, steps),
+    ),
+    "argmode": Template(accepts_mode, along.packed, steps),
+}

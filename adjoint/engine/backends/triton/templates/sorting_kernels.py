@@ -4,12 +4,12 @@ Note [ranks]
     An *item* is a word: a key, a signed number in the order of the elements (NaN above all, both
     zeros the same), and below it the place of its element. So no two items are equal, and what
     comes out is the stable order. Within a block an item's place in the order is how many are less:
-    all pairs are compared, which for some hundred elements costs less than any network of
-    exchanges, and is little code. Longer lines are blocks first; then two sorted runs become one,
-    where every item finds by bisection how many of the other run come before it.
+    all pairs are compared, which for some dozen elements costs less than exchanges. Longer lines
+    are put in order by exchanges, still longer ones block by block; then two sorted runs become
+    one, again and again (Note [exchanges]).
 
-    Keys of 64 bits do not fit. Short lines compare keys, then places; longer ones are sorted by
-    the low half, then, from the order that gives, by the high half, which as the first is stable.
+    Keys of 64 bits do not fit. Lines of one block compare keys, then places; longer ones are sorted
+    by the low half, then, from the order that gives, by the high half, which like it is stable.
 
     A few of a line are the least item, the least of the others and so on; of long lines a few of
     every block, and then of those.
@@ -24,7 +24,7 @@ from adjoint.engine.backends.triton.templates.lines import pointer
 
 PAIRS = 8192  # items that are compared at once
 SELECTED = 2048  # items of a program that selects
-MERGED, MERGE_WARPS = 512, 4  # items of a program that merges
+FINISHED, FINISH_WARPS = 512, 4  # results of a program that reads them off
 PLACE = 0xFFFFFFFF  # the bits of an item that are its place
 HIGHEST = 0x7FFFFFFF
 PAD = HIGHEST << 32 | 0x80000000  # from here on: no elements
@@ -33,8 +33,9 @@ LAST = (1 << 63) - 1
 SOURCE, OUT, ORDER, LENGTH, AFTER, LINES, TAKE, RUN, STEPS = range(9)
 # What keys are made of: all of the element, half of it, or items that are there already.
 ELEMENTS, LOW, HIGH, ITEMS = "elements", "low", "high", "items"
-# What is written: sorted runs, a block's best, places in order, one place or element of each line.
-RUNS, BEST, PLACES, PICK, VALUE = "runs", "best", "places", "pick", "value"
+# What is written: sorted runs, a block's best, places in order, one place or element of each line,
+# or the place of the most frequent element.
+RUNS, BEST, PLACES, PICK, VALUE, MODE = "runs", "best", "places", "pick", "value", "mode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class LineOrder:
     dtype: str
     descending: bool
     keys: str  # ELEMENTS, LOW, HIGH or ITEMS
-    writes: str  # RUNS, BEST, PLACES, PICK or VALUE
+    writes: str  # RUNS, BEST, PLACES, PICK, VALUE or MODE
     which: str = "take"  # of a line, which is picked: "take", "first" median, "omit" NaN
     block: int = 0
 
@@ -228,35 +229,6 @@ def head_lines(what: LineOrder) -> list[str]:
     ]
 
 
-def merge_lines() -> list[str]:
-    """Two neighbouring runs of `run` items each become one."""
-    return [
-        f"items = {pointer(SOURCE, 'tl.int64')}",
-        f"out = {pointer(OUT, 'tl.int64')}",
-        f"length = tl.load(w + {LENGTH})",
-        f"run = tl.load(w + {RUN})",
-        f"blocks = (length + {MERGED - 1}) // {MERGED}",
-        "line = tl.program_id(0).to(tl.int64) // blocks",
-        f"p = tl.program_id(0).to(tl.int64) % blocks * {MERGED} + tl.arange(0, {MERGED})",
-        "here = items + line * length",
-        "inside = p < length",
-        "mine = tl.load(here + p, mask=inside, other=0)",
-        "number = p // run",
-        "begin = tl.minimum((number ^ 1) * run, length)",
-        "low = begin",
-        "high = tl.minimum(begin + run, length)",
-        f"for _ in range(tl.load(w + {STEPS})):",
-        "    middle = (low + high) // 2",
-        "    open = low < high",
-        "    probe = tl.load(here + middle, mask=open & inside, other=0)",
-        "    up = open & (probe < mine)",
-        "    low = tl.where(up, middle + 1, low)",
-        "    high = tl.where(open & (up == 0), middle, high)",
-        "to = (number & -2) * run + (p - number * run) + (low - begin)",
-        "tl.store(out + line * length + to, mine, mask=inside)",
-    ]
-
-
 def finish_lines(what: LineOrder) -> list[str]:
     """What is read off lines whose items are sorted: at `ORDER` they are, `SOURCE` the elements.
 
@@ -265,7 +237,7 @@ def finish_lines(what: LineOrder) -> list[str]:
     lines = [
         *head_lines(what),
         f"by_low = {pointer(RUN, 'tl.int64')}",
-        f"o = tl.program_id(0).to(tl.int64) * {MERGED} + tl.arange(0, {MERGED})",
+        f"o = tl.program_id(0).to(tl.int64) * {FINISHED} + tl.arange(0, {FINISHED})",
     ]
     if what.writes == PLACES:
         lines += [

@@ -1,0 +1,80 @@
+"""Lines in order on a GPU against NumPy: run by a GPU, or on a stand-in by Triton's interpreter.
+
+TRITON_INTERPRET=1 python -m tests.order_on_a_gpu
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+
+# Lines of one pair, of pairs that are compared, of exchanges (also of several lines in a program),
+# of several blocks; along which dimension.
+SHAPES = [((3, 2), 1), ((2, 129), 1), ((200, 3), 0), ((2, 600, 2), 1), ((1, 5000), 1)]
+LONG = [((3, 4096), 1), ((4097, 2), 0), ((1, 21000), 1), ((300_000,), 0), ((2, 100_000), 1)]
+DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8")
+
+
+def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
+    """Few distinct ones, so that many are equal; of floats also both zeros, infinities and NaN."""
+    rng = np.random.default_rng(seed)
+    found = rng.integers(0, 40, shape)
+    if "float" not in dtype:
+        most = np.iinfo(dtype).max
+        return np.where(found == 39, most, found - (0 if dtype[0] == "u" else 20)).astype(dtype)
+    special = {0: -0.0, 1: 0.0, 2: np.inf, 3: -np.inf, 4: np.nan, 5: -np.nan}
+    out = ((found - 20) * 0.37).astype(dtype)
+    for which, value in special.items():
+        out[found == which] = value
+    return out
+
+
+def mode_of(line: Any) -> int:
+    """Where the smallest of the most frequent elements of a line is last; NaN equals nothing."""
+    values, counts = np.unique(line[line == line], return_counts=True)
+    if not len(counts) or counts.max() == 1:
+        return int(np.argsort(line, kind="stable")[0])
+    return int(np.nonzero(line == values[counts.argmax()])[0][-1])
+
+
+def check(shape: tuple[int, ...], dim: int, dtype: str, seed: int = 0) -> None:
+    """Sorted, as positions both ways, medians and modes: those of NumPy."""
+    array = numbers(shape, dtype, seed)
+    x = ad.from_numpy(array).to("cuda")
+    told = f"{shape} along {dim}, {dtype}"
+    order = np.argsort(array, dim, kind="stable")
+    values, at = x.sort(dim, stable=True)
+    np.testing.assert_array_equal(at.cpu().numpy(), order, err_msg=told)
+    want = np.take_along_axis(array, order, dim)
+    assert values.cpu().numpy().tobytes() == want.tobytes(), told
+    down = x.argsort(dim, descending=True, stable=True).cpu().numpy()
+    backwards = np.flip(np.argsort(np.flip(array, dim), dim, kind="stable"), dim)
+    np.testing.assert_array_equal(down, shape[dim] - 1 - backwards, err_msg=told)
+    middle = x.median(dim).indices.cpu().numpy()
+    lines = np.moveaxis(array, dim, -1).reshape(-1, shape[dim])
+    kept = np.moveaxis(order, dim, -1).reshape(-1, shape[dim])
+    for line, places, one in zip(lines, kept, middle.reshape(-1), strict=True):
+        absent = int((line != line).sum())
+        rank = len(line) - absent if absent else (len(line) - 1) // 2
+        assert one == places[rank], told
+    found = x.mode(dim).indices.cpu().numpy().reshape(-1)
+    np.testing.assert_array_equal(found, [mode_of(line) for line in lines], err_msg=told)
+
+
+def main() -> None:
+    """All of it on the stand-in."""
+    importlib.import_module("tests.cupy_stand_in").connect()
+    for shape, dim in SHAPES:
+        for dtype in DTYPES if shape[-1] < 1000 else DTYPES[:2]:
+            check(shape, dim, dtype)
+    print("all cases hold")
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)
