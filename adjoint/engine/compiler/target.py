@@ -14,7 +14,7 @@ Note [targets]
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.memory.places import INPUT, Place, PlannedBuffer, in_order
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.schedule.steps import Launch, Step
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
@@ -112,6 +112,10 @@ class Target(ABC):
     def level(self, value: Value) -> int | None:
         """Values of different levels are made by different kernels; None: by any."""
         return None
+
+    def apart(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps of a plan, or of a loop's body, as they are launched."""
+        return list(steps)
 
     def advances(self) -> bool:
         """Whether it has launches that advance the words of others (Note [advancing words])."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -39,13 +40,14 @@ from adjoint.engine.compiler.loops.ir import Kernel, LoopKernel
 from adjoint.engine.compiler.lower import joins
 from adjoint.engine.compiler.memory.packing import ALIGN as ROOM
 from adjoint.engine.compiler.memory.places import ARENA, INPUT, OWN, PlannedBuffer
-from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.compiler.schedule.steps import Launch, Step
 from adjoint.engine.compiler.target import Target
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.passes.loop_casts import loop_casts
 from adjoint.engine.graph.passes.recomputation.recompute import Costs
 
+FEW = 4  # kernels of a step that eager mode launches one by one
 SUMMED_ALONE = 1 << 20  # elements that are worth a launch of their own
 CALLED = frozenset({"ctc_loss_small", "ctc_loss_gradient"})  # kernels of the eager table
 
@@ -157,3 +159,17 @@ class EagerTarget(TritonTarget):
 
     sized = False
     long = 8192  # a second launch takes the host longer than a row takes the GPU
+
+    def apart(self, steps: Sequence[Step]) -> list[Step]:
+        return [single for step in steps for single in self.one_by_one(step)]
+
+    def one_by_one(self, step: Step) -> list[Step]:
+        """A step of few kernels as a launch for each: that costs less than to copy a table."""
+        if not isinstance(step, Launch) or not 1 < len(step.kernels) <= FEW or step.form is None:
+            return [step]
+        singles = [
+            replace(step, function="", words=[], text=None, kernels=[k]) for k in step.kernels
+        ]
+        for single in singles:
+            self.fill_words(single)
+        return [*singles]

@@ -83,6 +83,7 @@ def body_plan(setting: Setting, body: DataflowGraph, lasting: frozenset[int] = f
             targets=(),
         )
         plan = body.derived[key] = setting.planner(task, replace(setting, lasting=lasting))
+        plan.steps[:] = setting.target.apart(plan.steps)
     return plan
 
 

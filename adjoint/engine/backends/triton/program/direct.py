@@ -12,7 +12,7 @@ Note [direct launches]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from adjoint.engine.backends.triton.runtime.arguments import with_arguments
 from adjoint.engine.backends.triton.runtime.cublaslt import uses_tf32
 from adjoint.engine.backends.triton.runtime.launching import SPARE, Patches, Works
 from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS
-from adjoint.engine.backends.triton.target import EagerTarget, TritonTarget
+from adjoint.engine.backends.triton.target import EagerTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.lower.indexed import Fault
 from adjoint.engine.compiler.memory.places import INPUT, RESULT
@@ -37,7 +37,7 @@ from adjoint.engine.compiler.package.image import ProgramImage
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.build import plan_for
 from adjoint.engine.compiler.schedule.plan import Plan
-from adjoint.engine.compiler.schedule.steps import Launch, Step, double_bits
+from adjoint.engine.compiler.schedule.steps import Launch, double_bits
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
@@ -45,7 +45,6 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.graph.execution import Task
 
 PAGE = 256  # bytes that the pool's memory begins at a multiple of
-FEW = 4  # kernels that are launched one by one
 BYTES = np.dtype(np.uint8)
 
 Place = tuple[int, int]  # a word, and what is added there
@@ -116,16 +115,6 @@ class NumberedDraft(Draft):
         return super().word(word, at)
 
 
-def one_by_one(step: Step, target: TritonTarget) -> list[Step]:
-    """A step of few kernels as a launch for each: that costs less than to copy a table of them."""
-    if not isinstance(step, Launch) or not 1 < len(step.kernels) <= FEW or step.form is None:
-        return [step]
-    singles = [replace(step, function="", words=[], text=None, kernels=[k]) for k in step.kernels]
-    for single in singles:
-        target.fill_words(single)
-    return [*singles]
-
-
 def as_launched(name: str, work: Written, count: int) -> tuple[str, Written, list[int] | None]:
     """A kernel with words as arguments, its name, and words it has besides (Note [open numbers]).
 
@@ -159,7 +148,7 @@ class DirectProgram:
         )
         gpu_target = target(unaligned)
         plan = plan_for(task, gpu_target, options)
-        plan.steps[:] = [single for step in plan.steps for single in one_by_one(step, gpu_target)]
+        plan.steps[:] = gpu_target.apart(plan.steps)
         draft = NumberedDraft(plan)
         image = draft.at({})
         entries: list[Any] = []
