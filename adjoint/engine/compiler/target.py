@@ -91,6 +91,9 @@ class Target(ABC):
     permutes: ClassVar[bool] = False
     # Whether loops read the parts of complex inputs where they lie (Note [pairs]).
     reads_parts: ClassVar[bool] = False
+    # Whether a scan's turns read what is carried from where it is stacked: launches cost more there
+    # than words that lie further apart.
+    reads_rows: ClassVar[bool] = False
     costs: ClassVar[Costs] = CPU  # what computing something again costs
     # Bytes kept longer so that kernels are launched together.
     waiting_bytes: ClassVar[int] = 1 << 17

@@ -72,6 +72,7 @@ class TritonTarget(Target):
     columns = 2048
     part = 32
     absorbs = True
+    reads_rows = True
     permutes = True
     small = 1 << 16
     kept_whole = frozenset[str]().union(

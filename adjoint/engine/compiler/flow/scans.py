@@ -4,6 +4,9 @@ A turn reads its slice of what is scanned over and the carries of the turn befor
 slice of what is stacked; carries go to and fro between two buffers. All turns' launches are of the
 same functions and differ in addresses alone.
 
+Where the target says so (`reads_rows`), what is carried and stacked too is read by the next turn
+from the slice that the one before has written, and copied once, after the last.
+
 Note [advancing words]
     The words of two turns differ from those of the next two by the same numbers every time: the
     bytes of two slices, the draws of two turns. So of a long scan the first turn is listed, two
@@ -18,6 +21,7 @@ Note [advancing words]
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from adjoint.engine.compiler.flow.bodies import (
@@ -32,6 +36,7 @@ from adjoint.engine.compiler.flow.bodies import (
     refusal,
     touched,
 )
+from adjoint.engine.compiler.loops.copying import copy_step
 from adjoint.engine.compiler.memory.places import ARENA, Place, PlannedBuffer, row_major
 from adjoint.engine.compiler.schedule.steps import (
     Address,
@@ -44,7 +49,7 @@ from adjoint.engine.compiler.schedule.steps import (
 )
 from adjoint.engine.compiler.target import Setting, Target, Template
 from adjoint.engine.core.dtype import bool_
-from adjoint.engine.graph.ir import Node
+from adjoint.engine.graph.ir import DataflowGraph, Node
 
 LONGEST = 100_000  # entries of one loop that are listed
 
@@ -73,9 +78,15 @@ class ScanTurns:
         self.length, self.reverse = node.params["length"], node.params["reverse"]
         self.carries, self.advance = node.params["carries"], node.params["advance"]
         self.rows = self.carries + node.params["xs"]
-        self.body = PlannedBody(setting, node.params["body"], lasting_inputs(setting, node))
+        body = node.params["body"]
+        # The carries that are stacked as well, by number, and where.
+        self.stacked = stacked_carries(body, self.carries) if setting.target.reads_rows else {}
+        self.body = PlannedBody(setting, without(body, self.stacked), lasting_inputs(setting, node))
         carried = results[: self.carries] if self.length > 1 else []
-        self.spare = [[like(p, "carry") for p in carried] for _ in range(2)]
+        self.spare = [
+            [p if i in self.stacked else like(p, "carry") for i, p in enumerate(carried)]
+            for _ in range(2)
+        ]
 
     def entries(self) -> list[Entry]:
         """All turns, one after the other."""
@@ -84,7 +95,8 @@ class ScanTurns:
     def turn(self, turn: int) -> list[Entry]:
         """The entries of one turn."""
         ys = [row(p, self.slice_of(turn)) for p in self.results[self.carries :]]
-        return self.body.at(self.inputs(turn), [*self.carry(turn + 1), *ys])
+        carried = [p for i, p in enumerate(self.carry(turn + 1)) if i not in self.stacked]
+        return self.body.at(self.inputs(turn), [*carried, *ys])
 
     def before(self) -> list[Launch]:
         """What is made once for all turns."""
@@ -104,9 +116,22 @@ class ScanTurns:
         """Where a turn finds what is carried: what the one before it has left."""
         if turn == 0:
             return self.operands[: self.carries]
-        if turn == self.length:
-            return self.results[: self.carries]
-        return self.spare[(turn - 1) % 2]
+        kept = self.results if turn == self.length else self.spare[(turn - 1) % 2]
+        return [
+            self.left(i, turn - 1) if i in self.stacked else p
+            for i, p in enumerate(kept[: self.carries])
+        ]
+
+    def left(self, carry: int, turn: int) -> Place:
+        """The slice in which a turn has left a carry that is stacked."""
+        return row(self.results[self.stacked[carry]], self.slice_of(turn))
+
+    def after(self, target: Target) -> list[Launch]:
+        """What copies the carries that are stacked, as the last turn has left them."""
+        last = self.length - 1
+        return [
+            copy_step(target, self.left(i, last), self.results[i], "carry") for i in self.stacked
+        ]
 
     # -- going back -----------------------------------------------------------------------------
 
@@ -131,6 +156,24 @@ class ScanTurns:
         looped = [begin, Test(address(goes_on), len(both) + 1), *both, go_on]
         rest = [entry for turn in range(1 + 2 * pairs, self.length) for entry in self.turn(turn)]
         return [*self.turn(0), *looped, *rest], goes_on
+
+
+def stacked_carries(body: DataflowGraph, carries: int) -> dict[int, int]:
+    """The results of a body that are carried and, later among them, stacked too."""
+    stacked = {v: k for k, v in enumerate(body.outputs) if k >= carries}
+    return {i: stacked[v] for i, v in enumerate(body.outputs[:carries]) if v in stacked}
+
+
+def without(body: DataflowGraph, left_out: Collection[int]) -> DataflowGraph:
+    """A body that does not give some of its results, made once."""
+    if not left_out:
+        return body
+    key = ("without", *left_out)
+    lean = body.derived.get(key)
+    if lean is None:
+        lean = body.derived[key] = body.copy()
+        lean.outputs = [v for k, v in enumerate(body.outputs) if k not in left_out]
+    return lean
 
 
 def words(entries: list[Entry]) -> list[Any]:
@@ -178,6 +221,7 @@ def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place
             turns.length,
             node.record.name,
         ),
+        *turns.after(setting.target),
     ]
 
 
