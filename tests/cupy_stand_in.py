@@ -25,6 +25,9 @@ class Pointer:
     def __init__(self, ptr: int) -> None:
         self.ptr, self.device_id = ptr, 0
 
+    def copy_from_device_async(self, source: Pointer, size: int) -> None:
+        ctypes.memmove(self.ptr, source.ptr, size)
+
 
 class DeviceNumber:
     id = 0

@@ -26,6 +26,8 @@ from adjoint.engine.tensor.tensor import DEVICE_OF
 
 Array = Any
 _cupy: Any = None
+_gpus: list[Device] = []  # by index, once CuPy is loaded
+PLAIN_CUDA = Device("cuda")
 _forked = False  # whether this is the child of a process that used CUDA
 
 
@@ -97,6 +99,7 @@ def cupy() -> Any:
             "CUDA_VISIBLE_DEVICES set to hide it? Else use device='cpu'."
         )
     known = [Device("cuda", index) for index in range(count)]
+    _gpus[:] = known
     DEVICE_OF[module.ndarray] = lambda array: known[array.data.device_id]
     DEVICE_LAYOUTS[module.ndarray] = lie
     CURRENT_INDEX["cuda"] = lambda: int(module.cuda.runtime.getDevice())
@@ -114,6 +117,7 @@ def lie(array: Array) -> tuple[int, bool]:
 def _in_child() -> None:
     global _cupy, _forked
     _cupy, _forked = None, _forked or _cupy is not None
+    _gpus.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -176,6 +180,8 @@ def active(device: Device) -> Any:
 
 def full_device(device: Any) -> Device:
     """A device with its index: plain "cuda" means the current one."""
+    if device is PLAIN_CUDA and _gpus:  # as it nearly always is
+        return _gpus[CURRENT_INDEX["cuda"]()]
     device = CPU if device is None else Device(device)
     if device.type not in KNOWN_TYPES:
         cupy_for(device)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import can_cast
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.dispatch import highest_level
@@ -59,7 +61,7 @@ def update(
     if not result._requires_grad:
         into, array = direct_array(target), result._array
         if into is not None and array.dtype == into.dtype and array.shape == into.shape:
-            if into.flags.c_contiguous:
+            if into.__class__ is ndarray and into.flags.c_contiguous:
                 into[...] = array
             else:
                 HOOKS.array.copy_into(into, array)
