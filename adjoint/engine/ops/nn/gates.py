@@ -48,7 +48,20 @@ STEPS = composite(
 
 def lstm_gates(x: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(h, new c, activations) from the sums (..., 4H) before the gates i, f, g, o."""
-    i, f, g, o = x.chunk(4, -1)
+    return _lstm_gated(x.chunk(4, -1), c)
+
+
+def lstm_gates_of_both(x: Tensor, y: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same from the input's and the state's sums, each gate's added when it is made.
+
+    Kernels of a GPU make all gates as one: the sums of both need no launch of their own.
+    """
+    pairs = zip(x.chunk(4, -1), y.chunk(4, -1), strict=True)
+    return _lstm_gated([(a + b).to(c.dtype) for a, b in pairs], c)
+
+
+def _lstm_gated(sums: Sequence[Tensor], c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    i, f, g, o = sums
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     new = f * c + i * g
     return o * new.tanh(), new, cat([i, f, g, o], -1)

@@ -27,6 +27,7 @@ from adjoint.engine.ops.nn.gates import (
     _gru_backward,
     _lstm_backward,
     _or_zeros,
+    lstm_gates_of_both,
 )
 from adjoint.engine.ops.products.linear import linear
 from adjoint.engine.ops.shape.join import cat
@@ -60,8 +61,11 @@ def _lstm_layer(x: Tensor, h: Tensor, c: Tensor, w: Tensor, reverse: bool) -> tu
 
     def step(state: Any, row: Tensor) -> Any:
         h, c = state
-        sums = row + linear(h.to(w.dtype), w)
-        h, c, acts = LSTM_GATES(sums.to(c.dtype), c)
+        sums = linear(h.to(w.dtype), w)
+        if row.device.type == "cpu":  # where the product adds the row as it ends
+            h, c, acts = LSTM_GATES((row + sums).to(c.dtype), c)
+        else:
+            h, c, acts = lstm_gates_of_both(row, sums, c)
         return (h, c), (h, c, acts)
 
     (h, c), (outputs, cells, acts) = HOOKS.scan(step, (h, c), x, reverse=reverse)
