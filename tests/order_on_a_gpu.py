@@ -13,9 +13,16 @@ import numpy as np
 
 import adjoint as ad
 
-# Lines of one pair, of pairs that are compared, of exchanges (also of several lines in a program),
-# of several blocks; along which dimension.
-SHAPES = [((3, 2), 1), ((2, 129), 1), ((200, 3), 0), ((2, 600, 2), 1), ((1, 5000), 1)]
+# Lines of which many are put in order by one program, few, one, and of several blocks that are
+# merged; along which dimension.
+SHAPES = [
+    ((3, 2), 1),
+    ((700, 7), 1),
+    ((2, 129), 1),
+    ((200, 3), 0),
+    ((2, 600, 2), 1),
+    ((1, 5000), 1),
+]
 LONG = [((3, 4096), 1), ((4097, 2), 0), ((1, 21000), 1), ((300_000,), 0), ((2, 100_000), 1)]
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8")
 

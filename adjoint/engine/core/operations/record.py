@@ -147,6 +147,8 @@ class Record:
     on_device: int = 0  # the same, on a GPU
     reads_float8: bool = False  # so do its kernels on a GPU, which no others do
     by_library: bool = False  # on a GPU libraries do it better than kernels of a fragment
+    # Whether on a GPU the eager table does it better, given operands and parameters.
+    by_table: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
     fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
     of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)
     given_a_draw: bool = False  # the seed and the place of one, which differ at each call

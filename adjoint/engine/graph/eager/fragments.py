@@ -332,6 +332,8 @@ def fits(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> b
             most = max(most, array.size)
         elif type(x) is HostScalar:
             return False
+    if record.by_table is not None and record.by_table(operands, params):
+        return False
     return record.on_device <= most
 
 

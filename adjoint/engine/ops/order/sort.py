@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, int64
@@ -13,6 +14,7 @@ from adjoint.engine.core.operations.reductions import infer_reduction, shift_red
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.reduce.extremes import (
     picked,
@@ -36,6 +38,15 @@ def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
     return _infer_some(x, dim, 1)
 
 
+LONG_LINE = 1 << 18  # elements that a radix sort puts in order sooner than runs are merged
+
+
+def _is_long_line(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Whether all elements are one long line; a graph cannot capture what sorts it."""
+    shape = operands[0]._array.shape
+    return bool(LONG_LINE <= shape[params["dim"]] == prod(shape)) and STREAM_CAPTURE.graph is None
+
+
 # Positions along `dim`; NaN is larger than every number. Equal elements of short rows, and of all
 # if `stable`, keep their order.
 ARGSORT = primitive(
@@ -45,6 +56,7 @@ ARGSORT = primitive(
     batched_params=shift_dim,
     native_check=True,
     fragment="composed",
+    by_table=_is_long_line,
 )
 TOPK = primitive(
     "topk", _infer_some, None, batched_params=shift_dim, native_check=True, fragment="composed"

@@ -5,7 +5,7 @@ Note [exchanges]
     times `log2` over two times in all (55 for 1,024 items). Its text is a loop in which the place
     of the other item is a number and `tl.gather` fetches that item, so it is as short for long
     blocks as for short ones. `tl.sort`, the same network written out, takes Triton seconds.
-    Every item is another (Note [ranks]), so the order that comes out is the stable one.
+    Every item is another (Note [items]), so the order that comes out is the stable one.
 
     Of two sorted runs that become one, a program writes `MERGED` items. How many of those before
     them are the first run's, it finds by bisection; then its items are the least of as many from

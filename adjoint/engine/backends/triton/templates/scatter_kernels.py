@@ -6,7 +6,7 @@ Note [placing]
     The largest and the smallest are the same in any order, so they are found by atomics as well:
     of floats by their bits, of which those without a sign grow as numbers do, and those with one
     fall. A NaN is to stay, so it becomes the one whose bits do, before it is compared.
-    All else is done in order: the rows' numbers are sorted by the places they go to (Note [ranks]),
+    All else is done in order: the rows' numbers are sorted by the places they go to (Note [items]),
     and whoever has the first row of a place takes all of them, one after the other, as the CPU
     does. So the sums have the CPU's bits, and the last of several rows stays.
 """

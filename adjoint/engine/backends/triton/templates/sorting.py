@@ -1,4 +1,4 @@
-"""The templates of order: argsort, top-k, the k-th element, medians, modes (Note [ranks])."""
+"""The templates of order: argsort, top-k, the k-th element, medians, modes (Note [items])."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.graph.ir import Node, Value
 
-SHORT = 128  # elements of a line all pairs of which are compared
 LONGEST = 1 << 24  # elements of a line
 MOST = 1 << 28  # of all lines together, which take two or three words each
 FEW = 64  # of a line that are found without sorting it, if they are a quarter at most
@@ -86,30 +85,11 @@ class Sorting:
         few = self.take <= FEW and self.take * 4 <= self.length
         if few and self.what.writes == PLACES and not self.what.wide:
             self.best()
-        elif self.length <= SHORT and self.what.writes != MODE:
-            self.ranked(self.what, self.x, self.out, self.length, self.take, block_of(self.length))
         elif self.length <= exchanges.LONGEST:
             self.exchanged(self.what, self.x, self.out)
         else:
             self.sorted()
         return self.launches
-
-    def ranked(
-        self,
-        what: LineOrder,
-        source: Place,
-        out: Place,
-        length: int,
-        take: int,
-        block: int,
-    ) -> None:
-        """A launch of blocks of lines, whose elements are compared with each other."""
-        rows = max(1, kernels.PAIRS // (block * block))
-        self.add(
-            kernels.ranks_lines(replace(what, block=block)), source, out,
-            (-(-self.count // rows) * -(-length // block), 1), length, take,
-            warps=4, cost=length * block,
-        )  # fmt: skip
 
     def exchanged(
         self, what: LineOrder, source: Place, out: Place, order: Place | None = None

@@ -1,12 +1,10 @@
-"""Kernels of order: ranks within blocks of a line, merges of sorted runs, and what is read off.
+"""Kernels of order: items of lines, the first few of them, and what is read off sorted ones.
 
-Note [ranks]
+Note [items]
     An *item* is a word: a key, a signed number in the order of the elements (NaN above all, both
     zeros the same), and below it the place of its element. So no two items are equal, and what
-    comes out is the stable order. Within a block an item's place in the order is how many are less:
-    all pairs are compared, which for some dozen elements costs less than exchanges. Longer lines
-    are put in order by exchanges, still longer ones block by block; then two sorted runs become
-    one, again and again (Note [exchanges]).
+    comes out is the stable order. Lines are put in order by exchanges, long ones block by block;
+    then two sorted runs become one, again and again (Note [exchanges]).
 
     Keys of 64 bits do not fit. Lines of one block compare keys, then places; longer ones are sorted
     by the low half, then, from the order that gives, by the high half, which like it is stable.
@@ -22,7 +20,6 @@ from dataclasses import dataclass
 from adjoint.engine.backends.triton.code import memory_type
 from adjoint.engine.backends.triton.templates.lines import pointer
 
-PAIRS = 8192  # items that are compared at once
 SELECTED = 2048  # items of a program that selects
 FINISHED, FINISH_WARPS = 512, 4  # results of a program that reads them off
 PLACE = 0xFFFFFFFF  # the bits of an item that are its place
@@ -117,42 +114,6 @@ def program_lines(block: int) -> list[str]:
     ]
 
 
-def ranks_lines(what: LineOrder) -> list[str]:
-    """A block of lines: the rank of every item in it, then what is asked for."""
-    block = what.block
-    rows = max(1, PAIRS // (block * block))
-    others = min(block, max(1, PAIRS // block))
-    compared = what.wide and what.keys == ELEMENTS
-    lines = [
-        *head_lines(what),
-        *program_lines(block),
-        f"line = number // blocks * {rows} + tl.arange(0, {rows})[:, None, None]",
-        "start = line // after * (length * after) + line % after",
-        f"first = number % blocks * {block}",
-        f"p = first + tl.arange(0, {block})[None, :, None]",
-        *item_lines(what, "p", "mine"),
-        f"rank = tl.full(({rows}, {block}, 1), 0, tl.int64)",
-    ]
-    if what.which != "take":
-        lines.append(f"absent = tl.full(({rows}, 1, 1), 0, tl.int64)")
-    lines += [
-        f"for base in range(0, {block}, {others}):",
-        f"    q = first + base + tl.arange(0, {others})[None, None, :]",
-        *(f"    {line}" for line in item_lines(what, "q", "other")),
-        "    less = other < mine",
-    ]
-    if compared:
-        lines.append("    less = (less | ((other == mine) & (q < p))) & (q < length)")
-    lines.append("    rank += tl.sum(less.to(tl.int32), 2, keep_dims=True).to(tl.int64)")
-    if what.which != "take" and what.real:
-        missing = f"other == {(1 << 63) - 1}" if compared else f"(other >> 32) == {HIGHEST}"
-        lines += [
-            f"    none = ({missing}) & (q < length)",
-            "    absent += tl.sum(none.to(tl.int32), 2, keep_dims=True).to(tl.int64)",
-        ]
-    return [*lines, *written_lines(what, compared)]
-
-
 def selected_lines(what: LineOrder) -> list[str]:
     """A block of lines: the least item, then the least of those that are left, and so on."""
     block, rows = what.block, selected_rows(what.block)
@@ -178,27 +139,6 @@ def selected_lines(what: LineOrder) -> list[str]:
 def selected_rows(block: int) -> int:
     """Lines of a program that selects."""
     return max(1, SELECTED // block)
-
-
-def written_lines(what: LineOrder, compared: bool) -> list[str]:
-    """What a block writes."""
-    here = "(p < length) & (line < count)"
-    if what.writes == RUNS:
-        return [f"tl.store(out + line * length + first + rank, mine, mask={here})"]
-    place = "p" if compared else f"mine & {PLACE}"
-    lines = [f"place = {place}"]
-    if what.writes == PLACES:
-        to = "line // after * (take * after) + rank * after + line % after"
-        return [*lines, f"tl.store(out + {to}, place, mask=(rank < take) & {here})"]
-    lines.append(f"chosen = (rank == ({which_text(what)})) & {here}")
-    if what.writes == PICK:
-        lines.append("tl.store(out + line + p * 0, place, mask=chosen)")
-        return lines
-    lines += [
-        "found = tl.load(x + start + place * after, mask=chosen, other=0)",
-        "tl.store(out + line + p * 0, found, mask=chosen)",
-    ]
-    return lines
 
 
 def which_text(what: LineOrder) -> str:

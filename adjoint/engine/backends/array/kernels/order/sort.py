@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.order import ties
+from adjoint.engine.backends.array.kernels.order import device, ties
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, on_device
 from adjoint.engine.ops.order import sort
 
 Array = Any
@@ -26,6 +26,8 @@ def ascending(xp: Any, x: Array, dim: int) -> Array:
 @lowers(sort.ARGSORT)
 def argsort(xp: Any, x: Array, dim: int, descending: bool, stable: bool = True) -> Array:
     x = widen(x)
+    if on_device(xp) and x.size == x.shape[dim] and x.dtype.kind != "c":
+        return device.order(xp, x, descending)
     if xp is np and ties.in_sort(x.size, x.shape[dim], stable):
         order = argsort(xp, x, dim, descending)
         tied = repeated(np.take_along_axis(x, order, dim), dim)
