@@ -16,6 +16,9 @@ from numpy import ndarray
 
 STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 
+# Elements of a line on a GPU that a radix sort puts in order sooner than sorted runs are merged.
+LONG_LINE = 1 << 18
+
 # By what a record's `fragment` says.
 _LARGE = {"streamed": STREAMED, "computed": COMPUTED, "composed": COMPOSED}
 

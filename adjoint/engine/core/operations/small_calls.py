@@ -71,14 +71,16 @@ NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS))
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
     "embedding embedding_bag gaussian_nll_loss hinge_embedding_loss index_copy interpolate "
-    "local_response_norm lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool3d "
-    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss pdist poisson_nll_loss "
-    "polygamma renorm scatter_reduce soft_margin_loss trapezoid triplet_margin_loss "
-    "triplet_margin_with_distance_loss threshold".split()
+    "local_response_norm lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool3d mode "
+    "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nanmedian "
+    "nanquantile pdist poisson_nll_loss polygamma quantile renorm scatter_reduce "
+    "soft_margin_loss trapezoid threshold triplet_margin_loss "
+    "triplet_margin_with_distance_loss".split()
 )
 ON_DEVICE = DEVICE_ONLY.union(
-    " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, PRODUCTS, NETWORKS, CONVERSION)).split()
-) - frozenset("conv1d conv2d conv3d kthvalue median unfold cdist".split())
+    " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, PRODUCTS, NETWORKS, CONVERSION)).split(),
+    "argsort sort topk".split(),
+) - frozenset("conv1d conv2d conv3d unfold cdist".split())
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 

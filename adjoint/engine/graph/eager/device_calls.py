@@ -21,7 +21,7 @@ import numpy as np
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations import public
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LONG_LINE
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state import switches
@@ -41,6 +41,7 @@ BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; 
 TRIED: dict[SmallCalls, int] = {}  # kinds of a function that were tried
 # What atomics add up, in the order in which they come to it.
 SUMMED_ANYHOW = frozenset({"embedding_bag", "index_add", "scatter_add", "scatter_reduce"})
+SORTING = frozenset({"argsort", "nanquantile", "quantile", "sort"})
 ROUNDED = 256  # roundings of a sum
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
@@ -92,6 +93,8 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
             array = x._array
             if array.__class__ not in DEVICE_LAYOUTS or array.size > MOST:
                 return None
+            if calls.name in SORTING and is_one_line(calls.name, array, operands, params):
+                return None
             tensors.append(id(x))
             kind += (Tensor, *elsewhere(array))
         elif is_literal(x):
@@ -102,6 +105,12 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
         return None
     kind += [(name, frozen(value)) for name, value in params.items()]
     return (*kind, *map(tensors.index, tensors))
+
+
+def is_one_line(name: str, array: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """Whether a function sorts one line so long that the eager table does it better."""
+    flat = "quantile" in name and len(operands) < 3 and "dim" not in params
+    return bool(array.size >= LONG_LINE) and (array.ndim == 1 or flat)
 
 
 def tried(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.operations.families import composite, primitive
-from adjoint.engine.core.operations.large import is_large
+from adjoint.engine.core.operations.large import LONG_LINE, is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.reductions import infer_reduction, shift_reduction
@@ -36,9 +36,6 @@ def _infer_some(x: Spec, dim: int, k: int, **_: Any) -> Spec:
 
 def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
     return _infer_some(x, dim, 1)
-
-
-LONG_LINE = 1 << 18  # elements that a radix sort puts in order sooner than runs are merged
 
 
 def _is_long_line(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
