@@ -139,6 +139,9 @@ CASES: dict[str, Case] = {
     "gru": recurrent_case("gru", 3),
     "rnn_tanh": recurrent_case("rnn_tanh", 1),
     "rnn_relu": recurrent_case("rnn_relu", 1, both=True),
+    "autocast lstm": (
+        under_autocast(recurrent("lstm", both=True)), recurrent_case("lstm", 4, both=True)[1],
+    ),
     "casts": (lambda x: x.float().to(x.dtype) * x, (draw(4, 5),)),
     "contiguous": (lambda x: x.transpose(1, 2).contiguous() * 2, (draw(2, 3, 4),)),
 }  # fmt: skip

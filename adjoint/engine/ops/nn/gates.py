@@ -68,8 +68,9 @@ def _lstm_gated(sums: Sequence[Tensor], c: Tensor) -> tuple[Tensor, Tensor, Tens
 
 
 def _lstm_backward(
-    acts: Tensor, c: Tensor, new: Tensor, gh: Tensor, gc: Tensor, ga: Any = None
+    acts: Tensor, c: Tensor, new: Tensor, gh: Tensor, gc: Tensor, ga: Any = None, dtype: Any = None
 ) -> tuple[Tensor, Tensor]:
+    """The cotangents of the sums, in a dtype of their own if one is asked for, and of c."""
     i, f, g, o = acts.chunk(4, -1)
     t = new.tanh()
     gc = gc + gh * o * (1 - t * t)
@@ -78,6 +79,8 @@ def _lstm_backward(
         parts = [p + a for p, a in zip(parts, ga.chunk(4, -1), strict=True)]
     di, df, dg, do = parts
     pulled = [di * (i * (1 - i)), df * (f * (1 - f)), dg * (1 - g * g), do * (o * (1 - o))]
+    if dtype is not None:  # before they are joined, so that the kernel which makes them writes them
+        pulled = [p.to(dtype) for p in pulled]
     return cat(pulled, -1), gc * f
 
 

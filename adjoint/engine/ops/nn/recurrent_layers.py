@@ -59,16 +59,20 @@ def _to_weights(sums: Tensor, states: Tensor, w: Tensor) -> tuple[Tensor, Tensor
 def _lstm_layer(x: Tensor, h: Tensor, c: Tensor, w: Tensor, reverse: bool) -> tuple[Tensor, ...]:
     """(outputs, last h, last c, all c, activations) of projected inputs (T, B, 4H)."""
 
+    narrow = w.dtype is not h.dtype  # autocast's: products read what the kernel before them wrote
+
     def step(state: Any, row: Tensor) -> Any:
         h, c = state
-        sums = linear(h.to(w.dtype), w)
+        sums = linear(h, w)
         if row.device.type == "cpu":  # where the product adds the row as it ends
             h, c, acts = LSTM_GATES((row + sums).to(c.dtype), c)
         else:
             h, c, acts = lstm_gates_of_both(row, sums, c)
-        return (h, c), (h, c, acts)
+        return (h.to(w.dtype), c), (h, c, acts)
 
-    (h, c), (outputs, cells, acts) = HOOKS.scan(step, (h, c), x, reverse=reverse)
+    (h, c), (outputs, cells, acts) = HOOKS.scan(step, (h.to(w.dtype), c), x, reverse=reverse)
+    if narrow:
+        h = outputs[0 if reverse else -1]
     return outputs, h, c, cells, acts
 
 
@@ -86,10 +90,11 @@ def _lstm_layer_joint(
         gh, gc = state
         g, act, old, new, *rest = row
         if rest:
-            sums, gc = _lstm_backward(act, old, new, gh + g, gc + rest[0], rest[1])
+            sums, gc = _lstm_backward(act, old, new, gh + g, gc + rest[0], rest[1], w.dtype)
+        elif w.dtype is not act.dtype:
+            sums, gc = _lstm_backward(act, old, new, gh + g, gc, dtype=w.dtype)
         else:
             sums, gc = LSTM_BACKWARD(act, old, new, gh + g, gc)
-        sums = sums.to(w.dtype)
         return ((sums @ w).to(h.dtype), gc), sums
 
     start = _or_zeros(g_h, h), _or_zeros(g_c, c)
