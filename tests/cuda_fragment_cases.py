@@ -142,6 +142,7 @@ CASES: dict[str, Case] = {
     "autocast lstm": (
         under_autocast(recurrent("lstm", both=True)), recurrent_case("lstm", 4, both=True)[1],
     ),
+    "autocast gru": (under_autocast(recurrent("gru", both=False)), recurrent_case("gru", 3)[1]),
     "casts": (lambda x: x.float().to(x.dtype) * x, (draw(4, 5),)),
     "contiguous": (lambda x: x.transpose(1, 2).contiguous() * 2, (draw(2, 3, 4),)),
 }  # fmt: skip

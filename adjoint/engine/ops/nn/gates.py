@@ -120,16 +120,21 @@ LSTM_GATES = composite(
 
 def gru_gates(x: Tensor, y: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
     """(new h, activations) from the input's and the state's sums (..., 3H) for r, z, n."""
-    xr, xz, xn = x.chunk(3, -1)
-    yr, yz, yn = y.chunk(3, -1)
+    return gru_gated(x.chunk(3, -1), y.chunk(3, -1), h)
+
+
+def gru_gated(x: Sequence[Tensor], y: Sequence[Tensor], h: Tensor) -> tuple[Tensor, Tensor]:
+    """The same from both sums of each gate."""
+    (xr, xz, xn), (yr, yz, yn) = x, y
     r, z = (xr + yr).sigmoid(), (xz + yz).sigmoid()
     n = (xn + r * yn).tanh()
     return n + z * (h - n), cat([r, z, n], -1)
 
 
-def _gru_backward(
+def gru_cotangents(
     acts: Tensor, y: Tensor, h: Tensor, g: Tensor, ga: Any = None
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
+    """Those of the sums of r, z and n, of the state's sums of n, and of h but by its sums."""
     r, z, n = acts.chunk(3, -1)
     dz, dn = g * (h - n), g * (1 - z)
     if ga is not None:
@@ -140,7 +145,14 @@ def _gru_backward(
     if ga is not None:
         dr = dr + ar
     dr, dz = dr * (r * (1 - r)), dz * (z * (1 - z))
-    return cat([dr, dz, dn], -1), cat([dr, dz, dn * r], -1), g * z
+    return dr, dz, dn, dn * r, g * z
+
+
+def _gru_backward(
+    acts: Tensor, y: Tensor, h: Tensor, g: Tensor, ga: Any = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    dr, dz, dn, of_state, gh = gru_cotangents(acts, y, h, g, ga)
+    return cat([dr, dz, dn], -1), cat([dr, dz, of_state], -1), gh
 
 
 GRU_BACKWARD = composite(

@@ -27,6 +27,8 @@ from adjoint.engine.ops.nn.gates import (
     _gru_backward,
     _lstm_backward,
     _or_zeros,
+    gru_cotangents,
+    gru_gated,
     lstm_gates_of_both,
 )
 from adjoint.engine.ops.products.linear import linear
@@ -40,11 +42,6 @@ def _before(rows: Tensor, first: Tensor, reverse: bool) -> Tensor:
     """The state that each moment began with."""
     start = first.unsqueeze(0)
     return cat([rows[1:], start]) if reverse else cat([start, rows[:-1]])
-
-
-def _from_state(h: Tensor, w: Tensor, b: Any, wide: Any) -> Tensor:
-    """The state's part of the sums, in the precision of the weight and then of the state."""
-    return linear(h.to(w.dtype), w, b).to(wide)
 
 
 def _to_weights(sums: Tensor, states: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,11 +118,21 @@ def _gru_layer(x: Tensor, h: Tensor, w: Tensor, b: Tensor, reverse: bool) -> tup
     """(outputs, last h, the state's sums, activations) of projected inputs (T, B, 3H)."""
 
     def step(h: Any, row: Tensor) -> Any:
-        sums = _from_state(h, w, b, h.dtype)
-        h, acts = GRU_GATES(row.to(h.dtype), sums, h)
+        sums = linear(h, w, b)
+        h, acts = GRU_GATES(row, sums, h)
         return h, (h, sums, acts)
 
-    h, (outputs, sums, acts) = HOOKS.scan(step, h, x, reverse=reverse)
+    def narrow_step(state: Any, row: Tensor) -> Any:
+        h, low = state  # the second in the precision of products
+        x, y = ([s.to(h.dtype) for s in t.chunk(3, -1)] for t in (row, linear(low, w, b)))
+        h, acts = gru_gated(x, y, h)
+        return (h, h.to(w.dtype)), (h, cat(y, -1), acts)
+
+    if w.dtype is h.dtype is x.dtype:
+        h, (outputs, sums, acts) = HOOKS.scan(step, h, x, reverse=reverse)
+    else:  # autocast's: one kernel of a GPU makes all that a moment has besides its product
+        start = h, h.to(w.dtype)
+        (h, _), (outputs, sums, acts) = HOOKS.scan(narrow_step, start, x, reverse=reverse)
     return outputs, h, sums, acts
 
 
@@ -139,6 +146,9 @@ def _gru_layer_joint(
     rows = [_or_zeros(g_out, outputs), acts, sums, states]
     if more:
         rows += [_or_zeros(g_sums, sums), _or_zeros(g_acts, acts)]
+    elif h.device.type != "cpu":
+        gx, gh, of_sums = _gru_pulled(rows, _or_zeros(g_h, h), w, reverse)
+        return gx.to(x_spec.dtype), gh, *_to_weights(of_sums, states, w)
 
     def step(gh: Any, row: Any) -> Any:
         g, act, sum_row, old, *rest = row
@@ -152,6 +162,31 @@ def _gru_layer_joint(
 
     gh, (gx, of_sums) = HOOKS.scan(step, _or_zeros(g_h, h), rows, reverse=not reverse)
     return gx.to(x_spec.dtype), gh, *_to_weights(of_sums, states, w)
+
+
+def _gru_pulled(
+    rows: list[Tensor], gh: Tensor, w: Tensor, reverse: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The cotangents of inputs, of the first state and of the state's sums, in launches of a GPU.
+
+    A moment is one kernel and one product, which the next moment's kernel adds: what both results
+    of a moment share is stacked once, and what is stacked twice is rounded the second time.
+    """
+    narrow = w.dtype is not gh.dtype
+
+    def step(state: Any, row: Any) -> Any:
+        part, added = state
+        g, act, sum_row, old = row
+        back = part + added.to(part.dtype) + g
+        dr, dz, dn, of_state, part = gru_cotangents(act, sum_row, old, back)
+        of_sums = cat([d.to(w.dtype) for d in (dr, dz, of_state)], -1)
+        return (part, of_sums @ w), (cat([dr, dz, dn], -1) if narrow else dn, of_sums)
+
+    start = gh, _or_zeros(None, gh).to(w.dtype)
+    (part, added), (gx, of_sums) = HOOKS.scan(step, start, rows, reverse=not reverse)
+    if not narrow:
+        gx = cat([of_sums[..., : 2 * gh.shape[-1]], gx], -1)
+    return gx, part + added.to(part.dtype), of_sums
 
 
 # GRU_LAYER(x, h, w, b) -> (outputs, last h, the state's sums, activations).
