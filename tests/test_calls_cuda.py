@@ -44,6 +44,26 @@ def sequence(make: Callable[[Any], Any]) -> Any:
     return lambda x: make(x.device), (normal(1),)
 
 
+def shifted(x: Any) -> Any:
+    """What lies in memory that is read and written at once."""
+    x = x.clone()
+    x[:4000].copy_(x[1000:5000])
+    return x
+
+
+def again(name: str, *more: Any) -> Callable[[Any], Any]:
+    """A method that is called so often that its calls become a program; all of its results."""
+
+    def run(x: Any) -> Any:
+        for _ in range(40):
+            out = getattr(x, name)(*more)
+        return (
+            ad.cat([part.double().flatten() for part in out]) if type(out) is not type(x) else out
+        )
+
+    return run
+
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 # Draws, and sums whose terms come in one order: the CPU's bits.
 EXACT: dict[str, Call] = {
@@ -53,6 +73,19 @@ EXACT: dict[str, Call] = {
     "gamma": (lambda u: ad.distributions.Gamma(u * 4 + 0.01, 1.0).sample(), (uniform(60, 70),)),
     "beta": (lambda u: ad.distributions.Beta(u + 0.1, u + 0.3).sample(), (uniform(60, 7),)),
     "bernoulli": (ad.bernoulli, (uniform(60, 70),)),
+    "randperm": sequence(lambda d: ad.randperm(5000, device=d)),
+    "randperm of many": sequence(lambda d: ad.randperm(300_000, device=d)),
+    "normal_": (lambda x: x.clone().normal_(1, 2), (normal(60, 70),)),
+    "copied": (lambda x, y: x.clone().copy_(y), (normal(60, 70), normal(60, 70))),
+    "copied onto itself": (shifted, (normal(6000),)),
+    **{
+        f"{name} again and again": (again(name, *more), (normal(50, 70),))
+        for name, more in (
+            ("sort", (1,)), ("argsort", (0, True)), ("median", (0,)), ("nanmedian", (1,)),
+            ("mode", (1,)), ("quantile", (0.3, 1)), ("nanquantile", (0.3, 0)), ("topk", (5,)),
+            ("kthvalue", (3, 0)),
+        )
+    },
     "normal": (lambda u: ad.normal(u, u + 1), (uniform(60, 70),)),
     "avg_pool": (lambda x: F.avg_pool2d(x, 3, 2, 1), (normal(2, 3, 17, 19),)),
     "avg_pool of halves": (lambda x: F.avg_pool2d(x.half(), 3, 2, 1), (normal(2, 3, 17, 19),)),
