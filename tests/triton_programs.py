@@ -156,7 +156,7 @@ def scanned(x: Any, w: Any) -> Any:
             rows, weight = x[..., :width].contiguous(), w[:width, :width].contiguous()
             rows, weight = (t.detach().requires_grad_() for t in (rows, weight))
 
-            def body(h: Any, row: Any, weight: Any = weight) -> Any:
+            def body(h: Any, row: Any, weight: Any = weight, width: int = width) -> Any:
                 h = (h @ weight + row).tanh()
                 return h, (h if width == 8 else h * 2)  # what is carried may be stacked too
 
