@@ -105,6 +105,14 @@ def _globals(pickled: bytes) -> Iterator[str]:
             texts.append(memo[argument])
 
 
+def _is_zipfile(f: Any) -> bool:
+    """Whether a file is of the zip layout, from where it stands; it stands there afterwards."""
+    start = f.tell()
+    found = f.read(4) == b"PK\x03\x04"
+    f.seek(start)
+    return bool(found)
+
+
 def get_crc32_options() -> bool:
     """What `set_crc32_options` was told; checksums are written in any case."""
     return bool(switches.get("serialization.set_crc32_options"))

@@ -30,7 +30,7 @@ import adjoint as ad
 from adjoint.engine.core.dtype import DTYPES
 from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.export.capi.saving import save_program
-from adjoint.io import safetensors
+from adjoint.io import locations, safetensors
 from adjoint.training import save_plot
 from adjoint.vision.io import write_png
 from adjoint.vision.utils import save_image
@@ -205,6 +205,50 @@ def test_classes_declared_safe() -> None:
         whole(net)
     with ad.serialization.safe_globals([ad.nn.Sequential, ad.nn.Linear, ad.nn.GRUCell]):
         assert whole(net)[1].weight_hh.tolist() == net[1].weight_hh.tolist()
+
+
+def test_further_devices_are_named_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `register_package` was given is asked before Adjoint's own devices."""
+    monkeypatch.setattr(locations, "PACKAGES", [])
+    ad.serialization.register_package(
+        5,
+        lambda s: "toy" if s.nbytes() == 8 else None,
+        lambda s, where: s if where == "toy" else None,
+    )
+    file = BytesIO()
+    ad.save([ad.ones(2), ad.ones(3)], file)
+    file.seek(0)
+    assert ad.serialization.location_tag(ad.ones(2).untyped_storage()) == "toy"
+    assert [x.tolist() for x in ad.load(file)] == [[1.0, 1.0], [1.0, 1.0, 1.0]]
+    for place in ("toy", {"cpu": "toy"}, lambda s, where: s.clone().fill_(0)):
+        back = ad.load(BytesIO(file.getvalue()), place)
+        assert back[1].tolist() == ([0.0] * 3 if callable(place) else [1.0] * 3)
+    with pytest.raises(RuntimeError, match="don't know how to restore"):
+        ad.load(BytesIO(file.getvalue()), "nowhere")
+    monkeypatch.setattr(locations, "PACKAGES", [])
+    with pytest.raises(RuntimeError, match="don't know how to restore.*'toy'"):
+        ad.load(BytesIO(file.getvalue()))
+
+
+class Tagged(ad.Tensor):
+    """A subclass of the program's own."""
+
+
+def test_subclasses_attributes_and_storages_come_back() -> None:
+    x = ad.arange(3.0).as_subclass(Tagged)
+    x.note = "kept"
+    parameter = ad.nn.Parameter(ad.ones(2))
+    parameter.note = [1]
+    values = [x, parameter, ad.arange(2.0).untyped_storage(), ad.ones(2, device="meta")]
+    with pytest.raises(pickle.UnpicklingError, match="Tagged"):
+        whole(values)
+    with ad.serialization.safe_globals([Tagged]):
+        restricted = whole(values)
+    for back in (restricted, whole(values, weights_only=False)):
+        assert (type(back[0]), back[0].note, back[0].tolist()) == (Tagged, "kept", [0.0, 1.0, 2.0])
+        assert (type(back[1]), back[1].note, back[1].requires_grad) == (ad.nn.Parameter, [1], True)
+        assert (type(back[2]), back[2].nbytes()) == (ad.storage.TypedStorage, 8)
+        assert (back[3].device.type, tuple(back[3].shape)) == ("meta", (2,))
 
 
 def test_what_has_no_name_cannot_be_saved() -> None:
