@@ -18,6 +18,11 @@ from adjoint.engine.tensor.tensor import Tensor
 _COMPUTED_IN = {float16: float32, bfloat16: float32, complex32: complex64}
 
 
+def is_contiguous_or_false(a: Tensor, memory_format: MemoryFormat = contiguous_format) -> bool:
+    """Whether a tensor's elements lie without gaps in such an order; that is always known."""
+    return a.is_contiguous(memory_format=memory_format)
+
+
 def suggest_memory_format(x: Tensor) -> MemoryFormat:
     """The memory format a tensor has."""
     for memory_format, rank in ((channels_last, 4), (channels_last_3d, 5)):

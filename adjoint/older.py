@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from adjoint.engine.assembly import find, find_in
+from adjoint.engine.core.dtype import int64
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.utils.dlpack import to_dlpack as to_dlpack
 
@@ -71,6 +72,11 @@ def _quantised(name: str, x: Any) -> Any:
     if read is None:
         raise RuntimeError(f"{name}: expected a quantised tensor, received {type(x).__name__}")
     return read()
+
+
+def _shape_as_tensor(input: Tensor) -> Tensor:
+    """A tensor's sizes as a tensor."""
+    return find("tensor")(tuple(input.shape), dtype=int64)
 
 
 # -- norms and products ---------------------------------------------------------------------------

@@ -164,8 +164,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "fx.experimental.symbolic_shapes": (
         "sizes of that kind; see export.Dim",
         (
-            "has_free_symbols ShapeEnv DimDynamic StatelessSymbolicContext guard_size_oblivious "
-            "statically_known_true"
+            "ShapeEnv DimDynamic StatelessSymbolicContext StatefulSymbolicContext DimConstraints "
+            "ConstraintViolationError"
         ),
     ),
     "fx.passes.utils.matcher_with_name_node_map_utils": (

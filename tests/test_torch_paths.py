@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 import adjoint as ad
-from adjoint import _decomp, compiler, monitor, nn, unavailable
+from adjoint import _C, _VF, _decomp, _inductor, _tensor_str, compiler, monitor, nn, unavailable
 from adjoint import export as ex
 from adjoint._functorch.aot_autograd import make_boxed_func
 from adjoint._jit_internal import boolean_dispatch
+from adjoint._prims_common import is_contiguous_or_false
 from adjoint.backends import cuda
 from adjoint.cli import addresses
+from adjoint.cuda.amp.common import amp_definitely_not_available
+from adjoint.distributed import checkpoint as files
+from adjoint.engine.compiler.executors import MODES
+from adjoint.fx import _pytree as fx_pytree
+from adjoint.fx.experimental import symbolic_shapes
 from adjoint.nn.parallel import comm, replicate
 from adjoint.torch_version import TorchVersion
 from adjoint.utils import _pytree
@@ -298,3 +304,65 @@ def test_statistics_are_told_when_a_window_ends(monkeypatch: pytest.MonkeyPatch)
         "loss.max": 4.0, "loss.min": 1.0,
     }  # fmt: skip
     assert stat.get()[monitor.Aggregation.SUM] == 7.0
+
+
+# -- small questions ------------------------------------------------------------------------------
+
+
+def test_questions_about_the_machine() -> None:
+    there = ad.accelerator.is_available()
+    assert _C._get_accelerator().type == ("cuda" if there else "cpu")
+    assert amp_definitely_not_available() is not there
+    assert not ad.backends.mps.is_macos_or_newer(14, 0)
+    assert not _C._jit_can_fuse_on_cpu()
+    before = _C._jit_set_profiling_mode(False)
+    assert _C._jit_set_profiling_mode(before) is False
+    with pytest.raises(AttributeError):
+        _ = _C._jit_no_such
+    assert _inductor.list_mode_options().keys() == set(MODES)
+    with pytest.raises(RuntimeError, match="Unrecognized"):
+        _inductor.list_mode_options("fast")
+
+
+def test_questions_about_tensors() -> None:
+    x = ad.arange(6.0).reshape(2, 3)
+    assert ad._shape_as_tensor(x).tolist() == [2, 3]
+    assert _VF.relu is ad.relu
+    assert is_contiguous_or_false(x)
+    assert not is_contiguous_or_false(x.t())
+    with _tensor_str.printoptions(precision=2):
+        assert _tensor_str._str_intern(x / 3) == repr(x / 3)
+        assert "0.33" in repr(x / 3)
+        assert "0.333" not in repr(x / 3)
+    assert "0.3333" in repr(x / 3)
+
+
+def test_trees_of_a_known_structure() -> None:
+    class Bag:
+        def __init__(self, *items: Any) -> None:
+            self.items = items
+
+    _pytree.register_pytree_node(Bag, lambda b: (list(b.items), None), lambda c, _: Bag(*c))
+    fx_pytree.register_pytree_flatten_spec(Bag, lambda b, spec: list(b.items))
+    structure = _pytree.tree_structure([Bag(0, {"a": 0}), 0])
+    assert fx_pytree.tree_flatten_spec([Bag(1, {"a": 2}), 3], structure) == [1, 2, 3]
+    with pytest.raises(RuntimeError, match="structure"):
+        fx_pytree.tree_flatten_spec([1, 2, 3], structure)
+
+
+def test_sizes_are_plain_numbers() -> None:
+    size = ad.ones(3, 2).shape[0]
+    assert symbolic_shapes.guard_or_false(size > 2)
+    assert not symbolic_shapes.guard_or_true(size > 3)
+    assert (
+        symbolic_shapes.free_symbols(size) == symbolic_shapes.free_unbacked_symbols(size) == set()
+    )
+    assert symbolic_shapes.hint_int(size) == 3
+    assert symbolic_shapes.is_concrete_int(size)
+
+
+def test_checkpoints_by_their_first_names(tmp_path: Any) -> None:
+    files.save_state_dict({"w": ad.ones(2)}, files.FileSystemWriter(tmp_path / "here"))
+    state = {"w": ad.zeros(2)}
+    files.load_state_dict(state, files.FileSystemReader(tmp_path / "here"))
+    assert state["w"].tolist() == [1.0, 1.0]

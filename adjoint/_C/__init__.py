@@ -102,6 +102,44 @@ class Value:
     """A value in a graph of TorchScript's, for annotations: there is none here."""
 
 
+def _get_accelerator(check: bool | None = None) -> Device:
+    """The kind of accelerator there is; the CPU where there is none."""
+    return importlib.import_module("adjoint.accelerator").current_accelerator() or Device("cpu")
+
+
+def _cuda_clearCublasWorkspaces() -> None:
+    """Nothing: no memory is kept for products."""
+
+
+# Switches of TorchScript's executor, as they were last set: there is none that reads them.
+_JIT_SWITCHES: dict[str, Any] = {
+    "_jit_set_profiling_executor": True,
+    "_jit_set_profiling_mode": True,
+    "_jit_set_texpr_fuser_enabled": True,
+    "_jit_override_can_fuse_on_cpu": False,
+    "_jit_override_can_fuse_on_gpu": False,
+}
+
+
+def _jit_switch(name: str) -> Any:
+    """The function that sets a switch and gives what it was."""
+
+    def put(value: bool) -> Any:
+        before, _JIT_SWITCHES[name] = _JIT_SWITCHES[name], bool(value)
+        return before
+
+    put.__name__, put.__doc__ = name, "Set a switch of TorchScript's, which has no effect."
+    return put
+
+
+def _jit_can_fuse_on_cpu() -> bool:
+    """Whether TorchScript joins operations on the CPU: there is none."""
+    return False
+
+
+_jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
+
+
 # What PyTorch was built with, beside CUDA, which torch.cuda tells.
 _has_xpu = _has_mps = _has_mkldnn = False
 
@@ -121,7 +159,9 @@ def _get_privateuse1_backend_name() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """The parts that are loaded when first asked for."""
+    """The parts that are loaded when first asked for, and TorchScript's switches."""
+    if name in _JIT_SWITCHES:
+        return _jit_switch(name)
     if name != "_profiler":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module("adjoint._C._profiler")

@@ -24,7 +24,6 @@ TABLE: dict[str, str] = {
     "distributed.fsdp._fully_shard": "distributed.fsdp",
     "distributed.tensor._api": "distributed.tensor",
     "distributed.tensor.device_mesh": "distributed.device_mesh",
-    "fx._pytree": "utils._pytree",
     "ao.nn.intrinsic.modules": "ao.nn.intrinsic",
     "ao.nn.qat.modules": "ao.nn.qat",
     "ao.nn.quantized.modules": "ao.nn.quantized",

@@ -13,8 +13,8 @@ OLDER: dict[str, str] = {
     "set_anomaly_enabled": "adjoint.engine.autodiff.tape.anomaly",
     **dict.fromkeys(
         "embedding_bag frobenius_norm norm_except_dim nuclear_norm affine_grid_generator "
-        "get_device is_signed is_vulkan_available smm hsmm hspmm saddmm sspaddmm to_dlpack "
-        "has_lapack has_mkl has_openmp has_spectral int_repr q_scale q_zero_point "
+        "_shape_as_tensor get_device is_signed is_vulkan_available smm hsmm hspmm saddmm sspaddmm "
+        "to_dlpack has_lapack has_mkl has_openmp has_spectral int_repr q_scale q_zero_point "
         "q_per_channel_axis q_per_channel_scales q_per_channel_zero_points solve lstsq eig symeig "
         "matrix_rank compiled_with_cxx11_abi".split(),
         "adjoint.older",

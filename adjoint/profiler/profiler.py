@@ -23,6 +23,7 @@ from adjoint.profiler.roofline import measured
 from adjoint.profiler.settings import ProfilerAction as ProfilerAction
 from adjoint.profiler.settings import ProfilerActivity as ProfilerActivity
 from adjoint.profiler.settings import activities_of, always
+from adjoint.profiler.settings import always as _default_schedule_fn  # noqa: F401
 from adjoint.profiler.settings import schedule as schedule
 from adjoint.profiler.settings import supported_activities as supported_activities
 

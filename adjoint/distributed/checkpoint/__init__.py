@@ -4,4 +4,6 @@ from adjoint.distributed.checkpoint.files import FileSystemReader as FileSystemR
 from adjoint.distributed.checkpoint.files import FileSystemWriter as FileSystemWriter
 from adjoint.distributed.checkpoint.files import async_save as async_save
 from adjoint.distributed.checkpoint.files import load as load
+from adjoint.distributed.checkpoint.files import load_state_dict as load_state_dict
 from adjoint.distributed.checkpoint.files import save as save
+from adjoint.distributed.checkpoint.files import save_state_dict as save_state_dict

@@ -223,6 +223,20 @@ def _publish(partial: Path, final: Path, tensors: dict[str, Any], plain: dict[st
     shutil.rmtree(old, ignore_errors=True)
 
 
+def load_state_dict(
+    state_dict: dict[str, Any], storage_reader: Any, process_group: Any = None, **how: Any
+) -> None:
+    """`load`, under the name it had first."""
+    load(state_dict, storage_reader=storage_reader, process_group=process_group, **how)
+
+
+def save_state_dict(
+    state_dict: dict[str, Any], storage_writer: Any, process_group: Any = None, **how: Any
+) -> None:
+    """`save`, under the name it had first."""
+    save(state_dict, storage_writer=storage_writer, process_group=process_group, **how)
+
+
 def load(
     state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str] | None = None,
     storage_reader: Any = None, process_group: Any = None, **_: Any,

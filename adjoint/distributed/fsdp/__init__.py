@@ -7,6 +7,7 @@ from adjoint.distributed.fsdp.options import FullStateDictConfig as FullStateDic
 from adjoint.distributed.fsdp.options import LocalOptimStateDictConfig as LocalOptimStateDictConfig
 from adjoint.distributed.fsdp.options import LocalStateDictConfig as LocalStateDictConfig
 from adjoint.distributed.fsdp.options import MixedPrecision as MixedPrecision
+from adjoint.distributed.fsdp.options import OptimStateKeyType as OptimStateKeyType
 from adjoint.distributed.fsdp.options import (
     ShardedOptimStateDictConfig as ShardedOptimStateDictConfig,
 )

@@ -32,6 +32,13 @@ class StateDictType(Enum):
     SHARDED_STATE_DICT = auto()
 
 
+class OptimStateKeyType(Enum):
+    """What the entries of an optimizer's state are known by."""
+
+    PARAM_NAME = auto()
+    PARAM_ID = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class MixedPrecision:
     """The dtypes to compute and to reduce in; None leaves them."""

@@ -27,6 +27,7 @@ ABSENT = {
 }
 # What each answers: of libraries, and of devices.
 BACKEND_ANSWERS = "is_available is_built"
+METAL_ANSWERS = "is_macos_or_newer is_macos13_or_newer"
 DEVICE_ANSWERS = "is_available device_count empty_cache manual_seed manual_seed_all"
 
 
@@ -37,6 +38,16 @@ def is_available() -> bool:
 
 def is_built() -> bool:
     """Never."""
+    return False
+
+
+def is_macos_or_newer(major: int, minor: int) -> bool:
+    """Never: there is no Metal."""
+    return False
+
+
+def is_macos13_or_newer(minor: int = 0) -> bool:
+    """Never: there is no Metal."""
     return False
 
 
@@ -72,6 +83,8 @@ def facade(path: str) -> AbsentModule:
         module = AbsentModule(name, f"{ABSENT[path]}: not used by Adjoint; programs may ask.")
         module.__spec__ = ModuleSpec(name, None)
         answers = BACKEND_ANSWERS if "." in path else DEVICE_ANSWERS
+        if path == "backends.mps":
+            answers = f"{answers} {METAL_ANSWERS}"
         module.__dict__.update({name: globals()[name] for name in answers.split()})
         sys.modules[name] = module
     return module

@@ -75,7 +75,7 @@ def _with_initial(out: Tensor, reduce: str, initial: float) -> Tensor:
     return out * initial if reduce == "prod" else out + initial
 
 
-@public(out=True)
+@public(out=True, aliases=("_segment_reduce",))
 def segment_reduce(
     data: Tensor,
     reduce: str,
