@@ -24,7 +24,8 @@ from adjoint.fx import _pytree as fx_pytree
 from adjoint.fx.experimental import symbolic_shapes
 from adjoint.nn.parallel import comm, replicate
 from adjoint.torch_version import TorchVersion
-from adjoint.utils import _pytree
+from adjoint.utils import _pytree, dlpack, hooks
+from adjoint.utils._python_dispatch import transform_subclass
 from adjoint.utils.module_tracker import ModuleTracker
 
 
@@ -366,3 +367,55 @@ def test_checkpoints_by_their_first_names(tmp_path: Any) -> None:
     state = {"w": ad.zeros(2)}
     files.load_state_dict(state, files.FileSystemReader(tmp_path / "here"))
     assert state["w"].tolist() == [1.0, 1.0]
+
+
+def test_paths_in_trees() -> None:
+    @dataclasses.dataclass
+    class Point:
+        x: Any
+
+    tree = {"a": [1, (2, 3)]}
+    for path, leaf in _pytree.tree_leaves_with_path(tree):
+        assert _pytree.key_get(tree, path) == leaf
+    assert _pytree.key_get([Point(4)], (_pytree.SequenceKey(0), _pytree.GetAttrKey("x"))) == 4
+    leaf_spec = _pytree.treespec_leaf()
+    pair = _pytree.treespec_tuple([leaf_spec, leaf_spec])
+    made = _pytree.treespec_dict({"a": pair}, b=leaf_spec)
+    assert made == _pytree.tree_structure({"a": (1, 2), "b": 3})
+    assert _pytree.tree_unflatten([1, 2, 3], made) == {"a": (1, 2), "b": 3}
+
+
+def test_hooks_that_are_not_saved() -> None:
+    x = ad.ones(1, requires_grad=True)
+    x.register_hook(hooks.unserializable_hook(lambda g: g))
+    hooks.warn_if_has_hooks(x)
+    x.register_hook(lambda g: g)
+    with pytest.warns(UserWarning, match="will not be serialized"):
+        hooks.warn_if_has_hooks(x)
+
+
+def test_devices_by_dlpacks_numbers() -> None:
+    assert ad.ones(1).__dlpack_device__()[0] == dlpack.DLDeviceType.kDLCPU
+
+
+def test_wrappers_are_made_anew() -> None:
+    class Pair:
+        def __init__(self, a: Any, b: Any) -> None:
+            self.a, self.b = a, b
+
+        def size(self) -> Any:
+            return self.a.size()
+
+        def stride(self) -> Any:
+            return self.a.stride()
+
+        def __tensor_flatten__(self) -> Any:
+            return ["a", "b"], "kept"
+
+        @staticmethod
+        def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+            assert (context, tuple(size), stride) == ("kept", (2,), (1,))
+            return Pair(inner["a"], inner["b"])
+
+    made = transform_subclass(Pair(ad.ones(2), ad.zeros(2)), lambda name, x: x + len(name))
+    assert (made.a.tolist(), made.b.tolist()) == ([2.0, 2.0], [1.0, 1.0])

@@ -147,6 +147,20 @@ def is_traceable_wrapper_subclass(t: object) -> bool:
     )
 
 
+def transform_subclass(
+    t: Any,
+    callback: Callable[[str, Any], Any],
+    outer_size: Any = None,
+    outer_stride: Any = None,
+) -> Any:
+    """A wrapper made anew of what a function gives for each tensor inside it, by name."""
+    names, context = t.__tensor_flatten__()
+    parts = {name: callback(name, getattr(t, name)) for name in names}
+    size = t.size() if outer_size is None else outer_size
+    stride = t.stride() if outer_stride is None else outer_stride
+    return type(t).__tensor_unflatten__(parts, context, size, stride)
+
+
 def is_traceable_wrapper_subclass_type(t: type) -> bool:
     """The same of a class."""
     return (

@@ -255,6 +255,17 @@ def register_constant(cls: type) -> None:
 _WRITTEN = {kind.__name__: kind for kind in (list, tuple, dict, OrderedDict)}
 
 
+def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
+    """The structure of a tuple of such parts."""
+    return _spec_of(tuple, None, list(iterable))
+
+
+def treespec_dict(mapping: Any = (), /, **kwargs: TreeSpec) -> TreeSpec:
+    """The structure of a dict of such parts."""
+    parts = dict(mapping, **kwargs)
+    return _spec_of(dict, list(parts), list(parts.values()))
+
+
 def treespec_leaf() -> TreeSpec:
     """The structure of a leaf."""
     return LEAF
@@ -369,11 +380,19 @@ class MappingKey(NamedTuple):
 
     key: Any
 
+    def get(self, parent: Any) -> Any:
+        """The value it leads to."""
+        return parent[self.key]
+
 
 class SequenceKey(NamedTuple):
     """The step from a sequence to one of its elements."""
 
     idx: int
+
+    def get(self, parent: Any) -> Any:
+        """The element it leads to."""
+        return parent[self.idx]
 
 
 def _dict_flatten_with_keys(d: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Any]:
@@ -421,6 +440,24 @@ class GetAttrKey(NamedTuple):
     """The step from an object to one of its attributes."""
 
     name: str
+
+    def get(self, parent: Any) -> Any:
+        """The attribute it leads to."""
+        return getattr(parent, self.name)
+
+
+KeyEntry = MappingKey | SequenceKey | GetAttrKey
+
+
+def key_get(obj: Any, kp: Iterable[Any]) -> Any:
+    """What a path leads to.
+
+    >>> key_get({"a": [1, 2]}, (MappingKey("a"), SequenceKey(1)))
+    2
+    """
+    for step in kp:
+        obj = step.get(obj)
+    return obj
 
 
 def _keyed_parts(tree: Any) -> tuple[list[tuple[Any, Any]], Any]:
