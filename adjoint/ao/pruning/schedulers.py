@@ -19,7 +19,7 @@ def _counted(method: Any) -> Any:
 
     @functools.wraps(function)
     def step(*args: Any, **kwargs: Any) -> Any:
-        sparsifier = owner()
+        sparsifier: Any = owner()
         sparsifier._step_count += 1
         return function(sparsifier, *args, **kwargs)
 
@@ -43,11 +43,11 @@ class BaseScheduler:
             raise TypeError(
                 f"{type(sparsifier).__name__} is not an instance of ao.pruning.BaseSparsifier"
             )
-        self.sparsifier: Any = sparsifier
+        counted: Any = sparsifier
+        self.sparsifier: BaseSparsifier = sparsifier
         self.base_sl = [group["sparsity_level"] for group in sparsifier.groups]
         self.last_epoch = last_epoch
-        self.sparsifier.step = _counted(sparsifier.step)
-        self.sparsifier._step_count = 0
+        counted.step, counted._step_count = _counted(sparsifier.step), 0
         self._step_count = 0
         self.verbose = verbose
         self._get_sl_called_within_step = False

@@ -178,7 +178,7 @@ class BaseSparsifier(abc.ABC):
 def _masked(module: Module, name: str) -> FakeSparsity:
     """The mask on a tensor of a module; a new one, if it has none."""
     if parametrize.is_parametrized(module, name):
-        for step in module.parametrizations[name]:  # type: ignore[index, union-attr]
+        for step in module.parametrizations[name]:
             if isinstance(step, FakeSparsity):
                 return step
     new = FakeSparsity(ones_like(getattr(module, name).detach()))
