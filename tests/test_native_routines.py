@@ -177,6 +177,19 @@ def test_large_real_matrices(name: str, size: int, programs: list[native.Native]
     assert not any(program.calls_eager for program in programs)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_columns_are_dealt_out(dtype: str, programs: list[native.Native]) -> None:
+    """Right sides of many columns, in pieces that do not come out even; batches of them."""
+    rng = np.random.default_rng(9)
+    for batch, n, m in [((), 130, 101), ((2,), 111, 149), ((3,), 5, 800), ((), 2, 2000)]:
+        x = some(rng, dtype, (*batch, n, n)) + n * ad.eye(n, dtype=getattr(ad, dtype))
+        y = some(rng, dtype, (*batch, n, m))
+        agree(lambda x, y=y: linalg.solve(x, y), x)
+        agree(lambda x, y=y: linalg.solve_triangular(x, y, upper=True), x)
+        agree(lambda x, y=y: ad.cholesky_solve(y, x.tril()), x)
+    assert not any(program.calls_eager for program in programs)
+
+
 @pytest.mark.parametrize("dtype", ["complex128", "float64"])
 @pytest.mark.parametrize("name", ["cholesky", "solve", "inv", "det", "slogdet", "qr", "svd"])
 def test_gradients(name: str, dtype: str, programs: list[native.Native]) -> None:
@@ -265,6 +278,14 @@ def test_pairs_are_complex_matrices() -> None:
     u, s, vh = OF_PAIRS[3](pairs, function="svd", pairs=(True,), full_matrices=False)
     back = ad.view_as_complex(u) @ (s.unsqueeze(-1) * ad.view_as_complex(vh))
     np.testing.assert_allclose(back.numpy(), x.numpy(), atol=1e-12)
+
+
+def test_a_single_matrix_with_the_library_s_threads(programs: list[native.Native]) -> None:
+    rng = np.random.default_rng(2)
+    x = some(rng, "float64", (780, 780)) / 780**0.5
+    lower = ad.compile(linalg.cholesky)(hermitian(x))
+    np.testing.assert_allclose((lower @ lower.mH).numpy(), hermitian(x).numpy(), atol=1e-11)
+    assert not any(program.calls_eager for program in programs)
 
 
 def test_routines_by_name() -> None:

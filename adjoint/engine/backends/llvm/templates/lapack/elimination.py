@@ -23,8 +23,27 @@ class LowerUpperRoutine(RoutineWriter):
         self.refuse(self.told())
 
 
+class EliminationRoutine(RoutineWriter):
+    """Factors of A by columns and their exchanges, to work with; `second` where U has a zero."""
+
+    def matrix(self, p: V) -> None:
+        n = self.rows
+        factors, pivots = factors_of(self, p)
+        self.turned(self.place(self.word.a, p * n * n), factors, n, n)
+        self.call(self.word.first, n, n, factors, n, pivots, self.info)
+        self.settle(self.word.second, p, self.told())
+        self.refuse(self.told())
+
+
+def factors_of(routine: RoutineWriter, which: V) -> tuple[str, str]:
+    """Where the factors of a matrix are and, behind them, the exchanges of 32 bits each."""
+    n = routine.rows
+    factors = routine.place(routine.word.room, which * routine.word.stride)
+    return factors, routine.behind(factors, n * n)
+
+
 class SystemRoutine(RoutineWriter):
-    """`out` = A^-1 B, or A^-1; `second` where U has a zero."""
+    """`out` = A^-1 B, or A^-1, of what `EliminationRoutine` found; a piece is some columns."""
 
     def __init__(self, kind: str, parts: int, what: str) -> None:
         super().__init__(kind, parts)
@@ -32,26 +51,28 @@ class SystemRoutine(RoutineWriter):
 
     def matrix(self, p: V) -> None:
         w, n, m = self.w, self.rows, self.wide
-        factors = self.place(self.word.room, p * self.word.stride)
-        right = self.behind(factors, n * n)
-        pivots = self.behind(right, n * m)  # of 32 bits each: numbers are no shorter
-        self.turned(self.place(self.word.a, p * n * n), factors, n, n)
-        self.call(self.word.first, n, n, factors, n, pivots, self.info)
-        said = self.told()
-        self.settle(self.word.second, p, said)
-        out = self.place(self.word.out, p * n * m)
+        which, start, count = self.columns_of(p)
+        factors, pivots = factors_of(self, which)
+        right = self.behind(pivots, n + start * n)
+        out = self.place(self.word.out, which * n * m + start)
 
         def solve() -> None:
             if self.what == "solve":
-                self.turned(self.place(self.word.b, p * n * m), right, n, m)
+                source = self.place(self.word.b, which * n * m + start)
+                self.turned_part(source, right, n, count, m, n)
             else:
-                self.fill(right, self.number(0.0), n * n)
-                w.loop(0, n, lambda i: self.store(self.number(1.0), right, i * n + i))
-            self.call(self.word.then, "N", n, m, factors, n, pivots, right, n, self.info)
-            self.turned(right, out, m, n)
+                self.fill(right, self.number(0.0), n * count)
+                one = self.number(1.0)
+                w.loop(0, count, lambda j: self.store(one, right, j * n + start + j))
+            self.call(self.word.then, "N", n, count, factors, n, pivots, right, n, self.info)
+            self.turned_part(right, out, count, n, n, m)
 
-        w.either(said.eq(0), solve, lambda: self.fill(out, self.number(float("inf")), n * m))
-        self.refuse(said)
+        def unsolved() -> None:
+            infinite = self.number(float("inf"))
+            w.loop(0, n, lambda i: self.fill(self.behind(out, i * m), infinite, count))
+
+        said = w.load(w.pointer(self.word.second), "i32", which)
+        w.either(said.eq(0), solve, unsolved)
 
 
 class DeterminantRoutine(RoutineWriter):
@@ -65,7 +86,7 @@ class DeterminantRoutine(RoutineWriter):
         w, n = self.w, self.rows
         factors = self.place(self.word.room, p * self.word.stride)
         pivots = self.behind(factors, n * n)
-        self.turned(self.place(self.word.a, p * n * n), factors, n, n)
+        self.copy(self.place(self.word.a, p * n * n), factors, n * n)  # a transpose has the same
         self.call(self.word.first, n, n, factors, n, pivots, self.info)
 
         def exchanged(i: V, sign: V) -> list[V]:

@@ -23,6 +23,8 @@ from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import V, select
 
+TILE = 16  # rows and columns of a square that is transposed at once
+
 
 @dataclass(slots=True)
 class RoutineWords(LaunchWords):
@@ -42,6 +44,8 @@ class RoutineWords(LaunchWords):
     pieces: Any = 0
     status: Any = 0
     threads: Any = 0  # what sets the number of the library's threads, where that is wanted
+    chunk: Any = 0  # columns of a right side that are a piece, and how many such there are
+    chunks: Any = 0
     first: Any = 0  # routines
     then: Any = 0
 
@@ -123,6 +127,12 @@ class RoutineWriter:
         bad = ~at.eq(0) & ~self.word.status.eq(0)
         self.w.when(bad, lambda: self.fail(at))
 
+    def columns_of(self, piece: V) -> tuple[V, V, V]:
+        """Which matrix a piece is of, its first column of the right side and how many it has."""
+        which, chunk = self.w.split(piece, self.word.chunks)
+        start = chunk * self.word.chunk
+        return which, start, self.w.least(self.word.chunk, self.wide - start)
+
     # -- memory ---------------------------------------------------------------------------------
 
     def place(self, start: V, count: V) -> str:
@@ -150,11 +160,34 @@ class RoutineWriter:
 
     def turned(self, source: str, target: str, rows: V, columns: V) -> None:
         """Copy a matrix transposed."""
+        self.turned_part(source, target, rows, columns, columns, rows)
+
+    def turned_part(
+        self, source: str, target: str, rows: V, columns: V, apart: V, between: V
+    ) -> None:
+        """Copy some columns transposed: rows are `apart` in the source, `between` in the target.
+
+        A square at a time, whose lines stay in the cache.
+        """
+        w = self.w
+
+        def square(i0: V, j0: V) -> None:
+            i1, j1 = w.least(i0 + TILE, rows), w.least(j0 + TILE, columns)
+
+            def row(i: V) -> None:
+                line, out = self.behind(source, i * apart), self.behind(target, i)
+                w.loop(j0, j1, lambda j: self.store(self.load(line, j), out, j * between))
+
+            w.loop(i0, i1, row)
+
+        w.loop(0, rows, lambda i: w.loop(0, columns, lambda j: square(i, j), step=TILE), step=TILE)
+
+    def copy_part(self, source: str, target: str, rows: V, columns: V, apart: V) -> None:
+        """Copy some columns; rows are `apart` in both."""
         w = self.w
 
         def row(i: V) -> None:
-            line = self.behind(source, i * columns)
-            w.loop(0, columns, lambda j: self.store(self.load(line, j), target, j * rows + i))
+            self.copy(self.behind(source, i * apart), self.behind(target, i * apart), columns)
 
         w.loop(0, rows, row)
 
@@ -209,7 +242,9 @@ class CholeskyRoutine(RoutineWriter):
 
 
 class TriangularRoutine(RoutineWriter):
-    """`out` = A^-1 B, of one triangle of A."""
+    """`out` = A^-1 B, of one triangle of A; a piece is some columns of B."""
+
+    ways: tuple[str, ...] = ("N",)
 
     def __init__(self, kind: str, parts: int, upper: bool, unit: bool) -> None:
         super().__init__(kind, parts)
@@ -217,15 +252,20 @@ class TriangularRoutine(RoutineWriter):
 
     def matrix(self, p: V) -> None:
         n, m = self.rows, self.wide
-        out = self.place(self.word.out, p * n * m)
-        self.copy(self.place(self.word.b, p * n * m), out, n * m)
-        self.solve(self.place(self.word.a, p * n * n), out, "N")
+        which, start, count = self.columns_of(p)
+        matrix = self.place(self.word.a, which * n * n)
+        out = self.place(self.word.out, which * n * m + start)
+        self.copy_part(self.place(self.word.b, which * n * m + start), out, n, count, m)
+        for way in self.ways:
+            self.solve(matrix, out, way, count)
 
-    def solve(self, matrix: str, out: str, way: str) -> None:
+    def solve(self, matrix: str, out: str, way: str, count: V) -> None:
         """In place, with the matrix ("N") or its adjoint ("C")."""
         side, diagonal = "L" if self.upper else "U", "U" if self.unit else "N"
         n, m = self.rows, self.wide
-        self.call(self.word.first, "R", side, way, diagonal, m, n, self.one(), matrix, n, out, m)
+        self.call(
+            self.word.first, "R", side, way, diagonal, count, n, self.one(), matrix, n, out, m
+        )
 
 
 class DefiniteRoutine(TriangularRoutine):
@@ -233,13 +273,7 @@ class DefiniteRoutine(TriangularRoutine):
 
     def __init__(self, kind: str, parts: int, upper: bool) -> None:
         super().__init__(kind, parts, upper, unit=False)
-
-    def matrix(self, p: V) -> None:
-        n, m = self.rows, self.wide
-        out = self.place(self.word.out, p * n * m)
-        self.copy(self.place(self.word.b, p * n * m), out, n * m)
-        for way in ("C", "N") if self.upper else ("N", "C"):
-            self.solve(self.place(self.word.a, p * n * n), out, way)
+        self.ways = ("C", "N") if upper else ("N", "C")
 
 
 class OrthogonalRoutine(RoutineWriter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -33,7 +33,10 @@ from adjoint.engine.ops.linalg.pairs import OF_PAIRS
 
 KINDS = {"float32": "f32", "float64": "f64"}
 PREFIX = {("f32", 1): "s", ("f64", 1): "d", ("f32", 2): "c", ("f64", 2): "z"}
-THREADED = 256  # rows of a single matrix from which on the library's threads are worth it
+# Rows of a single matrix from which on the library's threads are worth it: they go on spinning for
+# a while, where workers wait for their cores (Note [two sets of threads]).
+THREADED = 768
+CHUNK, CHUNKS = 48, 16  # columns of a right side that are worth a worker; pieces of it at most
 BLOCK = 64  # columns that LAPACK treats together, in whose number it wants memory
 
 
@@ -66,6 +69,16 @@ class MatrixProblem:
         if self.name == "cholesky_solve":
             return self.shapes[0][-1]
         return self.shapes[-1][-1]
+
+    @property
+    def chunk(self) -> int:
+        """Columns of a right side that are solved together."""
+        return max(CHUNK, -(-self.wide // CHUNKS))
+
+    @property
+    def chunks(self) -> int:
+        """How many such there are."""
+        return -(-self.wide // self.chunk)
 
     @property
     def hermitian(self) -> bool:
@@ -184,6 +197,7 @@ METHODS: dict[str, Method] = {
         lambda x: x.shape[-1] * (x.shape[-1] + x.wide), lambda m, n, k: n * n * k,
     ),
 }  # fmt: skip
+IN_CHUNKS = frozenset({"triangular_solve", "cholesky_solve", "solve", "inv"})
 RECORDS = {record.name for record in OF_PAIRS.values()}
 
 
@@ -249,8 +263,7 @@ def steps(
 ) -> list[Launch]:
     """One launch; matrices are dealt out among the workers."""
     problem = problem_of(node, node.inputs)
-    method, count, (m, n) = METHODS[problem.name], problem.count, problem.shape[-2:]
-    stem, writer = method.writer(problem)
+    method, count = METHODS[problem.name], problem.count
     words, messages = words_of(problem, node, operands, results)
     writes = [whole(place.buffer) for place in results]
     room = method.room(problem)
@@ -259,18 +272,40 @@ def steps(
         work = PlannedBuffer(ARENA, dtype, count * room * problem.parts, name="matrix")
         words.room, words.stride = Address(work), room
         writes.append(whole(work))
+    reads = tuple(whole(place.buffer) for place in operands)
+    if problem.name not in ("solve", "inv"):
+        return [launched(problem, method.writer(problem), words, messages, reads, tuple(writes))]
+    # Factors first, then what is solved with them, which there are more pieces of.
+    first = replace(words, pieces=count)
+    factors = "elimination", partial(elimination.EliminationRoutine, problem.kind, problem.parts)
+    words.threads = 0
     return [
-        Launch(
-            function=f"routine_{stem}_{problem.kind}_{problem.parts}",
-            text=lambda function: writer().text(function),
-            words=[*words.listed(), *messages],
-            reads=tuple(whole(place.buffer) for place in operands),
-            writes=tuple(writes),
-            pieces=count,
-            cost=count * problem.parts**2 * method.work(m, n, problem.wide),
-            label=sized(problem.name, count, m, n),
-        )
+        launched(problem, factors, first, messages, reads, tuple(writes[1:])),
+        launched(problem, method.writer(problem), words, [], (*reads, *writes[1:]), tuple(writes)),
     ]
+
+
+def launched(
+    problem: MatrixProblem,
+    kernel: tuple[str, Callable[[], RoutineWriter]],
+    words: RoutineWords,
+    messages: list[Fault],
+    reads: tuple[Any, ...],
+    writes: tuple[Any, ...],
+) -> Launch:
+    """One launch; matrices, or columns of their right sides, are dealt out among the workers."""
+    (stem, writer), (m, n) = kernel, problem.shape[-2:]
+    work = METHODS[problem.name].work(m, n, problem.wide)
+    return Launch(
+        function=f"routine_{stem}_{problem.kind}_{problem.parts}",
+        text=lambda function: writer().text(function),
+        words=[*words.listed(), *messages],
+        reads=reads,
+        writes=writes,
+        pieces=words.pieces,
+        cost=problem.count * problem.parts**2 * work,
+        label=sized(problem.name, problem.count, m, n),
+    )
 
 
 def words_of(
@@ -285,11 +320,15 @@ def words_of(
     words = RoutineWords(a=given[0], rows=m, columns=n, wide=problem.wide, pieces=problem.count)
     words.b, words.c = (*given[1:], 0, 0)[:2]
     words.out, words.second, words.third = (*found, 0, 0)[:3]
+    if problem.name in IN_CHUNKS:
+        words.chunk, words.chunks = problem.chunk, problem.chunks
+        words.pieces = problem.count * problem.chunks
     names = METHODS[problem.name].routines(problem)
     words.first, words.then = (
         *[NamedAddress(":".join(problem.routine(name))) for name in names], 0,
     )[:2]  # fmt: skip
-    if problem.count == 1 and min(m, n) >= THREADED:
+    alone = problem.count == 1 and problem.name not in ("triangular_solve", "cholesky_solve")
+    if alone and min(m, n) >= THREADED:
         words.threads = NamedAddress(symbols.THREADS)
     messages = messages_of(problem)
     if messages:
