@@ -136,6 +136,13 @@ def test_a_loop_of_factors(programs: list[native.Native]) -> None:
     assert not any(program.calls_eager for program in programs)
 
 
+def test_a_single_large_matrix(programs: list[native.Native]) -> None:
+    """It has the threads of NumPy's library, and gives them back."""
+    x = ad.from_numpy(np.random.default_rng(1).standard_normal((390, 390)))
+    compare(lambda x: ad.linalg.eigvalsh(x), x, exactly=False)
+    assert not any(program.calls_eager for program in programs)
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_any_number_of_workers(workers: int) -> None:
     before = ad.get_num_threads()

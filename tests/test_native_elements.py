@@ -223,3 +223,18 @@ def test_gradients_of_polynomials(name: str, programs: list[native.Native]) -> N
     h = 1e-6
     slope = (polynomial(x + h, 5) - polynomial(x - h, 5)) / (2 * h)
     np.testing.assert_allclose(gradient(x).numpy(), slope.numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_evenly_spaced_numbers(dtype: str, programs: list[native.Native]) -> None:
+    """To the bits of eager mode, whatever the ends."""
+    rng = np.random.default_rng(len(dtype))
+    kind = getattr(ad, dtype)
+    for count in (2, 3, 7, 100, 257):
+        for start, end in [(0, 1), (-1.0, 1.0), (5, 5), *(rng.normal(0, 100, (3, 2))).tolist()]:
+            draw = lambda x, a=start, b=end, n=count: x + ad.linspace(a, b, n, dtype=kind)
+            x = ad.zeros(count, dtype=kind)
+            np.testing.assert_array_equal(
+                ad.compile(draw)(x).float().numpy(), draw(x).float().numpy()
+            )
+    assert not any(program.calls_eager for program in programs)

@@ -71,11 +71,15 @@ def _libraries() -> tuple[Any, ...]:
     return (*_numpy_libraries(), *routines)
 
 
-def setter_of_routines() -> int:
-    """Where the function is that sets the number for SciPy's library; 0 where there is none."""
-    if "scipy.linalg" not in sys.modules:
+def setter_of(library: str) -> int:
+    """Where the function is that sets the number for the OpenBLAS of "numpy" or "scipy"; 0: none.
+
+    >>> setter_of("numpy") >= 0
+    True
+    """
+    if library == "scipy" and "scipy.linalg" not in sys.modules:
         return 0
-    changes = _scipy_libraries()
+    changes = {"numpy": _numpy_libraries, "scipy": _scipy_libraries}[library]()
     return (ctypes.cast(changes[0], ctypes.c_void_p).value or 0) if changes else 0
 
 

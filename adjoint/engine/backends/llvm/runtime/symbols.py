@@ -1,9 +1,9 @@
 """Addresses that programs know by name: inner loops of universal functions, routines of LAPACK.
 
 A loop of NumPy's and SciPy's is "module:function:dtypes:part", a routine of LAPACK or BLAS
-"module:function", and what says on how many threads those run "threads". Programs are kept on disk
-with the names, and get the addresses when they are loaded; of the modules here alone, whatever a
-file says.
+"module:function", and what says on how many threads either runs is one of THREADS. Programs are
+kept on disk with the names, and get the addresses when they are loaded; of the modules here alone,
+whatever a file says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MATRICES, SPECIAL, OWN_SPECIAL = (
 MODULES = frozenset({MATRICES, SPECIAL, OWN_SPECIAL})
 
 
-THREADS = "threads"
+THREADS = {"threads of numpy": "numpy", "threads of scipy": "scipy"}  # name -> library
+NUMPY_THREADS, SCIPY_THREADS = THREADS
 
 
 class UnknownSymbol(LookupError):
@@ -54,8 +55,8 @@ def address_of(name: str) -> int:
     >>> address_of(names_of(SPECIAL, "i0", "d->d")[0]) > 0
     True
     """
-    if name == THREADS:
-        return threads.setter_of_routines()
+    if name in THREADS:
+        return threads.setter_of(THREADS[name])
     module, function, kinds, part = (*name.split(":"), "", "", "", "")[:4]
     if module in routines.MODULES:
         routine = routines.routine_of(module, function)

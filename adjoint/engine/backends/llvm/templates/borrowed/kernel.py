@@ -4,7 +4,8 @@ Note [borrowed loops]
     Eager mode has its eigenvalues, singular values and Bessel functions from NumPy and SciPy. What
     these call for elements of one dtype is a plain C function, `void f(char **places, intp *sizes,
     intp *steps, void *data)`, which asks nothing of Python; programs call it by its address. So
-    results are eager mode's to the last bit, and matrices of a batch go to all workers.
+    results are eager mode's to the last bit, and matrices of a batch go to all workers; a single
+    large one has the threads of NumPy's own library.
 
     Where LAPACK does not come to an end, NumPy's loop writes NaN. Matrices that hold one themselves
     are refused before, as eager mode refuses them.
@@ -12,6 +13,7 @@ Note [borrowed loops]
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +38,21 @@ class LoopWords(LaunchWords):
     unfit: Any = 0
     failed: Any = 0
     status: Any = 0
+    threads: Any = 0  # what sets the number of the library's threads, where that is wanted
+
+
+def with_threads(w: CodeWriter, setter: V, here: V, body: Callable[[], object]) -> None:
+    """Do something, if there is any `here`, with as many of a library's threads as workers."""
+    workers = w.code.value("%workers", "i64", 1)
+
+    def use(count: V) -> None:
+        number = count.convert("i32").ref
+        w.code.lines.append(f"call void {w.pointer(setter)}(i32 {number})")
+
+    wanted = here & ~setter.eq(0)
+    w.when(wanted, lambda: use(workers))
+    body()
+    w.when(wanted, lambda: use(w.whole(1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +123,7 @@ class LoopCall:
 
         def fit() -> None:
             w.loop(low, high, lambda p: self.forget(self.start(told, p)))
-            self.call(low, high)
+            with_threads(w, self.word.threads, high > low, lambda: self.call(low, high))
             w.loop(low, high, found)
 
         (bad,) = w.loop(low, high, unfit, [w.whole(0)])

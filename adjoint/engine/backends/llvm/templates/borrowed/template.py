@@ -33,7 +33,7 @@ from adjoint.engine.ops.linalg.pairs import as_complex
 
 CHARS = {"float32": "f", "float64": "d"}
 KINDS = {"float32": "f32", "float64": "f64"}
-# Rows of a single matrix from which on the threads of NumPy's own library are worth a call.
+# Rows of a single matrix from which on the threads of NumPy's own library are worth it.
 LARGE = 384
 SHARE = 64  # elements of a special function that are worth a worker
 COST = 60.0  # of one of them, in element operations
@@ -159,15 +159,10 @@ def factored(node: Node, x: Value) -> Factored | None:
 
 
 def accepts_factor(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
-    """Matrices of known sizes, unless it is one that is large."""
+    """Matrices of known sizes."""
     x = inputs[0]
     problem = factored(node, x) if is_plain(x) and is_this_process() else None
-    if problem is None:
-        return False
-    shape = problem.specs[0].shape
-    if prod(shape[:-2]) == 1 and min(shape[-2:]) >= LARGE:
-        return False
-    return symbols.loop_of(*problem.loop) is not None
+    return problem is not None and symbols.loop_of(*problem.loop) is not None
 
 
 def factor_steps(
@@ -201,6 +196,8 @@ def factor_steps(
         failed=Fault(LinAlgError, f"{factor.called}: {which}{UNFINISHED}"),
         status=Status(),
     )  # fmt: skip
+    if count == 1 and min(m, n) >= LARGE:
+        words.threads = NamedAddress(symbols.NUMPY_THREADS)
     starts = [Address(place.buffer, place.offset * real.itemsize) for place in places]
     return [
         launch_of(

@@ -1,7 +1,8 @@
 """What stands for operations so that kernels of elements can do them.
 
 Operands are spread to the shape of the result, numbers become tensors. Halves are computed in
-double precision and rounded once, which is what the eager table does.
+double precision and rounded once, which is what the eager table does. Evenly spaced numbers are
+operations that loops know.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.llvm.templates.elements.template import FUNCTIONS
-from adjoint.engine.core.dtype import DType, float64, int64
+from adjoint.engine.core.dtype import DType, float32, float64, int64
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder, rebuild
 from adjoint.engine.graph.sizes.extents import is_extent
-from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.create.creation import ARANGE, FULL
+from adjoint.engine.ops.create.ranges import LINSPACE
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.shape.convert import CAST
@@ -28,12 +31,14 @@ Values = tuple[Value, ...]
 
 def substituted(graph: DataflowGraph) -> DataflowGraph:
     """The graph with operands that the kernels read."""
-    wanted = any(node.record.name in FUNCTIONS for node in graph.nodes)
+    wanted = any(node.record.name in FUNCTIONS or node.record is LINSPACE for node in graph.nodes)
     return rebuild(graph, visit) if wanted else graph
 
 
 def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
     """What stands for a node's results; None where it stays."""
+    if node.record is LINSPACE:
+        return spaced(builder, node)
     if node.record.name not in FUNCTIONS:
         return None
     out: Spec = node.outputs[0].spec
@@ -55,6 +60,36 @@ def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values 
         tiny = builder.emit(records.LT, result, least)
         result = builder.emit(WHERE, tiny, least, result)
     return (to(builder, result, out.dtype),)
+
+
+def spaced(builder: GraphBuilder, node: Node) -> Values | None:
+    """Evenly spaced singles or halves, counted from the nearer end, to the bits of eager mode.
+
+    Products and sums are of doubles, which hold them whole.
+    """
+    emit, spec, params = builder.emit, node.outputs[0].spec, node.params
+    count = spec.shape[0]
+    if is_extent(count) or count < 2 or not (spec.dtype is float32 or spec.dtype.is_half):
+        return None
+    kind = NUMPY_OF[spec.dtype]
+    first, last = (np.asarray(params[end]).astype(kind).astype(np.float32) for end in ENDS)
+    step = np.float32((last - first) / np.float32(count - 1))
+    if spec.dtype.is_half:
+        step = np.float32(step.astype(kind))
+    index = emit(ARANGE, start=0, step=1, length=count, dtype=int64, device=spec.device)
+    back = emit(records.SUB, count - 1, index)
+    up, down = (
+        to(builder, emit(records.ADD, emit(records.MUL, to(builder, k, float64), by), end), float32)
+        for k, by, end in (
+            (index, float(step), float(first)),
+            (back, -float(step), float(last)),
+        )
+    )
+    value = emit(WHERE, emit(records.LT, index, count // 2), up, down)
+    return (to(builder, value, spec.dtype),)
+
+
+ENDS = ("start", "end")
 
 
 def is_half(x: Any) -> bool:

@@ -21,6 +21,7 @@ from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
+from adjoint.engine.backends.llvm.templates.borrowed.kernel import with_threads
 from adjoint.engine.backends.registers.vector import V, select
 
 TILE = 16  # rows and columns of a square that is transposed at once
@@ -69,21 +70,12 @@ class RoutineWriter:
             self.matrix(p)
 
         low, high = w.share(self.word.pieces)
-        several = (high > low) & ~self.word.threads.eq(0)
-        workers = w.code.value("%workers", "i64", 1)
-        w.when(several, lambda: self.set_threads(workers))
-        w.loop(low, high, one)
-        w.when(several, lambda: self.set_threads(w.whole(1)))
+        with_threads(w, self.word.threads, high > low, lambda: w.loop(low, high, one))
         return w.finish(name)
 
     def matrix(self, p: V) -> None:
         """What is done with one matrix of the batch."""
         raise NotImplementedError
-
-    def set_threads(self, count: V) -> None:
-        """Let the library use so many threads."""
-        pointer = self.w.pointer(self.word.threads)
-        self.w.code.lines.append(f"call void {pointer}(i32 {count.convert('i32').ref})")
 
     # -- calls ----------------------------------------------------------------------------------
 

@@ -329,7 +329,7 @@ def words_of(
     )[:2]  # fmt: skip
     alone = problem.count == 1 and problem.name not in ("triangular_solve", "cholesky_solve")
     if alone and min(m, n) >= THREADED:
-        words.threads = NamedAddress(symbols.THREADS)
+        words.threads = NamedAddress(symbols.SCIPY_THREADS)
     messages = messages_of(problem)
     if messages:
         words.status = Status()
