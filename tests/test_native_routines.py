@@ -250,6 +250,21 @@ def test_what_cannot_be_treated(what: str, name: str) -> None:
         assert outcome(ad.compile(LOOKED_AT[name]), given) == outcome(LOOKED_AT[name], given)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("name", ["cholesky", "solve", "inv", "lu_factor", "ldl_factor"])
+def test_the_matrix_of_a_large_batch_is_told(
+    name: str, dtype: str, programs: list[native.Native]
+) -> None:
+    matrices = np.broadcast_to(np.eye(3, dtype=dtype), (300, 3, 3)).copy()
+    call = ad.compile(LOOKED_AT[name])
+    call(ad.from_numpy(matrices))
+    matrices[217, 1, 1] = 0
+    given = ad.from_numpy(matrices)
+    assert outcome(call, given) == outcome(LOOKED_AT[name], given)
+    assert "(Batch element 217)" in outcome(call, given)[1]
+    assert not any(program.calls_eager for program in programs)
+
+
 def test_pivots_that_are_none_are_refused(programs: list[native.Native]) -> None:
     """LAPACK would read and write wherever they say."""
     factors, _ = linalg.ldl_factor(ad.eye(3, dtype=ad.float64))

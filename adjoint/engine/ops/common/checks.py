@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 complete(globals())
 
 NUMBER = "{number}"  # stands in a message for an integer that was wrong
+# Stand for the matrix of a batch and the place in it, which are told in one number.
+MATRIX, PLACE = "{matrix}", "{place}"
+PLACE_BITS = 16
 ERRORS: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (IndexError, LinAlgError, RuntimeError, ValueError)
 }
@@ -52,6 +55,11 @@ def failure(message: str, error: str, number: Any = None) -> Exception:
     IndexError('f: class 7 is too large')
     >>> failure("f: class {number} is too large", "IndexError")
     IndexError('f: class is too large')
+    >>> failure("(Batch element {matrix}): U[{place},{place}]", "ValueError", 5 << PLACE_BITS | 2)
+    ValueError('(Batch element 5): U[2,2]')
     """
+    if number is not None and (MATRIX in message or PLACE in message):
+        matrix, place = number >> PLACE_BITS, number & ((1 << PLACE_BITS) - 1)
+        message = message.replace(MATRIX, str(matrix)).replace(PLACE, str(place))
     shown = message.replace(f"{NUMBER} ", "" if number is None else f"{number} ")
     return ERRORS[error](shown.replace(NUMBER, "" if number is None else str(number)))

@@ -23,13 +23,14 @@ from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.borrowed.kernel import with_threads
 from adjoint.engine.backends.registers.vector import V, select
+from adjoint.engine.ops.common.checks import PLACE_BITS
 
 TILE = 16  # rows and columns of a square that is transposed at once
 
 
 @dataclass(slots=True)
 class RoutineWords(LaunchWords):
-    """The matrices of a batch; zero for what a kernel has none of. Messages of faults follow."""
+    """The matrices of a batch; zero for what a kernel has none of."""
 
     a: Any
     b: Any = 0
@@ -44,6 +45,7 @@ class RoutineWords(LaunchWords):
     stride: Any = 0
     pieces: Any = 0
     status: Any = 0
+    fault: Any = 0  # what is said of a matrix that cannot be treated
     threads: Any = 0  # what sets the number of the library's threads, where that is wanted
     chunk: Any = 0  # columns of a right side that are a piece, and how many such there are
     chunks: Any = 0
@@ -111,8 +113,8 @@ class RoutineWriter:
     def fail(self, at: V) -> None:
         """Tell of a failure at a place, counted from 1, of the matrix at hand."""
         w = self.w
-        fault = w.load("%args", "i64", self.which + RoutineWords.word_count())
-        store_fault(w.code, w.pointer(self.word.status), fault.ref, at=at.convert("i64"))
+        where = (self.which << PLACE_BITS) + at.convert("i64")
+        store_fault(w.code, w.pointer(self.word.status), self.word.fault.ref, at=where)
 
     def refuse(self, at: V) -> None:
         """The same, where a status is there to tell of it."""

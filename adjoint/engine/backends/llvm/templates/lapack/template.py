@@ -11,7 +11,6 @@ from typing import Any
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.runtime import symbols
 from adjoint.engine.backends.llvm.runtime.routines import BLAS, LAPACK, routine_of
-from adjoint.engine.backends.llvm.templates.factors.template import MANY, faults
 from adjoint.engine.backends.llvm.templates.lapack import elimination, kernel
 from adjoint.engine.backends.llvm.templates.lapack.kernel import RoutineWords, RoutineWriter
 from adjoint.engine.compiler.lower.indexed import Fault
@@ -26,8 +25,10 @@ from adjoint.engine.compiler.schedule.steps import (
 )
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.dtype import DType, int32
+from adjoint.engine.core.errors import LinAlgError
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.graph.sizes.extents import is_extent
+from adjoint.engine.ops.common.checks import MATRIX, PLACE, PLACE_BITS
 from adjoint.engine.ops.linalg.failures import SINGULAR, WRONG_PIVOTS
 from adjoint.engine.ops.linalg.pairs import OF_PAIRS
 
@@ -239,7 +240,7 @@ def is_known(x: Any) -> bool:
 
 
 def fits(problem: MatrixProblem, inputs: Sequence[Value]) -> bool:
-    """Whether operands belong to each other; where each matrix may be refused, not too many."""
+    """Whether operands belong to each other, and a place in a matrix can be told."""
     dtypes: list[DType] = [x.spec.dtype for x in inputs]
     if problem.name == "ldl_solve" and dtypes.pop(1) is not int32:
         return False
@@ -249,8 +250,7 @@ def fits(problem: MatrixProblem, inputs: Sequence[Value]) -> bool:
         problem.name != "ldl_solve"
     ):
         return False
-    told = problem.params.get("check") or problem.name == "ldl_solve"
-    return not told or problem.count <= MANY
+    return max(problem.shape[-2:]) < 1 << PLACE_BITS
 
 
 def packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
@@ -264,7 +264,7 @@ def steps(
     """One launch; matrices are dealt out among the workers."""
     problem = problem_of(node, node.inputs)
     method, count = METHODS[problem.name], problem.count
-    words, messages = words_of(problem, node, operands, results)
+    words = words_of(problem, node, operands, results)
     writes = [whole(place.buffer) for place in results]
     room = method.room(problem)
     if room:
@@ -274,14 +274,14 @@ def steps(
         writes.append(whole(work))
     reads = tuple(whole(place.buffer) for place in operands)
     if problem.name not in ("solve", "inv"):
-        return [launched(problem, method.writer(problem), words, messages, reads, tuple(writes))]
+        return [launched(problem, method.writer(problem), words, reads, tuple(writes))]
     # Factors first, then what is solved with them, which there are more pieces of.
     first = replace(words, pieces=count)
     factors = "elimination", partial(elimination.EliminationRoutine, problem.kind, problem.parts)
     words.threads = 0
     return [
-        launched(problem, factors, first, messages, reads, tuple(writes[1:])),
-        launched(problem, method.writer(problem), words, [], (*reads, *writes[1:]), tuple(writes)),
+        launched(problem, factors, first, reads, tuple(writes[1:])),
+        launched(problem, method.writer(problem), words, (*reads, *writes[1:]), tuple(writes)),
     ]
 
 
@@ -289,7 +289,6 @@ def launched(
     problem: MatrixProblem,
     kernel: tuple[str, Callable[[], RoutineWriter]],
     words: RoutineWords,
-    messages: list[Fault],
     reads: tuple[Any, ...],
     writes: tuple[Any, ...],
 ) -> Launch:
@@ -299,7 +298,7 @@ def launched(
     return Launch(
         function=f"routine_{stem}_{problem.kind}_{problem.parts}",
         text=lambda function: writer().text(function),
-        words=[*words.listed(), *messages],
+        words=words.listed(),
         reads=reads,
         writes=writes,
         pieces=words.pieces,
@@ -310,8 +309,8 @@ def launched(
 
 def words_of(
     problem: MatrixProblem, node: Node, operands: list[Place], results: list[Place]
-) -> tuple[RoutineWords, list[Fault]]:
-    """What the kernel is told, and what it may say."""
+) -> RoutineWords:
+    """What the kernel is told."""
     given = [start(place, x.spec.dtype) for place, x in zip(operands, node.inputs, strict=True)]
     if problem.name == "cholesky_solve":
         given.reverse()
@@ -330,23 +329,24 @@ def words_of(
     alone = problem.count == 1 and problem.name not in ("triangular_solve", "cholesky_solve")
     if alone and min(m, n) >= THREADED:
         words.threads = NamedAddress(symbols.SCIPY_THREADS)
-    messages = messages_of(problem)
-    if messages:
-        words.status = Status()
-    return words, messages
+    fault = fault_of(problem)
+    if fault is not None:
+        words.status, words.fault = Status(), fault
+    return words
 
 
-def messages_of(problem: MatrixProblem) -> list[Fault]:
-    """What is said of each matrix that cannot be treated."""
-    several = problem.count if len(problem.shape) > 2 else None
+def fault_of(problem: MatrixProblem) -> Fault | None:
+    """What is said of a matrix that cannot be treated."""
     if problem.name == "ldl_solve":
-        return [Fault(RuntimeError, WRONG_PIVOTS)] * problem.count
+        return Fault(RuntimeError, WRONG_PIVOTS)
     if problem.name not in SINGULAR or not problem.params.get("check"):
-        return []
+        return None
     called = problem.params["name"]
     if called == "linalg.lu_factor":
         called = f"torch.{called}"
-    return faults(problem.name, called, several)
+    which = f"(Batch element {MATRIX}): " if len(problem.shape) > 2 else ""
+    text = SINGULAR[problem.name].format(info=PLACE)
+    return Fault(LinAlgError, f"{called}: {which}{text}")
 
 
 def start(place: Place, dtype: DType) -> Address:
