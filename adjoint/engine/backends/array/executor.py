@@ -256,7 +256,7 @@ def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, 
     """`run` of what libraries do on a GPU: convolutions at once, if such were met before."""
     x, y = operands[0], operands[-1]
     two = len(operands) == 2 and is_tensor(y) and y._array.__class__ in DEVICE_LAYOUTS
-    if faults.BLOCKING or not two:
+    if faults.BLOCKING or not two or record.draws:
         return run_general(record, operands, params)
     faults.LATEST.append((record.name, None, 0))
     try:
