@@ -52,6 +52,9 @@ READERS: dict[str, Callable[[], Any]] = {
     "backends.cuda.enable_mem_efficient_sdp": lambda: ad.backends.cuda.mem_efficient_sdp_enabled(),
     "backends.cuda.enable_cudnn_sdp": lambda: ad.backends.cuda.cudnn_sdp_enabled(),
     "backends.cuda.enable_math_sdp": lambda: ad.backends.cuda.math_sdp_enabled(),
+    "backends.cuda.allow_fp16_bf16_reduction_math_sdp": (
+        lambda: ad.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    ),
 }
 OTHER = {
     "backends.opt_einsum.strategy": "greedy",
@@ -449,7 +452,35 @@ def _stance() -> None:
     assert double.traces
 
 
+def _default_backend() -> None:
+    graphs: list[Any] = []
+
+    def kept(graph: Any, example_inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    ad.compiler.set_default_backend(kept)
+    try:
+        ad.compile(lambda x: x + 1)(ad.ones(1))
+    finally:
+        ad.compiler.set_default_backend(None)
+    assert len(graphs) == 1
+
+
+def _anomaly_by_function() -> None:
+    ad.set_anomaly_enabled(True, check_nan=False)
+    try:
+        assert ad.is_anomaly_enabled()
+        assert not ad.is_anomaly_check_nan_enabled()
+    finally:
+        ad.set_anomaly_enabled(False)
+    assert not ad.is_anomaly_enabled()
+    assert ad.is_anomaly_check_nan_enabled()
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
+    "set_default_backend": _default_backend,
+    "set_anomaly_enabled": _anomaly_by_function,
     "set_stance": _stance,
     "set_memory_limit": _memory_limit,
     "enable_fake_quant": _fake_quantisation,

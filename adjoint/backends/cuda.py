@@ -146,12 +146,13 @@ def can_use_cudnn_attention(params: SDPAParams, debug: bool = False) -> bool:
 
 
 def fp16_bf16_reduction_math_sdp_allowed() -> bool:
-    """Whether attention of halves may be summed in halves: it never is."""
-    return False
+    """Whether attention of halves may be summed in halves, which it never is."""
+    return bool(get("backends.cuda.allow_fp16_bf16_reduction_math_sdp"))
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
     """Allow attention of halves to be summed in halves; it is summed in float32 all the same."""
+    put("backends.cuda.allow_fp16_bf16_reduction_math_sdp", bool(enabled))
 
 
 # -- libraries ------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ SWITCHES: dict[str, Switch] = {
     "backends.mkldnn.allow_tf32": Switch(True, "oneDNN is not used", (False,)),
     "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": Switch(True, HALVES, (False,)),
     "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": Switch(True, HALVES, (False,)),
+    "backends.cuda.allow_fp16_bf16_reduction_math_sdp": Switch(False, HALVES),
     "backends.cuda.matmul.allow_fp16_accumulation": Switch(False, HALVES),
     "backends.cuda.enable_flash_sdp": Switch(True, ATTENTION, (False,)),
     "backends.cuda.enable_mem_efficient_sdp": Switch(True, ATTENTION, (False,)),
