@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import adjoint.nn.functional as F
 from adjoint.engine.backends.triton.program import direct
 from adjoint.engine.backends.triton.runtime import open_numbers
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import fragment
+from adjoint.engine.graph.eager import fragment, open_kinds
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.updates import UPDATES
 from adjoint.engine.ops.products.derived_products import affine
@@ -279,58 +280,91 @@ def check_sizes() -> None:
 
 
 LENGTHS = (17, 20, 23, 16, 8, 24, 30, 32, 33, 36, 48, 64, 65, 100)  # each by another kernel, or not
+BITS = (17, 20, 23, 16, 30, 33, 64, 100)  # of each kind that loads are wide by, one or two
+
+# What is done with sequences x (2, length, 6) and a weight of 6; rows (2, 6, length) lie along it.
+ALONG: dict[str, Callable[[Any, Any, Any], list[Any]]] = {
+    "norms": lambda x, w, rows: [
+        F.layer_norm(x, (6,), w, w).softmax(1), rows.contiguous().softmax(-1)
+    ],
+    "attention": lambda x, w, rows: [attended(x.reshape(2, -1, 2, 3).transpose(1, 2))],
+    "sums": lambda x, w, rows: [x.mean(1) + rows.var(-1) * x.mean()],
+    "windows": lambda x, w, rows: [F.max_pool1d(rows, 3, 2).cumsum(-1), x[:, ::2].sort(1)[0]],
+    "joins": lambda x, w, rows: [
+        ad.cat([x, x * w], 1).transpose(0, 1).contiguous(),
+        F.cross_entropy(x.reshape(-1, 6), ad.arange(2 * x.shape[1], device=x.device) % 6),
+    ],
+}  # fmt: skip
 
 
-def over_a_length(length: int, device: str) -> list[Any]:
+def attended(heads: Any) -> Any:
+    return F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+
+
+def over_a_length(length: int, device: str, names: Sequence[str] = tuple(ALONG)) -> list[Any]:
     """Results of operations on sequences of a length, and their gradients."""
     rng = np.random.default_rng(length)
     x, w = (
         ad.tensor(rng.standard_normal(shape).astype(np.float32), device=device).requires_grad_()
         for shape in ((2, length, 6), (6,))
     )
-    heads = x.reshape(2, length, 2, 3).transpose(1, 2)
-    rows = x.transpose(1, 2)  # along which the length lies
-    results = [
-        F.layer_norm(x, (6,), w, w).softmax(1),
-        F.scaled_dot_product_attention(heads, heads, heads, is_causal=True),
-        rows.contiguous().softmax(-1),
-        x.mean(1) + rows.var(-1) * x.mean(),
-        F.max_pool1d(rows, 3, 2).cumsum(-1),
-        ad.cat([x, x * w], 1).transpose(0, 1).contiguous(),
-        F.cross_entropy(x.reshape(-1, 6), ad.arange(2 * length, device=device) % 6),
-        x[:, ::2].sort(1)[0],
-    ]
-    total = sum([(r * r).sum() for r in results])
+    results = [r for name in names for r in ALONG[name](x, w, x.transpose(1, 2))]
+    total = sum([(r * r).sum() for r in results]) + (w * w).sum()
     return [*results, *ad.autograd.grad(total, (x, w))]
 
 
-def lengths_on(device: str, lengths: Sequence[int] = LENGTHS) -> list[list[Any]]:
+def lengths_on(device: str, lengths: Sequence[int], names: Sequence[str]) -> list[list[Any]]:
     """The same for many lengths, as arrays."""
-    return [[np.asarray(r.detach().cpu()) for r in over_a_length(n, device)] for n in lengths]
+    return [
+        [np.asarray(r.detach().cpu()) for r in over_a_length(n, device, names)] for n in lengths
+    ]
 
 
-def check_lengths(lengths: Sequence[int] = LENGTHS) -> None:
-    """Kernels whose numbers are open are right for every length (Note [open numbers])."""
-    on_host, on_device = lengths_on("cpu", lengths), lengths_on("cuda", lengths)
+def check_lengths(lengths: Sequence[int] = LENGTHS, names: Sequence[str] = tuple(ALONG)) -> None:
+    """Programs for many lengths are right for every one (Note [open plans])."""
+    FRAGMENTS.forget()
+    on_host, on_device = (lengths_on(device, lengths, names) for device in ("cpu", "cuda"))
+    assert any(f.recordings for f in FRAGMENTS.open.families.values()), "nothing was for many"
     for length, want, got in zip(lengths, on_host, on_device, strict=True):
         for k, (a, b) in enumerate(zip(want, got, strict=True)):
             np.testing.assert_allclose(b, a, 3e-4, 3e-4, err_msg=f"result {k} of {length}")
 
 
-def check_bits() -> None:
-    """They give the bits that kernels as written give, whatever lengths came before."""
+def check_bits(names: Sequence[str]) -> None:
+    """They give the bits that programs of one length give, whatever lengths came before."""
     with pytest.MonkeyPatch.context() as patch:
         found = []
-        for as_written in (1 << 30, 0, 2):
+        # Kernels as written, planned for each length; numbers open in all kernels, or when met.
+        for as_written, met in ((1 << 30, 1 << 30), (0, 1 << 30), (2, open_kinds.MET)):
             FRAGMENTS.forget()
+            patch.setattr(open_kinds, "MET", met)
             patch.setattr(open_numbers, "AS_WRITTEN", as_written)
             patch.setattr(direct, "OPEN_NUMBERS", open_numbers.OpenNumbers())
-            found.append(lengths_on("cuda"))
+            found.append(lengths_on("cuda", BITS, names))
         FRAGMENTS.forget()
     for other in found[1:]:
-        for length, want, got in zip(LENGTHS, found[0], other, strict=True):
+        for length, want, got in zip(BITS, found[0], other, strict=True):
             same = [a.tobytes() == b.tobytes() for a, b in zip(want, got, strict=True)]
             assert all(same), (length, same)
+
+
+def check_random_lengths(seed: int) -> None:
+    """Programs filled in for lengths drawn at random give the bits of those planned for each."""
+    rng = np.random.default_rng(seed)
+    drawn = [*map(int, rng.integers(2, 90, 12)), 1, 2, 3, 127, 251, 1000]
+    names = ("norms", "sums", "joins")
+    found = []
+    for met in (open_kinds.MET, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            FRAGMENTS.forget()
+            patch.setattr(open_kinds, "MET", met)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of one element's variance
+                found.append(lengths_on("cuda", drawn, names))
+    FRAGMENTS.forget()
+    for length, got, want in zip(drawn, *found, strict=True):
+        same = [a.tobytes() == b.tobytes() for a, b in zip(got, want, strict=True)]
+        assert all(same), (length, same)
 
 
 def main(dtypes: list[str]) -> None:

@@ -40,10 +40,12 @@ class DeviceNumber:
 class CupyArray(np.ndarray[Any, Any]):
     """An array that only the stand-in's functions may touch."""
 
+    is_run = True  # whether kernels write to it
+
     def __new__(cls, shape: Any, dtype: Any = np.float64) -> CupyArray:
         sizes = shape if isinstance(shape, tuple) else (shape,)
         size = int(np.prod(sizes)) * np.dtype(dtype).itemsize
-        room = np.empty(size + 512, np.uint8)
+        room = (np.empty if cls.is_run else np.zeros)(size + 512, np.uint8)
         start = -room.ctypes.data % 256
         found = np.ndarray.__new__(cls, sizes, dtype, room.data, start)
         return found
@@ -303,6 +305,7 @@ class Table:
 def connect(is_run: bool = True) -> InterpretedGpu:
     """Eager mode on "cuda" by the stand-in; returns what launches its kernels."""
     install()
+    CupyArray.is_run = is_run
     from adjoint.engine.backends.array import buffers, devices, executor
     from adjoint.engine.backends.array.gpu import transfers
     from adjoint.engine.backends.array.kernels.shape import copies

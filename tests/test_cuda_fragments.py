@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cuda_fragment_cases import (
+    ALONG,
     CASES,
     DTYPES,
     OPTIMIZERS,
@@ -23,6 +24,7 @@ from tests.cuda_fragment_cases import (
     check_faults,
     check_lengths,
     check_optimizer,
+    check_random_lengths,
     check_sizes,
 )
 
@@ -72,6 +74,17 @@ def test_one_kernel_serves_sizes() -> None:
 
 
 @pytest.mark.cuda
-def test_kernels_serve_many_lengths() -> None:
-    check_lengths()
-    check_bits()
+@pytest.mark.parametrize("name", ALONG)
+def test_kernels_serve_many_lengths(name: str) -> None:
+    check_lengths(names=[name])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ALONG)
+def test_lengths_before_make_no_difference(name: str) -> None:
+    check_bits([name])
+
+
+@pytest.mark.cuda
+def test_programs_filled_in_for_random_lengths() -> None:
+    check_random_lengths(3)

@@ -79,6 +79,17 @@ def contiguous_strides(shape: Iterable[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def is_known(n: Any) -> bool:
+    """Whether a size may decide something: it is plain, or it is noted what it decides."""
+    return n.__class__ is int or getattr(n, "decides", False)
+
+
+def pinned(n: Any) -> Any:
+    """A plain number; of a size that is noted by, what is decided then holds for no other."""
+    pin = getattr(n, "pin", None)
+    return n if pin is None else pin()
+
+
 def same_shape(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """Whether two shapes are equal, without comparing sizes where ranks differ.
 

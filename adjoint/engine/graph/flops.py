@@ -24,7 +24,8 @@ def flops(record: Record, shapes: Sequence[Shape], outs: Sequence[Shape]) -> int
         return 0
     if record.flops is not None:
         try:
-            return int(record.flops(shapes, outs[0]))
+            count = record.flops(shapes, outs[0])
+            return count if isinstance(count, int) else int(count)  # of sizes or not
         except IndexError:  # other operands than it knows: of vectors, say
             return 0
     if record.family == "elementwise":

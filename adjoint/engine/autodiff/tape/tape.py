@@ -13,7 +13,7 @@ from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
-from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
 from adjoint.engine.core.state import switches
@@ -165,11 +165,31 @@ class RecordNode(TapeNode):
         key = (self.plan, self.params, literals, specs, self.out_specs, needed)
         rule = partial(self.apply_rules, grads, needed, None)
         if repeats is HOOKS.fragments:
-            return repeats.run(key, tensors, rule, quick)
+            return repeats.run(
+                key, tensors, rule, quick, partial(self.apply_others, values, len(grads))
+            )
         if repeats is HOOKS.straight:
             rest = (self.specs, self.out_specs, needed)
             return repeats.run(key, tensors, rule, (self.plan, values, self.params, rest))
         return repeats.run(key, tensors, rule)
+
+    def apply_others(
+        self, values: Sequence[Any], grads: int, tensors: Sequence[Any], rest: Any
+    ) -> Any:
+        """The rules for other tensors, and other numbers in what else they look at.
+
+        In place of `values`, of which the last are so many cotangents.
+        """
+        params, literals, specs, out_specs, needed = rest
+        kinds = iter(tensors), iter(literals)
+        saved = [next(kinds[not isinstance(x, TensorBase)]) for x in values]
+        count = len(values) - grads
+        node = _new(RecordNode)
+        node.edges, node.outputs, node.sequence = self.edges, self.outputs, self.sequence
+        node.extra, node.plan, node.params = None, self.plan, params
+        node.specs, node.out_specs, node.saved = specs, out_specs, saved[:count]
+        node.versions = [x._storage.version if is_tensor(x) else 0 for x in saved[:count]]
+        return node.apply_rules(saved[count:], needed, None)
 
     def loaded(self, level: Any) -> list[Any]:
         """Everything that was saved."""

@@ -16,6 +16,7 @@ from typing import Any
 from adjoint.engine.compiler.lower.legalise import is_zero
 from adjoint.engine.core.dtype import int64
 from adjoint.engine.core.operations.record import REGISTRY
+from adjoint.engine.core.spec import is_known
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.recomputation.recompute import repeatable
@@ -78,7 +79,7 @@ class Choosing:
         shapes = {x.spec.shape if isinstance(x, Value) and not x.host else () for x in node.inputs}
         dtypes = {x.spec.dtype for x in node.inputs if isinstance(x, Value)}
         sizes = next(iter(shapes))
-        known = len(shapes) == len(dtypes) == 1 and all(n.__class__ is int for n in sizes)
+        known = len(shapes) == len(dtypes) == 1 and all(map(is_known, sizes))
         return known and 0 not in sizes and self.is_for_loops(node.outputs[0])
 
     def is_for_loops(self, x: Value) -> bool:

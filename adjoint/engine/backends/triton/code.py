@@ -7,9 +7,12 @@ values have one lane here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from adjoint.engine.backends.registers.vector import Code, Features, Number, V, to_float32
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat
+from adjoint.engine.graph.sizes.marked import Marked, pin, scope_of
 
 TYPES = {
     "f32": "tl.float32", "f64": "tl.float64", "i1": "tl.int1",
@@ -117,6 +120,8 @@ def number(value: Any, kind: str) -> str:
     """
     if kind == "i1":
         return str(bool(value))
+    if isinstance(value, (Extent, ExtentFloat)):
+        return open_number(value, kind)
     if kind[0] == "f":
         value = to_float32(float(value)) if kind == "f32" else float(value)
         if value != value:
@@ -125,6 +130,23 @@ def number(value: Any, kind: str) -> str:
     bits = int(kind[1:])
     whole = int(value) & ((1 << bits) - 1)
     return str(whole - (1 << bits) if kind[0] == "i" and whole >> (bits - 1) else whole)
+
+
+def open_number(value: Extent | ExtentFloat, kind: str) -> str:
+    """The same of a number that depends on sizes (Note [extents])."""
+    scope = scope_of(value)
+    assert scope is not None
+    if scope.marks is None:
+        raise NotImplementedError("a kernel of sizes that are not known")
+    if kind[0] == "f":
+        return scope.mark(Marked(value, FLOATS[kind]))
+    if not isinstance(value, Extent) or not 0 <= value < 1 << (int(kind[1:]) - 1):
+        pin(value)
+        return number(int(value), kind)
+    return str(value)
+
+
+FLOATS = {kind: partial(number, kind=kind) for kind in ("f32", "f64")}
 
 
 def memory_type(dtype: str) -> str:

@@ -163,7 +163,7 @@ class TileEmitter(TileSizes):
         code.put(f"i = (step + tl.arange(0, {tiles.x}))[:, None]")
         code.put(f"x = part * ({rows}) + i")
         self.coordinates |= self.decode("x", "x", range(form.outer))
-        if not self.fixed or int(rows) % tiles.x:
+        if not self.fixed or self.count(range(parts, form.outer)) % tiles.x:
             code.put(f"xm = i < {rows}")
             self.masks["x"] = "xm"
         self.body(known)
@@ -179,7 +179,7 @@ class TileEmitter(TileSizes):
             parts = self.form.outer - self.form.columns
             return self.combinations(range(parts))
         if self.fixed:
-            return str(-(-int(total) // self.tiles.x))
+            return str(-(-self.count(range(self.form.outer)) // self.tiles.x))
         whole = all(prod(k.outer) % 16 == 0 for k in self.kernels)
         self.head.append(f"    nx = {f'tl.multiple_of({total}, 16)' if whole else total}")
         return f"(nx + {self.tiles.x - 1}) // {self.tiles.x}"
@@ -302,7 +302,7 @@ class TileEmitter(TileSizes):
         self.coordinates |= self.decode("r", "r", range(first, first + self.form.inner))
         total = self.total("r")
         self.masks["r"] = ""
-        if not self.fixed or int(total) % self.tiles.r:
+        if not self.fixed or self.count(range(first, first + self.form.inner)) % self.tiles.r:
             code.put(f"rm = r < {total}")
             self.masks["r"] = "rm"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from math import gcd
 from typing import Any, Protocol
 
 from adjoint.engine.backends.triton.emit import TileEmitter
@@ -14,6 +13,7 @@ from adjoint.engine.compiler.memory.places import OWN, Place, PlannedBuffer
 from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.graph.ir import Value
+from adjoint.engine.graph.sizes.extents import common_divisor
 
 ALIGN = 16  # bytes that one instruction can load
 WAVES = 4  # programs for each processor, of each of many kernels launched together
@@ -90,7 +90,7 @@ def aligns(ref: AffineReference, target: Aligning) -> bool:
 def alignment(target: Any, place: Place) -> int:
     """What a place's address is a multiple of, in bytes."""
     item = place.buffer.dtype.itemsize
-    return max(gcd(target.alignment(place.buffer), place.offset * item), item)
+    return max(common_divisor(target.alignment(place.buffer), place.offset * item), item)
 
 
 def is_aligned(target: Any, place: Place) -> bool:

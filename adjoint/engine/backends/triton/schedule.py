@@ -91,9 +91,17 @@ def schedule(kernel: LoopKernel) -> Kernel:
     )
 
 
-def power_of_two(n: int) -> int:
-    """The least power of two that is n or more."""
-    return 1 << max(n - 1, 0).bit_length()
+def power_of_two(n: int, most: int = 0) -> int:
+    """The least power of two that is n or more; `most` is one that it is not to be beyond.
+
+    >>> power_of_two(17), power_of_two(17, 64), power_of_two(17, 8), power_of_two(0)
+    (32, 32, 8, 1)
+    """
+    if not most:
+        return 1 << max(n - 1, 0).bit_length()
+    while most > 1 and n <= most // 2:  # of a size that is not known, asked no more than needed
+        most //= 2
+    return most
 
 
 def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
@@ -103,7 +111,7 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
     if form.columns:
         r = power_of_two(inner)
         rows = max(prod(k.outer[-form.columns :]) for k in kernels)
-        x = max(1, min(SUMMED // r, power_of_two(rows)))
+        x = power_of_two(rows, max(1, SUMMED // r))
         return Tiles(x, r, True, warps(x * r))
     if not form.inner:
         line = line_of(form, kernels)
@@ -115,22 +123,22 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
         x = ELEMENTS
         while x > 128 and outer * len(kernels) < 2 * x * PROCESSORS:
             x //= 2
-        x = min(x, max(power_of_two(outer), 1))
+        x = power_of_two(outer, x)
         return Tiles(x, 0, True, max(1, min(4, x // 128)))
     heavy = operations(form) > HEAVY
     if form.rows:
         r = power_of_two(inner)
         if r <= (WHOLE_ROW // 2 if heavy else WHOLE_ROW):
             room = 1024 if any(form.ops[v].full for v, _ in form.stores) else READ
-            x = max(1, min(room // r, power_of_two(outer)))
+            x = power_of_two(outer, max(1, room // r))
             while x > 1 and outer < x * PROCESSORS * (2 if room == 1024 else MANY):
                 x //= 2
             return Tiles(x, r, True, warps(x * r))
         return Tiles(1, ROW, False, 8)
-    x = min(COLUMNS, power_of_two(outer))
+    x = power_of_two(outer, COLUMNS)
     while x > 16 and outer * len(kernels) < x * PROCESSORS:
         x //= 2
-    r = min(power_of_two(inner), max(1, 2048 // x))
+    r = power_of_two(inner, max(1, 2048 // x))
     # As timed: fewer threads, each with more under way.
     wide = x == COLUMNS and r < inner and not fills_loops(form)
     return Tiles(x, r, r >= inner, min(4, warps(x * r)) if wide else warps(x * r))

@@ -98,8 +98,13 @@ class TileSizes:
             return f"{self.settled('n0', 'size', 0)} * {more}"
         return self.combinations(dims)
 
+    def count(self, dims: range) -> int:
+        """The same as a number, where sizes are fixed."""
+        sizes = (*self.example.outer, *self.example.inner)
+        return prod(sizes[d] for d in dims)
+
     def combinations(self, dims: range) -> str:
         """The number of combinations along dimensions."""
         if self.fixed:
-            return str(prod(int(self.size(d)) for d in dims))
+            return str(self.count(dims))
         return " * ".join(self.size(d) for d in dims) or "1"

@@ -30,6 +30,7 @@ from adjoint.engine.compiler.target import Setting
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.identity.number_key import number_key
+from adjoint.engine.core.spec import is_known
 from adjoint.engine.graph.ir import DataflowGraph, Value
 from adjoint.engine.graph.sizes.extents import is_extent
 
@@ -184,7 +185,7 @@ def _is_large(value: Value) -> bool:
     shape = value.spec.shape
     return (
         len(shape) >= 2
-        and not any(map(is_extent, shape))
+        and all(map(is_known, shape))
         and prod(shape) * value.spec.dtype.itemsize >= LARGE
     )
 

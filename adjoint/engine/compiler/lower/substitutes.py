@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.compiler.fuse.fuse import POINT, TEMPLATE
 from adjoint.engine.core.dtype import bool_, float32, int64, uint8
 from adjoint.engine.core.operations.record import REGISTRY
-from adjoint.engine.core.spec import broadcast_shapes
+from adjoint.engine.core.spec import broadcast_shapes, is_known
 from adjoint.engine.graph.ir import Node, Value
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def is_loop_product(legal: Legal, node: Node, inputs: tuple[Any, ...]) -> bool:
 def is_one_row(legal: Legal, inputs: tuple[Any, ...]) -> bool:
     """Whether a product is of one row and a matrix whose columns lie in lines, or are few."""
     x, y = inputs[:2]
-    if x.spec.shape[-2] != 1 or not all(n.__class__ is int for n in y.spec.shape):
+    if x.spec.shape[-2] != 1 or not all(map(is_known, y.spec.shape)):
         return False
     k, n = y.spec.shape[-2:]
     in_lines = legal.layout[y].strides[-2] == 1 and LINE <= k <= LONGEST_LINE
@@ -54,7 +54,7 @@ def is_one_row(legal: Legal, inputs: tuple[Any, ...]) -> bool:
 
 def is_at_most(shape: tuple[Any, ...], most: int) -> bool:
     """Whether there are so few elements; of sizes that are not known, it is not said."""
-    return all(n.__class__ is int for n in shape) and 0 < prod(shape) <= most
+    return all(map(is_known, shape)) and 0 < prod(shape) <= most
 
 
 def loop_product(legal: Legal, node: Node, x: Value, y: Value, *bias: Value) -> Value:

@@ -24,6 +24,7 @@ from adjoint.engine.compiler.memory.places import (
     show,
 )
 from adjoint.engine.compiler.target import Setting, Template
+from adjoint.engine.core.spec import is_known
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value, subgraphs
 
@@ -335,7 +336,7 @@ class Placing:
         for dim, index in zip(params["dims"], indices, strict=True):
             base, views = self.fusion.rooted(index)
             whole = all(view.record.name == "reshape" for view in views)
-            known = whole and type(shape[dim]) is int
+            known = whole and is_known(shape[dim])
             yield (base, shape[dim], bool(params.get("wrap", True))) if known else None
 
     def may_overwrite(self, value: Value, place: Place, calls: list[int]) -> bool:

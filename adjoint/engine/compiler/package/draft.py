@@ -132,7 +132,10 @@ class Draft:
 
     def at(self, sizes: Mapping[str, int]) -> ProgramImage:
         """The image for given sizes, those of computed symbols included."""
-        at_sizes = concrete(sizes)
+        return self.image(concrete(sizes))
+
+    def image(self, at_sizes: AtSizes) -> ProgramImage:
+        """The image, given what extents are."""
         starts, arena = self.packed(at_sizes)
         segments, work = self.shared(at_sizes)
         words = self.words.copy()
@@ -162,6 +165,14 @@ class Draft:
             work=work,
             details=cache(lambda: self.details(arena, at_sizes)),
         )
+
+    def numbers_of_sizes(self) -> list[Any]:
+        """All that an image asks for: extents, and numbers that are none."""
+        found = [*self.extents, *[block.nbytes for block in self.blocks]]
+        for places in (*self.patches.values(), *self.numbers.values()):
+            found += [shift for _, shift in places]
+        found += [fault.size for fault in self.faults]
+        return found + [n for _, shape, _ in self.results for n in shape]
 
     def packed(self, at_sizes: AtSizes) -> tuple[list[int], int]:
         """Where in the arena each block begins, and the arena's size."""

@@ -152,8 +152,8 @@ class Record:
     fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
     of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)
     given_a_draw: bool = False  # the seed and the place of one, which differ at each call
-    # A composite whose results lie row after row, however its operands lie: to find that out by
-    # trying would take memory that a fragment does without.
+    # Its results lie row after row, however its operands lie: to find that out by trying would take
+    # memory that a fragment does without.
     lies_in_rows: bool = False
     in_steps: bool = False  # no composite, but its kernel takes several: worth a straight program
     # Autocast, by type of device (Note [autocast]); a record that is not listed there may say.

@@ -28,7 +28,8 @@ from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager.enlisted import enlist_on_device
-from adjoint.engine.graph.eager.fragments import FRAGMENTS, compiled, elsewhere
+from adjoint.engine.graph.eager.fragments import FRAGMENTS, elsewhere
+from adjoint.engine.graph.eager.recorded import compiled
 from adjoint.engine.graph.eager.small_calls import agrees, copied, is_literal, own_warnings
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor

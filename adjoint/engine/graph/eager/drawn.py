@@ -23,7 +23,7 @@ from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator, default_generator
-from adjoint.engine.graph.eager.fragments import OperationTrace, Unfit
+from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit
 from adjoint.engine.graph.ir import DataflowGraph, Node
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce

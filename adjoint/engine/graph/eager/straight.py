@@ -32,7 +32,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
 from adjoint.engine.graph.eager.enlisted import Owned
-from adjoint.engine.graph.eager.fragments import OperationTrace, Unfit, root
+from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit, root
 from adjoint.engine.graph.ir import DataflowGraph, frozen
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce

@@ -8,6 +8,7 @@ from typing import Any
 
 from adjoint.engine.core.errors import CaptureError, users_line
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -15,11 +16,13 @@ _INTEGERS = frozenset({int})
 
 
 def row_major(tensor: Tensor) -> bool:
-    """Whether a tensor is certainly row-major; sizes that are symbols are not asked about."""
+    """Whether a tensor is certainly row-major; of views, sizes that are symbols are not asked."""
     array = tensor._array
     if type(array) is Window and not _INTEGERS.issuperset(
         map(type, (*array.shape, *array.strides))
     ):
+        if not tensor._chain:
+            return array.strides == contiguous_strides(array.shape)
         return all(record.name == "reshape" for record, _ in tensor._chain)
     return tensor.is_contiguous()
 

@@ -12,7 +12,11 @@ Note [extents]
     A planner that runs on extents has two more ways to use one. `computed` is a function of sizes
     that is evaluated again for each (how work is dealt out); its value is a symbol of its own.
     `typical` is a plain number for choices that are right at every size and only better at some
-    (what to keep in memory): the value at the scope's reference sizes, no guard.
+    (what to keep in memory): the value at the scope's reference sizes, no guard. In an `exact`
+    scope there is none: plans are then those that would be made at each size by itself.
+
+    Where a text is written (a kernel's), a scope with `marks` has extents write marks, which are
+    sorted out when the text is complete (`graph.sizes.marked`).
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ import operator
 from collections.abc import Callable, Mapping
 from math import gcd, prod
 from typing import Any
+
+from adjoint.engine.core.spec import pinned
 
 Monomial = tuple[str, ...]
 Poly = dict[Monomial, int]  # monomial -> coefficient; no zeros
@@ -33,6 +39,7 @@ _OPPOSITE = {
     operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: operator.ge,
     operator.ge: operator.lt, operator.le: operator.gt, operator.gt: operator.le,
 }  # fmt: skip
+MARK = "\ue000"  # before and after the number of a mark; no text of a kernel's has it
 _ROUNDED = "q"  # how the names of computed symbols begin
 
 
@@ -52,6 +59,14 @@ class SizeScope:
         self.reference: dict[str, int] = {}  # sizes that `typical` looks at
         self.referred = 0  # how many derived symbols are among them
         self.remainders: list[Poly] = []  # kept though they neither grow nor fall with the sizes
+        self.exact = False  # whether choices are those of each size by itself
+        self.marks: list[Any] | None = None  # numbers that texts have marks for, if they do
+
+    def mark(self, number: Any) -> str:
+        """What stands for a number in a text."""
+        assert self.marks is not None
+        self.marks.append(number)
+        return f"{MARK}{len(self.marks) - 1}{MARK}"
 
     def again(self, reference: Sizes) -> SizeScope:
         """A scope without guards in which the symbols of this one mean the same."""
@@ -206,7 +221,12 @@ class Extent(int):
         return (int, (int(self),))
 
     def __repr__(self) -> str:
+        if self.scope.marks is not None:
+            return self.scope.mark(self)
         return int.__repr__(self) if self.scope.labels is None else self.scope.words(self.poly)
+
+    def __format__(self, how: str) -> str:
+        return repr(self) if not how else format(self.pin(), how)
 
     def __hash__(self) -> int:
         # Unlike that of the plain int: a table filled by one must not answer for the other.
@@ -228,6 +248,11 @@ class Extent(int):
         """The plain value; the recording then holds for no other."""
         self.scope.decide(_sum(self.poly, _poly(int(self)), -1), operator.eq, True)
         return int(self)
+
+    @property
+    def decides(self) -> bool:
+        """Whether choices go by it as by a plain size."""
+        return self.scope.exact
 
     def settled(self) -> int:
         """The extent, or where it neither grows nor falls with the sizes its plain value (`pin`).
@@ -364,16 +389,20 @@ def computed(fn: Callable[..., int], *args: int) -> int:
 
 def typical(x: int) -> int:
     """A plain number in the place of an extent, for choices that any size allows."""
-    return x.scope.typical(x.poly) if isinstance(x, Extent) else x
+    return x.scope.typical(x.poly) if isinstance(x, Extent) and not x.scope.exact else x
+
+
+def common_divisor(*numbers: int) -> int:
+    """The greatest common divisor, computed for each size by itself where it may differ."""
+    known = gcd(*[n for n in numbers if not isinstance(n, Extent)])
+    if known and all(content(n) % known == 0 for n in numbers):
+        return known
+    return computed(gcd, *numbers)
 
 
 def content(x: int) -> int:
     """The largest number that divides x at all sizes."""
     return gcd(*x.poly.values()) if isinstance(x, Extent) else x
-
-
-def _plain(x: Any) -> Any:
-    return x.pin() if isinstance(x, Extent) else x
 
 
 def _linear(fn: Callable[..., Any], combine: Callable[[Poly, Poly], Poly]) -> Any:
@@ -387,9 +416,9 @@ def _linear(fn: Callable[..., Any], combine: Callable[[Poly, Poly], Poly]) -> An
 
 def _floordiv(a: Any, b: Any) -> Any:
     if not isinstance(a, int) or not isinstance(b, int):
-        return operator.floordiv(_plain(a), _plain(b))
+        return operator.floordiv(pinned(a), pinned(b))
     if not isinstance(b, Extent) and b <= 0:
-        return _plain(a) // b
+        return pinned(a) // b
     scope, value = _scope(a, b), int(a) // int(b)
     quotient = _quotient(_poly(a), _poly(b))
     if quotient is None:
@@ -399,7 +428,7 @@ def _floordiv(a: Any, b: Any) -> Any:
 
 def _mod(a: Any, b: Any) -> Any:
     if not isinstance(a, int) or not isinstance(b, int):
-        return operator.mod(_plain(a), _plain(b))
+        return operator.mod(pinned(a), pinned(b))
     return a - b * _floordiv(a, b)
 
 
@@ -411,7 +440,7 @@ def _float(fn: Callable[..., Any]) -> Any:
             return NotImplemented
         value = fn(_number(a), _number(b))
         if not isinstance(value, float):  # an integer power of an extent, say
-            return fn(_plain(a), _plain(b))
+            return fn(pinned(a), pinned(b))
         result = ExtentFloat(value)
         result.at = lambda sizes: fn(_at(a, sizes), _at(b, sizes))
         result.parts = (fn, a, b)
@@ -457,6 +486,14 @@ for _name in ("add", "sub", "mul", "truediv", "pow"):
     _method = _float(getattr(operator, _name))
     setattr(ExtentFloat, f"__{_name}__", lambda self, other, _m=_method: _m(self, other))
     setattr(ExtentFloat, f"__r{_name}__", lambda self, other, _m=_method: _m(other, self))
+# Bits neither grow nor fall with a size; how many there are does, and what is decided by that is
+# decided by a symbol of its own.
+for _name in ("and", "or", "xor", "lshift", "rshift"):
+    _method = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
+    setattr(Extent, f"__{_name}__", lambda self, other, _m=_method: _m(pinned(self), pinned(other)))
+    setattr(Extent, f"__r{_name}__", lambda self, other, _m=_method: _m(other, pinned(self)))
+Extent.__invert__ = lambda self: ~self.pin()  # type: ignore[method-assign]
+Extent.bit_length = lambda self: computed(int.bit_length, self)  # type: ignore[method-assign]
 Extent.__neg__ = lambda self: self * -1  # type: ignore[method-assign]
 ExtentFloat.__neg__ = lambda self: self * -1.0  # type: ignore[method-assign]
 Extent.__pos__ = lambda self: self  # type: ignore[method-assign]

@@ -29,6 +29,11 @@ def again(graph: DataflowGraph, sizes: Sizes, scope: SizeScope) -> DataflowGraph
     return _Again(sizes, scope).graph(graph)
 
 
+def moved(x: Any, sizes: Sizes, scope: SizeScope) -> Any:
+    """The same of what else holds extents."""
+    return _Again(sizes, scope)(x)
+
+
 class Later(DataflowGraph):
     """A graph that is made when somebody looks at it."""
 

@@ -8,6 +8,8 @@ from typing import Any
 from adjoint.engine.graph.ir import DataflowGraph
 from adjoint.engine.graph.sizes.extents import Sizes, SizeScope
 
+FILL = "fill"
+
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
@@ -15,12 +17,16 @@ class Sizing:
 
     An executor may ignore it. One that does not can make what runs tasks of all sizes from `graph`,
     whose sizes are extents (Note [extents]), and put it in `shared_plans`, which the tasks share.
+    One whose programs need nothing but sizes puts there, under `FILL`, what makes them: given the
+    sizes of the symbols, an executable, or None where it has to be asked for by a task. None in its
+    place says that there is no plan for many sizes.
     """
 
     sizes: Sizes  # of this task; computed symbols too
     scope: SizeScope  # of the extents; its guards hold
     graph: DataflowGraph
     shared_plans: dict[Any, Any]
+    examples: tuple[Any, ...] = ()  # the task's, with extents; none where they lie row after row
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite, linear
 from adjoint.engine.core.operations.record import Record
-from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.spec import Spec, is_known, pinned
 from adjoint.engine.ops.reduce.scan import shift_dim
 
 if TYPE_CHECKING:
@@ -144,9 +144,10 @@ def inside(rule: Rule) -> bool:
     if rule[0] == "adaptive":
         return rule[1] > 0
     _, source, size, extent, step, offset, dilation = rule
+    firsts = range(min(size, extent))
     return all(
         any(0 <= o * step + offset + t * dilation < source for t in range(extent))
-        for o in (*range(min(size, extent)), *range(max(size - extent, 0), size))
+        for o in (*firsts, *[size - 1 - k for k in firsts])
     )
 
 
@@ -227,8 +228,11 @@ def whole_windows(rule: Rule) -> tuple[bool, int, float] | None:
 
     Such resampling is a sum over a dimension of a view, or an expanded one copied.
     """
+    if not is_known(rule[1]) or not is_known(rule[2]):  # not those of symbols
+        return None
+    rule = (rule[0], *map(pinned, rule[1:]))
     source, size = rule[1], rule[2]
-    if not (type(source) is type(size) is int and source and size):  # not those of symbols
+    if not (source and size):
         return None
     shrinks = source > size
     large, small = max(source, size), min(source, size)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, float32
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.spec import broadcast_shapes
+from adjoint.engine.core.spec import broadcast_shapes, is_known, pinned
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.ops.products.matmul import product
@@ -308,21 +308,26 @@ class Problem:
             and self.draw is None
             and "keep" not in self.rows
             and self.key.device.type == "cpu"
-            and type(self.length) is int
+            and is_known(self.length)
             and self.length == self.keys
             and self.length >= PARTS * PART
         )
 
     def in_blocks(self, begin: Any) -> bool:
-        """Whether to loop: in recordings of known, long lengths."""
-        return (
+        """Whether to loop: in recordings of known, long lengths, which are then plain."""
+        sizes = (*self.batch, self.length, self.keys)
+        is_long = (
             CONTEXT.capture is not None
             and (not self.mask_has_rows or self.mask.shape[-2] == self.length)
-            and all(type(n) is int for n in (*self.batch, self.length, self.keys))
+            and all(map(is_known, sizes))
             and self.length >= 2 * ROWS
             and math.prod(self.batch) * self.length * self.keys >= LONG
             and (begin is None or isinstance(begin, HostScalar))
         )
+        if is_long:
+            self.batch = tuple(map(pinned, self.batch))
+            self.length, self.keys = pinned(self.length), pinned(self.keys)
+        return is_long
 
 
 def _split(x: Tensor, count: int) -> Tensor:

@@ -58,6 +58,7 @@ MATMUL: Record = bilinear(
     batch_mixed=lambda size, values, batched: _shared(size, values, batched),
     native_check=True,
     fragment="computed",
+    lies_in_rows=True,
     flops=lambda shapes, out: 2 * prod(out) * shapes[0][-1],
 )
 

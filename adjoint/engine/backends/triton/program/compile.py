@@ -10,6 +10,7 @@ from typing import Any
 from adjoint.engine.backends.triton.program.apart import Apart, parts_of
 from adjoint.engine.backends.triton.program.direct import DirectProgram
 from adjoint.engine.backends.triton.program.mirror import small_program
+from adjoint.engine.backends.triton.program.open_plans import open_program
 from adjoint.engine.backends.triton.program.program import GpuProgram
 from adjoint.engine.backends.triton.runtime.compile import KernelError, triton
 from adjoint.engine.backends.triton.runtime.cuda import machine
@@ -19,7 +20,7 @@ from adjoint.engine.backends.triton.target import TritonTarget
 from adjoint.engine.compiler.executors import compiler_for, register_backend, register_compiler
 from adjoint.engine.compiler.options import Options, chosen
 from adjoint.engine.core.device import Device
-from adjoint.engine.graph.eager.fragments import Unfit
+from adjoint.engine.graph.eager.recorded import Unfit
 from adjoint.engine.graph.execution import Executable, ExecutorFactory, Task, interpreted
 
 
@@ -46,7 +47,8 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         )
     index, mixed = device_index(task)
     if task.fragment and index is not None and not mixed:
-        return DirectProgram(task, options, direct_gpu(index))
+        program = DirectProgram if task.sizing is None else open_program
+        return program(task, options, direct_gpu(index))
     if index is None:
         return given_up(task, "it is on several GPUs")
     library = CudnnConvolver(index)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS
 from adjoint.engine.backends.triton.target import EagerTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.lower.indexed import Fault
+from adjoint.engine.compiler.memory.footprint import AtSizes
 from adjoint.engine.compiler.memory.places import INPUT, RESULT
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.draft import Draft
@@ -114,6 +115,53 @@ class NumberedDraft(Draft):
             self.codes.append(at)
         return super().word(word, at)
 
+    def shared(self, at_sizes: AtSizes) -> tuple[list[Any], bool]:
+        """Nothing: there are no workers."""
+        return [], False
+
+    def launches(self) -> list[tuple[str, int, Launch]] | None:
+        """All entries; None where some are no launches."""
+        entries: list[tuple[str, int, Launch]] = []
+        for segment in self.segments:
+            for name, at, entry in segment or ():
+                if not isinstance(entry, Launch):
+                    return None
+                entries.append((name, at, entry))
+        return None if None in self.segments else entries
+
+
+def drafted(task: Task, options: Options, target: MakeTarget) -> NumberedDraft:
+    """The draft of a fragment's program."""
+    examples = enumerate(task.examples)
+    gpu_target = target(frozenset(i for i, x in examples if not getattr(x, "aligned", True)))
+    plan = plan_for(task, gpu_target, options)
+    plan.steps[:] = gpu_target.apart(plan.steps)
+    return NumberedDraft(plan)
+
+
+class LaunchedWork(NamedTuple):
+    """A launch, with all that it is told but addresses."""
+
+    name: str
+    at: int  # its first word in the image
+    work: Written | MatrixProduct
+    told: list[int]
+    given: int  # how many of them are the image's
+    is_table: bool  # whether it has to load them
+
+
+def launched(entry: tuple[str, int, Launch], words: Any) -> LaunchedWork:
+    """What an entry of a draft launches."""
+    name, at, launch = entry
+    told = [int(words[at + k]) for k in range(len(launch.words))]
+    product = launch.kernels[0] if launch.kernels else None
+    if isinstance(product, MatrixProduct):
+        return LaunchedWork(name, at, product, told, len(told), False)
+    if not isinstance(launch.text, Written):
+        raise NotImplementedError(f"{launch.label}: no launch of eager mode")
+    name, work, more = as_launched(name, launch.text, len(told))
+    return LaunchedWork(name, at, work, told + (more or []), len(told), more is None)
+
 
 def as_launched(name: str, work: Written, count: int) -> tuple[str, Written, list[int] | None]:
     """A kernel with words as arguments, its name, and words it has besides (Note [open numbers]).
@@ -140,25 +188,28 @@ class DirectProgram:
         machine: DirectMachine,
         target: MakeTarget = EagerTarget,
     ) -> None:
+        draft = drafted(task, options, target)
+        entries = draft.launches()
+        if entries is None:
+            self.calls_eager = True  # which whoever asked for this does better
+            return
+        image = draft.at({})
+        self.fill(machine, draft, image, [launched(entry, image.words) for entry in entries])
+
+    def fill(
+        self,
+        machine: DirectMachine,
+        draft: NumberedDraft,
+        image: ProgramImage,
+        works: list[LaunchedWork],
+    ) -> None:
+        """Launches of an image that a draft made."""
         self.machine = machine
         self.native: NativeCall | None = None  # after the first call, where native code launches
         self.lock = Lock()
-        unaligned = frozenset(
-            i for i, x in enumerate(task.examples) if not getattr(x, "aligned", True)
-        )
-        gpu_target = target(unaligned)
-        plan = plan_for(task, gpu_target, options)
-        plan.steps[:] = gpu_target.apart(plan.steps)
-        draft = NumberedDraft(plan)
-        image = draft.at({})
-        entries: list[Any] = []
-        for segment in draft.segments:
-            entries += [None] if segment is None else segment
-        if not all(entry is not None and isinstance(entry[2], Launch) for entry in entries):
-            self.calls_eager = True  # which whoever asked for this does better
-            return
+        plan = draft.plan
         self.count = len(plan.graph.outputs)
-        self.lay(image, entries)
+        self.lay(image, works)
         moved = self.moved
         patches = {
             key: [(moved[at], plus) for at, plus in at_places]
@@ -166,12 +217,12 @@ class DirectProgram:
         }
         self.inputs = [
             (i, patches[f"{INPUT} {i}"])
-            for i in range(len(task.examples))
+            for i in range(len(plan.graph.inputs))
             if f"{INPUT} {i}" in patches
         ]
         self.targets = [
             (n, patches[f"target {n}"])
-            for n in range(len(task.targets))
+            for n in range(len(plan.targets))
             if f"target {n}" in patches
         ]
         self.results = [
@@ -192,48 +243,47 @@ class DirectProgram:
         self.codes = self.numbered(draft.codes, image)
         self.only = self.count == len(self.results) == 1 and not self.targets
         self.layouts: dict[int, tuple[Shape, Shape]] = {}  # of results: shape, steps in bytes
+        self.told = [number for number in self.given() if number.places]
+        self.joined = self.join()
         self.run: Callable[[list[Any], list[Any]], list[Any]] = self.first_run
 
-    def lay(self, image: ProgramImage, entries: list[Any]) -> None:
+    def lay(self, image: ProgramImage, works: list[LaunchedWork]) -> None:
         """The words of all launches, and what launches them."""
-        words = image.words
-        works = []
-        for name, at, entry in entries:
-            told = [int(words[at + k]) for k in range(len(entry.words))]
-            work, is_table = entry.text, False
-            if isinstance(entry.kernels[0] if entry.kernels else None, MatrixProduct):
-                work = entry.kernels[0]
-            elif not isinstance(work, Written):
-                raise NotImplementedError(f"{entry.label}: no launch of eager mode")
-            else:
-                name, work, more = as_launched(name, work, len(told))
-                is_table = more is None
-                told += more or []
-            works.append((name, at, work, told, len(entry.words), is_table))
-        size = sum(len(told) + SPARE for _, _, _, told, *_ in works)
-        self.words, address = self.machine.arguments(size)
+        size = sum(len(work.told) + SPARE for work in works)
+        self.words, self.address = self.machine.arguments(size)
         self.moved: dict[int, int] = {}  # where each word is
         self.launches: list[Callable[[int], None]] = []
-        self.tables: list[Any] = []
         self.works: Works = []
         start = 0
         for name, at, work, told, given, is_table in works:
             count = len(told)
-            for k, word in enumerate(told):
-                self.words[start + k] = word
-            self.moved |= {at + k: start + k for k in range(given)}
+            self.words[start : start + count] = told
+            for k in range(given):
+                self.moved[at + k] = start + k
             self.works.append((name, work, start, -count if is_table else count))
-            if is_table:
-                table = self.machine.table(self.words, start, count)
-                self.launches.append(table.launcher(name, work))
-            else:
-                self.launches.append(self.machine.launcher(name, work, address + 8 * start, count))
             start += count + SPARE
         for at, _ in image.status:
             self.words[self.moved[at]] = self.machine.faults.address
         self.held = self.machine.tables(image.symbols)
         for at, table in self.held:
             self.words[self.moved[at]] = self.machine.address(table)
+
+    def join(self) -> Any:
+        """What launches all kernels by native code; None where each is launched by itself."""
+        self.tf32 = uses_tf32()
+        patches = [(k, *place) for k, number in enumerate(self.told) for place in number.places]
+        native = self.machine.together(self.works, self.words, patches, len(self.told))
+        if native is None and not self.launches:
+            self.launches = [self.launcher(*work) for work in self.works]
+        return native
+
+    def launcher(self, name: str, work: Any, start: int, count: int) -> Callable[[int], None]:
+        """What launches one kernel; fewer words than none: it has to load them."""
+        if count < 0:
+            launch: Callable[[int], None]
+            launch = self.machine.table(self.words, start, -count).launcher(name, work)
+            return launch
+        return self.machine.launcher(name, work, self.address + 8 * start, count)
 
     def numbered(self, words: list[int], image: ProgramImage) -> list[Place]:
         """Where the codes of faults are, and their numbers on the device's board."""
@@ -277,6 +327,11 @@ class DirectProgram:
         self.run = self.written_out()
         return self.run(inputs, targets)
 
+    def run_anew(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
+        """The same after products are to be computed otherwise."""
+        self.joined = self.join()
+        return self.first_run(inputs, targets)
+
     def written_out(self) -> Callable[[list[Any], list[Any]], list[Any]]:
         """What a call does, as a function of its own: all that is known is in its text."""
         scope: dict[str, Any] = {
@@ -285,7 +340,7 @@ class DirectProgram:
             "words": self.words, "lock": self.lock, "double_bits": double_bits, "signed": signed,
             "launched": self.machine.faults.launched, "room_type": BYTES,
         }  # fmt: skip
-        given = [number for number in self.given() if number.places]
+        given = self.told
         made: list[str] = []
         for k, shape, dtype, _ in self.results:
             scope[f"shape{k}"], scope[f"dtype{k}"] = shape, dtype
@@ -341,8 +396,7 @@ class DirectProgram:
 
     def launched_by(self, given: list[LaunchNumber], scope: dict[str, Any]) -> Iterator[str]:
         """The lines that put numbers into words and launch: native code's, or our own."""
-        patches = [(k, *place) for k, number in enumerate(given) for place in number.places]
-        native = self.machine.together(self.works, self.words, patches, len(given))
+        native = self.joined
         if native is not None:
             scope["launch"], scope["record"], scope["refused"] = native
             works = [work for _, work, _, _ in self.works]
@@ -361,8 +415,8 @@ class DirectProgram:
             )
             call = f"launch({', '.join(['record', 'stream', *[g.text for g in given]])})"
             if any(isinstance(work, MatrixProduct) and work.dtype == "float32" for work in works):
-                scope["uses_tf32"], scope["anew"] = uses_tf32, self.first_run
-                yield f"if uses_tf32() is not {uses_tf32()}: return anew(inputs, targets)"
+                scope["uses_tf32"], scope["anew"] = uses_tf32, self.run_anew
+                yield f"if uses_tf32() is not {self.tf32}: return anew(inputs, targets)"
             yield f"code = {call}"
             yield f"if code: refused(code, lambda: {call})"
             return

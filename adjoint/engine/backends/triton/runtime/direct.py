@@ -101,6 +101,7 @@ class DirectGpu:
         self.use = whole.cupy.cuda.runtime.setDevice
         self.workspaces: dict[int, int] = {}  # by stream
         self.rooms: list[Any] = []
+        self.choices: dict[Any, int] = {}  # which of several ways was the fastest, of those asked
         self.biases = Lock()
         with whole.active():
             self.faults = BOARDS[self.index] = FaultBoard(whole)
@@ -255,8 +256,13 @@ class DirectGpu:
 
     def known_choice(self, work: Written) -> int | None:
         """Which of several ways was the fastest, if that is known."""
-        stored = store.get(self.choice_key(work))
-        return None if stored is None else int(stored)
+        asked = (*work.codes(), prod(work.grid).bit_length())
+        known = self.choices.get(asked)
+        if known is None:
+            stored = store.get(self.choice_key(work))
+            if stored is not None:
+                known = self.choices[asked] = int(stored)
+        return known
 
     def choice_key(self, work: Written) -> str:
         """What a choice is kept by: the texts, and how many programs a launch has, about."""

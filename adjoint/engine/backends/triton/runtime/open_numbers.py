@@ -17,17 +17,24 @@ Note [open numbers]
     A number may be open where Triton takes any integer of 32 bits: beside an operator whose other
     side is not a number itself, as the end of a range, as an integer of a given type; or as a float
     of a given type, such as the divisor of a mean.
+
+    Of a plan for many sizes (Note [open plans]) a text has marks where a number depends on sizes.
+    Those are the numbers that are open then, each as the word that its expression is; what Triton
+    is told of one is decided for all sizes, and one that cannot be open is the same at all of them.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from math import gcd
 from threading import Lock
+from typing import Any
 
 from adjoint.engine.backends.triton.launch_words import TABLE, Written
 from adjoint.engine.compiler.schedule.steps import double_bits
+from adjoint.engine.graph.sizes.extents import Extent, SizeScope, common_divisor
+from adjoint.engine.graph.sizes.marked import Marked, Span, pin
+from adjoint.engine.graph.sizes.marked import written as plain_text
 
 AS_WRITTEN = 2  # texts of an operation that are compiled as they are
 LEAST, LIMIT = 2, 1 << 31  # what an open number is between: 0 and 1 say more than how many
@@ -56,6 +63,7 @@ class Hole:
     value: int | float
     type: str  # that it has in the text
     of_rows: bool = False  # whether it is what lies between rows
+    marked: Marked | None = None  # what it is at other sizes
 
 
 def holes(source: str) -> list[Hole]:
@@ -169,10 +177,57 @@ class OpenNumbers:
         found = [hole for hole in found if hole.value not in common]
         return opened(source, found, count, way.by_rows) if is_open else (source, [])
 
+    def marked_kernel(
+        self, written: Written, count: int, scope: SizeScope
+    ) -> tuple[Written, list[Any]]:
+        """The same of a kernel for many sizes; words that depend on them are marks."""
+        ways: list[Written] = []
+        more: list[Any] = []
+        for way in (written, *written.others):
+            source, values = marked_source(way, count + len(more), scope)
+            ways.append(replace(way, source=source, others=()))
+            more += values
+        return ways[0].beside(ways[1:]), more
+
+
+def marked_source(way: Written, count: int, scope: SizeScope) -> tuple[str, list[Any]]:
+    """A text with marked numbers as words from `count` on, and these."""
+    source, spans = plain_text(way.source, scope, int_or_float)
+    found = marked_holes(holes(source), spans, source) if TABLE in source else {}
+    for span in spans:
+        if span.start not in found:
+            pin(span.marked.number)
+    return opened(source, [*found.values()], count, way.by_rows)
+
+
+def marked_holes(found: list[Hole], spans: list[Span], source: str) -> dict[int, Hole]:
+    """Those of the holes that are marks and nothing but them, by where the marks begin."""
+    starts = {span.start: span for span in spans}
+    marked: dict[int, Hole] = {}
+    for hole in found:
+        inside = [starts[at] for at in range(hole.start, hole.end) if at in starts]
+        if len(inside) != 1 or inside[0].end > hole.end:
+            continue
+        (span,) = inside
+        told = source[span.start : span.end]
+        around = source[hole.start : span.start] + source[span.end : hole.end]
+        if around and (around != f"tl.full((), , {hole.type})" or float(told) != hole.value):
+            continue
+        number = span.marked.number
+        if isinstance(number, Extent) and not LEAST <= number < LIMIT:
+            continue
+        marked[span.start] = replace(hole, marked=span.marked)
+    return marked
+
+
+def int_or_float(x: Any) -> Any:
+    """The plain number that one of sizes is now."""
+    return int(x) if isinstance(x, int) else float(x)
+
 
 def opened(
     source: str, found: list[Hole], count: int, by_rows: bool = False
-) -> tuple[str, list[int]]:
+) -> tuple[str, list[Any]]:
     """A text with numbers as words from `count` on, and these words.
 
     >>> kernel = f"def kernel(words):\\n{TABLE}    x2 = x // 29 % 64\\n"
@@ -184,21 +239,26 @@ def opened(
         x2 = x // v0 % 64
      [29]
     """
-    names: dict[tuple[int | float, str], str] = {}
-    rows = {hole.value for hole in found if hole.of_rows}
+    names: dict[tuple[Any, str], tuple[str, Hole]] = {}
+    rows = {identity(hole) for hole in found if hole.of_rows}
     parts: list[str] = []
     done = 0
     for hole in found:
-        name = names.setdefault((hole.value, hole.type), f"v{len(names)}")
+        name, _ = names.setdefault((identity(hole), hole.type), (f"v{len(names)}", hole))
         parts += [source[done : hole.start], name]
         done = hole.end
     wide = elements(source)
     lines = []
-    for k, ((value, kind), name) in enumerate(names.items()):
-        known = wide if value in rows or not by_rows else 1
-        lines.append(f"    {name} = {loaded(value, kind, count + k, known)}\n")
+    for k, ((which, kind), (name, hole)) in enumerate(names.items()):
+        known = wide if which in rows or not by_rows else 1
+        lines.append(f"    {name} = {loaded(hole, kind, count + k, known)}\n")
     text = "".join([*parts, source[done:]]).replace(TABLE, TABLE + "".join(lines))
-    return text, [word(value) for value, _ in names]
+    return text, [hole.marked or word(hole.value) for _, hole in names.values()]
+
+
+def identity(hole: Hole) -> Any:
+    """What is the same of numbers that are one word."""
+    return hole.value if hole.marked is None else hole.marked.key()
 
 
 def elements(source: str) -> int:
@@ -206,11 +266,15 @@ def elements(source: str) -> int:
     return max([WIDEST * 8 // int(bits) for bits in _LOADED.findall(source)], default=1)
 
 
-def loaded(value: int | float, kind: str, at: int, wide: int) -> str:
+def loaded(hole: Hole, kind: str, at: int, wide: int) -> str:
     """A word as a number of a type."""
-    if isinstance(value, float):
+    if isinstance(hole.value, float):
         return f"tl.load((w + {at}).to(tl.pointer_type(tl.float64))).to({kind})"
-    text, known = f"tl.load(w + {at}).to({kind})", gcd(value, wide)
+    number = hole.value if hole.marked is None else hole.marked.number
+    known = common_divisor(number, wide)
+    text = f"tl.load(w + {at}).to({kind})"
+    if isinstance(known, Extent):
+        known = known.pin()
     return text if known == 1 else f"tl.multiple_of({text}, {known})"
 
 

@@ -17,6 +17,7 @@ from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting
 from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.spec import is_known
 
 ZEROS = 2048  # that a program writes
 HEAD = ["@triton.jit", f"def {NAME}(words):", "    w = words.to(tl.pointer_type(tl.int64))"]
@@ -34,7 +35,7 @@ def sizes_along(shape: tuple[int, ...], first: int, last: int) -> tuple[int, int
 
 def are_known(*sizes: Any) -> bool:
     """Whether sizes are numbers: kernels are launched for so many."""
-    return all(n.__class__ is int for n in sizes)
+    return all(map(is_known, sizes))
 
 
 def own(setting: Setting, out: Place, name: str) -> tuple[Place, list[Launch]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from adjoint.engine.backends.triton.launch_words import alignment
@@ -18,7 +18,9 @@ from adjoint.engine.compiler.memory.places import (
 )
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
+from adjoint.engine.core.spec import pinned
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import common_divisor
 
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
 USUAL = 64  # bytes that addresses are multiples of unless they are parts of something
@@ -133,7 +135,7 @@ def one_tall(plain: MatrixProduct, dims: Any) -> MatrixProduct | None:
 
 def with_steps(product: MatrixProduct, ahead: list[int]) -> MatrixProduct:
     """A product whose batches, so many bytes ahead, are as aligned as it says."""
-    least = gcd(product.aligned or USUAL, *ahead)
+    least = common_divisor(product.aligned or USUAL, *ahead)
     return product if least >= USUAL else replace(product, aligned=least)
 
 
@@ -144,7 +146,7 @@ def shifts(dims: list[tuple[int, tuple[int, ...]]]) -> list[tuple[int, ...]]:
         starts = [
             tuple(at + i * s for at, s in zip(start, strides, strict=True))
             for start in starts
-            for i in range(size)
+            for i in range(pinned(size))
         ]
     return starts
 

@@ -7,7 +7,6 @@ tried where units for float8 are, and taken if it is faster, as it may be of few
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Any
 
 from adjoint.engine.backends.triton.code import memory_type
@@ -21,6 +20,7 @@ from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.core.state.determinism import are_deterministic_algorithms_enabled
 from adjoint.engine.graph.ir import Node, Value
+from adjoint.engine.graph.sizes.extents import common_divisor
 
 NAME = "scaled_product"
 EIGHTS = {"float8_e4m3fn": "tl.float8e4nv", "float8_e5m2": "tl.float8e5"}
@@ -98,7 +98,7 @@ def steps(
     x, y, x_scale, y_scale, *bias = operands
     out, copies = along.own(setting, results[0], NAME)
     rows, columns, depth = x.shape[0], y.shape[0], x.shape[1]
-    aligned = [gcd(alignment(setting.target, p), row_step(p)) >= ALIGN for p in (x, y)]
+    aligned = [common_divisor(alignment(setting.target, p), row_step(p)) >= ALIGN for p in (x, y)]
     form = ScaledForm(
         (x.buffer.dtype.name, y.buffer.dtype.name), out.buffer.dtype.name,
         bias[0].buffer.dtype.name if bias else "", depth, (row_step(x), row_step(y)),

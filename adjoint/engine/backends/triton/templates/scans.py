@@ -7,7 +7,6 @@ are multiples of: 16 bytes where all are, so that threads load as much at once.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd
 from typing import Any
 
 from adjoint.engine.backends.triton.launch_words import ALIGN, alignment
@@ -17,6 +16,7 @@ from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Step
 from adjoint.engine.compiler.target import Setting, Template
 from adjoint.engine.graph.ir import Node
+from adjoint.engine.graph.sizes.extents import common_divisor
 
 LONGEST = 20_000  # launches of one loop
 
@@ -40,7 +40,7 @@ def steps(setting: Setting, node: Node, operands: list[Any], results: list[Place
     places = [x for x in (*operands, *results) if isinstance(x, Place)]
     known = [alignment(setting.target, place) for place in places]
     known += [p.strides[0] * p.buffer.dtype.itemsize for p in (*scanned, *stacked)]
-    whole = gcd(*known) % ALIGN == 0
+    whole = common_divisor(*known) % ALIGN == 0
     return scans.steps(of_rows(setting, ALIGN if whole else 1), node, operands, results)
 
 

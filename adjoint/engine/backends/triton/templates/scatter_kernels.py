@@ -130,7 +130,7 @@ def placed(
 
 def tile_of(length: int) -> tuple[int, int]:
     """Rows and columns of a tile."""
-    columns = min(TILE, power_of_two(length))
+    columns = power_of_two(length, TILE)
     return TILE // columns, columns
 
 

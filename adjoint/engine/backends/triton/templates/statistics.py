@@ -97,8 +97,8 @@ def steps(
 
 def rows_source(dtype: str, length: int, step: int, aligned: bool) -> str:
     """The kernel."""
-    lanes = min(LANES, power_of_two(length))
-    deep = min(DEPTH, power_of_two(-(-length // lanes)))
+    lanes = power_of_two(length, LANES)
+    deep = power_of_two(-(-length // lanes), DEPTH)
     tile = lanes * deep
     whole = length // tile * tile
     start = f"tl.load(w + 0).to(tl.pointer_type({memory_type(dtype)})) + row * {step}"

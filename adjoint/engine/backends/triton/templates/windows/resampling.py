@@ -34,6 +34,7 @@ from adjoint.engine.backends.triton.templates.windows.pooling import (
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Launch, NamedAddress
 from adjoint.engine.compiler.target import Setting, Template
+from adjoint.engine.core.spec import is_known
 from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.image.resample import (
     RESAMPLE,
@@ -130,7 +131,7 @@ def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     if not isinstance(x, Value) or x.host or x.spec.device.type != setting.target.device:
         return False
     shapes = (*x.spec.shape, *node.outputs[0].spec.shape)
-    if x.spec.dtype.name not in KIND or not all(n.__class__ is int and n > 0 for n in shapes):
+    if x.spec.dtype.name not in KIND or not all(is_known(n) and n > 0 for n in shapes):
         return False
     rules, transposed, divisor = rules_of(node)
     terms = [terms_of(dim, rule, transposed, wide_of(x.spec.dtype.name)) for dim, rule in rules]

@@ -1,0 +1,384 @@
+"""Programs of eager mode for many sizes, made of one plan by arithmetic.
+
+Note [open plans]
+    A fragment that was recorded for many sizes (Note [open kinds]) is planned once with extents
+    (Note [extents]). What the planner decided by sizes (tiles, what is fused, how wide loads are)
+    are guards, so the plan is used only where a plan made afresh would decide the same. Words,
+    grids, shapes and memory are evaluated for each size; numbers in a kernel's text that depend on
+    sizes are words too (Note [open numbers]).
+
+    A size may have turned into a plain number unseen. So a plan is not believed before a plan made
+    afresh without extents was the same, word for word and text for text: at the sizes at hand, and
+    as far beyond as its guards allow on the side where it is wanted. It is believed in between.
+    Where the two differ, every size is planned by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.triton.launch_words import Written
+from adjoint.engine.backends.triton.program.direct import (
+    DirectMachine,
+    DirectProgram,
+    LaunchedWork,
+    NumberedDraft,
+    drafted,
+)
+from adjoint.engine.backends.triton.program.program import MakeTarget
+from adjoint.engine.backends.triton.runtime.arguments import with_arguments
+from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS, word
+from adjoint.engine.backends.triton.target import EagerTarget
+from adjoint.engine.backends.triton.templates.product import MatrixProduct
+from adjoint.engine.compiler.options import Options
+from adjoint.engine.compiler.package.image import ProgramImage
+from adjoint.engine.compiler.package.naming import digest
+from adjoint.engine.compiler.schedule.steps import Launch
+from adjoint.engine.graph.execution import Task
+from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, SizeScope, evaluate
+from adjoint.engine.graph.sizes.formulas import Answer, formula
+from adjoint.engine.graph.sizes.marked import Marked
+from adjoint.engine.graph.sizes.marked import written as plain_text
+from adjoint.engine.graph.sizes.resizing import again, graph_at, moved, resized
+from adjoint.engine.graph.sizes.sizing import FILL, Sizing
+
+PLANS = 32  # of one family, the one used last at the end
+SEVERAL = 8  # plans, of which each has to be used twice for more to be made
+REFUSED = 2  # plans that were not what a fresh one is before no more are made
+# How far off a plan is checked, the farthest first: a multiple, a part of that, and so many more.
+# Guards ask of sizes that they be multiples of something or not, so there are some of each kind.
+BEYOND = [
+    *[(times, 1, more) for times in (8, 4, 2) for more in (1, 2, 0)],
+    *[(times, 16, more) for times in (28, 24, 20, 18, 17) for more in (0, 1, 2, 3)],
+    *[(1, 1, more) for more in (16, 12, 8, 6, 4, 3, 2, 1)],
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLaunch:
+    """A launch of a plan for many sizes."""
+
+    name: str
+    at: int
+    work: Any  # its kernel, or a product with extents in the place of sizes
+    given: int  # words of the image's
+    more: list[Any]  # words besides; marks where they depend on sizes
+    grids: list[tuple[Any, Any]]  # of its kernel and of others to choose from
+    is_table: bool
+
+
+@dataclass(eq=False, slots=True)
+class OpenPlan:
+    """A plan for many sizes."""
+
+    draft: NumberedDraft
+    scope: SizeScope  # with the guards of the plan
+    launches: list[OpenLaunch]
+    names: tuple[str, ...]
+    extents: list[Any]  # what is evaluated for each size, each once
+    which: list[int]  # the identities of these
+    numbers: Answer  # what extents are; None: the plan is not for these sizes
+    low: tuple[int, ...]  # the sizes between which it is believed
+    high: tuple[int, ...]
+
+    def believed(self, sizes: Sequence[int]) -> bool:
+        """Whether the plan was right at these sizes, or at smaller and at larger ones."""
+        return all(a <= n <= b for a, n, b in zip(self.low, sizes, self.high, strict=True))
+
+    def believe(self, sizes: Sequence[int]) -> None:
+        """Take note that the plan was right."""
+        self.low = tuple(map(min, self.low, sizes))
+        self.high = tuple(map(max, self.high, sizes))
+
+    def allows(self, sizes: Sequence[int]) -> tuple[Any, ...] | None:
+        """All numbers at some sizes; None where the plan does not hold."""
+        try:
+            return self.numbers(*sizes)
+        except ZeroDivisionError:  # of what was no divisor where it was decided on
+            return None
+
+    def at(self, numbers: tuple[Any, ...]) -> tuple[ProgramImage, list[LaunchedWork]]:
+        """The image and the launches at sizes at which the numbers are these."""
+        values = dict(zip(self.which, numbers, strict=True))
+        image = self.draft.image(lambda x: values.get(id(x), x))
+        return image, [filled(launch, image.words, values) for launch in self.launches]
+
+
+def filled(launch: OpenLaunch, words: Any, values: dict[int, Any]) -> LaunchedWork:
+    """A launch at some sizes."""
+    told = words[launch.at : launch.at + launch.given].tolist()
+    for x in launch.more:
+        told.append(word_at(x, values) if isinstance(x, Marked) else x)
+    work = launch.work
+    if isinstance(work, MatrixProduct):
+        work = product_at(work, lambda x: values.get(id(x), x))
+    else:
+        others = []
+        for way, grid in zip(work.others, launch.grids[1:], strict=True):
+            others.append(with_grid(way, grid, values, ()))
+        work = with_grid(work, launch.grids[0], values, tuple(others))
+    return LaunchedWork(launch.name, launch.at, work, told, launch.given, launch.is_table)
+
+
+def with_grid(
+    way: Written, grid: tuple[Any, Any], values: dict[int, Any], others: tuple[Written, ...]
+) -> Written:
+    """A kernel launched for some sizes; what `replace` does takes five times as long."""
+    across, down = grid
+    return Written(
+        way.source, (values.get(id(across), across), values.get(id(down), down)), way.warps,
+        way.origin, way.stages, registers=way.registers, fused=way.fused, by_rows=way.by_rows,
+        others=others,
+    )  # fmt: skip
+
+
+def word_at(marked: Marked, values: dict[int, Any]) -> int:
+    """The word that a mark stands for."""
+    value = values[id(marked.number)]
+    return word(value if isinstance(marked.number, Extent) and marked.write is int.__repr__
+                else float(marked.write(value)))  # fmt: skip
+
+
+def ways_of(work: Written) -> list[Written]:
+    """A kernel and others to choose from, each by itself."""
+    return [replace(work, others=()), *work.others]
+
+
+def product_at(product: MatrixProduct, value: Callable[[Any], Any]) -> MatrixProduct:
+    """A product with numbers in the place of extents."""
+    p, (a, b, c), (d, e, f) = product, product.lead, product.steps
+    return MatrixProduct(
+        p.dtype, p.out, value(p.m), value(p.n), value(p.k), p.transposed,
+        (value(a), value(b), value(c)), value(p.count), (value(d), value(e), value(f)), p.biased,
+        value(p.aligned), p.refs,
+    )  # fmt: skip
+
+
+def opened(entry: tuple[str, int, Launch], scope: SizeScope) -> OpenLaunch:
+    """What an entry of a draft launches at all sizes."""
+    name, at, launch = entry
+    given = len(launch.words)
+    product = launch.kernels[0] if launch.kernels else None
+    if isinstance(product, MatrixProduct):
+        return OpenLaunch(name, at, product, given, [], [], False)
+    if not isinstance(launch.text, Written):
+        raise NotImplementedError(f"{launch.label}: no launch of eager mode")
+    written, more = OPEN_NUMBERS.marked_kernel(launch.text, given, scope)
+    with_words = with_arguments(written, given + len(more))
+    if with_words is None and more:
+        raise NotImplementedError(f"{launch.label}: numbers that cannot be arguments")
+    work = with_words or written
+    grids = [way.grid for way in ways_of(launch.text)]
+    name = f"t{digest(repr(work.codes()))}"
+    return OpenLaunch(name, at, work, given, more, grids, with_words is None)
+
+
+def numbers_of(launches: list[OpenLaunch], draft: NumberedDraft) -> list[Any]:
+    """All that depends on sizes in launches and in an image."""
+    found = draft.numbers_of_sizes()
+    for launch in launches:
+        found += [x.number for x in launch.more if isinstance(x, Marked)]
+        found += [n for grid in launch.grids for n in grid]
+        if isinstance(launch.work, MatrixProduct):
+            for f in fields(MatrixProduct):
+                value = getattr(launch.work, f.name)
+                found += value if isinstance(value, tuple) else (value,)
+    sized = [x for x in found if isinstance(x, (Extent, ExtentFloat))]
+    return [*{id(x): x for x in sized}.values()]
+
+
+class OpenPlans:
+    """The plans of a recording; called with sizes, what runs there (`FILL`)."""
+
+    def __init__(
+        self,
+        task: Task,
+        options: Options,
+        machine: DirectMachine,
+        target: MakeTarget = EagerTarget,
+    ) -> None:
+        assert task.sizing is not None
+        self.sizing: Sizing = task.sizing
+        self.options, self.machine, self.target = options, machine, target
+        computed = {name for name, _, _ in self.sizing.scope.derived.values()}
+        self.names = tuple([name for name in self.sizing.sizes if name not in computed])
+        self.task = task
+        self.plans: list[OpenPlan] = []
+        self.refused: list[str] = []  # why plans came to nothing
+        self.uses = 0
+
+    def __call__(self, sizes: Sequence[int]) -> DirectProgram | None:
+        """The program for some sizes; None where each has to be planned by itself."""
+        found = self.find(sizes)
+        if found is None:
+            found = self.added(sizes)
+        if found is None:
+            return None
+        plan, numbers = found
+        if not plan.believed(sizes) and not self.check(plan, sizes):
+            return None
+        self.uses += 1
+        program = object.__new__(DirectProgram)
+        program.fill(self.machine, plan.draft, *plan.at(numbers))
+        return program
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether no more plans are made."""
+        return len(self.refused) >= REFUSED
+
+    def find(self, sizes: Sequence[int]) -> tuple[OpenPlan, tuple[Any, ...]] | None:
+        """A plan that holds at some sizes, and its numbers there."""
+        for k in range(len(self.plans) - 1, -1, -1):
+            numbers = self.plans[k].allows(sizes)
+            if numbers is not None:
+                self.plans.append(self.plans.pop(k))
+                return self.plans[-1], numbers
+        return None
+
+    def added(self, sizes: Sequence[int]) -> tuple[OpenPlan, tuple[Any, ...]] | None:
+        """A new plan for some sizes, if one is to be had."""
+        if len(self.plans) >= SEVERAL and self.uses < 2 * len(self.plans):
+            self.refused += ["plans are for few sizes each"] * REFUSED
+        if self.is_refused:
+            return None
+        try:
+            plan = self.planned(sizes)
+        except (NotImplementedError, TypeError, ValueError, KeyError) as error:
+            plan = f"{type(error).__name__}: {error}"
+        if isinstance(plan, str):
+            self.refused.append(plan)
+            return None
+        numbers = plan.allows(sizes)
+        if numbers is None or not self.same(plan, sizes):
+            self.refused.append("a plan made with extents is not what one made without them is")
+            return None
+        self.plans.append(plan)
+        del self.plans[:-PLANS]
+        return plan, numbers
+
+    def planned(self, sizes: Sequence[int]) -> OpenPlan | str:
+        """A plan made at extents of some sizes, or why there is none."""
+        scope = self.sizing.scope.again({})
+        scope.exact, scope.marks = True, []
+        known = scope.complete(dict(zip(self.names, sizes, strict=True)))
+        graph = again(self.sizing.graph, known, scope)
+        examples = moved(self.sizing.examples, known, scope)
+        task = replace(self.task, graph=graph, examples=examples, sizing=None)
+        draft = drafted(task, self.options, self.target)
+        entries = draft.launches()
+        if entries is None:
+            return "the eager table does a part of it"
+        launches = [opened(entry, scope) for entry in entries]
+        extents = numbers_of(launches, draft)
+        numbers = formula(scope, self.names, extents)
+        which, low = [*map(id, extents)], tuple(sizes)
+        return OpenPlan(draft, scope, launches, self.names, extents, which, numbers, low, low)
+
+    def check(self, plan: OpenPlan, sizes: Sequence[int]) -> bool:
+        """Whether a plan is right as far off as it is to be believed."""
+        for far in (*corners(plan, sizes), sizes):
+            known = dict(zip(self.names, far, strict=True))
+            if not self.sizing.scope.allow(known) or plan.allows(far) is None:
+                continue
+            if not self.same(plan, far):
+                self.plans.remove(plan)
+                self.refused.append(f"a plan is not what one made at {known} is")
+                return False
+            plan.believe(far)
+            plan.believe(sizes)
+            return True
+        return False
+
+    def same(self, plan: OpenPlan, sizes: Sequence[int]) -> bool:
+        """Whether a plan is at some sizes what one is that is made without extents."""
+        return differs(plan, sizes, self.fresh(sizes)) == ""
+
+    def fresh(self, sizes: Sequence[int]) -> NumberedDraft:
+        """The draft for some sizes, planned without extents."""
+        known = self.sizing.scope.complete(dict(zip(self.names, sizes, strict=True)))
+        graph = graph_at(self.sizing.graph, known)
+        examples = resized(self.sizing.examples, known)
+        task = replace(self.task, graph=graph, examples=examples, sizing=None)
+        return drafted(task, self.options, self.target)
+
+
+def corners(plan: OpenPlan, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Sizes to check a plan at before it is believed at some, the farthest first."""
+    up = [n > high for n, high in zip(sizes, plan.high, strict=True)]
+    down = [n < low for n, low in zip(sizes, plan.low, strict=True)]
+    for times, parts, more in BEYOND:
+        yield tuple(
+            [
+                n * times // parts + more
+                if larger
+                else max(2, n * parts // times - more)
+                if less
+                else n
+                for n, larger, less in zip(sizes, up, down, strict=True)
+            ]
+        )
+
+
+def differs(plan: OpenPlan, sizes: Sequence[int], fresh: NumberedDraft) -> str:
+    """In what a plan is at some sizes not what a fresh one is; "": in nothing."""
+    known = plan.scope.complete(dict(zip(plan.names, sizes, strict=True)))
+
+    def value(x: Any) -> Any:
+        if isinstance(x, Extent):
+            return evaluate(x.poly, known)
+        return x.at(known) if isinstance(x, ExtentFloat) else x
+
+    entries, others = plan.draft.launches(), fresh.launches()
+    if entries is None or others is None or len(entries) != len(others):
+        return "launches"
+    image, other = plan.draft.at(known), fresh.at({})
+    for name in ("words", "inside"):
+        if not np.array_equal(getattr(image, name), getattr(other, name)):
+            return name
+    for name in ("arena", "patches", "numbers", "status", "symbols", "faults", "results"):
+        if getattr(image, name) != getattr(other, name):
+            return name
+    if plan.draft.codes != fresh.codes:
+        return "codes"
+    for (_, at, launch), (_, where, wanted) in zip(entries, others, strict=True):
+        if at != where or len(launch.words) != len(wanted.words):
+            return "entries"
+        found, theirs = (work_at(x, plan.scope, value) for x in (launch, wanted))
+        if found != theirs:
+            return f"{found} and {theirs}"
+    return ""
+
+
+def work_at(launch: Launch, scope: SizeScope, value: Callable[[Any], Any]) -> Any:
+    """What a launch runs, with numbers in the place of marks and extents."""
+    product = launch.kernels[0] if launch.kernels else None
+    if isinstance(product, MatrixProduct):
+        return product_at(product, value)
+    if not isinstance(launch.text, Written):
+        return launch.text
+    return [
+        replace(
+            way,
+            source=plain_text(way.source, scope, value)[0],
+            grid=tuple(map(value, way.grid)),
+        )
+        for way in ways_of(launch.text)
+    ]
+
+
+def open_program(
+    task: Task, options: Options, machine: DirectMachine, target: MakeTarget = EagerTarget
+) -> DirectProgram:
+    """The program of a task that is one of many sizes."""
+    assert task.sizing is not None
+    shared = task.sizing.shared_plans
+    plans = shared.setdefault(FILL, OpenPlans(task, options, machine, target))
+    found = plans and plans([task.sizing.sizes[name] for name in plans.names])
+    if plans and plans.is_refused:
+        shared[FILL] = None
+    return found or DirectProgram(task, options, machine, target)
