@@ -264,3 +264,16 @@ def test_parameters_of_ones_own() -> None:
 def test_residual_blocks_alone() -> None:
     block = ad.models.resnet.BasicBlock(4, 4)
     assert block(ad.ones(1, 4, 5, 5)).shape == (1, 4, 5, 5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ad.Tensor([1.0, 2.0]), lambda: ad.Tensor(2), lambda: ad.FloatTensor([1.0, 2.0])],
+)
+def test_the_old_constructor_does_not_ask_the_default_device(make: Any) -> None:
+    """Modules that are made on `meta` compute with such tensors: rates of dropout by depth."""
+    with ad.device("meta"):
+        assert ad.tensor([1.0]).device.type == "meta"
+        made = make()
+    assert made.device.type == "cpu"
+    assert len(made.tolist()) == 2

@@ -468,6 +468,10 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor
     return self.to(full_device(target), non_blocking=non_blocking)
 
 
+# Where the old constructor makes tensors: the default tensor type says, not the default device.
+OF_TYPE = {"device": "cpu"}
+
+
 def legacy_constructor(
     cls: type[Tensor], *args: Any, dtype: DType | None = None, device: Any = None
 ) -> Any:
@@ -476,6 +480,7 @@ def legacy_constructor(
     Without arguments it has one dimension, of size 0, so that others can be joined to it.
     """
     dtype = dtype or dt.get_default_dtype()
+    device = OF_TYPE["device"] if device is None else device
     with concrete():
         if len(args) == 1 and is_tensor(args[0]):
             tensor = args[0].detach()

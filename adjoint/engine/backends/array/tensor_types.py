@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjoint.engine.backends.array.interop import legacy_constructor
+from adjoint.engine.backends.array.interop import OF_TYPE, legacy_constructor
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.operations.public import PUBLIC, Public
@@ -86,6 +86,7 @@ def set_default_tensor_type(t: Any) -> None:
             f"received {t!r}"
         )
     dt.set_default_dtype(dtype)
+    OF_TYPE["device"] = device_type
     if device_type == "cuda":
         from adjoint.engine.core.state.placement import set_default_device
 
