@@ -110,6 +110,8 @@ EXEMPT = {
     "upsample": "a deprecated form of interpolate, which warns",
     "upsample_nearest": "a deprecated form of interpolate, which warns",
     "upsample_bilinear": "a deprecated form of interpolate, which warns",
+    "segment_reduce": "reads its lengths, which no recording can",
+    "_segment_reduce": "reads its lengths, which no recording can",
     "multi_head_attention_forward": "hands its number to dropout, which has rows",
 }
 
