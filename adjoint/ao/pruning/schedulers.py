@@ -44,7 +44,7 @@ class BaseScheduler:
                 f"{type(sparsifier).__name__} is not an instance of ao.pruning.BaseSparsifier"
             )
         counted: Any = sparsifier
-        self.sparsifier: BaseSparsifier = sparsifier
+        self.sparsifier: Any = counted
         self.base_sl = [group["sparsity_level"] for group in sparsifier.groups]
         self.last_epoch = last_epoch
         counted.step, counted._step_count = _counted(sparsifier.step), 0

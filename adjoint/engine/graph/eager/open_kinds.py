@@ -154,11 +154,11 @@ class Operands:
             ]
 
         with recording() as body:
-            made = recorded(
+            found = recorded(
                 body, tensors, self.given, lambda hosts: self.looked.call(tensors, leaves, hosts),
                 lie, True,
             )  # fmt: skip
-        return made, examples
+        return found, examples
 
     def as_it_is(self) -> Recording:
         """What is done with the operands themselves."""

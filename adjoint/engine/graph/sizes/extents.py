@@ -492,7 +492,7 @@ for _name in ("and", "or", "xor", "lshift", "rshift"):
     _method = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
     setattr(Extent, f"__{_name}__", lambda self, other, _m=_method: _m(pinned(self), pinned(other)))
     setattr(Extent, f"__r{_name}__", lambda self, other, _m=_method: _m(other, pinned(self)))
-Extent.__invert__ = lambda self: ~self.pin()  # type: ignore[method-assign]
+Extent.__invert__ = lambda self: ~pinned(self)  # type: ignore[method-assign]
 Extent.bit_length = lambda self: computed(int.bit_length, self)  # type: ignore[method-assign]
 Extent.__neg__ = lambda self: self * -1  # type: ignore[method-assign]
 ExtentFloat.__neg__ = lambda self: self * -1.0  # type: ignore[method-assign]

@@ -47,8 +47,8 @@ def compile_task(task: Task, options: Options | None = None) -> Executable:
         )
     index, mixed = device_index(task)
     if task.fragment and index is not None and not mixed:
-        program = DirectProgram if task.sizing is None else open_program
-        return program(task, options, direct_gpu(index))
+        made = DirectProgram if task.sizing is None else open_program
+        return made(task, options, direct_gpu(index))
     if index is None:
         return given_up(task, "it is on several GPUs")
     library = CudnnConvolver(index)

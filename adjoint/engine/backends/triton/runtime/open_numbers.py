@@ -270,7 +270,7 @@ def loaded(hole: Hole, kind: str, at: int, wide: int) -> str:
     """A word as a number of a type."""
     if isinstance(hole.value, float):
         return f"tl.load((w + {at}).to(tl.pointer_type(tl.float64))).to({kind})"
-    number = hole.value if hole.marked is None else hole.marked.number
+    number: Any = hole.value if hole.marked is None else hole.marked.number
     known = common_divisor(number, wide)
     text = f"tl.load(w + {at}).to({kind})"
     if isinstance(known, Extent):
