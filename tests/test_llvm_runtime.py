@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -570,3 +572,19 @@ define void @note(ptr %args, i64 %w, i64 %n) {{
             assert [bool(v & bit) for v in seen.tolist()] == [bool(wanted & bit)] * 4
     finally:
         write(before)
+
+
+def test_what_the_assembler_imports_a_fork_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that another thread is importing can never be imported in a child."""
+    seen: list[bool] = []
+    plain = builtins.__import__
+
+    def watched(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "llvmlite":
+            seen.append(jit._lock._is_owned())
+        return plain(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", watched)
+    jit.target_key()
+    assert seen
+    assert all(seen)

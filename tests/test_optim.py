@@ -320,3 +320,16 @@ def test_optimizers_of_whole_parameters_refuse_parts(name: str) -> None:
 def test_optimizers_of_elements_take_parts() -> None:
     for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
         getattr(ad.optim, name)([_part()], lr=0.1)
+
+
+def test_sgd_keeps_nothing_without_momentum() -> None:
+    """As in PyTorch: no entry at all; one for each parameter when the group gets a momentum."""
+    layers = [ad.nn.Linear(2, 2) for _ in range(3)]
+    optimizer = ad.optim.SGD([p for layer in layers for p in layer.parameters()], lr=0.1)
+    for momentum, entries in ((0.0, 0), (0.0, 0), (0.9, 6), (0.9, 6)):
+        optimizer.param_groups[0]["momentum"] = momentum
+        sum(layer(ad.ones(1, 2)).sum() for layer in layers).backward()  # type: ignore[union-attr]
+        before = layers[0].weight.detach().clone()
+        optimizer.step()
+        assert len(optimizer.state) == len(optimizer.state_dict()["state"]) == entries
+        assert not bool((layers[0].weight == before).any())

@@ -478,6 +478,33 @@ def _anomaly_by_function() -> None:
     assert ad.is_anomaly_check_nan_enabled()
 
 
+FILLED: dict[str, float] = {
+    "float32": np.nan, "bfloat16": np.nan, "float64": np.nan, "complex64": np.nan,
+    "int8": 127, "uint8": 255, "int64": 2**63 - 1, "bool": 1,
+}  # fmt: skip
+
+
+def _filled_memory() -> None:
+    """What PyTorch documents: NaN, or the largest number; unless told otherwise."""
+    switches.put("use_deterministic_algorithms", 2)
+    for name, wanted in FILLED.items():
+        _check_filled(getattr(ad, name), wanted)
+    recorded = ad.compile(lambda x: x * 0 + ad.empty(2))
+    for filled in (True, False, True):
+        ad.utils.deterministic.fill_uninitialized_memory = filled
+        assert bool(recorded(ad.ones(2)).isnan().all()) or not filled
+
+
+def _check_filled(kind: ad.dtype, wanted: float) -> None:
+    made = [
+        ad.empty(2, dtype=kind), ad.empty_like(ad.zeros(2, dtype=kind)),
+        ad.zeros(1, dtype=kind).new_empty(2), ad.empty_strided((2,), (3,), dtype=kind),
+    ]  # fmt: skip
+    for x in made:
+        found = np.asarray(x.to(ad.complex128 if x.is_complex() else kind).tolist())
+        assert (np.isnan(found) if wanted != wanted else found == wanted).all()
+
+
 EFFECTS: dict[str, Callable[[], None]] = {
     "set_default_backend": _default_backend,
     "set_anomaly_enabled": _anomaly_by_function,
@@ -517,6 +544,7 @@ EFFECTS: dict[str, Callable[[], None]] = {
     "allow_in_graph": _compiler_marks,
     "use_deterministic_algorithms": _deterministic,
     "set_deterministic_debug_mode": _deterministic,
+    "fill_uninitialized_memory": _filled_memory,
     "set_warn_always": test_said_each_time_when_asked,
 }
 

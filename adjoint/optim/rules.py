@@ -15,7 +15,7 @@ from adjoint.optim.groups import ParamGroup
 from adjoint.optim.large_parameters import LargeParameters
 from adjoint.optim.on_device import are_on_device, update_together
 from adjoint.optim.optimizer import Closure, Optimizer, _use_grad_for_differentiable
-from adjoint.optim.together import Plans
+from adjoint.optim.together import NO_STATE, Plans
 
 OWN: set[type] = set()  # classes whose rules are the package's, and pure
 # What a user's subclass of one may state without stating another rule.
@@ -138,11 +138,12 @@ class RuleOptimizer(Optimizer):
             states = [self._state_of(p, group) for p in with_grad]
             if update_together(self._for_large(index, group), with_grad, states):
                 return
-        plan = plans.find(index, with_grad)
+        place = ~index if self.stateless(group) else index  # with or without state: other plans
+        plan = plans.find(place, with_grad)
         if plan is None:
             for p in with_grad:
                 self._state_of(p, group)
-            plan = plans.make(index, with_grad)
+            plan = plans.make(place, with_grad)
         whole = self._for_large(index, group)
 
         def rule(p: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
@@ -174,7 +175,13 @@ class RuleOptimizer(Optimizer):
                 if p.grad is not None:
                     self._state_of(p, group)
 
+    def stateless(self, group: ParamGroup) -> bool:
+        """Whether the rule keeps nothing of a group's parameters."""
+        return False
+
     def _state_of(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
+        if self.stateless(group):  # no entry, as in PyTorch
+            return self.state.get(p, NO_STATE)
         state: dict[str, Any] = self.state[p]
         if not state:
             with CONTEXT.having(capture=None, grad_enabled=False):
@@ -219,4 +226,5 @@ class RuleOptimizer(Optimizer):
         }
         known = set(pairs)
         self._rule(view_as_real(p), view_as_real(grad), pairs, group)
-        state |= {k: view_as_complex(v) for k, v in pairs.items() if k not in known}
+        for key in pairs.keys() - known:
+            state[key] = view_as_complex(pairs[key])

@@ -73,6 +73,9 @@ class SGD(RuleOptimizer):
         )
         super().__init__(params, defaults)
 
+    def stateless(self, group: ParamGroup) -> bool:
+        return bool(group["momentum"] == 0)
+
     def create(self, p: Tensor, group: ParamGroup) -> dict[str, Any]:
         return {}
 

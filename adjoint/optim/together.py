@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import accumulate, pairwise
 from operator import attrgetter, is_
+from types import MappingProxyType
 from typing import Any
 
 from adjoint.engine.backends.array.devices import active, library
@@ -29,6 +30,7 @@ from adjoint.engine.tensor.writing.mutation import leak_message
 
 Array = Any
 State = dict[str, Any]
+NO_STATE: Any = MappingProxyType({})  # of a parameter whose rule keeps nothing
 Rule = Callable[[Tensor, Tensor, State], None]
 
 _array_of = attrgetter("_array")
@@ -85,7 +87,7 @@ class Bundle:
         count = len(self.shown)
         return (
             _same(map(_array_of, self.params), self.arrays)
-            and _same(map(states.__getitem__, self.params), self.states)
+            and _same([states.get(p, NO_STATE) for p in self.params], self.states)
             and all(len(s) == count for s in self.states)
             and all(
                 _same([getattr(s.get(key), "_array", None) for s in self.states], shown)
@@ -171,7 +173,9 @@ class Plans:
         bundles = []
         for alike in kinds.values():
             if len(alike) > 1:
-                bundles.append(Bundle(alike, [self.state[p] for p in alike], self.numbers))
+                bundles.append(
+                    Bundle(alike, [self.state.get(p, NO_STATE) for p in alike], self.numbers)
+                )
             else:
                 rest += alike
         plan = self.updates[group, *map(id, params)] = GroupUpdate(bundles, rest)
@@ -179,7 +183,7 @@ class Plans:
 
     def _kind(self, p: Tensor) -> Any:
         """What parameters in one bundle have in common; None for one that stays by itself."""
-        array, state = p._array, self.state[p]
+        array, state = p._array, self.state.get(p, NO_STATE)
         if (
             type(array) is Window
             or not 0 < array.size <= SMALL

@@ -3,7 +3,8 @@
 On the CPU they always do: work is cut by shape, never by timing. On CUDA devices sums at repeated
 indices (`index_put_` with accumulate, `scatter_add`, gradients of gathers, weighted `bincount`) are
 made by atomic additions in no particular order; asked for repeatable results, they are made in
-order instead, on the host.
+order instead, on the host. The memory of empty tensors is filled, with NaN or the largest number,
+unless `utils.deterministic.fill_uninitialized_memory` is False.
 """
 
 from __future__ import annotations
@@ -51,3 +52,14 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
             f"but got {debug_mode!r}"
         )
     switches.put(_NAME, value)
+
+
+def fills_uninitialized() -> bool:
+    """Whether the memory of empty tensors is filled, so that what reads it by mistake repeats.
+
+    >>> fills_uninitialized()
+    False
+    """
+    return are_deterministic_algorithms_enabled() and bool(
+        switches.get("utils.deterministic.fill_uninitialized_memory")
+    )

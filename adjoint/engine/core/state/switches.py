@@ -56,9 +56,7 @@ SWITCHES: dict[str, Switch] = {
     ),
     "serialization.set_crc32_options": Switch(True, "checksums are always written"),
     "jit.freeze": Switch(None, "the module stays as it is; adjoint.compile makes it faster"),
-    "utils.deterministic.fill_uninitialized_memory": Switch(
-        True, "the memory of empty tensors is never filled", (False,)
-    ),
+    "utils.deterministic.fill_uninitialized_memory": Switch(True, computes=True),
     "utils.checkpoint.set_checkpoint_early_stop": Switch(
         True, "what is computed again is computed whole, with the same results"
     ),

@@ -18,6 +18,7 @@ from adjoint.engine.core.operations.families import primitive
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.determinism import fills_uninitialized
 from adjoint.engine.core.state.placement import chosen
 from adjoint.engine.ops.common.arguments import checked_scalar, ints, need_tensor, sizes
 from adjoint.engine.ops.common.scalars import dtype_of
@@ -84,19 +85,28 @@ def filled(
     layout: Any = None,
     strides: Shape | None = None,
 ) -> Tensor:
-    """A tensor of one value; `value` None leaves it uninitialised."""
+    """A tensor of one value; `value` None leaves it uninitialised (see `fills_uninitialized`)."""
     check_layout(name, layout)
     if dtype is None:
         dtype = dt.get_default_dtype() if out is None else out.dtype
     elif dtype.__class__ is not DType:
         dtype = dt.as_dtype(name, dtype)
     where = place(device if device is not None or out is None else out.device)
+    if value is None and fills_uninitialized():
+        value = _conspicuous(dtype)
     if value is None:
         tensor = EMPTY(shape=shape, dtype=dtype, device=where, strides=strides)
     else:
         value = checked_scalar(name, value, dtype)
         tensor = FULL(value, shape=shape, dtype=dtype, device=where, strides=strides)
     return finish(tensor, requires_grad, name, out)
+
+
+def _conspicuous(dtype: DType) -> Any:
+    """What uninitialised memory holds where results shall repeat: NaN, or the largest number."""
+    if dtype.is_inexact:
+        return float("nan")
+    return dtype is dt.bool_ or (1 << (8 * dtype.itemsize - dtype.is_signed)) - 1
 
 
 def shape_of(name: str, args: tuple[Any, ...], given: Any) -> Shape:

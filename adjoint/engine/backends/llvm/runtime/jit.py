@@ -87,9 +87,11 @@ def target_key() -> str:
     >>> target_key() == target_key()
     True
     """
-    import llvmlite
-
     with _lock:
+        # Inside: a fork waits for the lock, but not for a module that another thread is importing,
+        # which its child could never import.
+        import llvmlite
+
         triple, processor, features = _host()
         version = ".".join(map(str, _llvm().llvm_version_info))
     ordered = ",".join(sorted(features.split(",")))
