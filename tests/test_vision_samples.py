@@ -166,8 +166,6 @@ def test_formats() -> None:
     for old, data in table.items():
         for new, want in table.items():
             assert F.convert_bounding_box_format(ad.tensor(data), old, new).tolist() == want
-    with pytest.raises(NotImplementedError, match="turned"):
-        F.horizontal_flip(boxes([[1.0, 2, 3, 4, 5]], format="XYWHR"))
     with pytest.raises(ValueError, match="old_format"):
         F.convert_bounding_box_format(ad.tensor([1, 2, 3, 4]), new_format="XYXY")
 

@@ -212,8 +212,9 @@ class Mask(TVTensor):
 class BoundingBoxFormat(Enum):
     """What the numbers of a box are.
 
-    Corners (XYXY), a corner and the sides (XYWH), the middle and the sides (CXCYWH). The formats
-    of turned boxes have names only: what is asked of such boxes is refused.
+    Corners (XYXY), a corner and the sides (XYWH), the middle and the sides (CXCYWH). Of turned
+    boxes: a corner or the middle, the sides and an angle in degrees, counter-clockwise (XYWHR,
+    CXCYWHR), or all four corners from the top left one on, clockwise (XYXYXYXY).
     """
 
     XYXY = "XYXY"
@@ -239,7 +240,7 @@ def as_format(given: BoundingBoxFormat | str) -> BoundingBoxFormat:
 
 
 class BoundingBoxes(TVTensor):
-    """Boxes (N, 4) in an image.
+    """Boxes (N, 4) in an image; turned ones are (N, 5) or (N, 8).
 
     Args:
         data: the numbers.

@@ -83,3 +83,56 @@ def test_points_in_the_image(points: str) -> None:
         return [F.clamp_keypoints(x).tolist(), kept.tolist(), valid.tolist(), told(kept)]
 
     assert run(vision, ad.from_numpy) == run(torchvision, torch.from_numpy)
+
+
+TURNED = np.stack(
+    [
+        RNG.uniform(6, 24, 40),
+        RNG.uniform(6, 14, 40),
+        RNG.uniform(1, 9, 40),
+        RNG.uniform(1, 9, 40),
+        RNG.uniform(-85, 170, 40),  # below -90 its boxes around sheared ones may leave parts out
+    ],
+    -1,
+)
+
+
+def corners(boxes: Any, kind: str) -> Any:
+    """Corners (N, 4, 2) by torchvision, from the lowest of each box on: the same box may be told
+    from another corner on."""
+    formats = torchvision.tv_tensors.BoundingBoxFormat
+    found = torchvision.transforms.v2.functional.convert_bounding_box_format(
+        torch.tensor(boxes.tolist(), dtype=torch.float64), formats[kind], formats.XYXYXYXY
+    )
+    points = found.numpy().reshape(-1, 4, 2)
+    order = np.lexsort((points[..., 1].round(3), points[..., 0].round(3)), axis=-1)
+    return np.take_along_axis(points, order[..., None], 1)
+
+
+@pytest.mark.parametrize("name", sorted({*CHANGES} - {"dtype"}))
+@pytest.mark.parametrize("kind", ["XYWHR", "CXCYWHR", "XYXYXYXY"])
+def test_turned_boxes(name: str, kind: str) -> None:
+    F, G = torchvision.transforms.v2.functional, vision.transforms.v2.functional
+
+    def make(module: Any, lib: Any) -> Any:
+        formats = module.tv_tensors.BoundingBoxFormat
+        data = module.transforms.v2.functional.convert_bounding_box_format(
+            lib.tensor(TURNED, dtype=lib.float64), formats.CXCYWHR, formats[kind]
+        )
+        about = {"canvas_size": CANVAS, "clamping_mode": None}
+        return module.tv_tensors.BoundingBoxes(data, format=kind, **about)
+
+    theirs = CHANGES[name](F, make(torchvision, torch), torch.from_numpy)
+    ours = CHANGES[name](G, make(vision, ad), ad.from_numpy)
+    assert told(ours) == told(theirs)
+    np.testing.assert_allclose(corners(ours, kind), corners(theirs, kind), 1e-4, 1e-3)
+
+
+@pytest.mark.parametrize("given", ["xywhr", "cxcywhr", "xyxyxyxy"])
+@pytest.mark.parametrize("wanted", ["xywhr", "cxcywhr", "xyxyxyxy"])
+def test_formats_of_turned_boxes(given: str, wanted: str) -> None:
+    convert = torchvision.ops.box_convert
+    for boxes in (TURNED, TURNED.round().astype(np.int64)):
+        x = convert(torch.from_numpy(boxes), "cxcywhr", given)
+        ours = vision.ops.box_convert(ad.from_numpy(x.numpy()), given, wanted)
+        np.testing.assert_allclose(ours.numpy(), convert(x, given, wanted).numpy(), atol=1e-9)

@@ -12,6 +12,7 @@ from adjoint.engine.ops.elementwise.bounds import maximum, minimum
 from adjoint.engine.ops.elementwise.trigonometric import atan
 from adjoint.engine.ops.shape.join import stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.ops import turned
 from adjoint.vision.ops.recorded import by_records, nms_record
 
 
@@ -36,7 +37,18 @@ def box_iou(boxes1: Tensor, boxes2: Tensor) -> Tensor:
 
 
 def box_convert(boxes: Tensor, in_fmt: str, out_fmt: str) -> Tensor:
-    """Boxes (..., 4) from one of "xyxy", "xywh", "cxcywh" to another."""
+    """Boxes (..., 4) from one of "xyxy", "xywh", "cxcywh" to another.
+
+    Or turned boxes from one of "xywhr", "cxcywhr" (..., 5), "xyxyxyxy" (..., 8) to another; whole
+    numbers are rounded.
+    """
+    if in_fmt.upper() in turned.FORMATS and out_fmt.upper() in turned.FORMATS:
+        if in_fmt == out_fmt:
+            return boxes.clone()
+        if not boxes.dtype.is_floating_point and "xywhr" not in (in_fmt, out_fmt):
+            boxes, in_fmt = box_convert(boxes, in_fmt, "xywhr"), "xywhr"  # rounded there too
+        converted = turned.converted(boxes, in_fmt.upper(), out_fmt.upper())
+        return (converted if boxes.dtype.is_floating_point else converted.round()).to(boxes.dtype)
     a, b, c, d = boxes.unbind(-1)
     if in_fmt == "xywh":
         corners = (a, b, a + c, b + d)

@@ -1,8 +1,8 @@
 """Where boxes go when their image is flipped, resized, cropped, padded, turned or bent.
 
 The functions named after torchvision's kernels take plain tensors (..., 4) and what is known of
-them; those that change the image's size give the new one beside the boxes. Turned boxes (five or
-eight numbers) are refused.
+them; those that change the image's size give the new one beside the boxes. Turned boxes have five
+or eight numbers (see `adjoint.vision.ops.turned`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from adjoint.engine.core.dtype import float32
 from adjoint.engine.core.errors import ShapeValueError
 from adjoint.engine.ops.shape.join import cat, stack
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.vision.ops import turned
 from adjoint.vision.transforms.warp import (
     _room,
     both_shears,
@@ -34,16 +35,6 @@ from adjoint.vision.tv_tensors import (
 
 Size = tuple[int, int]
 XYXY, XYWH, CXCYWH = (BoundingBoxFormat[name] for name in ("XYXY", "XYWH", "CXCYWH"))
-
-
-def _upright(name: str, given: BoundingBoxFormat | str) -> BoundingBoxFormat:
-    """The format, where boxes of it are not turned."""
-    if is_rotated_bounding_format(given):
-        raise NotImplementedError(
-            f"{name}: boxes of format {as_format(given).name} are turned, which is not supported; "
-            "wanted XYXY, XYWH or CXCYWH"
-        )
-    return as_format(given)
 
 
 def _corners(boxes: Tensor, given: BoundingBoxFormat) -> Tensor:
@@ -67,6 +58,8 @@ def _from_corners(boxes: Tensor, wanted: BoundingBoxFormat) -> Tensor:
 
 
 def _converted(boxes: Tensor, given: BoundingBoxFormat, wanted: BoundingBoxFormat) -> Tensor:
+    if is_rotated_bounding_format(given):
+        return turned.converted(boxes, given.name, wanted.name).to(boxes.dtype)
     return boxes if given is wanted else _from_corners(_corners(boxes, given), wanted)
 
 
@@ -92,11 +85,11 @@ def convert_bounding_box_format(
         raise ValueError("For pure tensor inputs, `old_format` has to be passed.")
     given = inpt.format if isinstance(inpt, BoundingBoxes) else as_format(old_format or "")
     wanted = as_format(new_format)
-    if given is not wanted:
-        _upright("convert_bounding_box_format", given)
-        _upright("convert_bounding_box_format", wanted)
+    turned_ones = is_rotated_bounding_format(given), is_rotated_bounding_format(wanted)
+    if turned_ones[0] != turned_ones[1]:
+        raise ValueError("Cannot convert between rotated and unrotated bounding boxes.")
     converted = _converted(plain(inpt), given, wanted)
-    if inplace and given is not wanted:
+    if inplace and given is not wanted and converted.shape == inpt.shape:
         converted = plain(inpt).copy_(converted)
     return (
         wrap(converted, like=inpt, format=wanted) if isinstance(inpt, BoundingBoxes) else converted
@@ -105,7 +98,9 @@ def convert_bounding_box_format(
 
 def _clamped(boxes: Tensor, format: Any, canvas_size: Size, mode: str | None) -> Tensor:
     """Boxes cut off at the edges of the image."""
-    kind = _upright("clamp_bounding_boxes", format)
+    kind = as_format(format)
+    if is_rotated_bounding_format(kind):
+        return turned.clamped(boxes, kind.name, canvas_size, mode)
     if mode is None:
         return boxes.clone()
     height, width = canvas_size
@@ -153,7 +148,9 @@ def horizontal_flip_bounding_boxes(
     bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size
 ) -> Tensor:  # fmt: skip
     """Boxes with left and right exchanged."""
-    kind = _upright("horizontal_flip", format)
+    kind = as_format(format)
+    if is_rotated_bounding_format(kind):
+        return turned.flipped(plain(bounding_boxes), kind.name, canvas_size[1], 0)
     return _mirrored(plain(bounding_boxes), kind, canvas_size[1], 0)
 
 
@@ -161,7 +158,9 @@ def vertical_flip_bounding_boxes(
     bounding_boxes: Tensor, format: BoundingBoxFormat, canvas_size: Size
 ) -> Tensor:  # fmt: skip
     """Boxes with top and bottom exchanged."""
-    kind = _upright("vertical_flip", format)
+    kind = as_format(format)
+    if is_rotated_bounding_format(kind):
+        return turned.flipped(plain(bounding_boxes), kind.name, canvas_size[0], 1)
     return _mirrored(plain(bounding_boxes), kind, canvas_size[0], 1)
 
 
@@ -202,17 +201,21 @@ def resize_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, Size]:
     """Boxes of an image that is resized, and its new size."""
-    _upright("resize", format)
     (height, width), new = canvas_size, resized(canvas_size, size, max_size)
-    boxes = plain(bounding_boxes)
+    boxes, kind = plain(bounding_boxes), as_format(format)
     if new == tuple(canvas_size):
         return boxes, new
+    if is_rotated_bounding_format(kind):
+        factors = boxes.new_tensor([new[1] / width, new[0] / height])
+        return turned.moved(boxes, kind.name, lambda p: p * factors, new, clamping_mode), new
     ratios = from_numpy(np.array([new[1] / width, new[0] / height] * 2, np.float32))
     return (boxes * ratios.to(boxes.device)).to(boxes.dtype), new
 
 
 def _shifted(boxes: Tensor, kind: BoundingBoxFormat, left: int, top: int) -> Tensor:
-    by = [left, top, left, top] if kind is XYXY else [left, top, 0, 0]
+    by = [left, top] * (boxes.shape[-1] // 2) if kind.name.startswith("XYXY") else [left, top, 0, 0]
+    if kind.name.endswith("R"):
+        by = [*by, 0]
     return boxes + boxes.new_tensor(by)
 
 
@@ -226,8 +229,10 @@ def crop_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, Size]:
     """Boxes as a rectangle of the image shows them, and its size."""
-    kind = _upright("crop", format)
+    kind = as_format(format)
     moved = _shifted(plain(bounding_boxes), kind, -left, -top)
+    if kind is BoundingBoxFormat.XYXYXYXY:
+        moved = turned.rectangles(turned.corners_of(moved, kind.name)).to(moved.dtype)
     return _clamped(moved, kind, (height, width), clamping_mode), (height, width)
 
 
@@ -251,7 +256,7 @@ def pad_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, Size]:
     """Boxes of an image with a border, and its new size."""
-    kind = _upright("pad", format)
+    kind = as_format(format)
     if padding_mode != "constant":
         raise ValueError(f"Padding mode '{padding_mode}' is not supported with bounding boxes")
     left, top, right, bottom = borders(padding)
@@ -297,13 +302,15 @@ def resized_crop_bounding_boxes(
     boxes, part = crop_bounding_boxes(
         bounding_boxes, format, *rectangle, clamping_mode=clamping_mode
     )
-    return resize_bounding_boxes(boxes, part, size, None, format)
+    return resize_bounding_boxes(boxes, part, size, None, format, clamping_mode)
 
 
 def _around(
     boxes: Tensor, kind: BoundingBoxFormat, move: Any, size: Size, mode: str | None
 ) -> Tensor:
     """The boxes around the corners (N, 4, 2) of boxes after `move`, cut off at the edges."""
+    if is_rotated_bounding_format(kind):
+        return turned.moved(boxes, kind.name, move, size, mode)
     work = boxes if boxes.dtype.is_floating_point else boxes.to(float32)
     hull = _hull(_corners(work, kind), move)
     return _converted(_clamped(hull, XYXY, size, mode), XYXY, kind).to(boxes.dtype)
@@ -335,7 +342,7 @@ def affine_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> Tensor:
     """The boxes around what becomes of boxes under `affine`."""
-    kind, boxes = _upright("affine", format), plain(bounding_boxes)
+    kind, boxes = as_format(format), plain(bounding_boxes)
     if not boxes.numel():
         return boxes
     matrix = forward_map(canvas_size, angle, translate, scale, shear, center)
@@ -375,7 +382,7 @@ def rotate_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> tuple[Tensor, Size]:
     """The boxes around what becomes of boxes under `rotate`, and the image's new size."""
-    kind, boxes = _upright("rotate", format), plain(bounding_boxes)
+    kind, boxes = as_format(format), plain(bounding_boxes)
     matrix, size = turned_map(canvas_size, angle, expand, center)
     if not boxes.numel():
         return boxes, size
@@ -392,11 +399,13 @@ def perspective_bounding_boxes(
     clamping_mode: str | None = "soft",
 ) -> Tensor:
     """The boxes around what becomes of boxes under `perspective`."""
-    kind, boxes = _upright("perspective", format), plain(bounding_boxes)
+    kind, boxes = as_format(format), plain(bounding_boxes)
     if not boxes.numel():
         return boxes
     numbers = coefficients or perspective_coefficients(startpoints, endpoints)
     matrix = np.linalg.inv(np.array([*numbers, 1.0]).reshape(3, 3))
+    if is_rotated_bounding_format(kind):
+        return _around(boxes, kind, lambda p: projected(p, matrix), canvas_size, clamping_mode)
     corners = _corners(boxes, kind)  # of whole numbers: whole
     work = corners if corners.dtype.is_floating_point else corners.to(float32)
     hull = _hull(work, lambda p: projected(p, matrix))
@@ -416,7 +425,7 @@ def elastic_bounding_boxes(
     The map of `elastic` has no closed inverse; as in torchvision, a displacement at a corner is
     taken for the one that leads to it.
     """
-    kind, boxes, (height, width) = _upright("elastic", format), plain(bounding_boxes), canvas_size
+    kind, boxes, (height, width) = as_format(format), plain(bounding_boxes), canvas_size
     if tuple(displacement.shape) != (1, height, width, 2):
         raise ShapeValueError(
             f"Argument displacement shape should be {(1, height, width, 2)}, but given "
@@ -433,6 +442,11 @@ def elastic_bounding_boxes(
         moved = np.stack([x, y], -1) - table[y, x] * half
         return from_numpy(moved.astype(np.float32)).to(points.device)
 
+    if is_rotated_bounding_format(kind):  # the middle moves, sides and angle stay
+        middles = turned.converted(boxes, kind.name, "CXCYWHR")
+        shifted = cat([move(middles[..., :2]).to(boxes.dtype), middles[..., 2:]], -1)
+        inside = turned.clamped(shifted, "CXCYWHR", canvas_size, clamping_mode)
+        return turned.converted(inside, "CXCYWHR", kind.name)
     hull = _hull(_corners(boxes, kind), move)
     return _converted(_clamped(hull, XYXY, canvas_size, clamping_mode), XYXY, kind)
 
@@ -441,11 +455,16 @@ def usable(
     boxes: Tensor, format: Any, canvas_size: Size, min_size: float, min_area: float
 ) -> Tensor:
     """Which boxes lie within the image and are large enough."""
-    kind = _upright("sanitize_bounding_boxes", format)
+    kind, (height, width) = as_format(format), canvas_size
+    if is_rotated_bounding_format(kind):
+        flat = turned.converted(plain(boxes), kind.name, "XYWHR")
+        w, h = flat[..., 2], flat[..., 3]
+        x, y = turned.corners_of(flat, "XYWHR").unbind(-1)
+        within = ((x >= 0) & (x <= width) & (y >= 0) & (y <= height)).all(-1)
+        return within & (w >= min_size) & (h >= min_size) & (w * h >= min_area)
     x1, y1, x2, y2 = _corners(plain(boxes), kind).unbind(-1)
     w, h = x2 - x1, y2 - y1
     large = (w >= min_size) & (h >= min_size) & (w * h >= min_area)
-    height, width = canvas_size
     return large & (x1 >= 0) & (x2 <= width) & (y1 >= 0) & (y2 <= height)
 
 

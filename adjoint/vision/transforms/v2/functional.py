@@ -172,9 +172,8 @@ def _resize_boxes(
     inpt: BoundingBoxes, size: Any, interpolation: Any = None, max_size: int | None = None,
     antialias: Any = None,
 ) -> Any:  # fmt: skip
-    return _moved(
-        inpt, box.resize_bounding_boxes(inpt, inpt.canvas_size, size, max_size, inpt.format)
-    )
+    known = (inpt.format, inpt.clamping_mode)
+    return _moved(inpt, box.resize_bounding_boxes(inpt, inpt.canvas_size, size, max_size, *known))
 
 
 def _resize_points(
