@@ -281,7 +281,10 @@ def test_the_cpu_s_bits(name: str) -> None:
 @pytest.mark.parametrize("name", CLOSE)
 def test_results_and_gradients(name: str) -> None:
     got, want = (results(CLOSE[name], device, gradients=True) for device in ("cuda", "cpu"))
-    ad.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
+    for one, other in zip(got, want, strict=True):
+        # Sums whose terms cancel are as far from float64 as their terms' rounding, on both sides.
+        terms = float(other.abs().max()) if other.numel() else 0.0
+        ad.testing.assert_close(one, other, rtol=2e-4, atol=2e-5 + 2e-6 * terms)
 
 
 def with_gradient(call: Callable[..., Any]) -> Callable[..., Any]:
