@@ -11,8 +11,9 @@ Note [open numbers]
     Equal numbers are one word, so that a quotient and its remainder are still one division. What
     Triton makes of a number besides is how wide loads are, and with that the order in which threads
     add: 16 bytes hold so many elements, and a number is said to be the multiple of a power of two
-    that it is, up to them. So a kernel computes the same bits whichever numbers are open, and a
-    result does not depend on what shapes came before.
+    that it is, up to them. So nearly every kernel computes the same bits whichever numbers are
+    open. One that sums whole rows after other sums (gradients of norms under a softmax) may add in
+    another order: there a result depends in its last bits on what shapes came before.
 
     A number may be open where Triton takes any integer of 32 bits: beside an operator whose other
     side is not a number itself, as the end of a range, as an integer of a given type; or as a float
