@@ -536,7 +536,7 @@ def in_a_body(x: Any) -> Any:
     [
         (branch, "bool[], the result of gt", "cond(pred"),
         (loop, "bool[], the result of all", "while_loop"),
-        (number, "float32[], the result of amax", "Keep it a tensor"),
+        (number, "float32[], the result of max", "Keep it a tensor"),
         (size, "float32[], a view (slice) of an argument", "x.shape"),
         (index, "int64[], the result of argmax", "Keep it a tensor"),
         (array, "float32[3], an argument", "return the tensor"),
@@ -671,6 +671,8 @@ FORETOLD: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("p_norm", lambda x: x.norm(2.0, dim=(0, 2), keepdim=True), (ad.ones(2, 3, 4),)),
     ("p_norm", lambda x: x.norm(2.0), (ad.ones(2, 3, dtype=ad.complex64),)),
     ("p_norm", lambda x: x.norm(0.0), (ad.ones(0, 3),)),
+    ("max", lambda x: x.max(), (ad.ones(2, 3),)),
+    ("min", lambda x: x.min(), (ad.ones(2, 3, dtype=ad.float64),)),
     ("softmax", lambda x: x.softmax(0), (ad.ones(2, 3, dtype=ad.float64),)),
     ("log_softmax", lambda x: x.log_softmax(-1), (ad.ones(2, 3),)),
     ("gelu", F.gelu, (ad.ones(2, 3, dtype=ad.bfloat16),)),

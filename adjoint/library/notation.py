@@ -16,7 +16,7 @@ _NAME = re.compile(r"\s*([\w.:]*)\s*\(")
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-class Argument(NamedTuple):
+class SchemaArgument(NamedTuple):
     """One argument."""
 
     kind: str  # without what is said of memory: "Tensor?", "int[2]"
@@ -31,7 +31,7 @@ class Notation(NamedTuple):
 
     written: tuple[str, ...]  # the names of arguments that it writes to
     results: tuple[str, ...]  # the kinds of what it returns
-    arguments: tuple[Argument, ...]
+    arguments: tuple[SchemaArgument, ...]
 
 
 def read_notation(text: str) -> Notation:
@@ -87,13 +87,13 @@ def _parts(text: str) -> list[str]:
     return [part for part in (*parts, text[start:]) if part.strip()]
 
 
-def _argument(part: str, by_name: bool, text: str) -> Argument:
+def _argument(part: str, by_name: bool, text: str) -> SchemaArgument:
     declared, equals, default = part.partition("=")
     kind_text, _, name = declared.strip().rpartition(" ")
     if not kind_text or not name.isidentifier():
         raise RuntimeError(f"expected a kind and a name but found {part!r} here: {text}")
     kind, written = _kind(kind_text.strip(), text)
-    return Argument(kind, name, default.strip() if equals else None, by_name, written)
+    return SchemaArgument(kind, name, default.strip() if equals else None, by_name, written)
 
 
 def _kind(word: str, text: str) -> tuple[str, bool]:

@@ -87,8 +87,9 @@ class PreparedCall:
         # Where calls may not overlap a lock is held already.
         locked = program.one_at_a_time
         run = self.executable if locked else one_at_a_time(self.executable)
-        quickest = getattr(self.executable, "quickest", None)
-        self.run = run if quickest is None else quickest()
+        # Its class's: one that wraps another, to check its first call, has not the other's.
+        quickest = getattr(type(self.executable), "quickest", None)
+        self.run = run if quickest is None else quickest(self.executable)
 
     # -- whether it stands for a call --------------------------------------------------------------
 

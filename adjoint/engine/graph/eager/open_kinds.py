@@ -43,7 +43,7 @@ from adjoint.engine.graph.eager.recorded import (
 )
 from adjoint.engine.graph.sizes.extents import Extent, Sizes, SizeScope, extent
 from adjoint.engine.graph.sizes.formulas import Answer, formula
-from adjoint.engine.graph.sizes.patterns import Numbers, Pattern, pattern_of
+from adjoint.engine.graph.sizes.patterns import Numbers, SizePattern, pattern_of
 from adjoint.engine.graph.sizes.resizing import Describe, graph_at, resized
 from adjoint.engine.graph.sizes.sizing import FILL, Example, Sizing
 from adjoint.engine.tensor.tensor import Tensor
@@ -185,7 +185,7 @@ def is_parameter(tensor: Tensor) -> bool:
 class OpenRecording:
     """A recording for many sizes."""
 
-    pattern: Pattern
+    pattern: SizePattern
     numbers: Answer  # the shapes of outputs and results and the operations, or None: not for these
     places: tuple[int, ...]
     results: tuple[Result | None, ...]  # with extents in the place of sizes
@@ -235,7 +235,7 @@ class OpenRecording:
 
 
 @dataclass(slots=True)
-class Family:
+class OpenOperation:
     """An operation at all sizes."""
 
     met: deque[Numbers] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -296,7 +296,7 @@ class OpenKinds:
     """The families of this process."""
 
     def __init__(self) -> None:
-        self.families: OrderedDict[Any, Family] = OrderedDict()
+        self.families: OrderedDict[Any, OpenOperation] = OrderedDict()
 
     def find(
         self,
@@ -319,7 +319,7 @@ class OpenKinds:
         except TypeError:  # something in it has no hash
             return None
         if family is None:
-            family = self.families[key] = Family()
+            family = self.families[key] = OpenOperation()
             if len(self.families) > FAMILIES:
                 self.families.popitem(last=False)
         found = family.find(met, shared)
@@ -379,7 +379,7 @@ def holds(
     made: Recording,
     plain: Recording,
     scope: SizeScope,
-    pattern: Pattern,
+    pattern: SizePattern,
     met: Sequence[Numbers],
 ) -> bool:
     """Whether a recording says what is recorded at each of the sizes that were met."""

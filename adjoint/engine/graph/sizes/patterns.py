@@ -22,7 +22,7 @@ MOST = 4  # symbols
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class SizePattern:
     """What each of some numbers is made of."""
 
     polys: tuple[Poly, ...]
@@ -30,7 +30,7 @@ class Pattern:
     sizes: Callable[[Numbers], Numbers | None]  # those of numbers that fit; None: they do not
 
 
-def pattern_of(samples: Sequence[Numbers]) -> Pattern | None:
+def pattern_of(samples: Sequence[Numbers]) -> SizePattern | None:
     """The pattern of numbers that were met; None where they have none.
 
     >>> found = pattern_of([(4, 17, 68, 7), (4, 20, 80, 7)])
@@ -57,7 +57,9 @@ def pattern_of(samples: Sequence[Numbers]) -> Pattern | None:
     tests += [f"n[{k}] == {text_of(poly)}" for k, poly in enumerate(polys) if k not in symbols]
     lines.append(f" return ({', '.join(names)},) if {' and '.join(tests)} else None")
     text = "\n".join(["def sizes(n):", *lines])
-    return Pattern(tuple(polys), names, function_of_text(text, "sizes", f"{__file__}: sizes", {}))
+    return SizePattern(
+        tuple(polys), names, function_of_text(text, "sizes", f"{__file__}: sizes", {})
+    )
 
 
 def made_of(column: Numbers, symbols: list[Numbers]) -> Poly:

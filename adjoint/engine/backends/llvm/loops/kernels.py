@@ -80,7 +80,7 @@ class LoopEmitter:
         lead = form.outer if form.rows or form.outer == 0 else form.outer - 1
         chunked = not form.rows and form.outer > 0
         row: dict[int, str] = {}
-        if form.tiled:  # Note [tiles]
+        if form.tiled:  # Note [tiled pieces]
             lead -= 1
             row = {lead: let(f"urem i64 {p}, {self.size[lead]}")}
             p = let(f"udiv i64 {p}, {self.size[lead]}")

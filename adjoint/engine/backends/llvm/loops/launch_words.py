@@ -1,6 +1,6 @@
 """Words: what a launch of generated kernels is told, and how its work is dealt out.
 
-Note [tiles]
+Note [tiled pieces]
     What reads a matrix by columns and writes it by rows touches a line of memory for each element
     of a row, and finds none of them in the cache when the next row wants their neighbours. So its
     pieces are TILE columns wide, and rows follow each other before columns do: TILE lines serve as
