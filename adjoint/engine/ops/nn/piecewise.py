@@ -155,7 +155,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     Example:
         >>> import adjoint as ad
         >>> ad.nn.functional.hardswish(ad.tensor([-3.0, 1.0, 3.0]))
-        tensor([0.0000, 0.6667, 3.0000])
+        tensor([-0.0000, 0.6667, 3.0000])
     """
     require_floating("hardswish", input)
     return apply("hardswish_", HARDSWISH, input, inplace)
