@@ -122,6 +122,15 @@ PASSES: dict[str, tuple[str, Callable[[Any, Any], Any], float]] = {  # and how o
     "column sum": ("reductions", lambda fw, x: x.sum(0), 1),
     "amax": ("reductions", lambda fw, x: x.amax(-1), 1),
     "var": ("reductions", lambda fw, x: x.var(-1), 1),
+    "prod": ("reductions", lambda fw, x: x.prod(-1), 1),
+    "cumsum": ("running", lambda fw, x: x.cumsum(-1), 2),
+    "cumsum of columns": ("running", lambda fw, x: x.cumsum(0), 2),
+    "cummax": ("running", lambda fw, x: x.cummax(-1)[0], 2),
+    "transposed copy": ("rearranged", lambda fw, x: x.t().contiguous(), 2),
+    "flip": ("rearranged", lambda fw, x: x.flip(-1), 2),
+    "tril": ("rearranged", lambda fw, x: x.tril(), 2),
+    "cat": ("rearranged", lambda fw, x: fw.cat([x, x], -1), 4),
+    "outer": ("elementwise", lambda fw, x: x[:, :1] * x[:1], 1),
     "sort": ("sort", lambda fw, x: fw.sort(x, -1)[0], 2),
     "topk": ("sort", lambda fw, x: fw.topk(x, 5, -1)[0], 1),
     "rand": ("random", lambda fw, x: fw.rand(*x.shape, dtype=x.dtype), 1),
@@ -142,7 +151,7 @@ def _passes() -> list[Case]:
         )
         for dtype in ("float32", "float64")
         for name, (group, call, passes) in PASSES.items()
-        for shape in ((2048, 1024), (257, 509), (32, 32))
+        for shape in ((2048, 1024), (257, 509), (128, 256), (32, 32))
     ]  # fmt: skip
     for name in GRADIENTS:
         group, call, passes = PASSES[name]

@@ -32,6 +32,8 @@ def _asked_for() -> int | None:
 
 
 _ASKED = _asked_for()
+# Whether an operation that has the same bits either way is left to the table a few times first.
+WAITS = _ASKED is None
 # On a GPU a fragment is one launch or a few, whatever the size, and costs the host less than the
 # operations it is made of. 0: never
 ON_DEVICE = 1 if _ASKED is None else _ASKED

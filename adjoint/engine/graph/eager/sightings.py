@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.engine.core.operations.large import STREAMED
+from adjoint.engine.core.operations.large import STREAMED, WAITS
 from adjoint.engine.core.operations.record import Record
 
 WORTH = 4  # times: planning a fragment takes as long as a hundred calls of NumPy
@@ -20,7 +20,11 @@ class Sightings:
 
     def waits(self, record: Record, kind: Any, tensors: Sequence[Any]) -> bool:
         """Whether an operation on few elements is left to NumPy once more."""
-        if record.rounding != "exact" or any(t._array.size >= STREAMED for t in tensors):
+        if (
+            not WAITS
+            or record.rounding != "exact"
+            or any(t._array.size >= STREAMED for t in tensors)
+        ):
             return False
         if len(self.counts) >= KEPT:
             self.counts.clear()
