@@ -99,7 +99,7 @@ class Form:
     outer: int  # dimensions
     inner: int
     ops: tuple[Op, ...]
-    refs: tuple[tuple[str, tuple[int, ...]], ...]  # (dtype, class of each stride: 0, 1 or 2)
+    refs: tuple[tuple[str, tuple[int, ...]], ...]  # (dtype, classes of strides: `stride_classes`)
     stores: tuple[tuple[int, int], ...]  # (value, reference)
     hosts: tuple[str, ...]  # dtypes of the host's numbers
     spans: str = ANY  # what sizes of the vector dimension it can do

@@ -143,11 +143,22 @@ def over_dims(ref: AffineReference, dims: list[list[Any]]) -> AffineReference:
 
 
 def stride_classes(ref: AffineReference, vector: int) -> tuple[str, tuple[int, ...]]:
-    """What of a reference is in the form: its dtype, and of each stride whether it is 0 or 1."""
+    """What of a reference is in the form: its dtype, and of each stride what is known of it.
+
+    0 and, along the vector dimension, 1 are; there also -1 (class 3) of elements in memory.
+    """
     name = ref.dtype.name if ref.buffer is not None else "index"
-    return name, tuple(
-        0 if s == 0 else 1 if s == 1 and d == vector else 2 for d, s in ref.strides.items()
-    )
+
+    def stride_class(d: int, s: Any) -> int:
+        if s == 0:
+            return 0
+        if d != vector:
+            return 2
+        if s == 1:
+            return 1
+        return 3 if type(s) is int and s == -1 and ref.buffer is not None else 2
+
+    return name, tuple(stride_class(d, s) for d, s in ref.strides.items())
 
 
 def order(atoms: list[Any], refs: list[AffineReference], vector: Any) -> list[Any]:

@@ -70,6 +70,10 @@ class Access:
             elements = code.value(code.let(f"load {wide}, ptr {at}, align {align}"), kind, lanes)
             return widen(elements, name)
         wide = type_text(kind, lanes)
+        if across == 3:
+            last = code.let(f"getelementptr {type_text(kind, 1)}, ptr {at}, i64 {1 - lanes}")
+            ref = code.let(f"load {wide}, ptr {last}, align {align}")
+            return widen(code.value(self.backwards(wide, ref, lanes), kind, lanes), name)
         ref = "poison"
         element = type_text(kind, 1)
         for k in range(lanes):
@@ -78,6 +82,13 @@ class Access:
             one_ref = code.let(f"load {element}, ptr {here}, align {align}")
             ref = code.let(f"insertelement {wide} {ref}, {element} {one_ref}, i64 {k}")
         return widen(code.value(ref, kind, lanes), name)
+
+    def backwards(self, wide: str, ref: str, lanes: int) -> str:
+        """A vector's elements from the last to the first."""
+        order = ", ".join(f"i32 {k}" for k in reversed(range(lanes)))
+        return self.code.let(
+            f"shufflevector {wide} {ref}, {wide} poison, <{lanes} x i32> <{order}>"
+        )
 
     def load_picked(
         self, k: int, indices: list[V], lanes: int, where: dict[int, str], uniform: bool
@@ -163,6 +174,11 @@ class Access:
         if classes[self.vector] == 0:  # only where there are no elements: the loop never runs
             return
         element = type_text(kind, 1)
+        if classes[self.vector] == 3:
+            last = let(f"getelementptr {element}, ptr {at}, i64 {1 - value.lanes}")
+            turned = self.backwards(value.type, value.ref, value.lanes)
+            lines.append(f"store {value.type} {turned}, ptr {last}, align {align}")
+            return
         for k in range(value.lanes):
             step = let(f"mul i64 {self.word['stride', r, self.vector]}, {k}")
             here = let(f"getelementptr {element}, ptr {at}, i64 {step}")

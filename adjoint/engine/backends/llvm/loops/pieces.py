@@ -30,7 +30,7 @@ def words_of(form: Form) -> list[tuple[str, int, int]]:
     picked = {op.args[0][1]: len(op.args) - 1 for op in form.ops if op.kind == LOAD}
     for r, (_, classes) in enumerate(form.refs):
         words.append(("address", r, -1))
-        words += [("stride", r, d) for d, c in enumerate(classes) if c == 2]
+        words += [("stride", r, d) for d, c in enumerate(classes) if c >= 2]
         for j in range(picked.get(r, 0)):
             words += [("pick", r, j), ("limit", r, j)]
     words += [("extent", k, 0) for k, op in enumerate(form.ops) if op.name == "scatter"]
