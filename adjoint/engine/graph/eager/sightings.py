@@ -1,4 +1,9 @@
-"""Which kinds of operands were met how often: those met once are not worth a fragment."""
+"""Which operations on middling tensors are worth a fragment: those that are met again.
+
+Planning a fragment takes as long as a hundred calls of NumPy, loading the compiler as long as ten
+thousand. So what has the same bits either way waits until it was met some times. Sums may not:
+their last bits would change.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +11,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from adjoint.engine.core.operations.large import STREAMED, WAITS
-from adjoint.engine.core.operations.record import Record
+from adjoint.engine.core.operations.record import HOOKS, Record
 
-WORTH = 4  # times: planning a fragment takes as long as a hundred calls of NumPy
+WORTH, LOADING = 4, 64  # times, where the compiler is loaded and where it is not
 KEPT = 1 << 12  # kinds
 
 
 class Sightings:
-    """Kinds that wait. Only what has the same bits either way may, or sums would change."""
+    """Kinds of operands that were met, and how often."""
 
     def __init__(self) -> None:
         self.counts: dict[Any, int] = {}
 
     def waits(self, record: Record, kind: Any, tensors: Sequence[Any]) -> bool:
-        """Whether an operation on few elements is left to NumPy once more."""
-        if (
-            not WAITS
-            or record.rounding != "exact"
-            or any(t._array.size >= STREAMED for t in tensors)
-        ):
+        """Whether an operation is left to NumPy once more."""
+        if not WAITS or record.rounding != "exact":
+            return False
+        if any(t._array.size >= STREAMED for t in tensors):
             return False
         if len(self.counts) >= KEPT:
             self.counts.clear()
         count = self.counts[kind] = self.counts.get(kind, 0) + 1
-        return count < WORTH
+        return count < (LOADING if HOOKS.guard is None else WORTH)
