@@ -19,7 +19,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import fragments
+from adjoint.engine.graph.eager import fragments, sightings
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
 
@@ -28,6 +28,7 @@ def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every operation that can be a fragment is one, whatever its size."""
     HOOKS.load_rest()
     FRAGMENTS.forget()
+    monkeypatch.setattr(sightings, "WAITS", False)
     for record in REGISTRY.values():
         if record.large:
             monkeypatch.setattr(record, "large", 1)

@@ -30,7 +30,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_plain_numbers
 from adjoint.engine.core.operations.families import device_of
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import COMPUTED, DEVICE_LAYOUTS, STREAMED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import check_whole_numbers
 from adjoint.engine.core.spec import UnknownShapeError
@@ -91,7 +91,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             return out
     arrays: list[Any] = []
     key: list[Any] = []  # `pattern`, inline
-    tracked = whole = False
+    tracked = numbered = False
+    whole = 0  # elements of the largest operand that is large
     large = record.large
     for x in operands:
         if isinstance(x, TensorBase):
@@ -104,8 +105,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                         return run_by_library(record, operands, params)
                 return run_general(record, operands, params)
             arrays.append(array)
-            if array.size >= large:
-                whole = True
+            if array.size >= large and array.size > whole:
+                whole = array.size
             key.append(array.dtype if array.ndim else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]
                 tracked = True
@@ -118,6 +119,9 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                     return run(record, numbers, params)
             arrays.append(x)
             key.append(x.__class__)
+            numbered = True
+    if numbered and 0 < whole < STREAMED and large == COMPUTED and record.fragment == "plain":
+        whole = 0  # native code finds no fragment by numbers, and Python takes as long as NumPy
     if large and record.creates:
         device, shape = params["device"], params["shape"]
         if device.__class__ is Device and device.type == "cuda":
@@ -130,7 +134,7 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
         device = params["device"]
         if device.__class__ is Device and device.type == "cuda":
             return create_on_device(record, operands, params)
-    if large and not whole and len(arrays) > 1 and record.family == "elementwise":
+    if large and not (whole or numbered) and len(arrays) > 1 and record.family == "elementwise":
         whole = is_spread(arrays, large)
     if whole and large and may_be_whole(record, tracked, operands):
         try:

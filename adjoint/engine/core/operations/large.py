@@ -20,7 +20,7 @@ STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
 LONG_LINE = 1 << 18
 
 # By what a record's `fragment` says.
-_LARGE = {"streamed": STREAMED, "computed": COMPUTED, "composed": COMPOSED}
+_LARGE = {"streamed": STREAMED, "plain": COMPUTED, "computed": COMPUTED, "composed": COMPOSED}
 
 
 def _asked_for() -> int | None:

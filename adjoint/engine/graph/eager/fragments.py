@@ -172,6 +172,7 @@ class Fragments:
         self.by_kind.clear()
         self.shapes.clear()
         self.quick.clear()
+        self.sightings.counts.clear()
         self.open.forget()
         forget()
 

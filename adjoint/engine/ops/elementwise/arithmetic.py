@@ -42,9 +42,16 @@ def _refuse_bool_negation(x: Any) -> None:
         )
 
 
-ADD = elementwise("add", 1, 1, rounding="arithmetic")
-SUB = elementwise("sub", 1, -1, check=_refuse_bool, rounding="arithmetic")
-MUL = elementwise("mul", lambda y: y, lambda x: x, rounding="arithmetic", takes_kept="unsigned")
+ADD = elementwise("add", 1, 1, rounding="arithmetic", fragment="plain")
+SUB = elementwise("sub", 1, -1, check=_refuse_bool, rounding="arithmetic", fragment="plain")
+MUL = elementwise(
+    "mul",
+    lambda y: y,
+    lambda x: x,
+    rounding="arithmetic",
+    takes_kept="unsigned",
+    fragment="plain",
+)
 NEG = elementwise("neg", -1, check=_refuse_bool_negation, rounding="exact")
 LERP = elementwise(
     "lerp",

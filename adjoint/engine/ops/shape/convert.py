@@ -64,7 +64,7 @@ CLONE: Record = linear(
     native_check=True,
     rounding="exact",
     pointwise=True,
-    fragment="streamed",
+    fragment="plain",
     selects=True,
 )
 

@@ -53,7 +53,7 @@ CAT = linear(
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
-    fragment="streamed",
+    fragment="plain",
 )
 
 
@@ -78,7 +78,7 @@ STACK = linear(
     batched_params=lambda params, size: {"dim": params["dim"] + 1},
     native_check=True,
     rounding="exact",
-    fragment="streamed",
+    fragment="plain",
 )
 
 

@@ -31,7 +31,7 @@ FLIP: Record = linear(
     keeps_layout=True,
     batched_params=lambda params, size: {"dims": tuple(d + 1 for d in params["dims"])},
     native_check=True,
-    fragment="streamed",
+    fragment="plain",
     selects=True,
 )
 ROLL: Record = linear(
