@@ -45,6 +45,8 @@ TABLE: dict[str, str] = {
     "nn.quantized": "ao.nn.quantized",
     "nn.quantized.dynamic": "ao.nn.quantized.dynamic",
     "nn.quantized.modules": "ao.nn.quantized",
+    "optim._adafactor": "optim.adafactor",
+    "optim._muon": "optim.muon",
     "utils._cxx_pytree": "utils._pytree",
     "vision._internally_replaced_utils": "hub",
     "vision.datasets.cifar": "vision.datasets",

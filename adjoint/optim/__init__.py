@@ -30,6 +30,6 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        if name in ("lr_scheduler", "swa_utils"):
+        if name in ("lr_scheduler", "swa_utils", "_functional", "_multi_tensor"):
             return _brought(f"adjoint.optim.{name}")
         raise AttributeError(f"module 'adjoint.optim' has no attribute {name!r}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -74,3 +75,37 @@ class Adadelta(RuleOptimizer):
         delta = state["acc_delta"].add(eps).sqrt() / state["square_avg"].add(eps).sqrt() * grad
         average_square(state["acc_delta"], delta, rho)
         move(p, delta, -lr)
+
+
+def adadelta(
+    params: Tensors,
+    grads: Tensors,
+    square_avgs: Tensors,
+    acc_deltas: Tensors,
+    state_steps: Tensors,
+    capturable: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float,
+    rho: float,
+    eps: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """One step of Adadelta in place."""
+    run(
+        Adadelta,
+        params,
+        grads,
+        {"step": state_steps, "square_avg": square_avgs, "acc_delta": acc_deltas},
+        capturable=capturable,
+        foreach=foreach,
+        differentiable=differentiable,
+        lr=lr,
+        rho=rho,
+        eps=eps,
+        weight_decay=weight_decay,
+        maximize=maximize,
+    )

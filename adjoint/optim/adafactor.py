@@ -10,6 +10,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.bounds import minimum
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import OPTIONS, Option, checked, not_negative
@@ -112,3 +113,43 @@ class Adafactor(RuleOptimizer):
         change = variance.clamp(min=eps1 * eps1).rsqrt() * grad
         excess = (change.norm(2).double() / (change.numel() ** 0.5 * d)).clamp(min=1.0)
         p.add_(change, alpha=-scale / excess)
+
+
+def adafactor(
+    params: Tensors,
+    grads: Tensors,
+    row_vars: list[Tensor | None],
+    col_vars: list[Tensor | None],
+    variances: list[Tensor | None],
+    state_steps: Tensors,
+    foreach: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    *,
+    d: float,
+    lr: Any,
+    beta2_decay: float,
+    weight_decay: float,
+    eps1: float,
+    eps2: float,
+    maximize: bool,
+) -> None:
+    """One step of Adafactor in place; vectors have a variance, others those of rows and columns."""
+    if has_complex or any(p.dtype.is_complex for p in params):
+        raise DTypeError("adafactor does not support complex parameters")
+    run(
+        Adafactor,
+        params,
+        grads,
+        {"step": state_steps, "row_var": row_vars, "col_var": col_vars, "variance": variances},
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+        foreach=foreach,
+        d=d,
+        lr=lr,
+        beta2_decay=beta2_decay,
+        weight_decay=weight_decay,
+        eps=(eps1, eps2),
+        maximize=maximize,
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import full_like
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -99,3 +100,41 @@ class Adagrad(RuleOptimizer):
         below = state["sum"].sparse_mask(grad)._values().sqrt().add(group["eps"])
         rate = -scalar(group["lr"]) / (1 + (step - 1) * group["lr_decay"])
         p.add_(grad.with_elements(rows / below), alpha=rate)
+
+
+def adagrad(
+    params: Tensors,
+    grads: Tensors,
+    state_sums: Tensors,
+    state_steps: Tensors,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float,
+    weight_decay: float,
+    lr_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of Adagrad in place."""
+    run(
+        Adagrad,
+        params,
+        grads,
+        {"step": state_steps, "sum": state_sums},
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+        fused=fused,
+        foreach=foreach,
+        differentiable=differentiable,
+        lr=lr,
+        weight_decay=weight_decay,
+        lr_decay=lr_decay,
+        eps=eps,
+        maximize=maximize,
+    )

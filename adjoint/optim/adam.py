@@ -8,6 +8,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.bounds import maximum
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -119,3 +120,50 @@ class Adam(RuleOptimizer):
         below = (square.sqrt() * (1 - beta2**step) ** -0.5).add(group["eps"])
         above = mean.clone() if group["differentiable"] else mean
         move_quotient(p, above, below, -lr / (1 - beta1**step))
+
+
+def adam(
+    params: Tensors,
+    grads: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    max_exp_avg_sqs: Tensors,
+    state_steps: Tensors,
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    decoupled_weight_decay: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: Any,
+    beta2: Any,
+    lr: Any,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of Adam in place."""
+    states = {"step": state_steps, "exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs}
+    run(
+        Adam,
+        params,
+        grads,
+        states | {"max_exp_avg_sq": max_exp_avg_sqs} if amsgrad else states,
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+        foreach=foreach,
+        capturable=capturable,
+        differentiable=differentiable,
+        fused=fused,
+        decoupled_weight_decay=decoupled_weight_decay,
+        amsgrad=amsgrad,
+        betas=(scalar(beta1), scalar(beta2)),
+        lr=lr,
+        weight_decay=weight_decay,
+        eps=eps,
+        maximize=maximize,
+    )

@@ -7,6 +7,7 @@ from typing import Any
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.elementwise.bounds import maximum
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -76,3 +77,38 @@ class Adamax(RuleOptimizer):
         if group["differentiable"]:
             mean, largest = mean.clone(), largest.clone()
         move_quotient(p, mean, largest, -lr / (1 - beta1**step))
+
+
+def adamax(
+    params: Tensors,
+    grads: Tensors,
+    exp_avgs: Tensors,
+    exp_infs: Tensors,
+    state_steps: Tensors,
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float,
+    weight_decay: float,
+) -> None:
+    """One step of Adamax in place."""
+    run(
+        Adamax,
+        params,
+        grads,
+        {"step": state_steps, "exp_avg": exp_avgs, "exp_inf": exp_infs},
+        foreach=foreach,
+        maximize=maximize,
+        differentiable=differentiable,
+        capturable=capturable,
+        eps=eps,
+        betas=(beta1, beta2),
+        lr=lr,
+        weight_decay=weight_decay,
+    )

@@ -9,6 +9,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import ones, zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import OPTIONS, Option, checked
@@ -98,3 +99,40 @@ class ASGD(RuleOptimizer):
 def averaging_weight(step: float, start: float) -> float:
     """How much of the average a step is, once averaging has started."""
     return 1 / max(1, step - start)
+
+
+def asgd(
+    params: Tensors,
+    grads: Tensors,
+    axs: Tensors,
+    mus: Tensors,
+    etas: Tensors,
+    state_steps: Tensors,
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lambd: float,
+    lr: float,
+    t0: float,
+    alpha: float,
+    weight_decay: float,
+) -> None:
+    """One step of ASGD in place."""
+    run(
+        ASGD,
+        params,
+        grads,
+        {"step": state_steps, "eta": etas, "mu": mus, "ax": axs},
+        foreach=foreach,
+        maximize=maximize,
+        differentiable=differentiable,
+        capturable=capturable,
+        lambd=lambd,
+        lr=lr,
+        t0=t0,
+        alpha=alpha,
+        weight_decay=weight_decay,
+    )

@@ -9,6 +9,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeValueError
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.ops.products.derived_products import addmm
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import OPTIONS, Option, checked, not_negative
@@ -131,3 +132,40 @@ class Muon(RuleOptimizer):
             factor = math.sqrt(max(1, rows / columns))
         p.mul_(1 - lr * group["weight_decay"])
         move(p, change, -lr * factor)
+
+
+def muon(
+    params: Tensors,
+    grads: Tensors,
+    muon_momentum_bufs: Tensors,
+    *,
+    foreach: bool | None = None,
+    lr: float,
+    weight_decay: float,
+    momentum: float,
+    nesterov: bool,
+    ns_coefficients: tuple[float, float, float],
+    ns_steps: int,
+    eps: float,
+    adjust_lr_fn: str | None,
+    has_complex: bool,
+) -> None:
+    """One step of Muon in place."""
+    if foreach:
+        raise RuntimeError("muon: there is no form of it for many tensors; leave out foreach")
+    if has_complex or any(p.dtype.is_complex for p in params):
+        raise DTypeError("muon does not support complex parameters")
+    run(
+        Muon,
+        params,
+        grads,
+        {"momentum_buffer": muon_momentum_bufs},
+        lr=lr,
+        weight_decay=weight_decay,
+        momentum=momentum,
+        nesterov=nesterov,
+        ns_coefficients=ns_coefficients,
+        ns_steps=ns_steps,
+        eps=eps,
+        adjust_lr_fn=adjust_lr_fn,
+    )

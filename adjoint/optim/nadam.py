@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import ones, zeros_like
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -96,3 +97,48 @@ class NAdam(RuleOptimizer):
         move_quotient(p, grad, below, -lr * (1.0 - mu) / (1.0 - product))
         above = mean.clone() if group["differentiable"] else mean
         move_quotient(p, above, below, -lr * mu_next / (1.0 - product * mu_next))
+
+
+def nadam(
+    params: Tensors,
+    grads: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    mu_products: Tensors,
+    state_steps: Tensors,
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float,
+    weight_decay: float,
+    momentum_decay: float,
+    eps: float,
+) -> None:
+    """One step of NAdam in place."""
+    run(
+        NAdam,
+        params,
+        grads,
+        {
+            "step": state_steps,
+            "mu_product": mu_products,
+            "exp_avg": exp_avgs,
+            "exp_avg_sq": exp_avg_sqs,
+        },
+        decoupled_weight_decay=decoupled_weight_decay,
+        foreach=foreach,
+        capturable=capturable,
+        differentiable=differentiable,
+        maximize=maximize,
+        betas=(beta1, beta2),
+        lr=lr,
+        weight_decay=weight_decay,
+        momentum_decay=momentum_decay,
+        eps=eps,
+    )

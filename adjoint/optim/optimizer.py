@@ -24,6 +24,14 @@ from adjoint.optim.hooks import (
 )
 from adjoint.optim.hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
 from adjoint.optim.scalars import counter_dtype
+from adjoint.optim.written_elsewhere import (
+    _disable_dynamo_if_unsupported as _disable_dynamo_if_unsupported,
+)
+from adjoint.optim.written_elsewhere import _get_scalar_dtype as _get_scalar_dtype
+from adjoint.optim.written_elsewhere import _get_value as _get_value
+from adjoint.optim.written_elsewhere import _stack_if_compiling as _stack_if_compiling
+from adjoint.optim.written_elsewhere import _to_scalar as _to_scalar
+from adjoint.optim.written_elsewhere import _view_as_real as _view_as_real
 
 ParamsT = Iterable[Any]
 _params_t = ParamsT

@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -89,4 +90,41 @@ def rectifier(step: float, beta2: float) -> float:
         return 0.0
     return float(
         ((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)) ** 0.5
+    )
+
+
+def radam(
+    params: Tensors,
+    grads: Tensors,
+    exp_avgs: Tensors,
+    exp_avg_sqs: Tensors,
+    state_steps: Tensors,
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float,
+    weight_decay: float,
+    eps: float,
+) -> None:
+    """One step of RAdam in place."""
+    run(
+        RAdam,
+        params,
+        grads,
+        {"step": state_steps, "exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs},
+        decoupled_weight_decay=decoupled_weight_decay,
+        foreach=foreach,
+        differentiable=differentiable,
+        capturable=capturable,
+        maximize=maximize,
+        betas=(beta1, beta2),
+        lr=lr,
+        weight_decay=weight_decay,
+        eps=eps,
     )

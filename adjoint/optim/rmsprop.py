@@ -6,6 +6,7 @@ from typing import Any
 
 from adjoint.engine.ops.create.creation import zeros_like
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -89,3 +90,47 @@ class RMSprop(RuleOptimizer):
             move(p, buffer, -lr)
         else:
             move_quotient(p, grad, below, -lr)
+
+
+def rmsprop(
+    params: Tensors,
+    grads: Tensors,
+    square_avgs: Tensors,
+    grad_avgs: Tensors,
+    momentum_buffer_list: Tensors,
+    state_steps: Tensors,
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    centered: bool,
+) -> None:
+    """One step of RMSprop in place."""
+    states = {"step": state_steps, "square_avg": square_avgs}
+    if momentum > 0:
+        states["momentum_buffer"] = momentum_buffer_list
+    if centered:
+        states["grad_avg"] = grad_avgs
+    run(
+        RMSprop,
+        params,
+        grads,
+        states,
+        foreach=foreach,
+        maximize=maximize,
+        differentiable=differentiable,
+        capturable=capturable,
+        lr=lr,
+        alpha=alpha,
+        eps=eps,
+        weight_decay=weight_decay,
+        momentum=momentum,
+        centered=centered,
+    )

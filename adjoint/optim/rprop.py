@@ -7,6 +7,7 @@ from typing import Any
 from adjoint.engine.ops.create.creation import full_like, zeros_like
 from adjoint.engine.ops.elementwise.condition import where
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -74,3 +75,35 @@ class Rprop(RuleOptimizer):
         grad = grad.masked_fill(turned, 0)
         p.addcmul_(grad.sign(), size.clone() if group["differentiable"] else size, value=-1)
         prev.copy_(grad)
+
+
+def rprop(
+    params: Tensors,
+    grads: Tensors,
+    prevs: Tensors,
+    step_sizes: Tensors,
+    state_steps: Tensors,
+    foreach: bool | None = None,
+    capturable: bool = False,
+    maximize: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    step_size_min: float,
+    step_size_max: float,
+    etaminus: float,
+    etaplus: float,
+) -> None:
+    """One step of Rprop in place."""
+    run(
+        Rprop,
+        params,
+        grads,
+        {"step": state_steps, "prev": prevs, "step_size": step_sizes},
+        foreach=foreach,
+        capturable=capturable,
+        maximize=maximize,
+        differentiable=differentiable,
+        step_sizes=(step_size_min, step_size_max),
+        etas=(etaminus, etaplus),
+    )

@@ -8,6 +8,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import empty_like
 from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.functional_forms import Tensors, run
 from adjoint.optim.groups import ParamGroup
 from adjoint.optim.optimizer import ParamsT
 from adjoint.optim.options import checked
@@ -109,3 +110,39 @@ class SGD(RuleOptimizer):
         with CONTEXT.having(capture=None):
             buffer = state["momentum_buffer"] = empty_like(grad)
         return buffer.copy_(grad)
+
+
+def sgd(
+    params: Tensors,
+    d_p_list: Tensors,
+    momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """One step of SGD in place; a buffer that is None starts with this step."""
+    run(
+        SGD,
+        params,
+        d_p_list,
+        {"momentum_buffer": momentum_buffer_list} if momentum else {},
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+        foreach=foreach,
+        fused=fused,
+        weight_decay=weight_decay,
+        momentum=momentum,
+        lr=lr,
+        dampening=dampening,
+        nesterov=nesterov,
+        maximize=maximize,
+    )

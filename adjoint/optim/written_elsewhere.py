@@ -1,0 +1,49 @@
+"""What optimizers written for PyTorch import from `torch.optim.optimizer` for their own steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from adjoint.engine.core.dtype import DType, float32
+from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.shape.join import stack
+from adjoint.engine.ops.shape.reinterpret import view_as_real
+from adjoint.engine.tensor.tensor import Tensor
+from adjoint.optim.scalars import counter_dtype
+from adjoint.optim.scalars import scalar as _to_scalar
+
+__all__ = ["_to_scalar"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _get_scalar_dtype(is_fused: bool | None = None) -> DType:
+    """The dtype of step counts."""
+    return float32 if is_fused else counter_dtype()
+
+
+def _get_value(x: Any) -> Any:
+    """The number in a tensor; while a step is captured, the tensor."""
+    return x.item() if is_tensor(x) and CONTEXT.capture is None else x
+
+
+def _stack_if_compiling(x: Any) -> Any:
+    """Tensors as one, while a step is captured."""
+    return x if CONTEXT.capture is None else stack(x)
+
+
+def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
+    """Put pairs of reals in the place of complex parameters, and of what belongs to them."""
+    for i, p in enumerate(params):
+        if p.dtype.is_complex:
+            for values in (params, *state_and_grads):
+                values[i] = view_as_real(values[i])
+
+
+def _disable_dynamo_if_unsupported(
+    single_tensor_fn: Callable[..., Any] | None = None,
+) -> Callable[[F], F]:
+    """The function as it is: captures record step counts on any device."""
+    return lambda function: function
