@@ -25,6 +25,17 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
     "row": (lambda x: x * ad.arange(3.0), [[0.0, None, 6.0], [None, None, -12.0]]),
     "add_": (lambda x: x.add_(1), [[2.0, None, 4.0], [None, None, -5.0]]),
     "compare": (lambda x: x > 0, [[True, None, True], [None, None, False]]),
+    "isfinite": (
+        lambda x: ad.isfinite(x / ad.tensor([1.0, 1.0, 0.0])),
+        [[True, None, False], [None, None, False]],
+    ),
+    "isinf": (lambda x: (x / 0).isinf(), [[True, None, True], [None, None, True]]),
+    "isreal": (lambda x: x.isreal(), [[True, None, True], [None, None, True]]),
+    "isclose": (
+        lambda x: ad.isclose(x, x + ad.tensor([0.1, 0.0, 0.3]), atol=0.2, rtol=0.0),
+        [[True, None, False], [None, None, False]],
+    ),
+    "copy_": (lambda x: x.clone().copy_(x * 2), [[2.0, None, 6.0], [None, None, -12.0]]),
     "sum": (lambda x: x.sum(), -2.0),
     "sum rows": (lambda x: x.sum(1), [4.0, -6.0]),
     "sum columns": (lambda x: x.sum(dim=0, keepdim=True), [[1.0, None, -3.0]]),
@@ -65,6 +76,15 @@ def test_what_does_not_count_does_not_spoil_gradients() -> None:
     assert x.grad.tolist() == [0.25, None]
 
 
+def test_a_copy_is_written_where_the_data_are() -> None:
+    plain = ad.zeros(2, 3, dtype=ad.float64)
+    target = as_masked_tensor(plain, MASK)
+    assert target.copy_(made()) is target
+    assert target.dtype is ad.float64
+    ad.testing.assert_close(plain, DATA.double())
+    assert target.copy_(ad.arange(3.0)).tolist() == [[0.0, None, 2.0], [None, None, 2.0]]
+
+
 def test_text_and_values() -> None:
     assert repr(made()[0]) == "MaskedTensor(\n  [  1.0000,       --,   3.0000]\n)"
     assert repr(made().sum()) == "MaskedTensor( -2.0000, True)"
@@ -79,6 +99,9 @@ def test_refusals() -> None:
         (lambda: masked_tensor(DATA, DATA), TypeError),
         (lambda: masked_tensor(DATA, MASK[0]), ValueError),
         (lambda: made() + masked_tensor(DATA, ~MASK), ValueError),
+        (lambda: made().copy_(masked_tensor(DATA, ~MASK)), ValueError),
+        (lambda: DATA.clone().copy_(made()), RuntimeError),
+        (lambda: ad.isclose(made(), masked_tensor(DATA, ~MASK)), ValueError),
         (lambda: made().sort(), NotImplementedError),
         (lambda: made()[0, 1].item(), ValueError),
     ]

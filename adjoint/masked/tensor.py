@@ -22,10 +22,10 @@ UNARY = frozenset(
     """
     abs absolute acos arccos acosh arccosh angle asin arcsin asinh arcsinh atan arctan atanh arctanh
     bitwise_not ceil clamp clip conj_physical cos cosh deg2rad digamma erf erfc erfinv exp exp2
-    expm1 fix floor frac lgamma log log10 log1p log2 logit i0 isnan nan_to_num neg negative positive
-    pow rad2deg reciprocal round rsqrt sigmoid sign sgn signbit sin sinc sinh sqrt square tan tanh
-    trunc relu gelu silu to float double half long int bool clone detach contiguous ones_like
-    zeros_like cpu cuda invert
+    expm1 fix floor frac lgamma log log10 log1p log2 logit i0 isfinite isinf isnan isreal nan_to_num
+    neg negative positive pow rad2deg reciprocal round rsqrt sigmoid sign sgn signbit sin sinc sinh
+    sqrt square tan tanh trunc relu gelu silu to float double half long int bool clone detach
+    contiguous ones_like zeros_like cpu cuda invert
     """.split()
 )
 BINARY = frozenset(
@@ -34,7 +34,7 @@ BINARY = frozenset(
     divide floor_divide fmod logaddexp logaddexp2 mul multiply nextafter remainder sub subtract
     true_divide eq ne le ge greater greater_equal gt less_equal lt less maximum minimum fmax fmin
     not_equal truediv floordiv mod and or xor lshift rshift radd rsub rmul rtruediv rfloordiv rmod
-    rpow rand ror rxor iadd isub imul itruediv
+    rpow rand ror rxor iadd isub imul itruediv isclose
     """.split()
 )
 # Functions that move elements: of the data and of the mask alike.
@@ -165,6 +165,8 @@ class MaskedTensor(Tensor):
     ) -> Any:
         """Writes in place; other functions are taken over whole before they are operations."""
         name = func.__name__.partition(".")[0]
+        if name == "copy_":
+            return _copied(*args, **(kwargs or {}))
         if name.endswith("_") and name.rstrip("_") in UNARY | BINARY:
             out = _applied(getattr(aten, name.rstrip("_")), args, kwargs or {})
             target: MaskedTensor = args[0]
@@ -261,6 +263,16 @@ def _binary(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
         )
     data = func(*map(_data, args), **kwargs)
     return MaskedTensor._from_values(data, masks[0].expand(data.shape))
+
+
+def _copied(target: MaskedTensor, source: Tensor, non_blocking: bool = False) -> MaskedTensor:
+    """Write a source's data into the target's; the mask stays, and is that of a masked source."""
+    with having(subclasses=False):
+        mask = _mask(source) if isinstance(source, MaskedTensor) else target._masked_mask
+        if not aten.equal(target._masked_mask, mask.expand(target.shape)):
+            raise ValueError("copy_: the masks of both must match. Copy get_data() instead.")
+        target._masked_data.copy_(_data(source), non_blocking)
+    return target
 
 
 def _moved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
