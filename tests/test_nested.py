@@ -62,7 +62,8 @@ def test_rows_are_padded_reduced_and_found_again() -> None:
         assert bool((padded[k, len(row) :] == -1).all())
     ad.testing.assert_close(x.sum(1), ad.stack([row.sum(0) for row in rows]))
     ad.testing.assert_close(x.mean(), ad.cat(rows).mean())
-    again = nested.nested_tensor_from_jagged(x.values(), lengths=x.lengths())
+    again = nested.nested_tensor_from_jagged(x.values(), lengths=x.offsets().diff())
+    assert x.lengths() is None
     ad.testing.assert_close((again + x).values(), x.values() * 2)
     added = x + ad.arange(3.0).reshape(3, 1, 1)
     ad.testing.assert_close(added.unbind()[2], rows[2] + 2)
@@ -164,6 +165,36 @@ BY_ROWS: dict[str, tuple[Any, Any]] = {
     "prod": (lambda n: n.prod(2), lambda r: r.prod(1)),
     "any": (lambda n: n.any(1), lambda r: r.any(0)),
     "matmul": (lambda n: n @ ad.ones(2, 3, 2), lambda r: r @ ad.ones(3, 2)),
+    "pow": (lambda n: n.pow(2), lambda r: r.pow(2)),
+    "remainder": (lambda n: n % 0.3, lambda r: r % 0.3),
+    "maximum": (lambda n: ad.maximum(n, n * 2), lambda r: ad.maximum(r, r * 2)),
+    "max of two": (lambda n: n.max(n * 2), lambda r: r.max(r * 2)),
+    "lerp": (lambda n: n.lerp(n * 3, 0.5), lambda r: r.lerp(r * 3, 0.5)),
+    "isclose": (lambda n: ad.isclose(n, n + 1e-9), lambda r: ad.isclose(r, r + 1e-9)),
+    "bits": (lambda n: ~(n > 0) & (n < 1) | (n > 2), lambda r: ~(r > 0) & (r < 1) | (r > 2)),
+    "detach": (lambda n: n.detach(), lambda r: r),
+    "max ragged": (lambda n: n.max(1)[0], lambda r: r.max(0)[0]),
+    "max ragged places": (lambda n: n.max(dim=1, keepdim=True)[1], lambda r: r.max(0, True)[1]),
+    "max": (lambda n: n.max(-1).values, lambda r: r.max(-1).values),
+    "min places": (lambda n: n.min(2).indices, lambda r: r.min(1).indices),
+    "reshape": (lambda n: n.reshape(2, -1, 3, 1), lambda r: r.reshape(-1, 3, 1)),
+    "reshape to a size": (lambda n: n.reshape(2, n.size(1), 1, -1), lambda r: r.reshape(-1, 1, 3)),
+    "view": (lambda n: n.view(2, -1, 1, 3), lambda r: r.view(-1, 1, 3)),
+    "stack": (lambda n: ad.stack([n, n * 2], 2), lambda r: ad.stack([r, r * 2], 1)),
+    "stack last": (lambda n: ad.stack([n, n * 2], -1), lambda r: ad.stack([r, r * 2], -1)),
+    "sum of two": (lambda n: n.unsqueeze(-1).sum((2, 3)), lambda r: r.sum(1)),
+    "add_": (lambda n: n.clone().add_(1), lambda r: r + 1),
+    "mul_": (lambda n: n.clone().mul_(n), lambda r: r * r),
+    "row_": (lambda n: n.clone().sub_(ad.arange(3.0)), lambda r: r - ad.arange(3.0)),
+    "clamp_": (lambda n: n.clone().clamp_(-0.5, 0.5), lambda r: r.clamp(-0.5, 0.5)),
+    "relu_": (lambda n: n.clone().relu_(), lambda r: r.relu()),
+    "masked_fill_": (
+        lambda n: n.clone().masked_fill_(n > 0, 7.0),
+        lambda r: r.masked_fill(r > 0, 7),
+    ),
+    "zero_": (lambda n: n.clone().zero_(), lambda r: r * 0),
+    "fill_": (lambda n: n.clone().fill_(3), lambda r: ad.full_like(r, 3)),
+    "copy_": (lambda n: ad.zeros_like(n).copy_(n), lambda r: r),
 }
 
 
@@ -174,3 +205,50 @@ def test_a_batch_is_its_rows(name: str) -> None:
     got = whole(ad.nested.nested_tensor(rows))
     for found, row in zip(got.unbind(0), rows, strict=True):
         ad.testing.assert_close(found, one(row))
+
+
+def test_writes_go_into_the_values() -> None:
+    values = ad.arange(6.0)
+    x = nested.nested_tensor_from_jagged(values, ad.tensor([0, 2, 6]))
+    y = x
+    x += 1
+    assert x is y
+    assert x.mul_(2) is x
+    assert values.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
+    shorter = nested.nested_tensor([ad.ones(3), ad.ones(3)])
+    for wrong in (lambda: x.add_(shorter), lambda: x.copy_(shorter)):
+        with pytest.raises(RuntimeError, match="lengths"):
+            wrong()
+    with pytest.raises(NotImplementedError, match="gradient"):
+        nested.nested_tensor([ad.ones(3)], requires_grad=True).mul_(2)
+    assert values.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
+
+
+def test_sums_over_rows_and_their_entries() -> None:
+    rows, x = batch()
+    whole = ad.cat(rows)
+    ad.testing.assert_close(x.sum((0, 1)), whole.sum(0))
+    ad.testing.assert_close(x.mean((0, 1, 2)), whole.mean())
+    ad.testing.assert_close(x.amax((0, 1), keepdim=True), whole.amax(0).reshape(1, 1, 8))
+    for dims in (0, (0, 2), (1, 2)):
+        with pytest.raises(NotImplementedError, match="over dimensions"):
+            x.sum(dims)
+
+
+def test_shapes_that_are_not_of_the_rows_are_refused() -> None:
+    _, x = batch()  # lengths 2, 5, 1 of 8
+    for sizes in (
+        (-1, 8),
+        (3, 5, 7),
+        (3, 40),
+        (8, -1, 3),
+        (3, 4, 10),
+        (3, -1, -1),
+        (3, -1, -8, -1),
+    ):
+        with pytest.raises(NotImplementedError, match="nested"):
+            x.reshape(*sizes)
+    with pytest.raises(NotImplementedError, match="nested"):
+        x.max(0)
+    with pytest.raises(IndexError):
+        x.max(3)

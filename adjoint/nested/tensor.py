@@ -7,6 +7,7 @@ nested tensors are functions on the values, wherever that is the same; what is n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from adjoint.engine.core.errors import ShapeError
@@ -26,11 +27,14 @@ ELEMENTWISE = frozenset(
     clamp clip dropout eq ne lt le gt ge isnan isfinite logical_not logical_and logical_or where
     to float double half bfloat16 long int bool type_as clone detach contiguous nan_to_num sign
     round floor ceil erf reciprocal alpha_dropout threshold softsign tanhshrink masked_fill
-    zeros_like ones_like rand_like randn_like full_like empty_like cpu cuda
+    zeros_like ones_like rand_like randn_like full_like empty_like cpu cuda maximum minimum fmax
+    fmin lerp remainder fmod mod bitwise_and bitwise_or bitwise_xor bitwise_not and or xor invert
+    logical_xor isclose isinf addcmul addcdiv atan2 trunc log2 log10 exp2 tan sinh cosh erfc
     """.split()
 )
+WRITING = frozenset("zero_ fill_ copy_".split())  # in place, with no other form
 # Functions of the last dimension, whose first argument is nested.
-LAST = frozenset("linear layer_norm rms_norm embedding".split())
+LAST = frozenset("linear layer_norm rms_norm embedding one_hot".split())
 
 
 class NestedTensor(Tensor):
@@ -80,7 +84,11 @@ class NestedTensor(Tensor):
         """Where each row begins, and the end."""
         return self._offsets
 
-    def lengths(self) -> Tensor:
+    def lengths(self) -> Tensor | None:
+        """None, as in PyTorch where rows have no gaps between them: `offsets().diff()` has them."""
+        return None
+
+    def _lengths(self) -> Tensor:
         """How long each row is."""
         return self._offsets.diff()
 
@@ -111,7 +119,7 @@ class NestedTensor(Tensor):
         """The rows."""
         if dim:
             raise RuntimeError("NestedTensor.unbind: only along dimension 0.")
-        rows = self._rows.split(self.lengths().tolist())
+        rows = self._rows.split(self._lengths().tolist())
         return tuple(row.transpose(0, 1) if self._heads_first else row for row in rows)
 
     def __len__(self) -> int:
@@ -122,7 +130,7 @@ class NestedTensor(Tensor):
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
         """The rows in one tensor, each filled up to the longest (or to a size)."""
-        lengths = self.lengths()
+        lengths = self._lengths()
         ragged = 2 if self._heads_first else 1
         longest = int(lengths.max()) if output_size is None else int(output_size[ragged])
         if int(lengths.max()) > longest:
@@ -136,13 +144,13 @@ class NestedTensor(Tensor):
 
     def _places(self, longest: int) -> Tensor:
         """Where each entry of the values is in a padded batch."""
-        lengths = self.lengths()
+        lengths = self._lengths()
         row = aten.arange(len(self), device=lengths.device).repeat_interleave(lengths)
         first = self._offsets[:-1].repeat_interleave(lengths)
         return row * longest + aten.arange(len(self._rows), device=lengths.device) - first
 
     def __repr__(self) -> str:
-        return f"NestedTensor(rows={self.lengths().tolist()}, values={tuple(self._rows.shape)})"
+        return f"NestedTensor(rows={self._lengths().tolist()}, values={tuple(self._rows.shape)})"
 
     # -- what is done with it ---------------------------------------------------------------------
 
@@ -154,7 +162,15 @@ class NestedTensor(Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Refused: functions are taken over whole, so an operation is one that none of them is."""
+        """Writes in place, and operators; other functions are taken over whole before."""
+        name = func.__name__.partition(".")[0]
+        with having(subclasses=False):
+            if name in WRITING or (name.endswith("_") and name[:-1] in ELEMENTWISE):
+                return _written(getattr(Tensor, name), args, kwargs or {})
+            if name in ELEMENTWISE:
+                return _elementwise(getattr(aten, name), args, kwargs or {})
+            if name == "reshape":
+                return reshape(*args, *(kwargs or {}).values())
         raise NotImplementedError(
             f"{config.display_name}.nested: {func.__name__} is not there for nested tensors. Use "
             "unbind(), values() or to_padded_tensor()."
@@ -166,7 +182,7 @@ class NestedTensor(Tensor):
     ) -> Any:
         """A function on the values, where that is the same."""
         kwargs = kwargs or {}
-        name = func.__name__.strip("_")
+        name = func.__name__.strip("_").removesuffix("_method")
         with having(subclasses=False):
             if name in OWN:
                 return OWN[name](*args, **kwargs)
@@ -196,7 +212,7 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         if not same and other._offsets.tolist() != first._offsets.tolist():
             raise ShapeError(
                 f"{func.__name__}: cannot call it on nested tensors of lengths "
-                f"{first.lengths().tolist()} and {other.lengths().tolist()}."
+                f"{first._lengths().tolist()} and {other._lengths().tolist()}."
             )
 
     def value(x: Any) -> Any:
@@ -214,7 +230,7 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
                     f"{first.ndim} dimensions, the second of which is ragged."
                 )
             rows = x[:, 0].expand(len(first), *x.shape[2:])
-            return rows.repeat_interleave(first.lengths(), 0)
+            return rows.repeat_interleave(first._lengths(), 0)
         if isinstance(x, Tensor) and x.ndim > first.ndim - 2 and x.ndim > 0:
             raise ShapeError(
                 f"{func.__name__}: {tuple(x.shape)} would reach the ragged dimension of a nested "
@@ -224,6 +240,17 @@ def _elementwise(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
     values = func(*map(value, args), **{name: value(x) for name, x in kwargs.items()})
     return first._like(values)
+
+
+def _written(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function that writes into a nested tensor: into its values."""
+    if not isinstance(args[0], NestedTensor):
+        raise ShapeError(
+            f"{func.__name__}: a nested tensor is written into a nested tensor of the same "
+            f"lengths, received {tuple(args[0].shape)}."
+        )
+    _elementwise(func, args, kwargs)
+    return args[0]
 
 
 # -- functions with a meaning of their own ---------------------------------------------------------
@@ -252,6 +279,28 @@ def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTens
     if _dim(dim, input.ndim) != input.ndim - 1 or input._heads_first:
         raise NotImplementedError("nested: only the last dimension is unflattened.")
     return input._like(input._rows.unflatten(-1, tuple(sizes)))
+
+
+def reshape(input: NestedTensor, *shape: Any) -> NestedTensor:
+    """Other sizes after the ragged dimension, which is -1 or the greatest length there."""
+    sizes = tuple(shape[0] if shape and isinstance(shape[0], (tuple, list)) else shape)
+    inner = tuple(input._rows.shape[1:])
+    rest = sizes[2:]
+    if -1 in rest and sizes[1] != -1:
+        known = prod(n for n in rest if n != -1)
+        rest = tuple(prod(inner) // max(known, 1) if n == -1 else n for n in rest)
+    keeps_rows = len(sizes) > 1 and sizes[0] == len(input) and sizes[1] in (-1, input.shape[1])
+    if (
+        input._heads_first
+        or not keeps_rows
+        or min(rest, default=0) < 0
+        or prod(rest) != prod(inner)
+    ):
+        raise NotImplementedError(
+            f"nested: reshape keeps the rows and their lengths, ({len(input)}, -1, ...), and the "
+            f"{prod(inner)} elements of each entry; received {sizes}."
+        )
+    return input._like(input._rows.reshape(len(input._rows), *rest))
 
 
 def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
@@ -297,15 +346,19 @@ def _reduced(name: str) -> Callable[..., Any]:
     def reduce(input: NestedTensor, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
         if dim is None:
             return getattr(input._rows, name)(**kwargs)
-        at = dim[0] if isinstance(dim, (tuple, list)) and len(dim) == 1 else dim
-        at = _dim(at, input.ndim) if isinstance(at, int) else 0
-        if at == 0 or input._heads_first:
+        dims = {_dim(at, input.ndim) for at in (dim if isinstance(dim, (tuple, list)) else (dim,))}
+        function = getattr(aten, name)
+        if input._heads_first or not dims or (dims & {0, 1} and dims != {1} and not dims >= {0, 1}):
             raise NotImplementedError(f"nested: {name} over dimensions {dim} is not there.")
-        if at == 1:
-            rows = [getattr(row, name)(0, keepdim=keepdim, **kwargs) for row in input.unbind()]
+        if dims == {1}:
+            rows = [function(row, 0, keepdim=keepdim, **kwargs) for row in input.unbind()]
             return aten.stack(rows)
-        values = getattr(input._rows, name)(at - 1, keepdim=keepdim, **kwargs)
-        return input._like(values)
+        places: Any = tuple(sorted({max(at - 1, 0) for at in dims}))
+        places = places if len(places) > 1 else places[0]
+        out = function(input._rows, places, keepdim=keepdim, **kwargs)
+        if 0 not in dims:
+            return input._like(out)
+        return out.unsqueeze(0) if keepdim else out
 
     return reduce
 
@@ -433,14 +486,35 @@ def size(input: NestedTensor, dim: int | None = None) -> Any:
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def extreme(input: NestedTensor, *args: Any, **kwargs: Any) -> Tensor:
-        if args or kwargs:
-            raise NotImplementedError(
-                f"nested: {name} is of all elements; amax and amin have dims."
-            )
-        return getattr(input._rows, name)()
+    function, of_two = getattr(aten, name), getattr(aten, f"{name}imum")
+
+    def extreme(input: Any, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Any:
+        """Of all elements, or values and places of a dimension of the rows; of two tensors."""
+        other = kwargs.pop("other", dim)
+        if kwargs:
+            raise NotImplementedError(f"nested: {name} takes no {', '.join(kwargs)}.")
+        if isinstance(other, Tensor):
+            return _elementwise(of_two, (input, other), {})
+        if dim is None:
+            return function(input._rows)
+        at = _dim(dim, input.ndim)
+        if at == 0 or input._heads_first:
+            raise NotImplementedError(f"nested: {name} over dimension {dim} is not there.")
+        if at == 1:
+            found = [function(row, 0, keepdim) for row in input.unbind()]
+            return type(found[0])(aten.stack(parts) for parts in zip(*found, strict=True))
+        of_values = function(input._rows, at - 1, keepdim)
+        return type(of_values)(map(input._like, of_values))
 
     return extreme
+
+
+def stack(tensors: Sequence[NestedTensor], dim: int = 0) -> NestedTensor:
+    """Along a new dimension after the ragged one."""
+    if not all(isinstance(tensor, NestedTensor) for tensor in tensors):
+        raise RuntimeError("nested: stack takes nested tensors alone.")
+    at = _dense_dim("stack", tensors[0], dim, more=1)
+    return cat([unsqueeze(tensor, at + 1) for tensor in tensors], at + 1)
 
 
 REDUCING = ("sum", "mean", "amax", "amin", "prod", "any", "all", "argmax", "argmin")
@@ -448,6 +522,8 @@ OWN: dict[str, Callable[..., Any]] = {
     "transpose": transpose,
     "unflatten": unflatten,
     "flatten": flatten,
+    "reshape": reshape,
+    "stack": stack,
     "softmax": _normalised("softmax"),
     "log_softmax": _normalised("log_softmax"),
     "scaled_dot_product_attention": attention,
