@@ -8,9 +8,11 @@ import pickle
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.io import collecting
 
 
 def test_bytes_of_storages_are_skipped(tmp_path: Path) -> None:
@@ -65,3 +67,64 @@ def test_arguments_that_nobody_knows_are_refused() -> None:
     with pytest.raises(TypeError, match="weight_only"):
         ad.load(file, weight_only=False)
     assert ad.load(file, encoding="latin1") == [1]
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
+@pytest.mark.parametrize("whole", [False, True], ids=["plain", "whole"])
+@pytest.mark.parametrize("parameter", [False, True], ids=["tensor", "parameter"])
+@pytest.mark.parametrize(
+    ("marks", "factor"),
+    [({"conj": True}, (1, -1)), ({"neg": True}, (-1, -1)), ({"conj": True, "neg": True}, (-1, 1))],
+)
+def test_marks_of_lazy_views_are_followed(
+    monkeypatch: pytest.MonkeyPatch,
+    zipped: bool,
+    whole: bool,
+    parameter: bool,
+    marks: dict[str, bool],
+    factor: tuple[int, int],
+) -> None:
+    """Files of PyTorch's say that a tensor is the conjugate, or negative, of what they store."""
+    plain = collecting.StorageCollector._plain
+    monkeypatch.setattr(
+        collecting.StorageCollector, "_plain", lambda self, tensor: (*plain(self, tensor), marks)
+    )
+    kept = ad.tensor([[1 + 2j, 3 - 4j], [5j, -6]])
+    value = ad.nn.Parameter(kept.t()) if parameter else kept.t()
+    file = io.BytesIO()
+    ad.save(value, file, pickle if whole else None, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    out = ad.load(file, weights_only=not whole)
+    wanted = kept.t().numpy()
+    np.testing.assert_array_equal(
+        out.detach().numpy(), wanted.real * factor[0] + 1j * wanted.imag * factor[1]
+    )
+    assert out.is_leaf
+    assert out.requires_grad is parameter
+    assert (type(out) is ad.nn.Parameter) is parameter
+
+
+def test_marks_are_no_way_to_more_memory_than_the_file_earns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = collecting.StorageCollector._plain
+    monkeypatch.setattr(
+        collecting.StorageCollector, "_plain", lambda self, tensor: (*plain(self, tensor), {"neg": True})
+    )
+    file = io.BytesIO()
+    ad.save(ad.ones(1).expand(1 << 40), file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="a tensor"):
+        ad.load(file)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "qint8", "quint4x2", "int4"])
+def test_dtypes_that_nothing_is_kept_in_are_refused_by_name(name: str) -> None:
+    dtype = getattr(ad, name)
+    for make in (
+        lambda: ad.zeros(2, dtype=dtype),
+        lambda: ad.ones(2).to(dtype),
+        lambda: ad.ones(2, dtype=ad.uint8).view(dtype),
+    ):
+        with pytest.raises(NotImplementedError, match=name):
+            make()

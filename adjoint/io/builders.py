@@ -27,7 +27,7 @@ from adjoint.io.rebuilding import (
     rebuild_device_tensor_from_cpu_tensor,
     rebuild_meta_tensor_no_storage,
 )
-from adjoint.io.storages import Stored
+from adjoint.io.storages import Stored, marks
 
 _KINDS = "biufcSU"  # of NumPy's dtypes: those whose elements hold no references
 _RANK = 64  # NumPy's bound
@@ -79,7 +79,9 @@ def _tensor(
     hooks: Any = None,
     metadata: Any = None,
 ) -> Tensor:
-    out = _stored(stored).tensor(*_geometry(budget, size, stride), offset)
+    source = _stored(stored)
+    out = source.tensor(*_geometry(budget, size, stride), offset)
+    out = _as_marked(budget, source, out, metadata)
     return out.requires_grad_() if requires_grad is True else out
 
 
@@ -96,8 +98,16 @@ def _tensor_of_dtype(
 ) -> Tensor:
     if not isinstance(dtype, DType):
         raise TypeError(f"expected a dtype, found {brief(dtype)}")
-    out = _stored(stored).tensor(*_geometry(budget, size, stride), offset, dtype)
+    source = _stored(stored)
+    out = source.tensor(*_geometry(budget, size, stride), offset, dtype)
+    out = _as_marked(budget, source, out, metadata)
     return out.requires_grad_() if requires_grad is True else out
+
+
+def _as_marked(budget: Budget, source: Stored, tensor: Tensor, metadata: Any) -> Tensor:
+    if any(marks(metadata)):  # copies, which may be larger than what is stored
+        budget.spend(4 * tensor.numel() * tensor.element_size(), "a tensor")
+    return source.marked(tensor, metadata)
 
 
 def _parameter(budget: Budget, data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:

@@ -18,7 +18,7 @@ from adjoint.engine.tensor.tensor import wrap
 from adjoint.io.builders import brief, names
 from adjoint.io.collecting import pickled_value
 from adjoint.io.skipping import skipping
-from adjoint.io.storages import Stored, check_dtype, from_bytes, host_bytes, placed
+from adjoint.io.storages import Stored, as_marked, check_dtype, from_bytes, host_bytes, placed
 from adjoint.io.unpickler import Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -192,17 +192,25 @@ def _part(
 class _Filled(Stored):
     """A storage whose bytes come after the tensors on it: they move to their device at the end."""
 
-    __slots__ = ("tensors", "wanted")
+    __slots__ = ("late", "tensors", "wanted")
 
     def __init__(self, flat: Any, dtype: Any, device: Any) -> None:
         super().__init__(flat, dtype, META if device is META else CPU)
         self.wanted = device
         self.tensors: list[Any] = []
+        self.late: list[tuple[Any, Any, Any]] = []  # a marked tensor, what it is of, the marks
 
     def tensor(self, *args: Any, **kwargs: Any) -> Any:
         tensor = super().tensor(*args, **kwargs)
         self.tensors.append(tensor)
         return tensor
+
+    def marked(self, tensor: Any, metadata: Any) -> Any:
+        """The same, with memory whose elements are computed when the bytes are there."""
+        out = super().marked(tensor, metadata)
+        if out is not tensor:
+            self.late.append((out, tensor, metadata))
+        return out
 
     def finish(self) -> None:
         """Move to the device, now that the bytes are there; what shares them there still does."""
@@ -213,4 +221,10 @@ class _Filled(Stored):
                 seen = root if root.dtype is tensor.dtype else root.view(tensor.dtype)
                 place = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
                 tensor.data = seen.as_strided(*place)
+        for out, tensor, metadata in self.late:
+            values = as_marked(tensor.detach(), metadata)
+            if values.device == out.device:
+                out.detach().copy_(values)  # in place: a parameter may be on the same memory
+            else:
+                out.data = values
         self.settle()

@@ -17,7 +17,7 @@ from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.locations import restored_device
 from adjoint.io.names import parameter_class
-from adjoint.io.storages import Stored
+from adjoint.io.storages import Stored, as_marked
 
 
 def rebuild_tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
@@ -35,7 +35,7 @@ def rebuild_tensor_v2(
     metadata: Any = None,
 ) -> Tensor:
     """The same, with the flag."""
-    out = _window(storage, storage_offset, size, stride, None)
+    out = _window(storage, storage_offset, size, stride, None, metadata)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -50,15 +50,17 @@ def rebuild_tensor_v3(
     metadata: Any = None,
 ) -> Tensor:
     """The same, of a dtype that has no storages."""
-    out = _window(storage, storage_offset, size, stride, dtype)
+    out = _window(storage, storage_offset, size, stride, dtype, metadata)
     return out.requires_grad_() if requires_grad else out
 
 
-def _window(storage: Any, offset: Any, size: Any, stride: Any, dtype: DType | None) -> Tensor:
+def _window(
+    storage: Any, offset: Any, size: Any, stride: Any, dtype: DType | None, metadata: Any = None
+) -> Tensor:
     geometry = (tuple(map(int, size)), tuple(map(int, stride)), int(offset))
     source = getattr(storage, "_read_by", storage)
     if isinstance(source, Stored):
-        return source.tensor(*geometry, dtype)
+        return source.marked(source.tensor(*geometry, dtype), metadata)
     if not isinstance(storage, UntypedStorage):
         raise TypeError(f"expected a storage, received {type(storage).__name__}")
     if storage._storage.buffer is None:
@@ -70,7 +72,7 @@ def _window(storage: Any, offset: Any, size: Any, stride: Any, dtype: DType | No
         root = root.view(dtype)
     out = root.as_strided(*geometry)
     out._base = None  # a leaf of its own, on shared memory
-    return out
+    return as_marked(out, metadata)
 
 
 def rebuild_parameter(data: Tensor, requires_grad: Any, backward_hooks: Any) -> Any:

@@ -86,6 +86,10 @@ class Stored:
         out._base = None  # a leaf of its own, on shared memory
         return out
 
+    def marked(self, tensor: Tensor, metadata: Any) -> Tensor:
+        """A tensor of this storage as its file marks it."""
+        return as_marked(tensor, metadata)
+
     def _check(self, size: Any, stride: Any, offset: Any, dtype: DType) -> None:
         numbers = (*size, *stride, offset)
         if len(size) != len(stride) or not all(type(n) is int and n >= 0 for n in numbers):
@@ -100,6 +104,26 @@ def _count(size: tuple[int, ...]) -> int:
     for n in size:
         total *= n
     return total
+
+
+def marks(metadata: Any) -> tuple[bool, bool]:
+    """Whether a file says that a tensor is the conjugate, and the negative, of what is stored.
+
+    PyTorch's `conj` and `imag` give views that are only marked so, and its files hold the marks.
+    """
+    if metadata is None:
+        return False, False
+    if type(metadata) is not dict:
+        raise TypeError(f"expected a dict of marks, found a {type(metadata).__name__}")
+    return metadata.get("conj") is True, metadata.get("neg") is True
+
+
+def as_marked(tensor: Tensor, metadata: Any) -> Tensor:
+    """A tensor as its file marks it. Adjoint has no such views: a marked one has its own memory."""
+    conjugate, negative = marks(metadata)
+    if conjugate:
+        tensor = tensor.conj_physical()
+    return tensor.neg() if negative else tensor
 
 
 def memory_of(tensor: Tensor) -> tuple[Array, int]:

@@ -11,11 +11,22 @@ from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
-NUMPY_OF: dict[DType, np.dtype[Any]] = {
-    d: np.dtype(getattr(ml_dtypes, d.name) if hasattr(ml_dtypes, d.name) else d.name)
+
+class _Kept(dict[DType, np.dtype[Any]]):
+    """NumPy's dtypes by ours; one that nothing is kept in is refused by name."""
+
+    def __missing__(self, d: DType) -> np.dtype[Any]:
+        raise NotImplementedError(
+            f"tensors of {d!r} are not implemented: elements are kept in "
+            f"{', '.join(kept.name for kept in self)}"
+        )
+
+
+NUMPY_OF: dict[DType, np.dtype[Any]] = _Kept(
+    (d, np.dtype(getattr(ml_dtypes, d.name) if hasattr(ml_dtypes, d.name) else d.name))
     for d in (*DTYPES, *STORAGE_DTYPES)
     if d is not dt.complex32 or hasattr(ml_dtypes, "complex32")  # ml_dtypes 0.6 brought it
-}
+)
 # CuPy has no arrays of float8: there they are bytes of a kind of their own, which are kept, copied
 # and converted. By NumPy's dtype, and back.
 FLOAT8: dict[np.dtype[Any], np.dtype[Any]] = {
