@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -271,3 +272,18 @@ def test_exponentials(dtype: str, programs: list[native.Native]) -> None:
         np.testing.assert_array_equal(got[0], np.eye(2))
         assert np.isnan(got[1:]).all()
     assert not any(program.calls_eager for program in programs)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("size", [2, 7, 40])
+def test_a_nan_is_no_failure_of_cholesky(size: int, upper: bool) -> None:
+    """The factor is NaN from there on, as in eager mode; a row that is not positive still fails."""
+    a = np.eye(size)
+    a[1, 1] = np.nan
+    factor = partial(ad.linalg.cholesky, upper=upper)
+    got = ad.compile(factor)(ad.tensor(a)).numpy()
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(factor(ad.tensor(a)).numpy()))
+    assert np.isnan(got).any()
+    a[1, 1] = 0.0
+    with pytest.raises(ad.linalg.LinAlgError, match="leading minor of order 2"):
+        ad.compile(factor)(ad.tensor(a))

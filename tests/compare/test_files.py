@@ -159,3 +159,19 @@ def test_mmap_both_ways(tmp_path: Path) -> None:
     torch.save({"x": torch.arange(100.0)}, theirs)
     assert torch.load(ours, mmap=True, weights_only=True)["x"].sum() == 4950
     assert ad.load(theirs, mmap=True)["x"].sum() == 4950
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_lazy_conjugates_and_negatives(zipped: bool, whole: bool) -> None:
+    x = torch.view_as_complex(torch.arange(12.0).reshape(3, 2, 2))
+    theirs = {
+        "plain": x, "conj": x.conj(), "rows": x.conj()[1:], "turned": x.mH,
+        "imag": x.clone().conj().imag, "grad": x.conj().detach().requires_grad_(),
+    }  # fmt: skip
+    ours = from_torch(theirs, zipped, weights_only=not whole)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(
+            numbers(ours[name]), value.detach().resolve_conj().resolve_neg().numpy(), name
+        )
+        assert ours[name].requires_grad is value.requires_grad
