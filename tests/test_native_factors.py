@@ -287,3 +287,16 @@ def test_a_nan_is_no_failure_of_cholesky(size: int, upper: bool) -> None:
     a[1, 1] = 0.0
     with pytest.raises(ad.linalg.LinAlgError, match="leading minor of order 2"):
         ad.compile(factor)(ad.tensor(a))
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_pseudo_inverses_of_no_numbers_fail_alike(batch: tuple[int, ...], hermitian: bool) -> None:
+    a = np.broadcast_to(np.eye(3), (*batch, 3, 3)).copy()
+    a[..., 1, 1] = np.nan
+    faults = []
+    for call in (ad.linalg.pinv, ad.compile(ad.linalg.pinv)):
+        with pytest.raises(LinAlgError, match="non-finite") as fault:
+            call(ad.tensor(a), hermitian=hermitian)
+        faults.append(str(fault.value))
+    assert faults[0] == faults[1]

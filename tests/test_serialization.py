@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.errors import FileError
 from adjoint.io import collecting
 
 
@@ -109,7 +110,9 @@ def test_marks_are_no_way_to_more_memory_than_the_file_earns(
 ) -> None:
     plain = collecting.StorageCollector._plain
     monkeypatch.setattr(
-        collecting.StorageCollector, "_plain", lambda self, tensor: (*plain(self, tensor), {"neg": True})
+        collecting.StorageCollector,
+        "_plain",
+        lambda self, tensor: (*plain(self, tensor), {"neg": True}),
     )
     file = io.BytesIO()
     ad.save(ad.ones(1).expand(1 << 40), file)
@@ -128,3 +131,12 @@ def test_dtypes_that_nothing_is_kept_in_are_refused_by_name(name: str) -> None:
     ):
         with pytest.raises(NotImplementedError, match=name):
             make()
+
+
+def test_a_storage_is_no_key_in_a_file() -> None:
+    """Its memory comes when all else of the file was read, and its hash with it."""
+    file = io.BytesIO()
+    ad.save({ad.ones(2).untyped_storage(): 1}, file)
+    file.seek(0)
+    with pytest.raises(FileError, match="cannot be a key"):
+        ad.load(file)

@@ -157,6 +157,8 @@ class UntypedStorage:
         return isinstance(other, UntypedStorage) and other._storage is self._storage
 
     def __hash__(self) -> int:
+        if not hasattr(self, "_storage"):  # its file is still being read
+            raise TypeError("a storage that is still being read has no hash")
         return hash(self._storage)
 
     def __repr__(self) -> str:

@@ -247,6 +247,7 @@ def pinv(xp: Any, x: Array, atol: Any, rtol: Any, hermitian: bool) -> Array:
     m, n = x.shape[-2:]
     if 0 in x.shape:
         return xp.zeros((*x.shape[:-2], n, m), x.dtype)
+    _need_finite(xp, x, "linalg.eigh" if hermitian else "linalg.svd")
     if hermitian:
         s, u = xp.linalg.eigh(x)
         vh = _adjoint(xp, u)
