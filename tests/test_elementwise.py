@@ -43,6 +43,16 @@ def test_integers_divided_by_zero_raise(fn: Any) -> None:
     assert math.isnan(ad.fmod(ad.tensor([1.0]), 0).item())
 
 
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+def test_no_integers_are_divided_by_zero(name: str) -> None:
+    none, divide = ad.zeros((0, 2), dtype=ad.int32), getattr(ad, name)
+    for divisor in (0, ad.tensor(0), ad.zeros(2, dtype=ad.int32)):
+        assert divide(none, divisor).shape == (0, 2)
+        assert ad.compile(divide)(none, divisor).shape == (0, 2)
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            divide(ad.ones((3, 2), dtype=ad.int32), divisor)
+
+
 def test_integers_wrap_around() -> None:
     x = ad.tensor([250], dtype=ad.uint8)
     assert values(x + 10) == [4]

@@ -28,3 +28,9 @@ def test_doubles_between_two_ends_are_rounded_once(start: float, end: float, cou
 
 def test_ends_too_large_to_split_are_kept() -> None:
     assert ad.linspace(0, 1e308, 3, dtype=ad.float64).tolist() == [0.0, 5e307, 1e308]
+
+
+def test_one_whole_number_is_the_power_itself() -> None:
+    for start in (-0.5, 0.5, 1.5, 2.0):
+        for base in (2.0, 3.0, 10.0):
+            assert ad.logspace(start, 9, 1, base, dtype=ad.int64).tolist() == [int(base**start)]

@@ -152,6 +152,8 @@ def logspace(
     xp: Any, *, start: Any, end: Any, steps: int, base: Any, dtype: DType, device: Any
 ) -> Array:
     powers = _spaced(xp, start, end, steps, dtype)
+    if steps == 1 and not dtype.is_inexact:  # the power that was asked for, not a whole one
+        powers = xp.full(1, float(start))
     return xp.power(powers.dtype.type(base), powers).astype(NUMPY_OF[dtype])
 
 

@@ -139,9 +139,9 @@ def lerp(xp: Any, x: Array, y: Array, z: Any) -> Array:
     return xp.where(near, x + z * (y - x), y - (y - x) * (1 - z))
 
 
-def refuse_zero(xp: Any, name: str, y: Array) -> None:
-    """Integers cannot be divided by zero. A GPU does not stop to look, as PyTorch's does not."""
-    if y.dtype.kind in "iub" and xp is np and not y.all():
+def refuse_zero(xp: Any, name: str, x: Array, y: Array) -> None:
+    """Integers cannot be divided by zero, but none can. A GPU does not look, as in PyTorch."""
+    if y.dtype.kind in "iub" and xp is np and x.size and not y.all():
         raise RuntimeError(f"{name}: ZeroDivisionError: integer division or modulo by zero")
 
 
@@ -153,7 +153,7 @@ def array_of(xp: Any, x: Any, like: Array) -> Array:
 @lowers(division.FLOOR_DIVIDE)
 def floor_divide(xp: Any, x: Any, y: Any) -> Array:
     x, y = pair(xp, x, y)
-    refuse_zero(xp, "floor_divide", y)
+    refuse_zero(xp, "floor_divide", x, y)
     return xp.floor_divide(x, y)
 
 
@@ -162,7 +162,7 @@ def trunc_divide(xp: Any, x: Any, y: Any) -> Array:
     x, y = pair(xp, x, y)
     if x.dtype.kind not in "iub":
         return xp.trunc(xp.divide(x, y))
-    refuse_zero(xp, "div", y)
+    refuse_zero(xp, "div", x, y)
     if x.dtype.kind != "i":
         return xp.floor_divide(x, y)
     down = xp.floor_divide(x, y)
@@ -172,7 +172,7 @@ def trunc_divide(xp: Any, x: Any, y: Any) -> Array:
 @lowers(division.REMAINDER)
 def remainder(xp: Any, x: Any, y: Any) -> Array:
     x, y = pair(xp, x, y)
-    refuse_zero(xp, "remainder", y)
+    refuse_zero(xp, "remainder", x, y)
     if x.dtype.kind in "iub":
         return xp.remainder(x, y)
     # Not the library's: there a zero has the divisor's sign, in PyTorch the dividend's.
@@ -183,7 +183,7 @@ def remainder(xp: Any, x: Any, y: Any) -> Array:
 @lowers(division.FMOD)
 def fmod(xp: Any, x: Any, y: Any) -> Array:
     x, y = pair(xp, x, y)
-    refuse_zero(xp, "fmod", y)
+    refuse_zero(xp, "fmod", x, y)
     return xp.fmod(x, y)
 
 
