@@ -244,12 +244,13 @@ def test_sparse_adam_is_given_counts_that_have_this_step() -> None:
         )
     assert counts == [3]
     np.testing.assert_array_equal(p.detach().numpy(), q.numpy())
+    counted: Any = ad.tensor(1.0)
     with pytest.raises(RuntimeError, match="list of ints"):
         _functional.sparse_adam(
             [q],
             [grad],
             *averages,
-            [ad.tensor(1.0)],
+            [counted],
             eps=1e-8,
             beta1=0.9,
             beta2=0.9,
