@@ -177,6 +177,43 @@ def test_what_cannot_be_exported_is_told(how: str, told: str) -> None:
     same(module.memory, ad.zeros(2))
 
 
+class OfContainers(nn.Module):
+    """Reads its tensors out of dicts and lists, by key, in turn and by spreading them."""
+
+    def forward(self, batch: dict[str, Any], *, more: dict[str, Tensor]) -> dict[str, Tensor]:
+        first, second = batch["pair"]
+        total = sum(batch["list"], first * batch["x"].shape[0])
+        return {"total": total, **{k: v + second for k, v in more.items()}, "last": batch.get("no")}
+
+
+def test_sizes_of_tensors_in_dicts_and_lists_may_change() -> None:
+    def given(n: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        x, y, z = (ad.randn(n, 3) for _ in range(3))
+        return ({"x": x, "pair": (y, z), "list": [x * 2, z]},), {"more": {"a": y * 3, "b": x}}
+
+    rows = {0: export.Dim("n", min=2, max=50)}
+    shapes = {
+        "batch": {"x": rows, "pair": (rows, rows), "list": [rows, rows]},
+        "more": {"a": rows, "b": rows},
+    }
+    model = OfContainers()
+    program = exported(model, *given(5), dynamic_shapes=shapes)
+    for n in (2, 7):
+        args, kwargs = given(n)
+        ad.testing.assert_close(program.module()(*args, **kwargs), model(*args, **kwargs))
+
+
+def test_a_tensor_given_twice_is_two_arguments() -> None:
+    class Sum(nn.Module):
+        def forward(self, d: dict[str, Tensor]) -> Tensor:
+            return d["x"] * 2 + d["y"]
+
+    x, rows = ad.ones(5, 4), {0: export.Dim("n", min=2, max=50)}
+    program = exported(Sum(), ({"x": x, "y": x},), dynamic_shapes=({"x": rows, "y": rows},))
+    found = program.module()({"x": ad.ones(7, 4), "y": ad.full((7, 4), 3.0)})
+    ad.testing.assert_close(found, ad.full((7, 4), 5.0))
+
+
 def test_a_fixed_size_cannot_be_dynamic() -> None:
     with pytest.raises(export.ExportError, match="Constraints violated"):
         exported(nn.Linear(3, 2), (ad.zeros(4, 3),), dynamic_shapes=({1: export.Dim("n")},))

@@ -15,12 +15,13 @@ from adjoint.engine.capture.python.errors import Raised
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.core.tree import flatten, unflatten
+from adjoint.engine.core.tree import flatten
 from adjoint.engine.graph.execution import Executable, Task
 from adjoint.engine.graph.record.sources import CallArgument, Source, State
 from adjoint.engine.tensor.storage import Storage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.export.errors import ExportError
+from adjoint.export.graphs.arguments import forward_of
 from adjoint.export.graphs.dynamic_shapes import CallSize, ValueRanges, dynamic_sizes
 from adjoint.export.graphs.exported_program import ExportedProgram, Sizes
 from adjoint.export.graphs.graph_signature import (
@@ -36,7 +37,6 @@ from adjoint.export.graphs.shapes_collection import AdditionalInputs, ShapesColl
 from adjoint.fx.captured import (
     CannotWrite,
     GraphWriter,
-    fresh,
     from_memory,
     memory_of,
     meta_tensor,
@@ -140,17 +140,7 @@ class ForwardRecorder:
         self.args, self.kwargs = args, kwargs
         self.leaves, self.structure = flatten((args, kwargs))
         self.places = [k for k, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
-        # Only tensors are arguments: all else is fixed.
-        leaves, places, structure = self.leaves, self.places, self.structure
-
-        def forward(*tensors: Any) -> Any:
-            given = list(leaves)
-            for k, tensor in zip(places, tensors, strict=True):
-                given[k] = tensor
-            args, kwargs = unflatten(structure, given)
-            results, result = flatten(mod(*args, **kwargs))
-            return unflatten(result, fresh(results))
-
+        forward = forward_of(mod, self.leaves, self.places, self.structure)
         self.captured = Captured(forward, _never_run)
 
     def record(self, wanted: list[CallSize]) -> tuple[Program, Sizes | None]:

@@ -19,7 +19,7 @@ _FOLLOWED = tuple(
         "distributions", "vision", "optim.lr_scheduler", "optim.swa_utils", "data", "datasets",
         "quantization", "utils.data", "utils.weak", "fx",
         "distributed.data_parallel.module", "distributed.algorithms.model_averaging",
-        "distributed.optim.post_localSGD_optimizer",
+        "distributed.optim.post_localSGD_optimizer", "export.graphs.arguments",
         "engine.compiler.modules", "engine.autodiff.transforms.modules",
         "engine.core.state.structure_version",
     )
