@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -74,3 +76,17 @@ def test_collectives_of_a_list_of_ranks() -> None:
 
 def test_rms_norm_by_keyword() -> None:
     assert nn.RMSNorm(3)(x=ad.ones(2, 3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize("initial", [0.5, -math.inf, math.nan])
+def test_the_initial_element_of_runs_hides_no_nan(reduce: str, initial: float) -> None:
+    runs = [[1.0, math.nan], [], [3.0, -5.0]]
+    pick = np.max if reduce == "max" else np.min
+    out = ad.segment_reduce(
+        ad.tensor([x for run in runs for x in run]),
+        reduce,
+        lengths=ad.tensor([len(run) for run in runs]),
+        initial=initial,
+    )
+    np.testing.assert_array_equal(out.numpy(), [pick([*run, initial]) for run in runs])

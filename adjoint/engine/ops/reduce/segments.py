@@ -68,10 +68,9 @@ def _reduced(data: Tensor, reduce: str, lengths: Tensor, axis: int) -> Tensor:
 
 def _with_initial(out: Tensor, reduce: str, initial: float) -> Tensor:
     """Each result together with one more element; a tie leaves the derivative as it is."""
-    if reduce == "max":
-        return WHERE(out.ge(initial), out, initial)
-    if reduce == "min":
-        return WHERE(out.le(initial), out, initial)
+    if reduce in ("max", "min"):
+        first = out.ge(initial) if reduce == "max" else out.le(initial)
+        return WHERE(first.logical_or(out.isnan()), out, initial)
     return out * initial if reduce == "prod" else out + initial
 
 
