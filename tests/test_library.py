@@ -546,3 +546,16 @@ def test_operations_of_pytorchs_own_namespaces_can_be_named() -> None:
         ad.ops._c10d_functional.wait_tensor(ad.ones(2))
     with pytest.raises(AttributeError, match="no attribute"):
         _ = ad.ops.nobodys.operation
+
+
+def test_numbers_that_may_be_missing() -> None:
+    def scaled(x: ad.Tensor, by: int | float | bool | None = None) -> ad.Tensor:
+        return x * (2 if by is None else by)
+
+    assert (
+        ad.library.infer_schema(scaled, mutates_args=()) == "(Tensor x, Scalar? by=None) -> Tensor"
+    )
+    run = ad.library.custom_op("tests_numbers::scaled", scaled, mutates_args=())
+    assert run(ad.ones(1)).item() == 2
+    assert run(ad.ones(1), None).item() == 2
+    assert run(ad.ones(1), 1.5).item() == 1.5

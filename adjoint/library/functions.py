@@ -324,7 +324,7 @@ def _schema_of(hint: Any) -> str:
         if len(rest) == 1 and len(inner) == 2:
             return f"{_schema_of(rest[0])}?"
         if set(rest) <= {int, float, bool, complex}:
-            return "Scalar"
+            return "Scalar" if len(rest) == len(inner) else "Scalar?"
     if origin in (list, Sequence) and len(inner) == 1:
         return f"{_schema_of(inner[0])}[]"
     raise ValueError(f"infer_schema: no notation for {hint}")
