@@ -1,9 +1,9 @@
 """Devices in files: what a storage's is called there, and where it goes when it is read.
 
 Note [locations]
-    A file names the device of each storage. `map_location` says where storages go instead; what
-    it leaves to the file goes through `restored`, which asks the pairs that `register_package`
-    was given, in order of their priorities, before the devices Adjoint knows.
+    A file names the device of each storage. `map_location` says where storages go instead. Of
+    either name the pairs that `register_package` was given are asked, in order of their
+    priorities, before the devices Adjoint knows.
 """
 
 from __future__ import annotations
@@ -70,12 +70,17 @@ def location_tag(storage: Any) -> str:
 
 def default_restore_location(storage: Any, location: str) -> Any:
     """A storage read to the CPU, on the device that a file names."""
+    found = _by_package(lambda: storage, location)
+    return storage.to(device=device_named(location, "a storage")) if found is None else found
+
+
+def _by_package(storage: Callable[[], Any], location: str) -> Any:
+    """The storage that one of the registered packages makes; None where none knows the name."""
     for _, _, deserializer in PACKAGES:
-        found = deserializer(storage, location)
+        found = deserializer(storage(), location)
         if found is not None:
             return found
-    device = device_named(location, "a storage")
-    return storage.to(device=device)
+    return None
 
 
 def device_named(target: Any, source: str) -> Device:
@@ -113,11 +118,8 @@ def locate(map_location: Any, location: str, storage: Any, source: str) -> Devic
             "load: map_location must be a device, a string, a dict or a function, received "
             f"{type(map_location).__name__}"
         )
-    for _, _, deserializer in PACKAGES:
-        found = deserializer(storage(), str(target))
-        if found is not None:
-            return found
-    return device_named(target, source)
+    found = _by_package(storage, str(target))
+    return device_named(target, source) if found is None else found
 
 
 def to_meta(map_location: Any) -> bool:
