@@ -167,8 +167,9 @@ def tables() -> list[Table]:
         lambda z: mp.mpf(1), "erf x = x + x p(z), z = x**2, |x| <= 0.89")  # fmt: skip
     add("ERF", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, 0, mp.mpf("0.76") ** 2, 0, 11,
         lambda z: mp.mpf(1), "erf x = x + x p(z), z = x**2, |x| <= 0.76")  # fmt: skip
-    add("ERF_TAIL", lambda t: mp.log(mp.erfc(t)), mp.mpf("0.87"), mp.mpf("3.95"), 7, 0,
-        lambda t: mp.erfc(t) / mp.erf(t), "log(erfc t) = p(t), 0.87 <= t <= 3.95")  # fmt: skip
+    add("ERF_TAIL", lambda u: mp.sqrt(mp.sqrt(mp.erfc(u + 1))), mp.mpf("-0.13"), mp.mpf("2.95"),
+        9, 0, lambda u: 4 * mp.erfc(u + 1) ** 0.75 / mp.erf(u + 1),
+        "erfc t = p(t - 1)**4, 0.87 <= t <= 3.95")  # fmt: skip
     add("ERFCX", scaled_erfcx, -1, 1, 0, 27, relative(scaled_erfcx),
         "e**(t**2) erfc(t) (1 + 2 t) = p(u), u = (t - 4) / (t + 4), t >= 0")  # fmt: skip
     # the gamma function

@@ -1,6 +1,6 @@
 """Error functions and the normal distribution.
 
-erf is a polynomial near 0; beyond, 1 - e**p(x) in float32 and 1 - erfc(x) in float64, where
+erf is a polynomial near 0; beyond, 1 - p(x - 1)**4 in float32 and 1 - erfc(x) in float64, where
 erfc(x) = e**(-x**2) erfcx(x) and erfcx is smooth over [0, inf) in (x - 4) / (x + 4). Inverses
 are Wichura's quotients (AS 241), as the generator of normal numbers has them.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from adjoint.engine.backends.array.kernels.random import portable
 from adjoint.engine.backends.registers.math import tables
 from adjoint.engine.backends.registers.math.common import polynomial, two_product, widened
-from adjoint.engine.backends.registers.math.exponential import exp, exp_inside
+from adjoint.engine.backends.registers.math.exponential import exp
 from adjoint.engine.backends.registers.math.logarithm import log, log1p
 from adjoint.engine.backends.registers.vector import V, at_most, mad, select, when_any
 
@@ -25,8 +25,10 @@ def erf(x: V) -> V:
     size = abs(x)
     if x.kind == "f32":
         near = mad(x, polynomial(x * x, tables.ERF_F32), x)
-        tail = polynomial(at_most(size, 3.95), tables.ERF_TAIL_F32)
-        return select(size < 0.88, near, (1.0 - exp_inside(tail)).copysign(x))
+        u, c = at_most(size, 3.95) - 1.0, tables.ERF_TAIL_F32
+        root = mad(u, polynomial(u, c[1:]), c[0])  # rounded once where u is small, erfc is not
+        square = root * root
+        return select(size < 0.88, near, mad(-square, square, 1.0).copysign(x))
     far = 1.0 - _erfc_positive(at_most(size, 6.0))
     return select(size < 0.75, _erf_near(x), far.copysign(x))
 

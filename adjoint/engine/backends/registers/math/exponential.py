@@ -1,9 +1,9 @@
 """Exponentials and what is one exponential away: exp, exp2, expm1, sigmoid, tanh, sinh, cosh.
 
 e**x = 2**n e**r with n the integer nearest x / ln 2. Adding 1.5 * 2**(mantissa bits) to x / ln 2
-rounds it to that integer and leaves n in the low bits of the sum, to which twice the exponent's
-bias is added beforehand: halves of those bits are the exponents of two factors whose product is
-2**n, also where 2**n alone is subnormal or infinite.
+rounds it to that integer and leaves n in the low bits of the sum, to which the exponent's bias is
+added beforehand, or twice the bias: halves of those bits are then the exponents of two factors
+whose product is 2**n, also where 2**n alone is subnormal or infinite.
 """
 
 from __future__ import annotations
@@ -47,48 +47,47 @@ RANGE = {
 }  # fmt: skip
 
 
-def _magic(kind: str) -> float:
-    f = FORMAT[kind]
-    return 1.5 * 2.0**f.mantissa + 2 * f.bias
+def _magic(kind: str, more: int) -> float:
+    return 1.5 * 2.0 ** FORMAT[kind].mantissa + more
 
 
-def _reduced(x: V) -> tuple[V, V]:
-    """(word, r): x = n ln 2 + r, with n + twice the bias in the low bits of the word."""
-    of, magic = RANGE[x.kind], _magic(x.kind)
+def _reduced(x: V, more: int) -> tuple[V, V]:
+    """(word, r): x = n ln 2 + r, with n + more in the low bits of the word."""
+    of, magic = RANGE[x.kind], _magic(x.kind, more)
     rounded = mad(x, LOG2_E, magic)
     n = rounded - magic
     r = mad(n, -of.ln2[1], mad(n, -of.ln2[0], x))
     return rounded.bits(), r
 
 
+def _power(word: V, kind: str) -> V:
+    """2**n, for a word with n + bias in its low bits."""
+    return (word << FORMAT[kind].mantissa).bitcast(kind)
+
+
 def _scaled(y: V, word: V) -> V:
-    """y 2**n, for a word as `_reduced` makes it."""
-    f = FORMAT[y.kind]
+    """y 2**n, for a word with n + twice the bias in its low bits."""
     half = word >> 1
-    rest = word - half
-    return y * (half << f.mantissa).bitcast(y.kind) * (rest << f.mantissa).bitcast(y.kind)
+    return y * _power(half, y.kind) * _power(word - half, y.kind)
 
 
 def exp(x: V, shift: int = 0) -> V:
     """e**x, times 2**shift without overflow on the way."""
-    of = RANGE[x.kind]
-    word, r = _reduced(clip(x, of.low, of.high + (1 if shift else 0)))
-    if shift:
-        word = word + shift
+    of, twice = RANGE[x.kind], 2 * FORMAT[x.kind].bias
+    word, r = _reduced(clip(x, of.low, of.high + (1 if shift else 0)), twice + shift)
     return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, word)
 
 
-def exp_inside(x: V) -> V:
-    """e**x where x and the result are far from overflow and underflow; NaN stays NaN."""
-    of, f = RANGE[x.kind], FORMAT[x.kind]
-    word, r = _reduced(x)
-    y = mad(r * r, polynomial(r, of.exp), r) + 1.0
-    return y * ((word - f.bias) << f.mantissa).bitcast(x.kind)
+def _exp_of_negative(size: V, shift: int) -> V:
+    """e**-size 2**shift for size >= 0, where a shift keeps even the least e**x normal."""
+    of, f = RANGE[size.kind], FORMAT[size.kind]
+    word, r = _reduced(-at_most(size, -of.low), f.bias + shift)
+    return (mad(r * r, polynomial(r, of.exp), r) + 1.0) * _power(word, size.kind)
 
 
 def exp2(x: V, low: V | None = None) -> V:
     """2**(x + low), for a low below half a unit of the last place of x."""
-    of, magic = RANGE[x.kind], _magic(x.kind)
+    of, magic = RANGE[x.kind], _magic(x.kind, 2 * FORMAT[x.kind].bias)
     if low is not None:
         low = select((x > of.exp2_low) & (x < of.exp2_high), low, 0.0)
     x = clip(x, of.exp2_low, of.exp2_high)
@@ -102,19 +101,17 @@ def exp2(x: V, low: V | None = None) -> V:
 def expm1(x: V) -> V:
     """e**x - 1, accurate near 0."""
     of, f = RANGE[x.kind], FORMAT[x.kind]
-    word, r = _reduced(clip(x, -50.0, of.high))
-    p = mad(r * r, polynomial(r, of.expm1), r)
     # 2**(n - 1), since 2**n may be infinite where the result is not.
-    half = ((word - (f.bias + 1)) << f.mantissa).bitcast(x.kind)
+    word, r = _reduced(clip(x, -50.0, of.high), f.bias - 1)
+    p, half = mad(r * r, polynomial(r, of.expm1), r), _power(word, x.kind)
     return (mad(p, half, half - 0.5) * 2.0).copysign(x)
 
 
 def _expm1_inside(x: V) -> V:
     """expm1 for 0 <= x well below overflow."""
     of, f = RANGE[x.kind], FORMAT[x.kind]
-    word, r = _reduced(x)
-    p = mad(r * r, polynomial(r, of.expm1), r)
-    power = ((word - f.bias) << f.mantissa).bitcast(x.kind)
+    word, r = _reduced(x, f.bias)
+    p, power = mad(r * r, polynomial(r, of.expm1), r), _power(word, x.kind)
     return mad(p, power, power - 1.0)
 
 
@@ -126,9 +123,13 @@ def tanh(x: V) -> V:
 
 
 def sigmoid(x: V) -> V:
-    """1 / (1 + e**-x), from e**-|x| so that neither tail is lost."""
-    z = exp(-abs(x))
-    return select(x < 0.0, z, 1.0) / (z + 1.0)
+    """1 / (1 + e**-x), from e**-|x| so that neither tail is lost.
+
+    Both sides of the quotient have a factor 2**shift: no power on the way is subnormal.
+    """
+    shift = FORMAT[x.kind].bias // 2
+    one, z = 2.0**shift, _exp_of_negative(abs(x), shift)
+    return select(x < 0.0, z, one) / (z + one)
 
 
 def sinh(x: V) -> V:
