@@ -15,7 +15,7 @@ from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.timeline import timed_runs
-from adjoint.engine.graph.eager import fragment, small_calls
+from adjoint.engine.graph.eager import fragment, sightings, small_calls
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 from adjoint.engine.graph.eager.straight import STRAIGHT
 
@@ -203,3 +203,32 @@ def test_programs_with_floats_that_may_differ_are_left_to_python() -> None:
     for k in range(CALLS):
         np.testing.assert_allclose((x * (0.5 + k)).numpy(), x.numpy() * (0.5 + k), rtol=1e-6)
     assert not REGISTRY["mul"].small
+
+
+def test_numbers_of_a_call_are_given_natively(
+    fragment_calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Floats differ from call to call: each has what the table gives, no other fragment is made."""
+    rng = np.random.default_rng(5)
+    x, y = numbers(rng, 5, 7), numbers(rng, 5, 7)
+    factors = [*rng.standard_normal(6).tolist(), 0.0, -0.0, float("inf"), float("nan")]
+    monkeypatch.setattr(sightings, "LOADING", sightings.WORTH)
+    calls: dict[str, Callable[[float], ad.Tensor]] = {
+        "mul": lambda c: x * c,
+        "sub": lambda c: c - y,
+        "clamp": lambda c: x.clamp(c, 0.5),
+        "lerp": lambda c: ad.lerp(x, y, c),
+    }
+    for name, call in calls.items():
+        for _ in range(sightings.WORTH + CALLS):
+            call(0.25)
+        assert REGISTRY[name].small
+        before = len(fragment_calls)
+        for factor in factors:
+            with CONTEXT.having(reference=True):
+                want = call(factor).numpy()
+            got = call(factor).numpy()
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+            there = ~np.isnan(want)
+            assert np.array_equal(np.signbit(got[there]), np.signbit(want[there])), name
+        assert len(fragment_calls) == before, name

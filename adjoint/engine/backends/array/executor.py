@@ -30,7 +30,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_plain_numbers
 from adjoint.engine.core.operations.families import device_of
-from adjoint.engine.core.operations.large import COMPUTED, DEVICE_LAYOUTS, STREAMED
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import check_whole_numbers
 from adjoint.engine.core.spec import UnknownShapeError
@@ -120,8 +120,6 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             arrays.append(x)
             key.append(x.__class__)
             numbered = True
-    if numbered and 0 < whole < STREAMED and large == COMPUTED and record.fragment == "plain":
-        whole = 0  # native code finds no fragment by numbers, and Python takes as long as NumPy
     if large and record.creates:
         device, shape = params["device"], params["shape"]
         if device.__class__ is Device and device.type == "cuda":
@@ -170,6 +168,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
 
 def is_spread(arrays: list[Any], large: int) -> bool:
     """Whether operands that are small themselves have a large result together."""
+    if len(arrays) == 2 and arrays[0].shape == arrays[1].shape:
+        return False
     most_of_all = 1
     for a in arrays:
         if a.__class__ is ndarray:

@@ -1,7 +1,7 @@
 """From how many elements on an eager operation runs as a compiled fragment (Note [fragments]).
 
-A fragment costs about ten microseconds a call, so the more an operation does with an element, the
-fewer are enough; one that is composed of many saves a call of NumPy for each of them.
+A fragment that is called often costs about five microseconds a call, as much as NumPy's (Note [met
+fragments]); one that is composed of many operations saves a call of NumPy for each of them.
 `ADJOINT_FRAGMENTS` in the environment sets one number for all: 0 has every operation run by the
 eager table, 1 every one that can be a fragment be one.
 """
@@ -14,13 +14,16 @@ from typing import Any
 
 from numpy import ndarray
 
-STREAMED, COMPUTED, COMPOSED = 1 << 16, 1 << 13, 1 << 10
+COMPUTED, COMPOSED = 1 << 11, 1 << 10
+# From here on an operation that has the same bits either way does not wait to be met again, and
+# ever new shapes of one operation have fragments of their own for longer.
+AT_ONCE, SEVERAL = 1 << 16, 1 << 13
 
 # Elements of a line on a GPU that a radix sort puts in order sooner than sorted runs are merged.
 LONG_LINE = 1 << 18
 
 # By what a record's `fragment` says.
-_LARGE = {"streamed": STREAMED, "plain": COMPUTED, "computed": COMPUTED, "composed": COMPOSED}
+_LARGE = {"plain": COMPUTED, "computed": COMPUTED, "composed": COMPOSED}
 
 
 def _asked_for() -> int | None:

@@ -140,7 +140,7 @@ class Record:
     logical: bool = False  # of a reduction: elements are true or false to it
     position_of: str = ""  # it says where the result of this reduction is
     # How eager mode runs it (Note [fragments], Note [straight programs]). As a fragment, by what it
-    # does with an element: "streamed", "plain" (where NumPy gives the same bits), "computed",
+    # does with an element: "plain" (where NumPy gives the same bits), "computed",
     # "composed" (core.operations.large), "device" on a GPU alone, "" never; by default elementwise
     # operations and reductions are, others are not.
     fragment: str | None = None
@@ -188,7 +188,7 @@ class Record:
             return "computed"
         if self.family != "elementwise" or self.draws:
             return ""
-        return "computed" if self.cost == "function" else "streamed"
+        return "computed"
 
     @property
     def reduces(self) -> bool:

@@ -29,7 +29,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.errors import warn_user
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import COMPUTED, DEVICE_LAYOUTS, SEVERAL
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
@@ -45,7 +45,9 @@ from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor
 
 KEPT = 1 << 12  # kinds, the one used last at the end; each takes some dozens of kilobytes
 Made = TypeVar("Made")
-SHAPES = 1 << 9  # of one operation that get fragments: each costs some milliseconds to plan
+# Shapes of one operation that get fragments: each costs some milliseconds to plan. Of one on few
+# elements that are not many operations' each (`SEVERAL`), which gains less by it.
+SHAPES, FEW_SHAPES = 1 << 9, 1 << 7
 
 
 def fitting(name: str, tensors: Sequence[Tensor], make: Callable[[], Made]) -> Made | None:
@@ -68,6 +70,12 @@ def name_of(key: Any) -> str:
     """The operation of a key, which may be of its derivative."""
     name: str = getattr(key[0], "record", key[0]).name
     return name
+
+
+def gains_little(owner: Any, tensors: Sequence[Tensor]) -> bool:
+    """Whether an operation of these tensors takes the table little longer."""
+    record: Record = getattr(owner, "record", owner)
+    return record.large == COMPUTED and not any(t._array.size >= SEVERAL for t in tensors)
 
 
 class Fragments:
@@ -119,7 +127,7 @@ class Fragments:
             if fragment is None:
                 family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
                 count = self.shapes[family] = self.shapes.get(family, 0) + 1
-                if count > SHAPES:
+                if count > (FEW_SHAPES if gains_little(key[0], tensors) else SHAPES):
                     return None
                 fragment = self.make(key, tensors, numbers, fn)
             self.by_kind[kind] = fragment

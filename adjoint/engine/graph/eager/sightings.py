@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adjoint.engine.core.operations.large import STREAMED, WAITS
+from adjoint.engine.core.operations.large import AT_ONCE, WAITS
 from adjoint.engine.core.operations.record import HOOKS, Record
 
 WORTH, LOADING = 4, 64  # times, where the compiler is loaded and where it is not
@@ -27,10 +27,11 @@ class Sightings:
         """Whether an operation is left to NumPy once more."""
         if not WAITS or (record.rounding != "exact" and record.fragment != "plain"):
             return False
-        if any(t._array.size >= STREAMED for t in tensors):
+        if any(t._array.size >= AT_ONCE for t in tensors):
             return False
-        if record.rounding != "exact" and any(t._array.dtype.kind == "c" for t in tensors):
-            return True  # NumPy multiplies infinite complex numbers in its own way
+        exact = record.rounding == "exact" and record.promotion != "real"
+        if not exact and any(t._array.dtype.kind == "c" for t in tensors):
+            return True  # NumPy multiplies infinite ones in its own way, and rounds magnitudes so
         if len(self.counts) >= KEPT:
             self.counts.clear()
         count = self.counts[kind] = self.counts.get(kind, 0) + 1

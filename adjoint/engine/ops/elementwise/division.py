@@ -19,6 +19,7 @@ DIV = elementwise(
     promotion="float",
     cost="slow",
     rounding="arithmetic",
+    fragment="plain",
 )
 # Quotients rounded down or towards zero are step functions. Integers divided by zero raise.
 FLOOR_DIVIDE = elementwise("floor_divide", 0, 0, accepts="if", fails="divisor")
@@ -31,8 +32,8 @@ REMAINDER = elementwise(
 FMOD = elementwise(
     "fmod", 1, lambda x, y: -TRUNC_DIVIDE(x, y), accepts="if", tensors=1, fails="divisor"
 )
-GCD = elementwise("gcd", None, None, accepts="i", tensors=2)
-LCM = elementwise("lcm", None, None, accepts="i", tensors=2)
+GCD = elementwise("gcd", None, None, accepts="i", tensors=2, fragment="plain")
+LCM = elementwise("lcm", None, None, accepts="i", tensors=2, fragment="plain")
 
 _ROUNDED = {"floor": FLOOR_DIVIDE, "trunc": TRUNC_DIVIDE}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.operations.families import elementwise
@@ -14,13 +15,14 @@ LOGICAL_AND = elementwise("logical_and", None, None, promotion="logical", tensor
 LOGICAL_OR = elementwise("logical_or", None, None, promotion="logical", tensors=2)
 LOGICAL_XOR = elementwise("logical_xor", None, None, promotion="logical", tensors=2)
 LOGICAL_NOT = elementwise("logical_not", None, promotion="logical", cost="free")
-BITWISE_AND = elementwise("bitwise_and", None, None, accepts="bi", takes_kept="unsigned")
-BITWISE_OR = elementwise("bitwise_or", None, None, accepts="bi", takes_kept="unsigned")
-BITWISE_XOR = elementwise("bitwise_xor", None, None, accepts="bi", takes_kept="unsigned")
-BITWISE_NOT = elementwise("bitwise_not", None, accepts="bi")
+_bits = partial(elementwise, fragment="plain")  # NumPy has the same
+BITWISE_AND = _bits("bitwise_and", None, None, accepts="bi", takes_kept="unsigned")
+BITWISE_OR = _bits("bitwise_or", None, None, accepts="bi", takes_kept="unsigned")
+BITWISE_XOR = _bits("bitwise_xor", None, None, accepts="bi", takes_kept="unsigned")
+BITWISE_NOT = _bits("bitwise_not", None, accepts="bi")
 # Shifts by a negative amount or past the width give 0, or -1 for a negative x shifted right.
-LEFT_SHIFT = elementwise("bitwise_left_shift", None, None, accepts="i")
-RIGHT_SHIFT = elementwise("bitwise_right_shift", None, None, accepts="i")
+LEFT_SHIFT = _bits("bitwise_left_shift", None, None, accepts="i")
+RIGHT_SHIFT = _bits("bitwise_right_shift", None, None, accepts="i")
 
 
 @public(method=True, inplace=True, out=True)

@@ -48,7 +48,12 @@ def _pow_exponent(x: Any, y: Any, out: Any) -> Any:
 
 POW = elementwise("pow", _pow_base, _pow_exponent, accepts="ifc", cost="function")
 SQRT = elementwise(
-    "sqrt", lambda out: 0.5 / out, promotion="float", cost="slow", rounding="arithmetic"
+    "sqrt",
+    lambda out: 0.5 / out,
+    promotion="float",
+    cost="slow",
+    rounding="arithmetic",
+    fragment="plain",
 )
 RSQRT = elementwise("rsqrt", lambda out: -0.5 * out * out * out, promotion="float", cost="slow")
 

@@ -4,8 +4,8 @@ Note [met fragments]
     A fragment on a thousand elements computes for two microseconds, and Python takes five times as
     long to find it, fill in addresses and launch it. So one that is called often is written down as
     rows too (Note [small rows]): one for each array, which puts its address where launches read it,
-    one for each whole number (the place of a draw, say), and one that makes the launches. Native
-    code then finds and runs it as it does small programs.
+    one for each number that calls give (the place of a draw, say, or a factor), and one that makes
+    the launches. Native code then finds and runs it as it does small programs.
 
     The launches are the fragment's own, made by one worker: only programs are written so that
     other workers would gain less than Python's way to wake them takes. Words and memory are a
@@ -37,7 +37,7 @@ MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has
 
 
 def launched(
-    executable: Any, places: Sequence[int], given: Sequence[int], owned: Any, gaps: Sequence[bool]
+    executable: Any, places: Sequence[int], given: Sequence[float], owned: Any, gaps: Sequence[bool]
 ) -> tuple[Any, ...] | None:
     """What native code finds a fragment by; None where it cannot, or would not give the same.
 
@@ -46,7 +46,8 @@ def launched(
     """
     _, operands, params, rest = owned
     arrays = [x._array for x in operands if is_tensor(x)]
-    numbers = [k for k, x in enumerate(operands) if type(x) is int] if given else []
+    kinds = {*map(type, given)}  # one: whole numbers, or floats
+    numbers = [k for k, x in enumerate(operands) if type(x) in kinds]
     if [operands[k] for k in numbers] != [*given]:
         raise NoRow
     walked = written(executable, places, arrays, len(given))
@@ -85,7 +86,7 @@ def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbe
     for k, place in enumerate(places):
         put(writer, 1 + place, patches.pop(f"input {k}", []), words)
         put(writer, 1 + place, image.numbers.get(k, []), words)
-    if patches or not all(is_whole(executable, k) for k in image.numbers):
+    if patches:
         raise NoRow
     about = np.array([0, address(table), len(entries)], np.int64)
     launch = InnerLoop(native.address("launch_all"), address(about))
@@ -95,12 +96,6 @@ def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbe
     about[0] = address(rows[loops.FAILED_AT :])
     writer.alive += [words, memory, table, about, executable]
     return Walked(rows, tuple(makers), writer.alive, native)
-
-
-def is_whole(executable: Native, k: int) -> bool:
-    """Whether an input is a whole number of 64 bits."""
-    dtype = executable.task.graph.inputs[k].spec.dtype
-    return not dtype.is_inexact
 
 
 def copied(executable: Native) -> tuple[Any, Any]:
