@@ -43,6 +43,10 @@ LARGE = [
     (5, 300, 530),
     (300, 7, 1030),
     (260, 260, 64),
+    (65, 65, 32),  # a column or two beyond whole tiles
+    (130, 34, 40),
+    (288, 96, 530),  # nine parts of rows as ten
+    (70, 520, 530),  # columns of a large matrix, which are packed for all pieces
 ]
 DTYPES = {"float32": ad.float32, "float64": ad.float64}
 
@@ -238,6 +242,22 @@ def test_strides_and_batches(given_: Any, dtype: str) -> None:
     got = compile(run, backend="native")(*map(ad.tensor, arrays)).numpy()
     want = run(*[x.astype(np.float64) for x in arrays])
     np.testing.assert_allclose(got, want, atol=100 * np.finfo(dtype).eps, rtol=0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_batch_of_many_matrices(layout: str) -> None:
+    """So many members that each is one piece, with an edge in every direction."""
+    random = np.random.default_rng(0)
+    for m, n, k in ((65, 33, 21), (65, 65, 9)):
+        shapes = (66, m, k), (66, k, n)
+        (a, see_a), (b, see_b) = (
+            operand(random, shape, how, "float32")
+            for shape, how in zip(shapes, layout, strict=True)
+        )
+        fn = compile(lambda x, y, see_a=see_a, see_b=see_b: see_a(x) @ see_b(y), backend="native")
+        got = fn(ad.tensor(a), ad.tensor(b)).numpy()
+        want = see_a(Seen(a.astype("float64"))) @ see_b(Seen(b.astype("float64")))
+        np.testing.assert_allclose(got, want, atol=1e-5, rtol=0)
 
 
 def test_a_batch_of_rows_is_one_product() -> None:

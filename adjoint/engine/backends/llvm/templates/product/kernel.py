@@ -28,6 +28,7 @@ PANEL_BYTES = 32 * 1024  # of a panel, at most
 STRIP_BYTES = 64 * 1024  # of panels that are packed together, at most
 COPY_BYTES = 72 * 1024  # of the rows of A that a piece copies, at most
 SIDE_BYTES = 32 * 1024  # the same where they lie side by side: all are read for every tile
+GROUP = 16  # rows that are copied together; pieces have multiples of it
 SKEW = 16  # elements between rows that are copied: they shall lie in different sets of a cache
 
 
@@ -50,7 +51,7 @@ class ProductWords(LaunchWords):
     ready: Any  # columns of B that are read where they lie
     copies: Any  # whether rows of A are copied
     across: Any  # side by side
-    rows: Any  # of a piece
+    rows: Any  # of a piece, at most
     row_parts: Any
     columns: Any  # of a piece
     column_parts: Any
@@ -79,6 +80,11 @@ def strip_columns(columns: int, item: int, depth: int) -> int:
 def copied(kind: str, across: bool = False) -> int:
     """Elements of A that a piece copies at a time, at most."""
     return (SIDE_BYTES if across else COPY_BYTES) // (width(kind) // 8)
+
+
+def group_of(tile: Tile) -> int:
+    """Rows that pieces have multiples of: whole tiles."""
+    return -(-GROUP // tile.rows) * tile.rows
 
 
 class ProductKernel:
@@ -114,9 +120,12 @@ class ProductKernel:
             elements = outer * by_outer + inner * by_inner + offset
             return base + elements * self.item
 
-        row = row_part * word.rows
+        group = group_of(self.tile)
+        groups = (word.m + (group - 1)).quotient(group)
+        # As many for each piece as can be: at most word.rows.
+        row, end = ((groups * n).quotient(word.row_parts) * group for n in (row_part, row_part + 1))
         self.first_row = member * word.m + row
-        rows = w.least(word.m - row, word.rows)
+        rows = w.least(word.m, end) - row
         first = column_part * word.columns
         stop = w.least(first + word.columns, word.n)
         a = begin(word.a, word.outer_a, word.inner_a, row * word.a_row)
