@@ -169,3 +169,62 @@ def test_ranks_are_those_of_the_matrices_given(case: Any) -> None:
     matrix = ad.ones(left) + ad.eye(*left[-2:])
     found = ad.linalg.lstsq(matrix, ad.ones(right), driver=driver)
     assert [tuple(part.shape) for part in found] == REPEATED[case]
+
+
+# A norm's order, the elements -> the gradient: the signs of NaNs are 0.
+GRADIENTS_OF_NORMS = [
+    (INF, [1.0, NAN, 3.0], [0.0, 0.0, 0.0]),
+    (-INF, [1.0, NAN, 3.0], [0.0, 0.0, 0.0]),
+    (INF, [NAN, NAN], [0.0, 0.0]),
+    (INF, [3.0, -3.0, 1.0], [0.5, -0.5, 0.0]),
+    (-INF, [3.0, -1.0, 1.0], [0.0, -0.5, 0.5]),
+]
+
+
+@pytest.mark.parametrize(("order", "elements", "want"), GRADIENTS_OF_NORMS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_infinite_norms_of_nans(
+    order: float, elements: list[float], want: list[float], compiled: bool
+) -> None:
+    gradient = ad.func.grad(lambda x: ad.linalg.vector_norm(x, order))
+    got = (ad.compile(gradient) if compiled else gradient)(ad.tensor(elements))
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+# Elements, lengths of runs -> the gradients of the largest, the smallest and the product of each.
+RUNS: list[tuple[list[float], list[int], list[list[float]]]] = [
+    ([1.0, NAN, 3.0, 3.0], [2, 2], [[0, 1, 0.5, 0.5], [0, 1, 0.5, 0.5], [NAN, 1, 3, 3]]),
+    ([NAN, NAN, 2.0], [3], [[0.5, 0.5, 0], [0.5, 0.5, 0], [NAN, NAN, NAN]]),
+    ([0.0, NAN, 5.0], [2, 1], [[0, 1, 1], [0, 1, 1], [NAN, 0, 1]]),
+    ([0.0, 4.0, 5.0], [0, 3], [[0, 0, 1], [1, 0, 0], [20, 0, 0]]),
+]
+
+
+@pytest.mark.parametrize(("elements", "lengths", "want"), RUNS)
+def test_gradients_of_runs_with_nans(
+    elements: list[float], lengths: list[int], want: list[list[float]]
+) -> None:
+    for reduce, gradient in zip(("max", "min", "prod"), want, strict=True):
+        x = ad.tensor(elements, requires_grad=True)
+        ad.segment_reduce(x, reduce, lengths=ad.tensor(lengths)).sum().backward()
+        assert x.grad is not None
+        np.testing.assert_array_equal(x.grad.numpy(), gradient)
+
+
+@pytest.mark.parametrize("driver", ["gelsy", "gels", "gelss"])
+def test_compiled_least_squares_of_nans(driver: str) -> None:
+    a = ad.tensor([[[1.0, NAN], [2.0, 3.0], [4.0, 5.0]], [[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]])
+    b = ad.tensor([[1.0], [4.0], [7.0]]).expand(2, 3, 1)
+    solution = ad.compile(lambda a, b: ad.linalg.lstsq(a, b, driver=driver).solution)(a, b)
+    np.testing.assert_allclose(solution.numpy(), [[[NAN]] * 2, [[1.0], [2.0]]], atol=1e-6)
+    with pytest.raises(RuntimeError):
+        ad.compile(lambda a, b: ad.linalg.lstsq(a, b, driver="gelsd").solution)(a, b)
+
+
+@pytest.mark.parametrize("dtype", [ad.int64, ad.uint8, ad.bool])
+@pytest.mark.parametrize("weight", [0.5, 1])
+def test_whole_numbers_have_nothing_between_them(dtype: Any, weight: float) -> None:
+    x = ad.tensor([0, 1], dtype=dtype)
+    for way in (ad.lerp, ad.Tensor.lerp, ad.Tensor.lerp_):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            way(x, x, weight)

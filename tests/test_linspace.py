@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,3 +37,43 @@ def test_one_whole_number_is_the_power_itself() -> None:
     for start in (-0.5, 0.5, 1.5, 2.0):
         for base in (2.0, 3.0, 10.0):
             assert ad.logspace(start, 9, 1, base, dtype=ad.int64).tolist() == [int(base**start)]
+
+
+@pytest.mark.parametrize("make", [ad.linspace, ad.logspace])
+@pytest.mark.parametrize(
+    ("dtype", "end"),
+    [
+        (ad.uint8, 256),
+        (ad.uint8, -256),
+        (ad.uint8, -1.5),
+        (ad.int8, 128),
+        (ad.int8, -129),
+        (ad.int16, 1e5),
+        (ad.int32, 2**31),
+        (ad.int64, 1e19),
+        (ad.int64, float("nan")),
+        (ad.int32, float("inf")),
+        (ad.float16, 7e4),
+        (ad.float32, 1e39),
+        (ad.complex64, 1e39j),
+    ],
+    ids=str,
+)
+def test_ends_without_room_in_the_dtype_are_refused(
+    make: Callable[..., Any], dtype: ad.dtype, end: complex
+) -> None:
+    for ends in ((0, end), (end, 0)):
+        for steps in (2, 5):
+            with pytest.raises(RuntimeError, match="without overflow"):
+                make(*ends, steps, dtype=dtype)
+        assert make(*ends, 0, dtype=dtype).tolist() == []
+    assert make(0, end, 1, dtype=dtype).tolist() == [float(make is ad.logspace)]
+
+
+def test_negative_ends_of_unsigned_numbers_count_from_the_top() -> None:
+    assert ad.linspace(-1, 3, 5, dtype=ad.uint8).tolist() == [255, 192, 129, 66, 3]
+
+
+def test_truths_are_not_spaced() -> None:
+    with pytest.raises(NotImplementedError, match="not implemented for bool"):
+        ad.linspace(0, 1, 3, dtype=ad.bool)

@@ -228,16 +228,36 @@ class SWALR(LRScheduler):
             raise ValueError(
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
-        self._anneal_strategy = anneal_strategy
+        self._choose(anneal_strategy)
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 
+    # By PyTorch's names, under which schedulers that were pickled whole hold the function.
+    @staticmethod
+    def _linear_anneal(t: float) -> float:
+        return t
+
+    @staticmethod
+    def _cosine_anneal(t: float) -> float:
+        return (1 - math.cos(math.pi * t)) / 2
+
+    def _choose(self, strategy: str) -> None:
+        self._anneal_strategy = strategy
+        self.anneal_func = self._cosine_anneal if strategy == "cos" else self._linear_anneal
+
+    def state_dict(self) -> dict[str, Any]:
+        """The attributes, but for the optimizer and the function that the strategy names."""
+        return {k: v for k, v in super().state_dict().items() if k != "anneal_func"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._choose(self._anneal_strategy)
+
     def _part(self, step: float) -> float:
         """How much of the way is done after a step."""
-        t = max(0, min(1, step / max(1, self.anneal_epochs)))
-        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+        return self.anneal_func(max(0, min(1, step / max(1, self.anneal_epochs))))
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()

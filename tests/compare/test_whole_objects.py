@@ -32,6 +32,26 @@ def scheduled(lib: Any) -> Any:
     return schedule
 
 
+def cycling(lib: Any, make: Any) -> Any:
+    """A schedule some steps on."""
+    layer = lib.nn.Linear(3, 2)
+    made = make(lib, lib.optim.SGD(layer.parameters(), lr=0.25, momentum=0.9))
+    for _ in range(3):
+        made.optimizer.step()
+        made.step()
+    return made
+
+
+def rates(schedule: Any) -> list[Any]:
+    """What a schedule goes on with."""
+    out = []
+    for _ in range(7):
+        schedule.optimizer.step()
+        schedule.step()
+        out.append(schedule.get_last_lr())
+    return out
+
+
 def hooked(lib: Any) -> Any:
     layer = lib.nn.Linear(2, 2)
     layer.kept = layer.register_forward_hook(print, with_kwargs=True)
@@ -68,6 +88,16 @@ MADE: dict[str, Any] = {
     "adam": lambda lib: optimizer(lib, "Adam"),
     "sgd": lambda lib: optimizer(lib, "SGD"),
     "schedule": scheduled,
+    "triangular": lambda lib: cycling(
+        lib, lambda m, o: m.optim.lr_scheduler.CyclicLR(o, 0.1, 0.2, 2)
+    ),
+    "triangular2": lambda lib: cycling(
+        lib, lambda m, o: m.optim.lr_scheduler.CyclicLR(o, 0.1, 0.2, 2, mode="triangular2")
+    ),
+    "exp_range": lambda lib: cycling(
+        lib, lambda m, o: m.optim.lr_scheduler.CyclicLR(o, 0.1, 0.2, 2, None, "exp_range", 0.9)
+    ),
+    "averaged": lambda lib: cycling(lib, lambda m, o: m.optim.swa_utils.SWALR(o, 0.05)),
     "attributes": with_attributes,
     "storage": lambda lib: lib.arange(3.0).untyped_storage(),
     "shared": shared,
@@ -93,6 +123,8 @@ def shown(value: Any) -> Any:
             return type(value).__name__, shown(value.state_dict())
         if lib.is_storage(value):
             return type(value).__name__, value.nbytes(), list(value)
+        if isinstance(value, lib.optim.lr_scheduler.LRScheduler):
+            return shown(vars(value)), rates(copy.deepcopy(value))
     if isinstance(value, dict):
         return {str(k): shown(v) for k, v in value.items() if not str(k).startswith("_")}
     if isinstance(value, (list, tuple)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from adjoint.optim.lr_scheduler.base import (
@@ -100,6 +101,7 @@ class CyclicLR(_Cycling):
         self.scale_mode = scale_mode
         if scale_fn is None:
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+            self._scale_fn_ref = self._scale_of_mode()
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             self.base_momentums, self.max_momentums = self._prepare_momentum(
@@ -112,13 +114,26 @@ class CyclicLR(_Cycling):
         """The height of a cycle, or at a step, relative to the first."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
-        match self.mode:
-            case "triangular":
-                return 1.0
-            case "triangular2":
-                return 1 / (2.0 ** (x - 1))
-            case _:
-                return float(self.gamma**x)
+        return self._scale_fn_ref(x)
+
+    # By PyTorch's names, under which schedulers that were pickled whole hold the mode's function.
+    @staticmethod
+    def _triangular_scale_fn(x: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def _triangular2_scale_fn(x: float) -> float:
+        return 1 / (2.0 ** (x - 1))
+
+    @staticmethod
+    def _exp_range_scale_fn(gamma: float, x: float) -> float:
+        return float(gamma**x)
+
+    def _scale_of_mode(self) -> Callable[[float], float]:
+        if self.mode == "exp_range":
+            return partial(self._exp_range_scale_fn, self.gamma)
+        of_mode = {"triangular": self._triangular_scale_fn}
+        return of_mode.get(self.mode, self._triangular2_scale_fn)
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -139,6 +154,7 @@ class CyclicLR(_Cycling):
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
+        state.pop("_scale_fn_ref", None)
         fn = state["_scale_fn_custom"]
         is_object = fn is not None and not isinstance(fn, types.FunctionType)
         state["_scale_fn_custom"] = fn.__dict__.copy() if is_object else None
@@ -149,6 +165,8 @@ class CyclicLR(_Cycling):
         super().load_state_dict({k: v for k, v in state_dict.items() if k != "_scale_fn_custom"})
         if attributes is not None:
             self._scale_fn_custom.__dict__.update(attributes)
+        if self._scale_fn_custom is None:  # the mode and gamma may be others now
+            self._scale_fn_ref = self._scale_of_mode()
 
 
 def _phase(end: float, lr: tuple[str, str], momentum: tuple[str, str]) -> dict[str, Any]:

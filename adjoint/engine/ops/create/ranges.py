@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
@@ -137,6 +137,15 @@ def _check_steps(name: str, steps: Any) -> int:
     return int(steps.__index__())
 
 
+def _require_ends(name: str, ends: tuple[Any, ...], steps: int, dtype: DType) -> None:
+    """Refuse ends that the dtype has no room for, of as many numbers as are made."""
+    if dtype is dt.bool_ and steps > 1:
+        raise NotImplementedError(f"{name}: not implemented for bool")
+    for end in ends[:steps]:
+        for part in (end.real, end.imag) if dtype.is_complex else (end,):
+            require_fit(name, part, dtype.to_real())
+
+
 @public(numbers="values")
 def linspace(
     start: Any,
@@ -160,8 +169,16 @@ def linspace(
     check_layout("linspace", layout)
     count = _check_steps("linspace", steps)
     a, b, kind = _between(start, end, dtype, out)
+    _require_ends("linspace", (a, b), count, kind)
     numbers = LINSPACE(start=a, end=b, steps=count, dtype=kind, device=place(device))
     return finish(numbers, requires_grad, "linspace", out)
+
+
+def _power(base: Any, exponent: Any) -> float:
+    try:
+        return float(float(base) ** float(exponent))
+    except OverflowError:
+        return inf
 
 
 @public(numbers="values")
@@ -188,6 +205,10 @@ def logspace(
     check_layout("logspace", layout)
     count = _check_steps("logspace", steps)
     a, b, kind = _between(start, end, dtype, out)
+    if count > 1:
+        _require_ends("logspace", (a, b), count, kind)
+    elif count and kind.category == dt.INT:  # a single power may be of a fraction
+        require_fit("logspace", _power(base, a), kind)
     numbers = LOGSPACE(start=a, end=b, steps=count, base=base, dtype=kind, device=place(device))
     return finish(numbers, requires_grad, "logspace", out)
 

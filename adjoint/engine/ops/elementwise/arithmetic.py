@@ -189,6 +189,10 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
                 f"lerp: expected dtype {input.dtype.name} for `{name}` but got dtype "
                 f"{other.dtype.name}. Convert it with .to({input.dtype})."
             )
+    if not input.dtype.is_inexact:
+        raise NotImplementedError(
+            f"lerp: not implemented for {input.dtype.name}. Convert the operands with .to(...)."
+        )
     if weight.__class__ is float:
         require_fit("lerp", weight, computed_in(input.dtype))
     return LERP(input, end, weight)

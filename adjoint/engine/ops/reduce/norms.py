@@ -56,7 +56,8 @@ def _p_norm_vjp(
         return (x / out.masked_fill(zero, 1)) * g.masked_fill(zero, 0)
     size = x.abs()
     if isinf(ord):
-        hit = size.eq(out).to(size.dtype)
+        # NaNs are as far out as each other: their sign, 0, is then the gradient.
+        hit = size.eq(out).logical_or(size.isnan().logical_and(out.isnan())).to(size.dtype)
         return x.sgn() * (g * hit / SUM(hit, dims=dims, keepdim=True))
     none = size.eq(0).logical_or(zero)  # divided and raised where that is safe, 0 elsewhere
     ratio = (size / out.masked_fill(zero, 1)).masked_fill(none, 1)

@@ -49,21 +49,44 @@ def _check_lengths(lengths: Tensor, size: int, whole: bool) -> None:
         )
 
 
-def _reduced(data: Tensor, reduce: str, lengths: Tensor, axis: int) -> Tensor:
-    """The reduction of each run; of a run of nothing, what `EMPTY` says, and 0 for a mean."""
-    size, runs = data.shape[axis], lengths.shape[-1]
+def _runs_of(data: Tensor, lengths: Tensor, axis: int) -> Tensor:
+    """Of every element, the number of its run along the axis."""
+    size = data.shape[axis]
     # Of every position, the number of its run: how many runs have ended there.
     ends = lengths.cumsum(-1).unsqueeze(-2)  # (..., 1, runs)
     at = ends.new_zeros((size,)).add(1).cumsum(0).sub(1).unsqueeze(-1)  # (size, 1)
     run = ends.le(at).sum(-1)  # (..., size); `runs` where a position belongs to none
     behind = data.ndim - axis - 1
-    place = run.reshape((*run.shape, *(1,) * behind)).expand(data.shape)
+    return run.reshape((*run.shape, *(1,) * behind)).expand(data.shape)
+
+
+def _by_place(data: Tensor, reduce: str, place: Tensor, runs: int, axis: int) -> Tensor:
+    """The reduction of each run; of a run of nothing, what `EMPTY` says, and 0 for a mean."""
     start = 0.0 if reduce == "mean" else EMPTY[reduce]
     shape = (*data.shape[:axis], runs + 1, *data.shape[axis + 1 :])
     base = data.new_full(shape, start)
     kind = BY_PLACE[reduce]
     out = base.scatter_reduce(axis, place, data, kind, include_self=kind in ("sum", "prod"))
     return out.narrow(axis, 0, runs)
+
+
+def _reduced(data: Tensor, reduce: str, lengths: Tensor, axis: int) -> Tensor:
+    """`_by_place`, with PyTorch's gradients at NaNs.
+
+    NaNs share the gradient of an extreme as equal elements do, and a single NaN's gradient in a
+    product is the product of the others: both are found apart from the numbers.
+    """
+    place, runs = _runs_of(data, lengths, axis), lengths.shape[-1]
+    if BY_PLACE[reduce] == "sum":
+        return _by_place(data, reduce, place, runs, axis)
+    missing = data.isnan()
+    numbers = data.masked_fill(missing, 1.0 if reduce == "prod" else 0.0)
+    out = _by_place(numbers, reduce, place, runs, axis)
+    count = _by_place(missing.to(data.dtype), "sum", place, runs, axis)
+    nans = _by_place(WHERE(missing, data, 0.0), "sum", place, runs, axis)
+    if reduce == "prod":
+        return out * ((nans + count.eq(0)) * WHERE(count.gt(1), nan, 1.0))
+    return WHERE(count.gt(0), nans / count.clamp_min(1), out)
 
 
 def _with_initial(out: Tensor, reduce: str, initial: float) -> Tensor:

@@ -114,14 +114,17 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     first: Any
     last: Any
     kind = NUMPY_OF[dtype]
+    if steps < 2:  # the end is not used, and may be anything
+        start, end = (start if steps else 0), 0
     if dtype.is_inexact:
         own = np.dtype(np.float32) if dtype.is_half else kind
         first, last = (np.asarray(v).astype(kind).astype(own)[()] for v in (start, end))
     else:
         own = np.dtype(np.float64)
-        first, last = (np.float64(int(v)) for v in (start, end))
+        # Negative ends of unsigned types count from the top, as where numbers are filled in.
+        first, last = (np.float64(np.array(int(v)).astype(kind)) for v in (start, end))
     # NumPy scalars throughout: CuPy refuses NumPy arrays.
-    step = own.type((last - first) / max(steps - 1, 1))
+    step = own.type((last - first) / (steps - 1) if steps > 1 else 0)
     if dtype.is_half:
         step = own.type(step.astype(kind))
     # Product and sum are rounded once, as PyTorch's fused instruction does: of singles in double.

@@ -9,7 +9,7 @@ are spread to the shape of the result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import factorial, pi, prod
+from math import factorial, nan, pi, prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
@@ -39,11 +39,11 @@ from adjoint.engine.ops.linalg.eigen import EIG_PAIRS, EIGH
 from adjoint.engine.ops.linalg.powers import MATRIX_EXP
 from adjoint.engine.ops.linalg.svd import SVD
 from adjoint.engine.ops.products.matmul import MATMUL
-from adjoint.engine.ops.reduce.extremes import AMAX
+from adjoint.engine.ops.reduce.extremes import AMAX, AMIN
 from adjoint.engine.ops.reduce.product import PROD
 from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.convert import CAST
-from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX
+from adjoint.engine.ops.shape.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL
 from adjoint.engine.ops.shape.views import EXPAND, PERMUTE, RESHAPE
 from adjoint.engine.ops.special.zeta import ZETA
 
@@ -72,28 +72,45 @@ def several(builder: GraphBuilder, record: Record, *inputs: Any, **params: Any) 
 
 
 def least_squares(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """By singular values in double precision: V S^-1 U^H y, of those that count."""
+    """By singular values in double precision: V S^-1 U^H y, of those that count.
+
+    A matrix with an element that is no number has a solution of NaNs and no rank, as eager mode
+    has by drivers that do not look for singular values; "gelsd" refuses it there and here.
+    """
     x, y = inputs
     dtype: DType = x.spec.dtype
     if dtype.is_half or 0 in (*x.spec.shape, *y.spec.shape):
         return None
     emit = builder.emit
     wide, right = (to(builder, v, doubled(dtype)) for v in (x, y))
+    *batch, m, n = x.spec.shape
+    finite: Any = None
+    if node.params["driver"] != "gelsd":
+        parts = emit(VIEW_AS_REAL, wide) if dtype.is_complex else wide
+        signs = emit(CAST, emit(records.ISFINITE, parts), dtype=int64)
+        within = tuple(range(len(batch), len(parts.spec.shape)))
+        least = emit(AMIN, signs, dims=within, keepdim=False)
+        least = emit(RESHAPE, least, shape=(*batch, 1, 1))
+        finite = emit(records.GT, least, 0)
+        wide = emit(WHERE, finite, wide, 0.0)
     u, s, vh = several(builder, SVD, wide, full_matrices=False)
     last = len(s.spec.shape) - 1
     limit = emit(records.MUL, emit(AMAX, s, dims=(last,), keepdim=True), node.params["rcond"])
     counts = emit(records.GT, s, limit)
     inverse = emit(WHERE, counts, emit(records.DIV, 1.0, emit(WHERE, counts, s, 1.0)), 0.0)
-    *batch, k = s.spec.shape
     scaled = emit(
         records.MUL,
         emit(MATMUL, adjoint(builder, u), right),
-        emit(RESHAPE, inverse, shape=(*batch, k, 1)),
+        emit(RESHAPE, inverse, shape=(*batch, min(m, n), 1)),
     )
     solution = emit(MATMUL, adjoint(builder, vh), scaled)
     rank = emit(SUM, emit(CAST, counts, dtype=int64), dims=(last,), keepdim=False)
     if node.params["driver"] not in ("gelsd", "gelss"):  # which have no use for them
         s = emit(records.MUL, s, 0.0)
+    if finite is not None:
+        solution = emit(WHERE, finite, solution, nan)
+    if node.params["driver"] == "gelss":
+        s = emit(WHERE, emit(RESHAPE, finite, shape=(*batch, 1)), s, nan)
     return (to(builder, solution, dtype), rank, to(builder, s, dtype.to_real()))
 
 
