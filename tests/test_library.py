@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -334,6 +335,31 @@ def toy() -> Iterator[None]:
     toy_device.register()
     yield
     toy_device.forget()
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "before 1.6"])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_all_kinds_of_tensors_in_files_go_to_a_device(zipped: bool, weights_only: bool) -> None:
+    base = ad.arange(6.0)
+    parts = {
+        "parameter": ad.nn.Parameter(base[2:5]),
+        "tensor": base,
+        "view": base.view(3, 2).t(),
+        "sparse": ad.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (3,)),
+        "lines": ad.eye(3).to_sparse_csr(),
+    }
+    file = io.BytesIO()
+    ad.save(parts, file, _use_new_zipfile_serialization=zipped)
+    file.seek(0)
+    found = ad.load(file, map_location="toy", weights_only=weights_only)
+    assert {name: x.device.type for name, x in found.items()} == dict.fromkeys(parts, "toy")
+    assert isinstance(found["parameter"], ad.nn.Parameter)
+    assert found["tensor"].tolist() == base.tolist()
+    assert found["parameter"].tolist() == [2.0, 3.0, 4.0]
+    assert found["view"].tolist() == [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]
+    assert found["sparse"].cpu().to_dense().tolist() == [1.0, 0.0, 2.0]
+    assert found["lines"].cpu().to_dense().tolist() == ad.eye(3).tolist()
 
 
 @pytest.mark.usefixtures("toy")

@@ -197,3 +197,27 @@ def test_places_of_every_matrix_must_rise_where_asked() -> None:
     assert ad.sparse_csr_tensor(*parts).shape == (2, 1, 2)
     with pytest.raises(RuntimeError, match="col_indices must rise within each row"):
         ad.sparse_csr_tensor(*parts, check_invariants=True)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("layout", [*LAYOUTS, ad.sparse_coo], ids=str)
+@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("wrong", [-1, 70, 10**12])
+def test_files_with_positions_outside_are_refused(
+    layout: Any, part: int, wrong: int, zipped: bool
+) -> None:
+    if layout is ad.sparse_coo:
+        if part:
+            pytest.skip("of coordinates there is one part")
+        x = ad.from_numpy(made(ad.sparse_csr, (2,), ())).to_sparse(3)
+        index = x._indices()
+    else:
+        x = sparse(ad.from_numpy(made(layout, (2,), ())), layout, ())
+        index = x.tensors()[part]
+    index[(0,) * (index.ndim - 1) + (1,)] = wrong  # in the memory that is saved
+    for weights_only in (True, False):
+        file = io.BytesIO()
+        ad.save(x, file, _use_new_zipfile_serialization=zipped)
+        file.seek(0)
+        with pytest.raises(RuntimeError, match=r"must rise from 0|must be from 0|indices along"):
+            ad.load(file, weights_only=weights_only)

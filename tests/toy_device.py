@@ -26,8 +26,29 @@ from adjoint.engine.tensor.tensor import DEVICE_OF
 from tests.small_target import SmallProgram, SmallTarget
 
 
+class ToyMemory:
+    """A place in an array's memory."""
+
+    def __init__(self, array: Any, at: int = 0) -> None:
+        self.array, self.at = array, at
+
+    def __add__(self, count: int) -> ToyMemory:
+        return ToyMemory(self.array, self.at + count)
+
+
 class ToyArray(np.ndarray[Any, Any]):
     """Memory that only the toy's functions may touch."""
+
+    def __new__(
+        cls, shape: Any, dtype: Any = np.float64, memptr: Any = None, strides: Any = None
+    ) -> ToyArray:
+        if memptr is None:
+            return np.ndarray.__new__(cls, shape, dtype)
+        return np.ndarray.__new__(cls, shape, dtype, memptr.array, memptr.at, strides)
+
+    @property
+    def data(self) -> Any:
+        return ToyMemory(np.asarray(self))
 
 
 def on_toy(x: Any) -> Any:

@@ -21,7 +21,7 @@ from adjoint.engine.core.spec import Size
 from adjoint.engine.tensor.memory import TypedStorage
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.io import objects
-from adjoint.io.locations import restored_device
+from adjoint.io.locations import assembled, restored_device
 from adjoint.io.names import DTYPE_OF_STORAGE, parameter_class
 from adjoint.io.rebuilding import (
     rebuild_device_tensor_from_cpu_tensor,
@@ -181,7 +181,7 @@ def _sparse(budget: Budget, layout: Any, data: Any) -> Tensor:
     budget.spend(2 * _TENSOR + 4 * sum(t.numel() * t.element_size() for t in tensors), "a tensor")
     coalesced = layout is sparse_coo and len(data) > 3 and data[3] is True
     shape = _sizes(budget, size)
-    tensor: Tensor = HOOKS.load_sparse().assemble(layout, tensors, shape, coalesced)
+    tensor: Tensor = assembled(layout, tensors, shape, coalesced)
     return tensor
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 from pickle import UnpicklingError
@@ -14,7 +15,7 @@ from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.budget import Budget
 from adjoint.engine.tensor.memory import TypedStorage
 from adjoint.engine.tensor.meta import META
-from adjoint.engine.tensor.tensor import wrap
+from adjoint.engine.tensor.tensor import Tensor, wrap
 from adjoint.io.builders import brief, names
 from adjoint.io.collecting import pickled_value
 from adjoint.io.skipping import skipping
@@ -156,8 +157,10 @@ class LegacyReader:
             raise FileError(
                 f"load: {self.source}: the elements of {len(waiting)} storages are missing: damaged"
             )
+        waiting_for_device = [s for s in self.stored.values() if s.is_elsewhere()]  # type: ignore[attr-defined]
+        seen = _seen_on([s._root for s in waiting_for_device if s._root is not None])
         for stored in self.stored.values():
-            stored.finish()  # type: ignore[attr-defined]
+            stored.finish(seen)  # type: ignore[attr-defined]
 
     def _read(self, count: int) -> bytes:
         data = self.file.read(count)
@@ -189,21 +192,33 @@ def _part(
     return (start, size), (key, view_key)
 
 
+def _seen_on(roots: list[Tensor]) -> dict[int, list[Tensor]]:
+    """By the storage of each root, the tensors on it.
+
+    Parameters, subclasses and parts of sparse tensors are made of a tensor of the file, and are
+    other objects on its memory: only the collector knows of them all.
+    """
+    storages = [root._storage for root in roots]
+    seen: dict[int, list[Tensor]] = {id(storage): [] for storage in storages}
+    for tensor in gc.get_referrers(*storages) if storages else ():
+        if isinstance(tensor, Tensor):
+            seen[id(tensor._storage)].append(tensor)
+    return seen
+
+
 class _Filled(Stored):
     """A storage whose bytes come after the tensors on it: they move to their device at the end."""
 
-    __slots__ = ("late", "tensors", "wanted")
+    __slots__ = ("late", "wanted")
 
     def __init__(self, flat: Any, dtype: Any, device: Any) -> None:
         super().__init__(flat, dtype, META if device is META else CPU)
         self.wanted = device
-        self.tensors: list[Any] = []
         self.late: list[tuple[Any, Any, Any]] = []  # a marked tensor, what it is of, the marks
 
-    def tensor(self, *args: Any, **kwargs: Any) -> Any:
-        tensor = super().tensor(*args, **kwargs)
-        self.tensors.append(tensor)
-        return tensor
+    def is_elsewhere(self) -> bool:
+        """Whether the tensors are still to move."""
+        return self.wanted is not self.device
 
     def marked(self, tensor: Any, metadata: Any) -> Any:
         """The same, with memory whose elements are computed when the bytes are there."""
@@ -212,12 +227,13 @@ class _Filled(Stored):
             self.late.append((out, tensor, metadata))
         return out
 
-    def finish(self) -> None:
+    def finish(self, on: dict[int, list[Tensor]]) -> None:
         """Move to the device, now that the bytes are there; what shares them there still does."""
-        if self.wanted is not self.device:
+        if self.is_elsewhere():
             self.device = self.wanted
+            tensors = on[id(self._root._storage)] if self._root is not None else []
             root = self._root = wrap(self._moved(self.flat))
-            for tensor in self.tensors:
+            for tensor in tensors:
                 seen = root if root.dtype is tensor.dtype else root.view(tensor.dtype)
                 place = (tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
                 tensor.data = seen.as_strided(*place)

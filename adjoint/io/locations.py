@@ -16,7 +16,9 @@ from typing import Any
 from adjoint.engine.backends.array.gpu.cuda import is_available
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import DeviceError
+from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.tensor.memory import UntypedStorage
+from adjoint.io.skipping import skipping
 
 Tagger = Callable[[Any], str | None]
 Deserializer = Callable[[Any, str], Any]
@@ -26,6 +28,7 @@ PACKAGES: list[tuple[int, Tagger, Deserializer]] = []
 
 class _Loading(threading.local):
     map_location: Any = None
+    sparse: list[Any] | None = None  # the sparse tensors made so far
 
 
 _LOADING = _Loading()
@@ -33,12 +36,30 @@ _LOADING = _Loading()
 
 @contextlib.contextmanager
 def loading_to(map_location: Any) -> Iterator[None]:
-    """While a file is read: where tensors that have no storage in it go, too."""
-    before, _LOADING.map_location = _LOADING.map_location, map_location
+    """While a file is read: where tensors that have no storage in it go, too.
+
+    Afterwards its sparse tensors are looked at, whose parts may have been read after they were
+    made of them.
+    """
+    before = _LOADING.map_location, _LOADING.sparse
+    _LOADING.map_location, _LOADING.sparse = map_location, []
     try:
         yield
+        if not skipping():
+            for tensor in _LOADING.sparse:
+                HOOKS.load_sparse().settle(tensor)
     finally:
-        _LOADING.map_location = before
+        _LOADING.map_location, _LOADING.sparse = before
+
+
+def assembled(layout: Any, tensors: list[Any], size: tuple[int, ...], coalesced: bool) -> Any:
+    """A sparse tensor of parts out of the file that is being read."""
+    tensor = HOOKS.load_sparse().assemble(layout, tensors, size, coalesced)
+    if _LOADING.sparse is None:  # no file, but a pickle of a program's own
+        HOOKS.load_sparse().settle(tensor)
+    else:
+        _LOADING.sparse.append(tensor)
+    return tensor
 
 
 def register_package(priority: int, tagger: Tagger, deserializer: Deserializer) -> None:

@@ -15,7 +15,7 @@ from adjoint.engine.core.spec import Spec
 from adjoint.engine.tensor.memory import UntypedStorage
 from adjoint.engine.tensor.meta import META, blank
 from adjoint.engine.tensor.tensor import Tensor, wrap
-from adjoint.io.locations import restored_device
+from adjoint.io.locations import assembled, restored_device
 from adjoint.io.names import parameter_class
 from adjoint.io.storages import Stored, as_marked
 
@@ -111,7 +111,7 @@ def rebuild_sparse_tensor(layout: Layout, data: Any) -> Tensor:
     coo = layout.name == "sparse_coo"
     *tensors, size = data[:3] if coo else data
     coalesced = coo and len(data) > 3 and data[3] is True
-    out: Tensor = HOOKS.load_sparse().assemble(layout, tensors, tuple(size), coalesced)
+    out: Tensor = assembled(layout, tensors, tuple(size), coalesced)
     return out
 
 

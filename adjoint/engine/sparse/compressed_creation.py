@@ -67,7 +67,7 @@ def sparse_compressed_tensor(
         size = _fitting(cls, starts, places, elements)
     size = tuple(size)
     check_lines(cls, starts, places, elements, size)
-    _check_order(cls, starts, places, elements, size)
+    check_order(cls, starts, places, elements, size)
     wanted = check_sparse_tensor_invariants.is_enabled()
     if wanted if check_invariants is None else check_invariants:
         _check_rising(cls, starts, places)
@@ -159,9 +159,10 @@ def check_lines(
         )
 
 
-def _check_order(
+def check_order(
     cls: type[CompressedTensor], starts: Tensor, places: Tensor, elements: Tensor, size: Size
 ) -> None:
+    """Refuse lines that do not follow each other, and places outside them."""
     if CONTEXT.capture is not None:
         return
     name, count = f"{cls.named.name}_tensor", places.shape[-1]

@@ -78,7 +78,7 @@ def sparse_coo_tensor(
     check_coordinates(coordinates, elements)
     size = _fitting(coordinates, elements) if size is None else tuple(size)
     check_shape(coordinates, elements, size)
-    _check_bounds(coordinates, size)
+    check_bounds(coordinates, size)
     return make(coordinates.detach(), elements, size, coalesced=bool(is_coalesced))
 
 
@@ -123,7 +123,8 @@ def check_shape(coordinates: Tensor, elements: Tensor, size: Size) -> None:
         )
 
 
-def _check_bounds(coordinates: Tensor, size: Size) -> None:
+def check_bounds(coordinates: Tensor, size: Size) -> None:
+    """Refuse coordinates outside a tensor of this size."""
     rank = coordinates.shape[0]
     if not coordinates.shape[1] or not rank or CONTEXT.capture is not None:
         return

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from adjoint.engine.core.dtype import int32, int64
 from adjoint.engine.core.layout import sparse_coo
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY, Record
 from adjoint.engine.core.state.context import CONTEXT
@@ -23,10 +24,11 @@ from adjoint.engine.ops.shape.join import CAT, STACK
 from adjoint.engine.ops.shape.views import PERMUTE, SLICE
 from adjoint.engine.sparse import arithmetic, products, reductions, shapes
 from adjoint.engine.sparse.compressed import KINDS, make_compressed
-from adjoint.engine.sparse.compressed_creation import check_lines
+from adjoint.engine.sparse.compressed_creation import check_lines, check_order
 from adjoint.engine.sparse.coo import CooTensor, make
-from adjoint.engine.sparse.creation import check_coordinates, check_shape
+from adjoint.engine.sparse.creation import check_bounds, check_coordinates, check_shape
 from adjoint.engine.sparse.tensor import Pattern, SparseTensor, complete, refusal
+from adjoint.engine.tensor.storage import Window
 from adjoint.engine.tensor.tensor import Tensor
 
 Fn = Callable[..., Any]
@@ -92,7 +94,7 @@ def refuse_in(name: str, structure: TreeDef) -> None:
 def assemble(layout: Any, tensors: list[Tensor], size: tuple[int, ...], coalesced: bool) -> Any:
     """A tensor of parts out of a file, whose elements may not have been read yet.
 
-    So only shapes are checked; what later reads out of bounds is refused then.
+    So only shapes are checked; `settle` looks at where the elements are.
     """
     if layout is sparse_coo and len(tensors) == 2:
         coordinates, elements = tensors
@@ -104,6 +106,25 @@ def assemble(layout: Any, tensors: list[Tensor], size: tuple[int, ...], coalesce
         check_lines(KINDS[layout], starts, places, elements, size)
         return make_compressed(KINDS[layout], starts, places, elements, size)
     raise TypeError(f"{len(tensors)} tensors do not make one of layout {layout!r}")
+
+
+def settle(tensor: SparseTensor) -> None:
+    """Refuse positions outside a tensor of a file, whose parts have been read by now."""
+    *positions, elements = tensor.tensors()
+    spec = tensor._array.spec._replace(device=elements.device)  # they may have moved
+    tensor._array = Window(spec, (0,) * len(spec.shape), 0)
+    size = tuple(tensor.shape)
+    if elements.is_meta:
+        return
+    for index in positions:
+        if index.dtype not in (int32, int64):
+            raise RuntimeError(
+                f"{tensor.layout}: indices must be of int32 or int64, received {index.dtype.name}"
+            )
+    if tensor.layout is sparse_coo:
+        check_bounds(positions[0], size)
+    else:
+        check_order(type(tensor), positions[0], positions[1], elements, size)  # type: ignore[arg-type]
 
 
 def rows(index: Tensor, elements: Tensor, size: tuple[int, ...]) -> CooTensor:
