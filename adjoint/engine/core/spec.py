@@ -126,8 +126,11 @@ def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 def wrap_dim(name: str, dim: int, ndim: int) -> int:
     """A dimension in 0..ndim-1 from one that may count from the end."""
     limit = max(ndim, 1)
-    if not isinstance(dim, int):
-        dim = index(dim)
+    if dim.__class__ is not int:
+        if dim.__class__ is bool:
+            raise TypeError(f"{name}: a dimension must be int, not bool, received {dim}")
+        if not isinstance(dim, int):
+            dim = index(dim)
     if not -limit <= dim < limit:
         raise ShapeIndexError(
             f"{name}: dimension out of range (expected to be in range of [{-limit}, {limit - 1}], "
@@ -137,8 +140,8 @@ def wrap_dim(name: str, dim: int, ndim: int) -> int:
 
 
 def wrap_dims(name: str, dims: Iterable[int], ndim: int) -> tuple[int, ...]:
-    """Several dimensions, each wrapped, none repeated."""
-    wrapped = tuple(wrap_dim(name, d, ndim) for d in dims)
+    """Several dimensions, each wrapped, none repeated; in a tuple PyTorch takes truths for ints."""
+    wrapped = tuple(wrap_dim(name, d + 0 if d.__class__ is bool else d, ndim) for d in dims)
     if len(set(wrapped)) != len(wrapped):
         raise ShapeError(
             f"{name}: a dimension appears more than once in {tuple(dims)!r} for a tensor of "

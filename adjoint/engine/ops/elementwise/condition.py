@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import copysign, inf
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
@@ -108,6 +109,13 @@ _LARGEST = {
 }
 
 
+def _rounded(x: Any, largest: float) -> Any:
+    """A number as a dtype has it, whose largest is given: what is larger is infinite there."""
+    if type(x) is not int and type(x) is not float:
+        return x
+    return copysign(inf, x) if abs(x) > largest else float(x)
+
+
 @public(method=True, inplace=True, out=True)
 def nan_to_num(
     input: Tensor,
@@ -122,7 +130,7 @@ def nan_to_num(
     if input.dtype.is_complex:
         return view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
     largest = _LARGEST[input.dtype]
-    nan, posinf, neginf = (float(x) if type(x) is int else x for x in (nan, posinf, neginf))
+    nan, posinf, neginf = (_rounded(x, largest) for x in (nan, posinf, neginf))
     out = input.masked_fill(ISNAN(input), 0.0 if nan is None else nan)
     out = out.masked_fill(EQ(input, float("inf")), largest if posinf is None else posinf)
     return out.masked_fill(EQ(input, float("-inf")), -largest if neginf is None else neginf)

@@ -177,6 +177,8 @@ def rsqrt(input: Tensor) -> Tensor:
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
     require_tensors("ldexp", input, other)
+    if other.dtype is dt.bool_ and input.dtype.is_floating_point:
+        raise NotImplementedError("ldexp: not implemented for exponents of bool. Convert them.")
     if not (input.dtype.is_complex or other.dtype.is_inexact):
         return LDEXP(input, other)
     if not other.ndim and input.dtype is dt.float64:

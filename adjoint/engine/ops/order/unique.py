@@ -65,7 +65,7 @@ def _run(name: str, record: Any, input: Tensor, dim: int | None) -> Any:
     d = wrap_dim(name, dim, x.ndim)
     if x.ndim == 0:
         raise ShapeIndexError(f"{name}: dimension specified as {dim} but tensor has no dimensions")
-    if x.shape[d] == 0 and 0 in (*x.shape[:d], *x.shape[d + 1 :]):
+    if 0 in (*x.shape[:d], *x.shape[d + 1 :]):
         raise ShapeError(
             f"{name}: there are 0 sized dimensions, and they aren't selected, so the operation "
             "cannot be applied"
@@ -87,6 +87,8 @@ def unique(
     >>> ad.unique(ad.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
+    if sorted.__class__ is not bool:  # mostly a dimension that was meant for `dim`
+        raise TypeError(f"unique: sorted must be bool, received {sorted!r}. Give dim by its name.")
     alone = dim is None and not (return_inverse or return_counts)
     if alone and CONTEXT.plain and input.device.type == "cuda":
         refuse_complex("unique", input)

@@ -11,7 +11,7 @@ from adjoint.engine.core.dtype import DType, bool_, float32, int64, uint8
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
-from adjoint.engine.core.spec import Spec, same_shape, wrap_dims
+from adjoint.engine.core.spec import Spec, same_shape, wrap_dim, wrap_dims
 from adjoint.engine.ops.common.arguments import ints
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def all_dims(name: str, dim: Any, ndim: int) -> Dims:
     if dim.__class__ is int and -ndim <= dim < ndim:
         return (dim + ndim if dim < 0 else dim,)
     if not isinstance(dim, (tuple, list)):
+        if dim.__class__ is bool:
+            wrap_dim(name, dim, ndim)  # which refuses it
         dim = (as_int(dim),)
     elif len(dim) == 0:
         return tuple(range(ndim))

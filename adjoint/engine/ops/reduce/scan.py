@@ -180,6 +180,12 @@ def along(name: str, input: Tensor, dim: int) -> tuple[Tensor, int]:
     return (input, d) if input.ndim else (input.reshape(1), 0)
 
 
+def along_rows(name: str, input: Tensor, dim: int) -> tuple[Tensor, int]:
+    """`along`, of elements that lie row after row, as PyTorch's running results do."""
+    x, d = along(name, input, dim)
+    return (x if x.is_contiguous() else x.contiguous()), d
+
+
 def like(input: Tensor, out: Tensor) -> Tensor:
     """What came of `along`, without the dimension that was added for a 0-d input."""
     return out if input.ndim else out.reshape(())
@@ -193,7 +199,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     >>> ad.tensor([1, 2, 3]).cumsum(0)
     tensor([1, 3, 6])
     """
-    x, d = along("cumsum", in_dtype(input, dtype), dim)
+    x, d = along_rows("cumsum", in_dtype(input, dtype), dim)
     return like(input, CUMSUM(x, dim=d, reverse=False))
 
 
@@ -206,7 +212,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         >>> ad.tensor([1, 2, 3]).cumprod(0)
         tensor([1, 2, 6])
     """
-    x, d = along("cumprod", in_dtype(input, dtype), dim)
+    x, d = along_rows("cumprod", in_dtype(input, dtype), dim)
     return like(input, CUMPROD(x, dim=d, reverse=False))
 
 
@@ -215,7 +221,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along `dim`."""
     if not input.dtype.is_inexact:
         raise NotImplementedError(f"logcumsumexp: not implemented for {input.dtype.name}")
-    x, d = along("logcumsumexp", input, dim)
+    x, d = along_rows("logcumsumexp", input, dim)
     return like(input, LOGCUMSUMEXP(x, dim=d))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import DType, get_default_dtype
+from adjoint.engine.core.dtype import DType, as_dtype, get_default_dtype
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
@@ -47,9 +47,10 @@ LOG_SOFTMAX = composite(
 def _normalised(name: str, record: Any, input: Tensor, dim: Any, dtype: DType | None) -> Tensor:
     shape, kind = input._array.shape, input.dtype
     d = wrap_dim(name, dim, len(shape))
-    x = input
+    x = input if input.is_contiguous() else input.contiguous()  # as PyTorch's results lie
     if dtype is not None and dtype is not kind:
-        x, kind = input.to(dtype), dtype
+        kind = as_dtype(name, dtype)
+        x = x.to(kind)
     if not kind.is_floating_point:
         raise NotImplementedError(
             f"{name}: not implemented for {kind.name}. Pass dtype=, or convert the input."

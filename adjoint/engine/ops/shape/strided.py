@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError, ShapeIndexError
 from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import linear
@@ -147,6 +148,8 @@ def trace(input: Tensor) -> Tensor:
     """
     if input.ndim != 2:
         raise ShapeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    if input.dtype is bool_:
+        raise NotImplementedError("trace: not implemented for bool. Convert it, e.g. with .int().")
     return diagonal(input).sum()
 
 
