@@ -49,3 +49,35 @@ def test_rows_shorter_than_vectors_are_taken_several_at_a_time(
         softmax(ad.ones(64, size))
         (step,) = softmax.latest.executable.plan.steps
         assert step.form.rows is along
+
+
+def test_sums_of_rows_run_along_them_whatever_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums that are written beside each other do not make vectors of elements that lie apart."""
+    monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
+    for shape, dims in (((5, 17, 67), (2,)), ((2, 3, 11, 13), (2, 3)), ((3, 2, 5, 7, 5), (3, 4))):
+        total: Any = ad.compile(lambda x, dims=dims: x.sum(dims), backend="native")
+        total(ad.ones(*shape))
+        (step,) = total.latest.executable.plan.steps
+        assert step.form.rows, shape
+    columns: Any = ad.compile(lambda x: x.sum(1), backend="native")
+    columns(ad.ones(5, 17, 67))
+    assert not columns.latest.executable.plan.steps[0].form.rows
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reductions_over_any_dimensions(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 9, rng.integers(3, 6)).tolist())
+    x = rng.standard_normal(shape).astype(np.float32).transpose(rng.permutation(len(shape)))
+    dims = tuple(rng.choice(x.ndim, rng.integers(1, x.ndim), replace=False).tolist())
+
+    def reduced(x: Any) -> tuple[Any, ...]:
+        return x.sum(dims), x.amax(dims), x.mean(dims, keepdim=True), (x * x).sum(dims)
+
+    exact = x.astype(np.float64)
+    wanted = [exact.sum(dims), exact.max(dims), exact.mean(dims, keepdims=True)]
+    wanted.append((exact * exact).sum(dims))
+    compiled: Any = ad.compile(reduced, backend="native")
+    for got in (compiled(ad.from_numpy(x)), reduced(ad.from_numpy(x))):
+        for mine, right in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(mine.numpy(), right, rtol=1e-5, atol=1e-5)

@@ -106,15 +106,22 @@ def users_of(kernel: LoopKernel, k: int) -> set[int]:
 
 
 def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
-    """The dimension along which most references have neighbouring elements."""
+    """The dimension along which most references have neighbouring elements.
+
+    Those that are the same for whole rows (sums that are written) count less: they are used once
+    where others are for each element.
+    """
     if not kernel.atoms:
         return None
     score = dict.fromkeys(kernel.atoms, 0.0)
     stores = {id(ref) for _, ref in kernel.stores}
     for ref in refs:
+        whole = len(ref.strides) > 1 and (
+            not kernel.reduced or any(a in kernel.reduced for a in ref.strides)
+        )
         for atom, stride in ref.strides.items():
             if stride == 1 and ref.buffer is not None:
-                score[atom] += (3 if id(ref) in stores else 2) if len(ref.strides) > 1 else 1
+                score[atom] += (3 if id(ref) in stores else 2) if whole else 1
     return max(kernel.atoms, key=lambda a: (score[a], a in kernel.reduced, typical(a.size)))
 
 
