@@ -3,12 +3,13 @@
     python -m benchmarks.gpu [--json FILE] [--frameworks adjoint,torch] [row ...]
 
 Rows: add, gelu, softmax, norm, columns, product; attention and attention128 (heads of 64 and 128),
-attention_both and attention128_both (with its gradients); tiny, gpt4, gpt16, gpt32; llama, vit,
-lstm, odd (sizes), and decode (one token of GPT-2 at batch 1 with a cache); resnet50 (256 images of
-224 x 224, channels last), unet (of a diffusion model, 64 images of 64 x 64). Kernels are told as
-GB/s or TFLOP/s; training steps as milliseconds and tokens/s or images/s, first over a burst of 5
-steps, then over 50 (the card slows down under load), with the first step's time, memory and losses.
-Each framework runs in a process of its own.
+attention_both and attention128_both (with its gradients); tiny, gpt4, gpt16, gpt32, and gpt16half
+and gpt32half, whose residual stream is in bfloat16 (under autocast alone it is in float32); llama,
+vit, lstm, odd (sizes), and decode (one token of GPT-2 at batch 1 with a cache); resnet50 (256
+images of 224 x 224, channels last), unet (of a diffusion model, 64 images of 64 x 64). Kernels are
+told as GB/s or TFLOP/s; training steps as milliseconds and tokens/s or images/s, first over a burst
+of 5 steps, then over 50 (the card slows down under load), with the first step's time, memory and
+losses. Each framework runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ GIB = 1 << 28  # float32 elements of a GiB
 APART = 0.05  # of losses
 ATTENTION = ("attention", "attention128", "attention_both", "attention128_both")
 KERNELS = ("add", "gelu", "softmax", "norm", "columns", "product", *ATTENTION)
-STEPS = {"tiny": 32, "gpt4": 4, "gpt16": 16, "gpt32": 32, "resnet50": 256, "unet": 64}
+GPTS = {"gpt4": 4, "gpt16": 16, "gpt32": 32, "gpt16half": 16, "gpt32half": 32}
+STEPS = {"tiny": 32, **GPTS, "resnet50": 256, "unet": 64}
 MODELS = ("llama", "vit", "lstm", "odd")
 IMAGES = ("resnet50", "unet")
 SHORT = ("tiny", "decode", "odd")  # steps that are timed by many
@@ -80,12 +82,22 @@ def attention(name: str, ad: Any, attend: Any) -> tuple[Any, tuple[Any, ...], fl
     return both, (q, k, v), 3.5 * work, "TFLOP/s"
 
 
-def gpt_of(framework: str) -> Any:
-    """GPT-2 124M with a vocabulary of 50,304, without dropout."""
+def gpt_of(framework: str, half_stream: bool = False) -> Any:
+    """GPT-2 124M with a vocabulary of 50,304, without dropout.
+
+    With a half stream the sum of its embeddings is rounded to bfloat16: what each block adds to it
+    is so under autocast, and therefore every sum after it.
+    """
     if framework == "adjoint":
         models = importlib.import_module("adjoint.models.gpt2")
-        return models.GPT2(models.GPT2Config(vocab_size=50304, dropout=0.0))
-    return importlib.import_module("benchmarks.gpu_torch").GPT2(50304)
+        net = models.GPT2(models.GPT2Config(vocab_size=50304, dropout=0.0))
+        first = net.transformer["h"][0]
+    else:
+        net = importlib.import_module("benchmarks.gpu_torch").GPT2(50304)
+        first = net.blocks[0]
+    if half_stream:
+        first.register_forward_pre_hook(lambda _, given: (given[0].bfloat16(),))
+    return net
 
 
 def images(name: str, framework: str, ad: Any) -> tuple[Any, Any, Any, Any]:
@@ -142,7 +154,7 @@ def training(name: str, framework: str, ad: Any, functional: Any) -> tuple[Any, 
         x, y = ad.randn(32, 16).to("cuda"), ad.randint(0, 2, (32,)).to("cuda")
         half, count = False, 32
     else:
-        net = gpt_of(framework).to("cuda")
+        net = gpt_of(framework, name.endswith("half")).to("cuda")
         tokens = ad.randint(0, 50257, (batch, 1025)).to("cuda")
         x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
         half, count = True, batch * 1024
