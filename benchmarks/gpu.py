@@ -82,7 +82,7 @@ def attention(name: str, ad: Any, attend: Any) -> tuple[Any, tuple[Any, ...], fl
     return both, (q, k, v), 3.5 * work, "TFLOP/s"
 
 
-def gpt_of(framework: str, half_stream: bool = False) -> Any:
+def gpt_of(framework: str, half_stream: bool = False, layers: int = 12) -> Any:
     """GPT-2 124M with a vocabulary of 50,304, without dropout.
 
     With a half stream the sum of its embeddings is rounded to bfloat16: what each block adds to it
@@ -90,10 +90,10 @@ def gpt_of(framework: str, half_stream: bool = False) -> Any:
     """
     if framework == "adjoint":
         models = importlib.import_module("adjoint.models.gpt2")
-        net = models.GPT2(models.GPT2Config(vocab_size=50304, dropout=0.0))
+        net = models.GPT2(models.GPT2Config(vocab_size=50304, dropout=0.0, n_layer=layers))
         first = net.transformer["h"][0]
     else:
-        net = importlib.import_module("benchmarks.gpu_torch").GPT2(50304)
+        net = importlib.import_module("benchmarks.gpu_torch").GPT2(50304, layers=layers)
         first = net.blocks[0]
     if half_stream:
         first.register_forward_pre_hook(lambda _, given: (given[0].bfloat16(),))

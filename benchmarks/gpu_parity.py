@@ -1,12 +1,13 @@
 """Whether a GPT-2 trained on a GPU is PyTorch's: gradients, losses, memory and first steps.
 
-    python -m benchmarks.gpu_parity [--batch 16] [--steps 100] [--layers 12]
+    python -m benchmarks.gpu_parity [--batch 16] [--steps 100] [--layers 12] [--stream bfloat16]
 
 The same weights and tokens in each framework, bf16 autocast, AdamW; each run has a process of its
 own. Told are the error of every gradient of the first step against PyTorch's in float32, beside
 the error that PyTorch's autocast has; losses step by step, beside those of PyTorch's other mode;
 the time of a first step with nothing on disk and with everything there; and the memory of a step,
-with and without `remat`.
+with and without `remat`. The residual stream is in float32, as autocast has it, or in bfloat16
+(`gpt_of` of benchmarks.gpu) in all runs but that of float32.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu import gpt_of
+
 Arrays = dict[str, "np.ndarray[Any, Any]"]
-VOCABULARY, LENGTH = 50304, 1024
+LENGTH = 1024
 OPTIONS: dict[str, dict[str, Any]] = {"compiled": {}, "remat": {"options": {"remat": "memory"}}}
 FOLLOWED = 257  # tokens that occur, each followed mostly by the same: something can be learnt
 
@@ -39,14 +42,6 @@ def tokens(batch: int, steps: int) -> np.ndarray[Any, Any]:
         after = (5 * out[..., place - 1] + 3) % FOLLOWED
         out[..., place] = np.where(follows[..., place], after, out[..., place])
     return out
-
-
-def gpt(framework: str, layers: int) -> Any:
-    """The model, without dropout."""
-    if framework == "adjoint":
-        models = importlib.import_module("adjoint.models.gpt2")
-        return models.GPT2(models.GPT2Config(vocab_size=VOCABULARY, dropout=0.0, n_layer=layers))
-    return importlib.import_module("benchmarks.gpu_torch").GPT2(VOCABULARY, layers=layers)
 
 
 def names(model: Any) -> dict[str, str]:
@@ -75,11 +70,11 @@ def turned(name: str) -> bool:
 class Training:
     """A model with given weights in one framework."""
 
-    def __init__(self, framework: str, mode: str, folder: Path, layers: int) -> None:
+    def __init__(self, framework: str, mode: str, folder: Path, layers: int, stream: str) -> None:
         self.ad = importlib.import_module(framework)
         self.functional = importlib.import_module(f"{framework}.nn.functional")
         self.half = mode != "float32"
-        self.model = gpt(framework, layers)
+        self.model = gpt_of(framework, self.half and stream == "bfloat16", layers)
         weights = dict(np.load(folder / "weights.npz"))
         theirs = names(self.model) if framework == "torch" else {}
         with self.ad.no_grad():
@@ -119,9 +114,11 @@ class Training:
         }
 
 
-def worker(framework: str, mode: str, folder: Path, layers: int, what: str) -> dict[str, Any]:
+def worker(
+    framework: str, mode: str, folder: Path, layers: int, stream: str, what: str
+) -> dict[str, Any]:
     """One run: its gradients are written to a file, the rest is told."""
-    training = Training(framework, mode, folder, layers)
+    training = Training(framework, mode, folder, layers, stream)
     ad = training.ad
     batches = ad.from_numpy(np.load(folder / "tokens.npy")).to("cuda")
     x, y = batches[..., :-1].contiguous(), batches[..., 1:].contiguous()
@@ -151,13 +148,14 @@ def asked(*words: str) -> dict[str, Any]:
     return answer
 
 
-def tell_gradients(folder: Path, layers: str) -> None:
+def tell_gradients(*model: str) -> None:
     """Errors of each parameter's gradient, relative to its norm."""
+    folder = Path(model[0])
     runs = {"exact": ("torch", "float32"), "theirs": ("torch", "eager")}
     runs["ours"] = ("adjoint", "compiled")
     found: dict[str, Arrays] = {}
     for name, (framework, mode) in runs.items():
-        asked(framework, mode, str(folder), layers, "gradients")
+        asked(framework, mode, *model, "gradients")
         found[name] = dict(np.load(folder / f"{framework}_{mode}.npz"))
     errors = {
         who: {
@@ -175,11 +173,11 @@ def tell_gradients(folder: Path, layers: str) -> None:
     )
 
 
-def tell_losses(folder: Path, layers: str) -> None:
+def tell_losses(*model: str) -> None:
     """How far losses are apart."""
     runs = {"PyTorch": ("torch", "eager"), "torch.compile": ("torch", "compiled")}
     runs |= {"Adjoint": ("adjoint", "compiled"), "with remat": ("adjoint", "remat")}
-    found = {who: asked(*run, str(folder), layers, "losses") for who, run in runs.items()}
+    found = {who: asked(*run, *model, "losses") for who, run in runs.items()}
     base = np.asarray(found["PyTorch"]["losses"])
     for who, run in found.items():
         losses = np.asarray(run["losses"])
@@ -196,28 +194,29 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--stream", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
-        framework, mode, folder, layers, what = chosen.one
-        print(json.dumps(worker(framework, mode, Path(folder), int(layers), what)))
+        framework, mode, folder, layers, stream, what = chosen.one
+        print(json.dumps(worker(framework, mode, Path(folder), int(layers), stream, what)))
         return
     with tempfile.TemporaryDirectory() as name:
-        folder, layers = Path(name), str(chosen.layers)
+        folder, model = Path(name), (name, str(chosen.layers), chosen.stream)
         np.save(folder / "tokens.npy", tokens(chosen.batch, chosen.steps))
         importlib.import_module("adjoint").manual_seed(0)
         weights = {key: p.numpy() for key, p in _weights(chosen.layers).items()}
         np.savez(folder / "weights.npz", **weights)
         os.environ["XDG_CACHE_HOME"] = name  # nothing on disk at first
         for told in ("nothing on disk", "from the disk"):
-            first = asked("adjoint", "compiled", name, layers, "first")["first"]
+            first = asked("adjoint", "compiled", *model, "first")["first"]
             print(f"first step, {told}: {first:.1f} s", flush=True)
-        tell_gradients(folder, layers)
-        tell_losses(folder, layers)
+        tell_gradients(*model)
+        tell_losses(*model)
 
 
 def _weights(layers: int) -> dict[str, Any]:
-    return {key: p.detach() for key, p in gpt("adjoint", layers).named_parameters()}
+    return {key: p.detach() for key, p in gpt_of("adjoint", layers=layers).named_parameters()}
 
 
 if __name__ == "__main__":
