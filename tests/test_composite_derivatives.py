@@ -299,6 +299,7 @@ WITHIN = {
     "grid_sampler_whole",  # on a GPU, as is grid_sampler elsewhere: tests/test_calls_cuda.py
     "grid_sampler_gradient",
     "ctc_loss_small",  # compared with the other where small operations are
+    "ctc_loss_program",  # in tests/test_ctc_programs.py
     "embedding_sparse",
     "moved_statistic",  # off the tape
     "sort",

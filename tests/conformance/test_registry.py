@@ -30,7 +30,8 @@ ELSEWHERE = frozenset(
     "scaled_product "  # of float8: tests/test_scaled_products.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "ctc_loss_gradient dropout grid_sampler_whole grid_sampler_gradient unique_values "  # of eager mode on a GPU: tests/test_calls_cuda.py
-    "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py
+    # within others, of few elements or as programs: tests/test_small_rows.py, test_ctc_programs.py
+    "moved_statistic ctc_loss_small ctc_loss_program".split()
 )
 
 

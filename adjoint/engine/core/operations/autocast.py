@@ -91,6 +91,7 @@ _RECORDS_ALONE = {
     "binary_cross_entropy": {"cpu": "fp32", "cuda": "fp32"},
     "ctc_loss": {"cpu": "fp32", "cuda": "fp32"},
     "ctc_loss_small": {"cpu": "fp32", "cuda": "fp32"},
+    "ctc_loss_program": {"cpu": "fp32", "cuda": "fp32"},
     "bilinear": {"cuda": "lower"},
 }
 RECORDS = {  # record name -> device type -> policy
