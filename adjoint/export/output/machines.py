@@ -65,7 +65,8 @@ _OTHERS = [
     ),
     Destination(
         "aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon",
-        CodeMachine(Features(), 128, 32, True, "widened"), zig="aarch64-linux-musl",
+        CodeMachine(Features(overwrites=True), 128, 32, True, "widened"),
+        zig="aarch64-linux-musl",
     ),
     Destination(
         "riscv64", "riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c",

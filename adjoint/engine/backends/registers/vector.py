@@ -64,6 +64,7 @@ class Features:
     halves: bool = True  # conversion between float16 and float32
     nan_bounds: bool = True  # a minimum and maximum that keep NaN, as one instruction
     device: bool = False  # remainders of floats, sines and cosines by functions of the device
+    overwrites: bool = False  # multiply-add of vectors puts its result where its addend was
 
 
 @dataclass(slots=True)
@@ -108,6 +109,20 @@ class Code:
         if lanes > 1:
             text = f"splat ({_TYPES[kind][0]} {text})"
         return V(self, text, kind, lanes, value)
+
+    def addend(self, value: float, kind: str, lanes: int) -> V:
+        """A number in every lane, for a sum of which it is the first term.
+
+        Where sums overwrite that term, it is read from memory each time: to copy it from register
+        to register would take the place of arithmetic.
+        """
+        number = self.const(value, kind, lanes)
+        if not self.features.overwrites or lanes == 1:
+            return number
+        name = f"@adjoint.{kind}.{lanes}.{literal(value, kind)}"
+        # Not a constant, which would be kept in a register after all.
+        self.declarations.add(f"{name} = internal global {number.type} {number.ref}, align 16")
+        return self.value(self.let(f"load {number.type}, ptr {name}, align 16"), kind, lanes)
 
     def iota(self, kind: str, lanes: int) -> V:
         """0, 1, 2, ... along the lanes."""

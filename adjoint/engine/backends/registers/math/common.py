@@ -30,13 +30,17 @@ FORMAT = {
 }
 
 
-def polynomial(x: V, coefficients: Sequence[float]) -> V:
+def polynomial(x: V, coefficients: Sequence[float], stored: bool = False) -> V:
     """c0 + c1 x + c2 x**2 + ..., pairwise (Estrin's scheme).
 
     Fewer constants have to be copied into accumulators than by Horner's rule, which on NEON
-    saves a third of the instructions, and chains are shorter.
+    saves a third of the instructions, and chains are shorter. Where functions have more
+    coefficients than registers hold, those are better read from memory (`stored`).
     """
     terms: list[V | float] = list(coefficients)
+    if stored:
+        for i in range(0, len(terms) - 1, 2):
+            terms[i] = x.code.addend(coefficients[i], x.kind, x.lanes)
     power = x
     while len(terms) > 1:
         terms = [

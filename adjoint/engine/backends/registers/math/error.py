@@ -24,9 +24,10 @@ def erf(x: V) -> V:
     """Error function."""
     size = abs(x)
     if x.kind == "f32":
-        near = mad(x, polynomial(x * x, tables.ERF_F32), x)
+        near = mad(x, polynomial(x * x, tables.ERF_F32, stored=True), x)
         u, c = at_most(size, 3.95) - 1.0, tables.ERF_TAIL_F32
-        root = mad(u, polynomial(u, c[1:]), c[0])  # rounded once where u is small, erfc is not
+        # Rounded once where u is small and erfc is not.
+        root = mad(u, polynomial(u, c[1:], stored=True), c[0])
         square = root * root
         return select(size < 0.88, near, mad(-square, square, 1.0).copysign(x))
     far = 1.0 - _erfc_positive(at_most(size, 6.0))
