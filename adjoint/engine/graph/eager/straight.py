@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 from numpy import ndarray
@@ -33,7 +34,7 @@ from adjoint.engine.core.tree import flatten, unflatten
 from adjoint.engine.graph.eager import enlisted
 from adjoint.engine.graph.eager.enlisted import Owned
 from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit, root
-from adjoint.engine.graph.ir import DataflowGraph, frozen
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value, frozen
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
@@ -221,6 +222,8 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
     sources = [lifted.get(id(value)) for value in graph.inputs]
     if not apart(graph) or not all(id(source) in given for source in sources):
         raise Unfit
+    if any(map(is_spread, graph.nodes)):
+        raise Unfit  # as it is, that is a fragment
     gaps = tuple([x is not None for x in leaves])
     places = [given[id(source)] for source in sources]
     run = HOOKS.straighten(graph, places, [t._array for t in tensors])
@@ -230,6 +233,14 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
     elif kind in SIMPLE and all(x is None or is_tensor(x) for x in out):
         structure = kind
     return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places))
+
+
+def is_spread(node: Node) -> bool:
+    """Whether operands that are small themselves have a large result together."""
+    limit = node.record.large
+    if not limit or node.record.family != "elementwise" or prod(node.outputs[0].spec.shape) < limit:
+        return False
+    return all(x.__class__ is Value and prod(x.spec.shape) < limit for x in node.inputs)
 
 
 def apart(graph: DataflowGraph) -> bool:
