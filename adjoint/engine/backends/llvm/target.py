@@ -7,7 +7,7 @@ from typing import Any, final
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.loops import advancing
-from adjoint.engine.backends.llvm.loops.launch_words import fill_words
+from adjoint.engine.backends.llvm.loops.launch_words import fill_words, joined
 from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
@@ -58,7 +58,8 @@ class LlvmTarget(Target):
     reads_parts = True
     few_columns = 1024
     templates = {
-        **joins.TEMPLATES, **pairs.TEMPLATES, **flow.TEMPLATES,
+        **joins.TEMPLATES, "cat": joined(joins.TEMPLATES["cat"]),
+        **pairs.TEMPLATES, **flow.TEMPLATES,
         **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
         **elements.TEMPLATES, **groups.TEMPLATES,
         **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),

@@ -89,7 +89,7 @@ class _OpenLaunch:
     def take(self, step: Step) -> None:
         """Have a kernel launched with this one."""
         assert isinstance(step, Launch)
-        self.launch.kernels.insert(0, step.kernels[0])
+        self.launch.kernels[:0] = step.kernels
         self.launch.works = step.works + self.launch.works
         self.launch.reads += step.reads
         self.launch.writes += step.writes

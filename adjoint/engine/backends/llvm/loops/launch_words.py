@@ -5,6 +5,11 @@ Note [tiled pieces]
     of a row, and finds none of them in the cache when the next row wants their neighbours. So its
     pieces are TILE columns wide, and rows follow each other before columns do: TILE lines serve as
     many rows as they have elements.
+
+Note [pieces in turns]
+    Kernels that write parts of the rows of one array, as those of `cat` do, leave gaps when each
+    does all its rows first, and memory takes twice as long as to write one row after another. So
+    where they have as many pieces each, and not short ones, they take turns, piece by piece.
 """
 
 from __future__ import annotations
@@ -17,10 +22,12 @@ from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
 from adjoint.engine.backends.llvm.loops.pieces import lanes_of, words_of
 from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Form, Kernel
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
+from adjoint.engine.compiler.target import Template
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizes.extents import computed, is_extent
 
 TILE = 16  # columns
+TURN = 256  # elements of a piece: of less, what is around a piece would take as long
 
 
 def fill_words(step: Launch) -> None:
@@ -31,8 +38,9 @@ def fill_words(step: Launch) -> None:
     step.form = replace(form, spans=spans(step.kernels, lanes), tiled=is_tiled(step.kernels))
     words: list[Any] = [len(step.kernels), 0]
     first = 0
-    for kernel in step.kernels:
-        pieces, chunk, chunks = divide(kernel, lanes, step.form)
+    shares = [divide(kernel, lanes, step.form) for kernel in step.kernels]
+    step.form = replace(step.form, in_turns=take_turns(step.kernels, shares))
+    for kernel, (pieces, chunk, chunks) in zip(step.kernels, shares, strict=True):
         extents = iter(kernel.extents)
         words += [first, pieces, chunk, chunks, *kernel.outer, *kernel.inner]
         for kind, k, d in layout:
@@ -88,6 +96,45 @@ def is_tiled(kernels: list[Kernel]) -> bool:
             for ref in k.refs
         )
         for k in kernels
+    )
+
+
+def joined(template: Template) -> Template:
+    """A template whose copies into parts of its result are one launch, if they are of one form."""
+
+    def steps(*given: Any) -> list[Any]:
+        launches: list[Launch] = []
+        for step in template.steps(*given):
+            if launches and step.form.key() == launches[-1].form.key():
+                last = launches[-1]
+                last.kernels += step.kernels
+                last.works += step.works
+                last.reads += step.reads
+                last.writes += step.writes
+                last.cost += step.cost
+            else:
+                launches.append(step)
+        return launches
+
+    return replace(template, steps=steps)
+
+
+def take_turns(kernels: list[Kernel], shares: list[tuple[int, int, int]]) -> bool:
+    """Note [pieces in turns]: whether kernels write parts of one array's rows."""
+    pieces, _, chunks = shares[0]
+    if len(kernels) < 2 or is_extent(pieces) or pieces < 2 or chunks != 1:
+        return False
+    if any(is_extent(n) or n != pieces or many != 1 for n, _, many in shares):
+        return False
+    if any(k.form.rows or k.form.inner or len(k.form.stores) != 1 for k in kernels):
+        return False
+    written = [k.refs[k.form.stores[0][1]] for k in kernels]
+    one, leading = written[0], range(kernels[0].form.outer - 1)
+    return all(
+        ref.buffer is one.buffer
+        and all(ref.strides[d] == one.strides[d] for d in leading)
+        and k.outer[-1] >= TURN
+        for k, ref in zip(kernels, written, strict=True)
     )
 
 
