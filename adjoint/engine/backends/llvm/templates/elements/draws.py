@@ -123,10 +123,8 @@ def poisson(e: ElementWriter) -> V:
 
 def poisson_by_rejection(e: ElementWriter, word: V, mean: V) -> V:
     """Hörmann's transformed rejection."""
-    root, log_rate = mean.sqrt(), log(mean)
-    b = root * 2.53 + 0.931
+    b = mean.sqrt() * 2.53 + 0.931
     a = b * 0.02483 - 0.059
-    log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239)
     quick = 0.9277 - 3.6224 / (b - 2.0)
 
     def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
@@ -135,10 +133,11 @@ def poisson_by_rejection(e: ElementWriter, word: V, mean: V) -> V:
         hopeless = (k < 0.0) | ((distance < 0.013) & (v > distance))
         count = larger(k, 0.0)
 
-        def looked_at() -> list[V]:
+        def looked_at() -> list[V]:  # few are: what is needed here alone is computed here
+            log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239)
             slope = log(a / (distance * distance) + b)
             level = log(v) + log_inverse_alpha - slope
-            return [level <= count * log_rate - mean - log_factorial(count)]
+            return [level <= count * log(mean) - mean - log_factorial(count)]
 
         return count, lambda: e.w.choose(sure | hopeless, lambda: [sure], looked_at)[0]
 
@@ -176,9 +175,6 @@ def binomial_by_rejection(e: ElementWriter, word: V, n: V, p: V) -> V:
     a = b * 0.0248 - 0.0873 + p * 0.01
     center = n * p + 0.5
     quick = 0.92 - 4.2 / b
-    alpha = (5.1 / b + 2.83) * deviation
-    odds = p / (1.0 - p)
-    mode = ((n + 1.0) * p).floor()
 
     def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
         k = ((a * 2.0 / distance + b) * u + center).floor()
@@ -187,6 +183,9 @@ def binomial_by_rejection(e: ElementWriter, word: V, n: V, p: V) -> V:
         count = smaller(larger(k, 0.0), n)
 
         def looked_at() -> list[V]:
+            alpha = (5.1 / b + 2.83) * deviation
+            odds = p / (1.0 - p)
+            mode = ((n + 1.0) * p).floor()
             level = log(v * alpha / (a / (distance * distance) + b))
             bound = (mode + 0.5) * log((mode + 1.0) / (odds * (n - mode + 1.0)))
             bound = bound + (n + 1.0) * log((n - mode + 1.0) / (n - count + 1.0))
@@ -233,10 +232,16 @@ def standard_gamma(e: ElementWriter) -> V:
         positive = root > 0.0
         cube = select(positive, root * root * root, 1.0)
 
-        def looked_at() -> list[V]:
-            return [log(v) < x * x * 0.5 + d * (1.0 - cube + log(cube))]
+        # Marsaglia and Tsang: v < 1 - 0.0331 x**4 implies what is asked, if d >= 2/3. The margin
+        # is more than what rounding makes of either side, so that no sample changes.
+        square = x * x
+        surely = v < 1.0 - square * square * 0.0331 - (d * 1e-14 + 1e-9)
+        sure = surely & positive & (d > 0.6666666)
 
-        return cube, lambda: w.choose(positive, looked_at, lambda: [positive])[0]
+        def looked_at() -> list[V]:
+            return [positive & (log(v) < x * x * 0.5 + d * (1.0 - cube + log(cube)))]
+
+        return cube, lambda: w.choose(sure, lambda: [sure], looked_at)[0]
 
     def of_number() -> list[V]:
         sample = d * rejected(e, word, propose)
