@@ -52,7 +52,7 @@ LINALG = (
 )
 # Or they are drawn, or whatever was in memory (Note [small draws]).
 DRAWS = (
-    "bernoulli empty empty_like multinomial new_empty normal rand rand_like randint randint_like "
+    "bernoulli empty empty_like new_empty normal rand rand_like randint randint_like "
     "randn randn_like randperm"
 )
 # Or all of them are views of the one tensor among the arguments.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 from numpy import empty
@@ -24,7 +25,7 @@ from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Generator, default_generator
 from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit
-from adjoint.engine.graph.ir import DataflowGraph, Node
+from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
@@ -128,6 +129,12 @@ def unwritten(graph: DataflowGraph, call: Callable[[], Any]) -> Callable[..., Ar
     return lambda *arrays: (make(),)
 
 
+def is_fragment(node: Node) -> bool:
+    """Whether an operation, done as it is, is large enough for a compiled program."""
+    sizes = [prod(x.spec.shape) for x in node.inputs if isinstance(x, Value)]
+    return 0 < node.record.large <= max(sizes, default=0)
+
+
 def what_follows(
     graph: DataflowGraph, node: Node, places: list[int], arrays: list[Any]
 ) -> Callable[..., Arrays] | None:
@@ -136,6 +143,8 @@ def what_follows(
     others = [n for n in graph.nodes if n is not node]
     if not others and graph.outputs == [numbers]:
         return None
+    if any(map(is_fragment, others)):
+        raise Unfit
     after = graph.copy()
     after.inputs, after.nodes = [numbers, *graph.inputs], others
     sample = node.record(SEED, 0, **node.params)._array

@@ -87,6 +87,9 @@ MULTINOMIAL = primitive(
     None,
     None,
     batched_params=lambda params, size: params,
+    draws=True,
+    fragment="composed",
+    by_library=True,
 )
 
 
