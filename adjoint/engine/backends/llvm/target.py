@@ -54,7 +54,7 @@ class LlvmTarget(Target):
             "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
-    kept_whole = frozenset(groups.TEMPLATES)
+    kept_whole = frozenset(groups.TEMPLATES).union(running.KEPT_WHOLE)
     reads_parts = True
     few_columns = 1024
     templates = {

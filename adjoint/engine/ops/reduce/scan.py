@@ -11,11 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import DType, int64
-from adjoint.engine.core.operations.families import linear, primitive
+from adjoint.engine.core.operations.families import composite, linear, primitive
+from adjoint.engine.core.operations.large import is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec, wrap_dim
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.reduce.reduction import in_dtype
 from adjoint.engine.ops.shape.join import cat
 
@@ -225,12 +227,24 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return like(input, LOGCUMSUMEXP(x, dim=d))
 
 
+def _running_extreme(x: Tensor, dim: int, largest: bool) -> tuple[Tensor, Tensor]:
+    at = CUMEXTREME(x, dim=dim, largest=largest)
+    return x.gather(dim, at), at
+
+
+# Values and where they are as one program, which carries both along.
+RUNNING_EXTREME = composite(
+    "running_extreme", _running_extreme, operands=("x",), outputs=2, fragment="computed"
+)
+
+
 def _cumulative(name: str, input: Tensor, dim: int, largest: bool) -> Any:
     if input.dtype.is_complex:
         raise NotImplementedError(f"{name}: not implemented for {input.dtype.name}")
     x, d = along(name, input, dim)
-    at = CUMEXTREME(x, dim=d, largest=largest)
-    values = x.gather(d, at)
+    whole = is_large(x._array, RUNNING_EXTREME.large) and CONTEXT.plain and not x.requires_grad
+    both = RUNNING_EXTREME if whole else _running_extreme
+    values, at = both(x, dim=d, largest=largest)
     return RETURN_TYPES[name](like(input, values), like(input, at))
 
 

@@ -87,3 +87,27 @@ class Blocks:
         body()
         self.go(after)
         self.begin(after)
+
+    def choose(
+        self, condition: V, yes: Callable[[], Sequence[V]], no: Callable[[], Sequence[V]]
+    ) -> list[V]:
+        """The values of one of two branches."""
+        code = self.code
+        labels = [self.label(stem) for stem in ("yes", "no", "both")]
+        self.branch(condition.ref, labels[0], labels[1])
+        branches: list[Sequence[V]] = []
+        ends: list[str] = []
+        for label, body in zip(labels, (yes, no), strict=False):
+            self.begin(label)
+            branches.append(body())
+            ends.append(code.block)
+            self.go(labels[2])
+        self.begin(labels[2])
+        return [
+            code.value(
+                code.let(f"phi {a.type} [ {a.ref}, %{ends[0]} ], [ {b.ref}, %{ends[1]} ]"),
+                a.kind,
+                a.lanes,
+            )
+            for a, b in zip(*branches, strict=True)
+        ]

@@ -236,25 +236,7 @@ class CodeWriter:
         self, condition: V, yes: Callable[[], Sequence[V]], no: Callable[[], Sequence[V]]
     ) -> list[V]:
         """The values of one of two branches."""
-        blocks, code = self.blocks, self.code
-        labels = [blocks.label(stem) for stem in ("yes", "no", "both")]
-        blocks.branch(condition.ref, labels[0], labels[1])
-        branches: list[Sequence[V]] = []
-        ends: list[str] = []
-        for label, body in zip(labels, (yes, no), strict=False):
-            blocks.begin(label)
-            branches.append(body())
-            ends.append(code.block)
-            blocks.go(labels[2])
-        blocks.begin(labels[2])
-        return [
-            code.value(
-                code.let(f"phi {a.type} [ {a.ref}, %{ends[0]} ], [ {b.ref}, %{ends[1]} ]"),
-                a.kind,
-                a.lanes,
-            )
-            for a, b in zip(*branches, strict=True)
-        ]
+        return self.blocks.choose(condition, yes, no)
 
     def routine(self, name: str, count: int, body: Callable[[CodeWriter, list[V]], None]) -> None:
         """A function of so many numbers, beside this one, that `call` calls.

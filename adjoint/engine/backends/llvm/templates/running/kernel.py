@@ -28,11 +28,12 @@ from adjoint.engine.backends.registers.vector import Code, V, select, type_text
 from adjoint.engine.core.dtype import DType, int64
 
 PART = 64  # neighbours in a piece
-ROWS = 4
+# Lines side by side: the more, the less a step waits for the one before it, but memory takes longer
+# to write many lines at a time. Extremes wait for nothing (`unless_behind`).
+ROWS = {"cumsum": 2, "cumprod": 2, "cummax": 1, "cummin": 1, "logcumsumexp": 4, "linear_scan": 4}
 LANES = 8
 EXTREMES = {"cummax": "amax", "cummin": "amin"}
 OPERANDS = {"linear_scan": 2}
-RUNNING = {"cumsum", "cumprod", "logcumsumexp", "linear_scan", *EXTREMES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,15 @@ class Running:
     wide: str  # the kind that is carried along
     reverse: bool
     lines: bool  # nothing comes after the dimension
+    values: bool = False  # extremes are written too, not only where they are
 
     @property
     def function(self) -> str:
         """The name of the kernel."""
         way = "back" if self.reverse else "on"
         kind = "lines" if self.lines else "columns"
-        return f"running_{self.name}_{self.dtype.name}_{self.wide}_{way}_{kind}"
+        both = "_both" if self.values else ""
+        return f"running_{self.name}{both}_{self.dtype.name}_{self.wide}_{way}_{kind}"
 
     def start(self, code: Code, lanes: int) -> list[V]:
         """What is carried into the first step."""
@@ -79,9 +82,10 @@ class Running:
             case "logcumsumexp":
                 later = select(carried[0], LOWER["logaddexp"](carried[1], x), x)
                 return [x.code.const(1, "i1", x.lanes), later]
-        best = combine(EXTREMES[self.name], carried[0], x)
-        hit = x.eq(best) | x.isnan() if x.is_float else x.eq(best)
-        return [best, select(hit, at, carried[1])]
+        hit = x >= carried[0] if self.name == "cummax" else x <= carried[0]
+        if x.is_float:  # none after a NaN but another one
+            hit = hit | x.isnan()
+        return [select(hit, x, carried[0]), select(hit, at, carried[1])]
 
     @property
     def result(self) -> DType:
@@ -95,6 +99,7 @@ class RunningWords(LaunchWords):
     out: Any
     first: Any  # operand
     second: Any  # or zero
+    values: Any  # where extremes go, or zero
     before: Any
     length: Any
     after: Any
@@ -116,7 +121,7 @@ class RunningKernel:
                 for k in range(RunningWords.word_count())
             ]
         )
-        arrays = (word.out, word.first, word.second)
+        arrays = (word.out, word.first, word.second, word.values)
         self.arrays = [let(f"inttoptr i64 {array} to ptr") for array in arrays]
 
     def text(self, name: str) -> tuple[str, set[str]]:
@@ -125,9 +130,12 @@ class RunningKernel:
         following = let("add i64 %worker, 1")
         high = let(f"udiv i64 {let(f'mul i64 {word.pieces}, {following}')}, %workers")
         if self.what.lines:
-            whole = let(f"and i64 {let(f'sub i64 {high}, {low}')}, {-ROWS}")
-            middle = let(f"add i64 {low}, {whole}")
-            self.each(low, middle, ROWS, lambda p: self.lines(p, ROWS))
+            rows = ROWS[self.what.name]
+            middle = low
+            if rows > 1:
+                whole = let(f"and i64 {let(f'sub i64 {high}, {low}')}, {-rows}")
+                middle = let(f"add i64 {low}, {whole}")
+                self.each(low, middle, rows, lambda p: self.lines(p, rows))
             self.each(middle, high, 1, lambda p: self.lines(p, 1))
         else:
             self.each(low, high, 1, self.columns)
@@ -194,12 +202,34 @@ class RunningKernel:
                     self.load(self.arrays[1 + j], here, lanes)
                     for j in range(OPERANDS.get(what.name, 1))
                 ]
-                new = what.step(carried[k * per_line : (k + 1) * per_line], given, position)
-                self.store(here, new[-1], lanes)
-                after += new
+                mine = carried[k * per_line : (k + 1) * per_line]
+                if what.name in EXTREMES and lanes == 1:
+                    after += self.unless_behind(here, mine, given, position)
+                else:
+                    after += self.stored(here, what.step(mine, given, position))
             return after
 
         self.blocks.loop("0", self.word.length, 1, starts, body)
+
+    def unless_behind(self, here: str, carried: list[V], given: list[V], at: V) -> list[V]:
+        """A step of a running extreme, which most elements do not change: a branch foresees that.
+
+        By selections alone each element would wait for the comparison before it.
+        """
+        x, best = given[0].convert(self.what.wide), carried[0]
+        behind = x < best if self.what.name == "cummax" else x > best
+        return self.blocks.choose(
+            behind,
+            lambda: self.stored(here, carried),
+            lambda: self.stored(here, self.what.step(carried, given, at)),
+        )
+
+    def stored(self, here: str, new: list[V]) -> list[V]:
+        """What is carried on, its last and, where values are asked for, its first written."""
+        self.store(self.arrays[0], here, new[-1], self.what.result)
+        if self.what.values:
+            self.store(self.arrays[3], here, new[0], self.what.dtype)
+        return new
 
     def load(self, array: str, at: str, lanes: int) -> V:
         dtype = self.what.dtype
@@ -208,11 +238,10 @@ class RunningKernel:
         ref = self.code.let(f"load {type_text(kind, lanes)}, ptr {pointer}, align {dtype.itemsize}")
         return from_memory(self.code.value(ref, kind, lanes), dtype)
 
-    def store(self, at: str, value: V, lanes: int) -> None:
-        dtype = self.what.result
+    def store(self, array: str, at: str, value: V, dtype: DType) -> None:
         value = to_memory(value.convert(kind_of(dtype)), dtype)
         element = type_text(stored_kind(dtype), 1)
-        pointer = self.code.let(f"getelementptr {element}, ptr {self.arrays[0]}, i64 {at}")
+        pointer = self.code.let(f"getelementptr {element}, ptr {array}, i64 {at}")
         self.code.lines.append(
             f"store {value.type} {value.ref}, ptr {pointer}, align {dtype.itemsize}"
         )

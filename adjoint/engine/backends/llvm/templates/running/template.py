@@ -15,6 +15,9 @@ from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
 from adjoint.engine.graph.ir import Node, Value
 
+RUNNING_EXTREME = "running_extreme"  # the composite of values and positions
+KEPT_WHOLE = (RUNNING_EXTREME,)
+
 
 def accepts(setting: Setting, node: Node, inputs: tuple[Any, ...]) -> bool:
     """Real numbers on the CPU."""
@@ -38,20 +41,22 @@ def described(node: Node) -> Running:
     """The kernel a node needs."""
     name, spec = node.record.name, node.inputs[0].spec
     dim = node.params["dim"]
-    if name == "cumextreme":
+    values = name == RUNNING_EXTREME
+    if values or name == "cumextreme":
         name = "cummax" if node.params["largest"] else "cummin"
     wide = kind_of(spec.dtype)
     if name == "cumsum" and wide == "f32" and spec.shape[dim] > LONG:
         wide = "f64"  # as eager execution does
     lines = prod(spec.shape[dim + 1 :]) == 1
-    return Running(name, spec.dtype, wide, bool(node.params.get("reverse", False)), lines)
+    reverse = bool(node.params.get("reverse", False))
+    return Running(name, spec.dtype, wide, reverse, lines, values)
 
 
 def steps(
     setting: Setting, node: Node, operands: list[Place], results: list[Place]
 ) -> list[Launch]:
     """One launch; lines are dealt out among the workers."""
-    what, out = described(node), results[0]
+    what, out = described(node), results[-1]  # after the values, where there are some
     shape, dim = node.inputs[0].spec.shape, node.params["dim"]
     item = what.dtype.itemsize
     before, after = prod(shape[:dim]), prod(shape[dim + 1 :])
@@ -60,6 +65,7 @@ def steps(
     words = running.RunningWords(
         out=Address(out.buffer, out.offset * what.result.itemsize),
         first=first, second=more[0] if more else 0,
+        values=Address(results[0].buffer, results[0].offset * item) if what.values else 0,
         before=before, length=shape[dim], after=after, parts=parts, pieces=before * parts,
     )  # fmt: skip
     return [
@@ -68,7 +74,7 @@ def steps(
             text=lambda name: running.running_text(name, what),
             words=words.listed(),
             reads=tuple(whole(p.buffer) for p in operands),
-            writes=(whole(out.buffer),),
+            writes=tuple(whole(p.buffer) for p in results),
             pieces=before * parts,
             cost=3 * prod(shape),
             label=sized(node.record.name, before, shape[dim], after),
@@ -77,6 +83,6 @@ def steps(
 
 
 TEMPLATES = dict.fromkeys(
-    ("cumsum", "cumprod", "logcumsumexp", "linear_scan", "cumextreme"),
+    ("cumsum", "cumprod", "logcumsumexp", "linear_scan", "cumextreme", RUNNING_EXTREME),
     Template(accepts, packed, steps),
 )
