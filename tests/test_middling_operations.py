@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import adjoint as ad
+from adjoint.engine.core.operations.large import COMPUTED
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import sightings
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.straight import straight_program
 
 SHAPE = (47, 67)
 KINDS = ["f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "?", "c8", "c16"]
@@ -52,21 +55,42 @@ CALLS: dict[str, Any] = {
     "common": lambda x, y: (ad.gcd(x, y), ad.lcm(x, y)),
 }
 
+# Rows that are no multiple of a vector, strided operands, and none at all.
+ODD = (70, 301)
+AGAINST_TABLE: dict[str, Any] = {
+    "cat of three": lambda x, y: ad.cat([x, y[:, :257], x.flip(0)], 1),
+    "cat of strided rows": lambda x, y: ad.cat([x[::2], y[::2, 1:]], 1),
+    "cat of turned": lambda x, y: ad.cat([x.t(), y.t()], 1),
+    "cat with none": lambda x, y: ad.cat([x, y[:, :0], y], 1),
+    "cat of columns": lambda x, y: ad.cat([x[:, :3], y, x[:, :1]], 1),
+    "flip": lambda x, y: x.flip(1),
+    "flip of both": lambda x, y: x.flip(0, 1),
+    "flip of a part": lambda x, y: x[:, 1:-3].flip(1),
+    "flip and another": lambda x, y: x.flip(1) * y[:, :1],
+    "outer": lambda x, y: x[:, :1] * y[:1],
+    "outer sum": lambda x, y: x[:, 0, None] + y[0],
+    "cummax": lambda x, y: x.cummax(1),
+    "cummin": lambda x, y: x.cummin(1),
+    "cummax of columns": lambda x, y: x.cummax(0),
+    "cummin of turned": lambda x, y: x.t().cummin(1),
+    "cummax of none": lambda x, y: x[:0].cummax(1),
+}
 
-def numbers(rng: np.random.Generator, kind: str) -> Any:
+
+def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...] = SHAPE) -> Any:
     """Numbers of all sizes, with those that are none."""
     dtype = np.dtype(kind)
     if dtype.kind == "b":
-        return rng.random(SHAPE) < 0.5
+        return rng.random(shape) < 0.5
     if dtype.kind in "iu":
         about = np.iinfo(dtype)
-        return rng.integers(about.min, about.max, SHAPE, dtype=dtype, endpoint=True)
+        return rng.integers(about.min, about.max, shape, dtype=dtype, endpoint=True)
     if dtype.kind == "c":
         part = "f4" if kind == "c8" else "f8"
-        return (numbers(rng, part) + 1j * numbers(rng, part)).astype(dtype)
-    found = rng.standard_normal(SHAPE) * 10 ** rng.uniform(-4, 4, SHAPE)
+        return (numbers(rng, part, shape) + 1j * numbers(rng, part, shape)).astype(dtype)
+    found = rng.standard_normal(shape) * 10 ** rng.uniform(-4, 4, shape)
     special = [0.0, -0.0, np.nan, np.inf, -np.inf, np.finfo(dtype).tiny, np.finfo(dtype).max]
-    chosen = rng.random(SHAPE) < 0.2
+    chosen = rng.random(shape) < (0.2 if shape == SHAPE else 0.01)
     found[chosen] = rng.choice(special, chosen.sum())
     return found.astype(dtype)
 
@@ -97,3 +121,30 @@ def test_bits_do_not_change(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         for turn in range(sightings.WORTH + 2):
             assert bits(call(x, y)) == first, (name, turn)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_bits_are_the_tables(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(KINDS.index(kind))
+    monkeypatch.setattr(sightings, "LOADING", sightings.WORTH)
+    x, y = (ad.from_numpy(numbers(rng, kind, ODD)) for _ in range(2))
+    for name, call in AGAINST_TABLE.items():
+        FRAGMENTS.forget()
+        try:
+            with CONTEXT.having(reference=True):
+                want = bits(call(x, y))
+        except (RuntimeError, TypeError):  # no such function of these numbers
+            continue
+        for turn in range(sightings.WORTH + 2):
+            assert bits(call(x, y)) == want, (name, turn)
+
+
+@pytest.mark.parametrize("operands", [(2048, 1024), (90, 100), (30, 40)])
+def test_large_results_of_few_elements_stay_programs(operands: tuple[int, int]) -> None:
+    x, y = ad.randn(operands[0], 1), ad.randn(1, operands[1])
+    want = np.asarray(x) * np.asarray(y)
+    for turn in range(100):  # by then native code would have taken it for a small call
+        assert np.array_equal(np.asarray(x * y), want), turn
+    if np.size(want) >= COMPUTED:
+        assert straight_program([x, y], lambda: x * y) is None
