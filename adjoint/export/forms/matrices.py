@@ -112,6 +112,12 @@ def eigh(x: Tensor, upper: bool) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
+@form_of("eigvalsh")
+def eigvalsh(x: Tensor, upper: bool) -> Tensor:
+    """By the same rotations."""
+    return eigh(x, upper)[0]
+
+
 @form_of("svd")
 def svd(x: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Columns rotated until they are orthogonal: their lengths are the singular values."""

@@ -22,7 +22,7 @@ from adjoint.engine.ops.linalg.common import (
     same_params,
     vector_like,
 )
-from adjoint.engine.ops.linalg.eigen import EIGH
+from adjoint.engine.ops.linalg.eigen import EIGVALSH
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -184,7 +184,7 @@ def matrix_rank(
     if 0 in input.shape[-2:]:
         return input.new_zeros(tuple(input.shape[:-2]), dtype=int64)
     if hermitian:
-        values = EIGH(input.detach(), upper=False)[0].abs()
+        values = EIGVALSH(input.detach(), upper=False).abs()
         largest = values.amax(-1, keepdim=True)
     else:
         values = SVD(input.detach(), full_matrices=False)[1]

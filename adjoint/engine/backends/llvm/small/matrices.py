@@ -175,6 +175,20 @@ def write_eigh(w: RowWriter, outs: tuple[Array, Array], x: Spot, upper: bool) ->
     return given_back(w, [values, vectors], [*outs])
 
 
+@writes(eigen.EIGVALSH)
+def write_eigvalsh(w: RowWriter, out: Array, x: Spot, upper: bool) -> Spot:
+    char = x.array.dtype.char
+    if char not in "fd" or not x.array.size:
+        raise NoRow
+    given = w.copy(x, w.scratch(np.empty(x.array.shape, char)))
+    need(w, ufunc_of(w, np.isfinite, given))
+    values = w.scratch(np.empty(out.shape, char))
+    name, size = "eigvalsh_up" if upper else "eigvalsh_lo", x.array.shape[-1]
+    generalised(w, "linalg", name, f"{char}->{char}", [given, values], (size,))
+    need_numbers(w, values)
+    return given_back(w, [values], [out])[0]
+
+
 # -- Fourier transforms -------------------------------------------------------------------------
 
 

@@ -305,6 +305,31 @@ def _eigh_single(x: Array, upper: bool) -> tuple[Array, Array]:
     return values, vectors
 
 
+@lowers(eigen.EIGVALSH)
+def eigvalsh(xp: Any, x: Array, upper: bool) -> Array:
+    real = np.zeros(0, x.dtype).real.dtype
+    if 0 in x.shape:
+        return xp.zeros(x.shape[:-1], real)
+    _need_finite(xp, x, "linalg.eigvalsh")
+    if xp is np and _is_single(x):
+        return _eigvalsh_single(x, upper)
+    return xp.linalg.eigvalsh(x, UPLO="U" if upper else "L")
+
+
+def _eigvalsh_single(x: Array, upper: bool) -> Array:
+    """The same, of values alone."""
+    try:
+        from numpy.linalg._umath_linalg import eigvalsh_lo, eigvalsh_up
+    except ImportError:
+        return _eigh_single(x, upper)[0]
+    with np.errstate(all="ignore"):
+        signature = "F->f" if x.dtype.kind == "c" else "f->f"
+        values = (eigvalsh_up if upper else eigvalsh_lo)(x, signature=signature)
+    if np.isnan(values).any():
+        raise LinAlgError(f"linalg.eigvalsh: {UNFINISHED}")
+    return values
+
+
 @lowers(eigen.EIG)
 def eig(xp: Any, x: Array) -> tuple[Array, Array]:
     kind = NUMPY_OF[DTYPE_OF[x.dtype].to_complex()]

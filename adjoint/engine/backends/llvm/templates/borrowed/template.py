@@ -74,6 +74,12 @@ FACTORS = {
         {"float32": "f->ff", "float64": "d->dd", "complex64": "F->fF", "complex128": "D->dD"},
         "linalg.eigh", told=1, work=9,
     ),
+    "eigvalsh": Factor(
+        lambda params: "eigvalsh_up" if params["upper"] else "eigvalsh_lo",
+        lambda shape: (shape[-1],),
+        {"float32": "f->f", "float64": "d->d", "complex64": "F->f", "complex128": "D->d"},
+        "linalg.eigvalsh", told=1, work=2,
+    ),
     "svd": Factor(
         lambda params: "svd_f" if params["full_matrices"] else "svd_s",
         lambda shape: (*shape[-2:], min(shape[-2:])),
@@ -153,7 +159,8 @@ def factored(node: Node, x: Value) -> Factored | None:
     given = as_complex(x.spec) if paired else x.spec
     found = [as_complex(v.spec) if name == "eig_pairs" else v.spec for v in node.outputs]
     if paired:
-        found = REGISTRY[name].infer(given, **params)
+        specs = REGISTRY[name].infer(given, **params)
+        found = [specs] if isinstance(specs, Spec) else specs
     loop = symbols.MATRICES, factor.function(params), factor.kinds.get(given.dtype.name, "")
     return Factored(factor, (given, *found), loop)
 
