@@ -1,6 +1,7 @@
 """Single operations over sizes and dtypes: Adjoint eager and PyTorch eager, and the machine's peak.
 
-    python -m benchmarks.ops [--threads 2] [--rounds 5] [--json FILE] [--plot FILE] [name ...]
+    python -m benchmarks.ops [--threads 2] [--rounds 5] [--json FILE] [--plot FILE] [group ...]
+    python -m benchmarks.ops --threads 1 cat flip
     python -m benchmarks.ops --from FILE --readme README.md
 
 Each framework runs in a process of its own and they take turns, round by round, on fresh random
@@ -35,6 +36,7 @@ from benchmarks.operation_cases import CASES, Case
 
 Row = dict[str, Any]
 ERRORS = 8.0  # times PyTorch's, and as many units in the last place
+SHORTEST = 2e-5  # seconds that a clock measures
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7}
 BEGIN, END = "<!-- operations: python -m benchmarks.ops -->", "<!-- end of operations -->"
 
@@ -58,16 +60,24 @@ class Worker:
         return self.calls[name]
 
     def round(self, name: str, seconds: float) -> Row:
-        """The least seconds of a call among those that fit into so many."""
+        """The least seconds of a call, or of some that follow each other, that fit into so many.
+
+        A processor's clock may stand still for some microseconds: that is no time of a call, and
+        where a call takes no longer, several are timed together.
+        """
         call, clock, best = self.call(name), self.clock, math.inf
         call()
-        end = time.perf_counter() + seconds
+        count, end = 1, time.perf_counter() + seconds
         while best == math.inf or time.perf_counter() < end:
             start = clock()
-            call()
+            for _ in range(count):
+                call()
             took = clock() - start
-            if took > 0:  # a processor's clock may stand still for a moment
-                best = min(best, took)
+            if took < SHORTEST:
+                count *= 2
+                best = math.inf
+            else:
+                best = min(best, took / count)
         return {"seconds": best}
 
     def error(self, name: str) -> Row:
@@ -160,7 +170,9 @@ def measure(case: Case, asks: dict[str, Any], rounds: int, seconds: float) -> Ro
 def add_shares(rows: dict[str, Row]) -> Row:
     """Each row's share of the peak of this run; the peaks."""
     peaks: dict[str, float] = {}
-    for row in rows.values():
+    for name, row in rows.items():
+        if not min(row["seconds"].values()) > 0:
+            raise SystemExit(f"{name}: no time was measured: {row['seconds']}. Measure it again.")
         for measure, unit in (("flops", row["dtype"]), ("bytes", "bytes")):
             best = row[measure] / min(row["seconds"].values())
             peaks[unit] = max(peaks.get(unit, 0.0), best)
@@ -231,9 +243,15 @@ def put_into(path: Path, text: str) -> None:
     path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END, 1)[1]}")
 
 
+def begins(case: Case, names: list[str]) -> bool:
+    """Whether a case's operation is one of these."""
+    return any(case.name.startswith(f"{name} ") for name in names)
+
+
 def run(options: argparse.Namespace) -> Row:
     """Measure what was asked for."""
-    chosen = [c for c in CASES.values() if not options.names or c.group in options.names]
+    names = options.names
+    chosen = [c for c in CASES.values() if not names or c.group in names or begins(c, names)]
     frameworks = ["torch", "adjoint"]
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed: Adjoint alone (pip install torch==2.13.0)")
@@ -254,7 +272,9 @@ def main(argv: list[str] | None = None) -> int:
     """Measure, print, write; or tell again what was measured."""
     groups = sorted({case.group for case in CASES.values()})
     parser = argparse.ArgumentParser(description="Single operations beside PyTorch's.")
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(groups)}; all if none is given")
+    parser.add_argument(
+        "names", nargs="*", help=f"of {', '.join(groups)}, or operations; all if none"
+    )
     parser.add_argument("--threads", type=int, default=0, help="0: each framework's own choice")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="of a framework in a round")
@@ -267,9 +287,10 @@ def main(argv: list[str] | None = None) -> int:
     if options.serve:
         serve(options.serve, options.threads)
         return 0
-    unknown = [name for name in options.names if name not in groups]
+    known = lambda name: name in groups or any(begins(case, [name]) for case in CASES.values())
+    unknown = [name for name in options.names if not known(name)]
     if unknown:
-        parser.error(f"no group {', '.join(unknown)}; there are {', '.join(groups)}")
+        parser.error(f"no group or operation {', '.join(unknown)}; groups: {', '.join(groups)}")
     results = json.loads(options.source.read_text()) if options.source else run(options)
     print(f"\n{table(results)}")
     if options.json:
