@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -179,13 +180,14 @@ def is_spread(arrays: list[Any], large: int) -> bool:
     shapes = [a.shape for a in arrays if a.__class__ is ndarray and a.size > 1]
     if len(shapes) < 2:
         return False
-    most = max(shapes, key=len)
-    if all(shape == most[len(most) - len(shape) :] for shape in shapes):
-        return False
-    try:
-        return prod(np.broadcast_shapes(*shapes)) >= large
-    except ValueError:  # the kernel says so
-        return False
+    total = 1  # `numpy.broadcast_shapes` takes longer than a program does
+    for sizes in zip_longest(*[shape[::-1] for shape in shapes], fillvalue=1):
+        size = max(sizes)
+        for n in sizes:
+            if n != size and n != 1:
+                return False  # the kernel says what is wrong
+        total *= size
+    return total >= large and total > max(map(prod, shapes))
 
 
 # Drawing few numbers takes NumPy as long as drawing a hundred. After so many calls of one shape

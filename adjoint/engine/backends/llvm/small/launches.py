@@ -26,13 +26,16 @@ from adjoint.engine.backends.llvm.program.native import Native
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.backends.llvm.small.rows import NoRow, RowWriter, Walked, address
+from adjoint.engine.backends.threads import get_num_threads
 from adjoint.engine.compiler.memory.packing import ALIGN
 from adjoint.engine.compiler.package.image import TEST, ProgramImage
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import is_tensor
 
 WORD = 8  # bytes
-ALONE = 160_000  # rough operations that one worker does as soon as Python wakes others
+# Rough operations that one worker does as soon as Python wakes others: the fewer there are, the
+# less they gain. Nobody else has the interpreter meanwhile, so not without end.
+ALONE, OF_TWO, OF_ONE = 160_000, 400_000, 1_000_000
 MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has a copy
 
 
@@ -67,7 +70,8 @@ def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbe
     if native is None or executable.__class__ is not Native:
         raise NoRow
     image = executable.image
-    if image.work > ALONE or image.arena > MEMORY or len(image.segments) != 1:
+    most = {1: OF_ONE, 2: OF_TWO}.get(get_num_threads(), ALONE)
+    if image.work > most or image.arena > MEMORY or len(image.segments) != 1:
         raise NoRow
     entries = image.segments[0] or ()
     if any(name == TEST or skip for name, _, _, skip in entries):
