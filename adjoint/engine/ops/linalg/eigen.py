@@ -78,7 +78,7 @@ def _eigvalsh_vjp(g: Tensor, x: Tensor, upper: bool) -> Tensor:
     return MATMUL(V * g.unsqueeze(-2), adjoint_of(V))
 
 
-# EIGVALSH: the eigenvalues alone, which take a fraction of the time; those of EIGH but for rounding.
+# EIGVALSH: the eigenvalues alone, in a fraction of the time; those of EIGH but for rounding.
 EIGVALSH: Record = primitive(
     "eigvalsh",
     lambda x, upper: _eigh_infer(x, upper)[0],
