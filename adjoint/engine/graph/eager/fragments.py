@@ -46,8 +46,9 @@ from adjoint.engine.tensor.tensor import DEVICE_OF, Tensor
 KEPT = 1 << 12  # kinds, the one used last at the end; each takes some dozens of kilobytes
 Made = TypeVar("Made")
 # Shapes of one operation that get fragments: each costs some milliseconds to plan. Of one on few
-# elements that are not many operations' each (`SEVERAL`), which gains less by it.
-SHAPES, FEW_SHAPES = 1 << 9, 1 << 7
+# elements that are not many operations' each (`SEVERAL`), which gains less by it; of one that is
+# given positions, which are as many as elements were chosen.
+SHAPES, FEW_SHAPES, CHOSEN_SHAPES = 1 << 9, 1 << 7, 1 << 5
 
 
 def fitting(name: str, tensors: Sequence[Tensor], make: Callable[[], Made]) -> Made | None:
@@ -72,10 +73,13 @@ def name_of(key: Any) -> str:
     return name
 
 
-def gains_little(owner: Any, tensors: Sequence[Tensor]) -> bool:
-    """Whether an operation of these tensors takes the table little longer."""
+def most_shapes(owner: Any, tensors: Sequence[Tensor]) -> int:
+    """How many shapes of an operation, or of its derivative, get fragments."""
     record: Record = getattr(owner, "record", owner)
-    return record.large == COMPUTED and not any(t._array.size >= SEVERAL for t in tensors)
+    if record.indexed:
+        return CHOSEN_SHAPES
+    few = record.large == COMPUTED and not any(t._array.size >= SEVERAL for t in tensors)
+    return FEW_SHAPES if few else SHAPES
 
 
 class Fragments:
@@ -127,7 +131,7 @@ class Fragments:
             if fragment is None:
                 family = (key[0], *[(t._array.dtype, t.ndim) for t in tensors])
                 count = self.shapes[family] = self.shapes.get(family, 0) + 1
-                if count > (FEW_SHAPES if gains_little(key[0], tensors) else SHAPES):
+                if count > most_shapes(key[0], tensors):
                     return None
                 fragment = self.make(key, tensors, numbers, fn)
             self.by_kind[kind] = fragment

@@ -178,7 +178,7 @@ def _pull(
     return next(gradients) if wanted[0] else None, next(gradients) if wanted[1] else None
 
 
-GRID_SAMPLER = composite("grid_sampler", _sample, fragment="device")
+GRID_SAMPLER = composite("grid_sampler", _sample, fragment="computed")
 # In eager mode on a GPU, which has kernels of both.
 GRID_SAMPLER_WHOLE = composite("grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"))
 GRID_SAMPLER_GRADIENT = composite(

@@ -200,7 +200,9 @@ def _affine_vjp(g: Tensor, theta: Tensor, spatial: Shape, align: bool) -> Tensor
 
 
 # AFFINE_GRID(theta, spatial, align): the points (N, *spatial, rank) of maps (N, rank, rank + 1).
-AFFINE_GRID = composite("affine_grid", _affine, _affine_vjp, operands=("theta",), fragment="device")
+AFFINE_GRID = composite(
+    "affine_grid", _affine, _affine_vjp, operands=("theta",), fragment="computed"
+)
 
 
 @public(namespaces=("nn.functional",))

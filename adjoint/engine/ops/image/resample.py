@@ -215,7 +215,7 @@ RESAMPLE: Record = linear(
     lambda g, dim, rule, transposed: RESAMPLE(g, dim=dim, rule=rule, transposed=not transposed),
     batched_params=shift_dim,
     in_steps=True,
-    fragment="device",
+    fragment="computed",
 )
 
 
@@ -307,7 +307,7 @@ def _transposed(g: Tensor, rules: Rules, divisor: float | None, transposed: bool
     return RESAMPLE_ALL(g, rules=rules, divisor=divisor, transposed=not transposed)
 
 
-RESAMPLE_ALL = composite("resample_all", _resample_all, _transposed, fragment="device")
+RESAMPLE_ALL = composite("resample_all", _resample_all, _transposed, fragment="computed")
 
 
 def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -> Tensor:

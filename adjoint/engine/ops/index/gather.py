@@ -62,7 +62,7 @@ SCATTER: Record = linear(
     native_check=True,
     rounding="exact",
     fails="values",
-    fragment="device",
+    fragment="computed",
     in_steps=True,
     indexed="written",
 )

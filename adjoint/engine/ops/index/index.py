@@ -76,7 +76,7 @@ INDEX: Record = linear(
     batch=_index_batch,
     native_check=True,
     rounding="exact",
-    fragment="device",
+    fragment="computed",
     fills_zeros=True,
     in_steps=True,
     selects=True,
@@ -132,7 +132,7 @@ INDEX_PUT: Record = linear(
     batch=_put_batch,
     native_check=True,
     rounding="exact",
-    fragment="device",
+    fragment="computed",
     in_steps=True,
     indexed="written",
 )

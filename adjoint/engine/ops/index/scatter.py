@@ -75,7 +75,7 @@ SCATTER_REDUCE: Record = primitive(
     batched_params=shift_dim,
     native_check=True,
     rounding="sum",
-    fragment="device",
+    fragment="computed",
     indexed="written",
 )
 

@@ -98,7 +98,7 @@ def _pdist(x: Tensor, p: float) -> Tensor:
     return p_norm("pdist", one - other, p, 1, keepdim=False)
 
 
-PDIST = composite("pdist", in_float32(_pdist), fragment="device")
+PDIST = composite("pdist", in_float32(_pdist), fragment="computed")
 
 
 @public(namespaces=BOTH)
@@ -135,7 +135,7 @@ def _bilinear(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     return product(half, y.unsqueeze(-1)).squeeze(-1)
 
 
-BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"), fragment="device")
+BILINEAR = composite("bilinear", _bilinear, operands=("x", "y", "weight"), fragment="computed")
 
 
 @public(namespaces=BOTH)

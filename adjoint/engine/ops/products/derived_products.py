@@ -178,7 +178,7 @@ CROSS: Record = composite(
     _cross,
     lambda g, y, dim: CROSS(y.conj(), g, dim=dim),
     lambda g, x, dim: CROSS(g, x.conj(), dim=dim),
-    fragment="device",
+    fragment="computed",
 )
 
 

@@ -43,7 +43,7 @@ ROLL: Record = linear(
         "dims": tuple(d + 1 for d in params["dims"]),
     },
     native_check=True,
-    fragment="device",
+    fragment="computed",
     selects=True,
 )
 

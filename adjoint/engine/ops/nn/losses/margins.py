@@ -36,7 +36,7 @@ def _cosine(x: Tensor, y: Tensor, target: Tensor, margin: float) -> Tensor:
 
 
 def _record(name: str, compose: Any, *operands: str, vjps: tuple[Any, ...] = ()) -> Any:
-    return composite(name, in_float32(compose), *vjps, operands=operands, fragment="device")
+    return composite(name, in_float32(compose), *vjps, operands=operands, fragment="composed")
 
 
 HINGE_EMBEDDING_LOSS = _record("hinge_embedding_loss", _hinge, "x", "y")
