@@ -277,3 +277,25 @@ def test_dynamic_sizes() -> None:
         got = fn(ad.tensor(x), ad.tensor(w))
         for a, b in zip(got, (x @ w, x.T @ x, w.T @ x.T), strict=True):
             np.testing.assert_allclose(a.numpy(), b, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradients_of_products_with_vectors(seed: int) -> None:
+    """Products of a column and a row, which their derivatives are: closed forms, and no products."""
+    rng = np.random.default_rng(seed)
+    m, n = rng.integers(1, 90, 2).tolist()
+    a, u, v = rng.standard_normal((m, n)), rng.standard_normal(m), rng.standard_normal(n)
+    g = rng.standard_normal((2, m, 1))
+
+    def gradients(a: ad.Tensor, u: ad.Tensor, v: ad.Tensor, g: ad.Tensor) -> list[ad.Tensor]:
+        a, u, v = (x.detach().requires_grad_() for x in (a, u, v))
+        loss = u @ (a @ v) + ad.dot(v, v) + ((a @ v.unsqueeze(1)) * g).sum()
+        return list(ad.autograd.grad(loss, (a, u, v)))
+
+    both = u + g.sum((0, 2))
+    wanted = [np.outer(both, v), a @ v, a.T @ both + 2 * v]
+    given = [ad.from_numpy(x) for x in (a, u, v, g)]
+    compiled: Any = compile(gradients, backend="native")
+    for got in (gradients(*given), compiled(*given)):
+        for mine, right in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(mine.numpy(), right, rtol=1e-10, atol=1e-10)

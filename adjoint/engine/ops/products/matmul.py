@@ -48,12 +48,18 @@ def adjoint_of(x: Tensor) -> Tensor:
     return x.conj() if x.dtype.is_complex else x
 
 
+def _pulled(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y; of one column and one row (a vector took part) elements multiply, with no sum."""
+    inner = x.shape[-1]
+    return x * y if type(inner) is int and inner == 1 else MATMUL(x, y)
+
+
 # (..., m, k) @ (..., k, n), batch dimensions broadcast.
 MATMUL: Record = bilinear(
     "matmul",
     _infer,
-    lambda g, y, x_spec: MATMUL(g, adjoint_of(y)).sum_to_size(x_spec.shape),
-    lambda g, x, y_spec: MATMUL(adjoint_of(x), g).sum_to_size(y_spec.shape),
+    lambda g, y, x_spec: _pulled(g, adjoint_of(y)).sum_to_size(x_spec.shape),
+    lambda g, x, y_spec: _pulled(adjoint_of(x), g).sum_to_size(y_spec.shape),
     batch=lambda size, x, y: _batched(x, y),
     batch_mixed=lambda size, values, batched: _shared(size, values, batched),
     native_check=True,
