@@ -11,6 +11,7 @@ import pytest
 import adjoint as ad
 from adjoint.engine.backends.array.kernels.random import gamma_samples, tensor_parameters
 from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.random.gamma_samples import STANDARD_GAMMA, STANDARD_GAMMA_GRAD
 from adjoint.engine.ops.random.tensor_parameters import BINOMIAL, POISSON
 
@@ -103,6 +104,56 @@ def test_few_and_many_numbers_are_drawn_alike() -> None:
             ad.manual_seed(7)
             few = draw(rates[:20])
         assert many[:20].tolist() == few.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_samples_accepted_by_a_bound_are_those_of_the_logarithms(dtype: str) -> None:
+    """Of shapes at which the bound of gamma samples begins to hold, and of all sizes."""
+    rng = np.random.default_rng(len(dtype))
+    near = 1.0 + rng.uniform(-1e-6, 1e-6, 2000)
+    sizes = 10 ** rng.uniform(-2, 16, 4000)
+    signed = rng.uniform(-1.0, 1.0, 60)  # none below zero is accepted before the last retry
+    shapes = np.concatenate([near, sizes, np.abs(signed)])
+    same_bits(
+        STANDARD_GAMMA,
+        gamma_samples.standard_gamma,
+        words(rng, shapes.shape),
+        [shapes],
+        dtype,
+    )
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize("shape", [(70, 130), (9000,), (3, 2), (40, 1)])
+def test_categories_are_the_table_s(replacement: bool, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(shape))
+    weights = rng.random(shape) * 10 ** rng.uniform(-8, 8, shape)
+    weights[..., ::7] = 0.0 if shape[-1] > 1 else 1.0
+    for dtype in (ad.float32, ad.float64, ad.bfloat16):
+        x = ad.from_numpy(weights).to(dtype)
+        ad.manual_seed(3)
+        with CONTEXT.having(reference=True):
+            want = ad.multinomial(x, 1, replacement=replacement)
+        for _ in range(20):
+            ad.manual_seed(3)
+            assert ad.multinomial(x, 1, replacement=replacement).tolist() == want.tolist()
+    for bad in (np.nan, np.inf, -1.0):
+        weights[..., -1] = bad
+        with pytest.raises(RuntimeError, match="multinomial: probability tensor contains"):
+            ad.multinomial(ad.from_numpy(weights), 1, replacement=replacement)
+    with pytest.raises(RuntimeError, match="multinomial: invalid multinomial distribution"):
+        ad.multinomial(ad.zeros(shape), 1, replacement=replacement)
+
+
+@pytest.mark.parametrize("count", [1, 100, 5000, 70001])
+def test_random_orders_are_the_table_s(count: int) -> None:
+    ad.manual_seed(5)
+    with CONTEXT.having(reference=True):
+        want = ad.randperm(count)
+    assert sorted(want.tolist()) == [*range(count)]
+    for _ in range(20 if count < 10000 else 3):
+        ad.manual_seed(5)
+        assert np.array_equal(ad.randperm(count).numpy(), want.numpy())
 
 
 def test_a_rate_that_is_none_is_refused(programs: list[native.Native]) -> None:
