@@ -464,6 +464,11 @@ def at_most(x: V, high: Number) -> V:
     return nan_min(x, high) if x.code.features.nan_bounds else select(x > high, high, x)
 
 
+def at_least(x: V, low: Number) -> V:
+    """x kept above a constant bound; NaN stays NaN."""
+    return nan_max(x, low) if x.code.features.nan_bounds else select(x < low, low, x)
+
+
 def when_any(mask: V, rare: Callable[[], tuple[V, ...]], usual: tuple[V, ...]) -> tuple[V, ...]:
     """`rare()` in the lanes of the mask, else `usual`; not computed where no lane needs it."""
     code = mask.code

@@ -19,7 +19,9 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     turns_text,
     words_of,
 )
+from adjoint.engine.backends.llvm.loops.signs import never_positive
 from adjoint.engine.backends.registers.elementwise import round_to
+from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample
 from adjoint.engine.backends.registers.vector import Code, V, select
 from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, SHORT, WHOLE, Form
@@ -293,6 +295,9 @@ class LoopEmitter:
                 if op.name == "random":
                     first = self.first_of_block(op, where, lanes)
                     value = random_sample(code, op, operands, lanes, first)
+                elif op.name == "exp" and never_positive(self.form.ops, op.args[0]):
+                    x = code.splat(operands[0].convert(KIND[op.compute][0]), lanes)
+                    value = rounded(exp_of_negative(x).convert(KIND[op.dtype][0]), op.dtype)
                 else:
                     value = rounded(lower(code, op, operands, lanes), op.dtype)
                 for j, (bad, _) in enumerate(code.faults):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from adjoint.engine.backends.registers.math import tables
 from adjoint.engine.backends.registers.math.common import FORMAT, polynomial
-from adjoint.engine.backends.registers.vector import V, at_most, clip, mad, select
+from adjoint.engine.backends.registers.vector import V, at_least, at_most, clip, mad, select
 
 LOG2_E = tables.LOG2_E_F64[0]
 
@@ -78,11 +78,16 @@ def exp(x: V, shift: int = 0) -> V:
     return _scaled(mad(r * r, polynomial(r, of.exp), r) + 1.0, word)
 
 
-def _exp_of_negative(size: V, shift: int) -> V:
-    """e**-size 2**shift for size >= 0, where a shift keeps even the least e**x normal."""
-    of, f = RANGE[size.kind], FORMAT[size.kind]
-    word, r = _reduced(-at_most(size, -of.low), f.bias + shift)
-    return (mad(r * r, polynomial(r, of.exp), r) + 1.0) * _power(word, size.kind)
+def _shifted_exp(x: V, shift: int) -> V:
+    """e**x 2**shift, for x from RANGE's low to 0 and a shift that makes none subnormal."""
+    word, r = _reduced(x, FORMAT[x.kind].bias + shift)
+    return (mad(r * r, polynomial(r, RANGE[x.kind].exp), r) + 1.0) * _power(word, x.kind)
+
+
+def exp_of_negative(x: V) -> V:
+    """e**x for x <= 0, by one factor less than any x needs."""
+    shift = FORMAT[x.kind].bias // 2
+    return _shifted_exp(at_least(x, RANGE[x.kind].low), shift) * 2.0**-shift
 
 
 def exp2(x: V, low: V | None = None) -> V:
@@ -128,7 +133,7 @@ def sigmoid(x: V) -> V:
     Both sides of the quotient have a factor 2**shift: no power on the way is subnormal.
     """
     shift = FORMAT[x.kind].bias // 2
-    one, z = 2.0**shift, _exp_of_negative(abs(x), shift)
+    one, z = 2.0**shift, _shifted_exp(-at_most(abs(x), -RANGE[x.kind].low), shift)
     return select(x < 0.0, z, one) / (z + one)
 
 
