@@ -25,6 +25,11 @@ def least(x: Any) -> Any:
     return x.amin(-1, keepdim=True) if isinstance(x, ad.Tensor) else x.min(-1, keepdims=True)
 
 
+def less_scaled(x: Any, top: Any) -> Any:
+    """x - alpha top, for an alpha below 0."""
+    return ad.sub(x, top, alpha=-0.5) if isinstance(x, ad.Tensor) else x + 0.5 * top
+
+
 # name -> (the exponent, whether it is known not to be positive)
 CASES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "less than the largest": (lambda x, y: x - largest(x), True),
@@ -35,6 +40,7 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "the largest less x": (lambda x, y: largest(y) - y, False),
     "a square": (lambda x, y: 0.5 * (y * y), False),
     "a product": (lambda x, y: -0.01 * (x * y), False),
+    "the largest times a number": (lambda x, y: less_scaled(x, largest(x)), False),
     "any number": (lambda x, y: x, False),
 }
 
