@@ -139,6 +139,15 @@ PASSES: dict[str, tuple[str, Callable[[Any, Any], Any], float]] = {  # and how o
     "gamma": ("random", lambda fw, x: fw._standard_gamma(x.abs() + 0.5), 2),
     "legendre": ("polynomials", lambda fw, x: fw.special.legendre_polynomial_p(x, 12), 2),
     "dropout": ("random", lambda fw, x: fw.nn.functional.dropout(x, 0.1), 2),
+    "bernoulli": ("random", lambda fw, x: fw.empty_like(x).bernoulli_(0.3), 1),
+    "exponential": ("random", lambda fw, x: fw.empty_like(x).exponential_(), 1),
+    "geometric": ("random", lambda fw, x: fw.empty_like(x).geometric_(0.3), 1),
+    "cauchy": ("random", lambda fw, x: fw.empty_like(x).cauchy_(), 1),
+    "log_normal": ("random", lambda fw, x: fw.empty_like(x).log_normal_(), 1),
+    "binomial": ("random", lambda fw, x: fw.binomial((x.abs() * 20).floor(), x * 0 + 0.3), 2),
+    "multinomial": ("random", lambda fw, x: fw.multinomial(x.abs(), 8, replacement=True), 1),
+    "randperm": ("random", lambda fw, x: fw.randperm(x.numel()), 1),
+    "randint": ("random", lambda fw, x: fw.randint(0, 100, x.shape), 1),
 }
 GRADIENTS = ("softmax", "layer_norm", "gelu")
 
