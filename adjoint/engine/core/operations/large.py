@@ -1,7 +1,8 @@
 """From how many elements on an eager operation runs as a compiled fragment (Note [fragments]).
 
 A fragment that is called often costs about five microseconds a call, as much as NumPy's (Note [met
-fragments]); one that is composed of many operations saves a call of NumPy for each of them.
+fragments]); one that is composed of many operations saves a call of NumPy for each of them, one
+that takes them at each of many steps for each of those.
 `ADJOINT_FRAGMENTS` in the environment sets one number for all: 0 has every operation run by the
 eager table, 1 every one that can be a fragment be one.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from numpy import ndarray
 
-COMPUTED, COMPOSED = 1 << 11, 1 << 10
+COMPUTED, COMPOSED, LOOPED = 1 << 11, 1 << 10, 1 << 7
 # From here on an operation that has the same bits either way does not wait to be met again, and
 # ever new shapes of one operation have fragments of their own for longer.
 AT_ONCE, SEVERAL = 1 << 16, 1 << 13
@@ -23,7 +24,7 @@ AT_ONCE, SEVERAL = 1 << 16, 1 << 13
 LONG_LINE = 1 << 18
 
 # By what a record's `fragment` says.
-_LARGE = {"plain": COMPUTED, "computed": COMPUTED, "composed": COMPOSED}
+_LARGE = {"plain": COMPUTED, "computed": COMPUTED, "composed": COMPOSED, "looped": LOOPED}
 
 
 def _asked_for() -> int | None:

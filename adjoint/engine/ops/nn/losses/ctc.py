@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.dtype import bool_, int32, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
-from adjoint.engine.core.operations.large import COMPOSED, is_large
+from adjoint.engine.core.operations.large import LOOPED, is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
@@ -193,10 +193,10 @@ CTC_LOSS = composite("ctc_loss", _CTC, operands=_OPERANDS, fragment="device")
 CTC_LOSS_SMALL = composite("ctc_loss_small", _CTC, _ctc_input, None, None, None, operands=_OPERANDS)
 # Of many on the CPU: both are fragments, whose steps are a loop (87 ms to 2.2 for 97 steps).
 CTC_LOSS_PROGRAM = composite(
-    "ctc_loss_program", _CTC, _pulled, None, None, None, operands=_OPERANDS, fragment="composed"
+    "ctc_loss_program", _CTC, _pulled, None, None, None, operands=_OPERANDS, fragment="looped"
 )
 CTC_LOSS_GRADIENT = composite("ctc_loss_gradient", _pulled, operands=("g", *_OPERANDS))
-FEW = COMPOSED  # elements
+FEW = LOOPED  # elements
 MANY = 8  # steps from which a program is a loop
 
 
