@@ -86,7 +86,7 @@ class RecordNode(TapeNode):
         # An elementwise operation has one result, of the size of its largest operand.
         if not plan.whole or (plan.elementwise and (g is None or g._array.size < least)):
             return None
-        if plan.elementwise and g._array.dtype.kind == "c":  # type: ignore[union-attr]
+        if plan.elementwise and g._array.dtype.kind == "c":
             return None  # fragments take complex numbers apart: NumPy is quicker
         if CONTEXT.grad_enabled:
             return None
