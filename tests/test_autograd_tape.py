@@ -456,3 +456,23 @@ def test_gradients_by_the_keys_of_a_dict() -> None:
 
     found, wanted = step(named, x), ad.autograd.grad(layer(x).square().sum(), named)
     assert all(ad.allclose(found[key], wanted[key]) for key in wanted)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_a_dtype_of_their_own(compiled: bool) -> None:
+    x = ad.tensor([1.0, 3.0], requires_grad=True)
+    x.grad_dtype = ad.float64
+    seen: list[ad.dtype] = []
+    x.register_hook(lambda g: seen.append(g.dtype))
+    square = ad.compile(lambda x: (x * x).sum()) if compiled else lambda x: (x * x).sum()
+    for k in (1, 2):
+        square(x).backward()
+        assert x.grad is not None
+        assert (x.grad.dtype, x.grad.tolist()) == (ad.float64, [2.0 * k, 6.0 * k])
+    assert seen == [ad.float64] * 2  # hooks are given what is kept
+    with pytest.raises(RuntimeError, match="already a gradient of float64"):
+        x.grad_dtype = ad.float16
+    x.grad = None
+    x.grad_dtype = None
+    square(x).backward()
+    assert (x.grad_dtype, x.grad.dtype) == (None, ad.float32)

@@ -25,6 +25,9 @@ DTYPE_OF: dict[Any, DType] = {d: d for d in (*DTYPES, *STORAGE_DTYPES)}
 DEVICE_OF: dict[type, Any] = {Window: lambda window: window.device}
 
 
+OWN_DTYPE: Any = object()  # gradients have the dtype of their tensor
+
+
 class AutogradMeta:
     """What few tensors need: the gradient, hooks, whether a non-leaf keeps its gradient."""
 
@@ -32,6 +35,7 @@ class AutogradMeta:
         "accumulate_hooks",
         "accumulator",
         "grad",
+        "grad_dtype",
         "hooks",
         "leaf_extra",
         "name",
@@ -40,6 +44,7 @@ class AutogradMeta:
 
     def __init__(self) -> None:
         self.grad: Any = None
+        self.grad_dtype: Any = OWN_DTYPE
         self.hooks: dict[int, Any] | None = None
         self.accumulate_hooks: dict[int, Any] | None = None
         self.accumulator: Any = None  # weak reference to the node that stands for a leaf
@@ -255,7 +260,9 @@ def check_grad(tensor: Tensor, grad: Tensor) -> None:
         )
     if grad is tensor:
         raise RuntimeError("can't assign Variable as its own grad")
-    if grad.shape != tensor.shape or grad.dtype is not tensor.dtype:
+    meta = tensor._grad_meta
+    wanted = tensor.dtype if meta is None or meta.grad_dtype is OWN_DTYPE else meta.grad_dtype
+    if grad.shape != tensor.shape or (wanted is not None and grad.dtype is not wanted):
         raise RuntimeError(
             f"grad: assigned gradient {grad._spec} does not match the tensor's {tensor._spec}"
         )

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from adjoint.engine.autodiff.tape.accumulate import owned
-from adjoint.engine.core.operations.public import method, prop
+from adjoint.engine.core.dtype import DType
+from adjoint.engine.core.operations.public import PROPERTIES, method, prop
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.structure_version import STRUCTURE_VERSION, where_tracked
-from adjoint.engine.tensor.tensor import Tensor, meta_of, set_grad
+from adjoint.engine.tensor.tensor import OWN_DTYPE, Tensor, meta_of, set_grad
 
 _ids = itertools.count()
 
@@ -125,6 +127,51 @@ def keep_retaining(tensor: Tensor) -> None:
 
 
 HOOKS.keep_retaining = keep_retaining
+
+
+@dataclass(frozen=True, slots=True)
+class _InDtype:
+    """The hook of a leaf whose gradients have a dtype of their own."""
+
+    dtype: DType
+
+    def __call__(self, grad: Any) -> Any:
+        return grad if grad.dtype is self.dtype else grad.to(self.dtype)
+
+
+def _grad_dtype(self: Tensor) -> Any:
+    """The dtype gradients of this leaf have: its own, unless set; None takes them as they come."""
+    if self.grad_fn is not None:
+        raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
+    meta = self._grad_meta
+    return self.dtype if meta is None or meta.grad_dtype is OWN_DTYPE else meta.grad_dtype
+
+
+def _set_grad_dtype(self: Tensor, dtype: DType | None) -> None:
+    if self.grad_fn is not None:
+        raise RuntimeError("grad_dtype can only be set on leaf tensors.")
+    if dtype is not None and not isinstance(dtype, DType):
+        raise RuntimeError(
+            f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}"
+        )
+    meta = meta_of(self)
+    if dtype is not None and meta.grad is not None and meta.grad.dtype is not dtype:
+        raise RuntimeError(
+            f"Cannot set grad_dtype to {dtype.name}: there is already a gradient of "
+            f"{meta.grad.dtype.name}. Clear it (.grad = None) first."
+        )
+    STRUCTURE_VERSION.count += 1
+    meta.grad_dtype = dtype
+    others = {} if meta.hooks is None else dict(meta.hooks)
+    meta.hooks = {} if meta.hooks is None else meta.hooks  # handles keep the table
+    meta.hooks.clear()
+    if dtype is not None:
+        meta.hooks[_FIRST] = _InDtype(dtype)
+    meta.hooks.update({key: hook for key, hook in others.items() if key != _FIRST})
+
+
+_FIRST = -1  # the key of the hook that other hooks come after
+PROPERTIES["grad_dtype"] = property(_grad_dtype, _set_grad_dtype)
 
 
 @prop

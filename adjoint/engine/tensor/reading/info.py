@@ -210,12 +210,6 @@ def name(self: Tensor) -> str | None:
 
 
 @prop
-def grad_dtype(self: Tensor) -> Any:
-    """The dtype gradients of this tensor have."""
-    return self.dtype
-
-
-@prop
 def volatile(self: Tensor) -> bool:
     """A flag of old PyTorch; False."""
     return False
