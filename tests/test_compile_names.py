@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import adjoint as ad
-from adjoint import nn
+from adjoint import _dynamo, nn
 from adjoint.engine.capture.recordings import retracing
 
 
@@ -77,3 +77,22 @@ def test_dynamo_settings_without_effect_say_so() -> None:
         ad._dynamo.config.suppress_errors = True
     with pytest.raises(AttributeError, match="supress_errors"):
         ad._dynamo.config.supress_errors = True
+
+
+def test_explain_tells_the_graph_or_why_there_is_none() -> None:
+    layer = nn.Linear(2, 3)
+    for f in (layer, lambda x: layer(x)):
+        told = _dynamo.explain(f)(ad.ones(1, 2))
+        assert (told.graph_count, told.graph_break_count, told.op_count) == (1, 0, 1)
+        assert told.graphs[0].graph.nodes
+        assert told.out_guards
+    assert "Graph Count: 1\nGraph Break Count: 0\nOp Count: 1" in str(told)
+
+    def branching(x: Any) -> Any:
+        return x * 2 if x.sum() > 0 else x
+
+    told = _dynamo.explain(branching, ad.ones(2))  # the form of old
+    assert (told.graph_count, told.graph_break_count, told.op_count) == (0, 1, 0)
+    assert "the value of a tensor" in told.break_reasons[0].reason
+    with pytest.raises(ZeroDivisionError):
+        _dynamo.explain(lambda x: x / (1 // 0))(ad.ones(2))

@@ -16,6 +16,7 @@ import pytest
 import adjoint as ad
 from adjoint import _prims_common as prims
 from adjoint._C import _functorch as wrapped
+from adjoint._C import parse_schema
 from adjoint._functorch import package as functorch
 from adjoint._functorch import vmap as steps
 from adjoint._higher_order_ops.out_dtype import out_dtype
@@ -473,3 +474,55 @@ def test_settings_of_recordings_inside_a_block() -> None:
     assert config.recompile_limit == before
     with pytest.raises(AttributeError, match="knows no such setting"), config.patch("nobodys", 1):
         pass
+
+
+# A notation; of each argument: its name, type, count, default, whether by name, whether written.
+PARSED: list[tuple[str, str, list[tuple[Any, ...]]]] = [
+    (
+        "m::f.two(Tensor(a!) x, int[2] y=3, *, float? z=None, str s='a') -> (Tensor(a!), int n)",
+        'm::f.two(Tensor(a!) x, int[2] y=3, *, float? z=None, str s="a") -> (Tensor(a!), int n)',
+        [
+            ("x", "Tensor", None, None, False, True),
+            ("y", "List[int]", 2, [3, 3], False, False),
+            ("z", "Optional[float]", None, None, True, False),
+            ("s", "str", None, "a", True, False),
+        ],
+    ),
+    (
+        "f(Tensor?[] xs, Scalar a=1, float b=2, SymInt[] n=[]) -> Tensor",
+        "f(Tensor?[] xs, Scalar a=1, float b=2., SymInt[] n=[]) -> Tensor",
+        [
+            ("xs", "List[Optional[Tensor]]", None, None, False, False),
+            ("a", "number", None, 1, False, False),
+            ("b", "float", None, 2.0, False, False),
+            ("n", "List[int]", None, [], False, False),
+        ],
+    ),
+    ("f() -> ()", "f() -> ()", []),
+]
+
+
+@pytest.mark.parametrize(("text", "shown", "arguments"), PARSED)
+def test_parse_schema(text: str, shown: str, arguments: list[tuple[Any, ...]]) -> None:
+    schema = parse_schema(text)
+    assert str(schema) == shown
+    assert str(parse_schema(str(schema))) == shown
+    found = [
+        (a.name, str(a.type), a.N, a.default_value, a.kwarg_only, a.is_write)
+        for a in schema.arguments
+    ]
+    assert found == arguments
+    assert schema.is_mutable == any(a[-1] for a in arguments)
+
+
+@pytest.mark.parametrize("text", ["f(Tensor x", "f(Foo x) -> Tensor", "f(Tensor x)", "f(x) -> int"])
+def test_no_schemas_are_refused(text: str) -> None:
+    with pytest.raises(RuntimeError):
+        parse_schema(text)
+
+
+def test_definitions_that_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="Only a single library"):
+        ad.library.Library("aten", "DEF")
+    with pytest.raises(TypeError, match=r"tags must be of torch\.Tag"):
+        ad.library.define("refusedtags::f", "(Tensor x) -> Tensor", tags=("pointwise",))

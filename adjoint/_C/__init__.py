@@ -16,6 +16,9 @@ from adjoint.engine.core.state.placement import get_default_device
 from adjoint.engine.core.state.rng import Generator as Generator
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.tensor import TensorType as _TensorMeta  # noqa: F401
+from adjoint.library.schemas import FunctionSchema as FunctionSchema
+from adjoint.library.schemas import ParsedArgument as Argument  # noqa: F401
+from adjoint.library.schemas import parse_schema as parse_schema
 from adjoint.library.tags import Tag as Tag
 
 

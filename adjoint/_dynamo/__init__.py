@@ -6,6 +6,8 @@ from typing import Any as _Any
 
 from adjoint._dynamo import config as config
 from adjoint._dynamo import exc as exc
+from adjoint._dynamo.explaining import ExplainOutput as ExplainOutput
+from adjoint._dynamo.explaining import explain as explain
 from adjoint._dynamo.optimized import OptimizedModule as OptimizedModule
 from adjoint.engine.capture.capture import is_compiling as is_compiling
 from adjoint.engine.capture.capture import reset as reset

@@ -81,6 +81,9 @@ def _define(qualname: str, schema: str | None, tags: Any) -> CustomOpDef:
             f"Tried to register an operator ({OPERATIONS[qualname]._schema or qualname}) with the "
             "same name and overload name multiple times. Give one of them another name."
         )
+    for tag in tags if isinstance(tags, (list, tuple, set)) else (tags,):
+        if not isinstance(tag, Tag):
+            raise TypeError(f"define({qualname!r}): tags must be of torch.Tag, received {tag!r}")
     _ABANDONED.discard(qualname)
     return CustomOpDef(qualname, None, (), schema, tags)
 
@@ -99,6 +102,7 @@ def impl(qualname: str, types: Any, func: Callable[..., Any] | None = None, **_:
 _ABANDONED: set[str] = set()  # operations of libraries that are gone: they may be defined anew
 _NAMESPACES: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 KINDS = ("DEF", "FRAGMENT", "IMPL")
+PYTORCHS = frozenset({"aten", "prims", "quantized"})  # namespaces that PyTorch itself defines
 # Keys for what Adjoint does by other means, and what to use for them.
 ELSEWHERE = {"autograd": "register_autograd", "autocast": "register_autocast"}
 DEFAULT_KEYS = ("", "default", "compositeexplicitautograd")  # of kernels for every device
@@ -178,7 +182,7 @@ class Library:
             raise ValueError(f"Unsupported kind: {kind}. There are {', '.join(KINDS)}")
         if ns == "prim":
             raise ValueError(f"{ns} is a reserved namespace. Give the library another name.")
-        if kind == "DEF" and ns in _NAMESPACES:
+        if kind == "DEF" and (ns in _NAMESPACES or ns in PYTORCHS):
             raise RuntimeError(
                 f"Only a single library of kind 'DEF' can be used to register the namespace {ns}; "
                 "define more operations with kind 'FRAGMENT'."

@@ -45,16 +45,16 @@ def read_notation(text: str) -> Notation:
     head = _NAME.match(text)
     if head is None:
         raise RuntimeError(f"expected ( but found none here: {text}")
-    inside, rest = _enclosed(text, head.end() - 1)
+    inside, rest = enclosed(text, head.end() - 1)
     arrow, _, returned = rest.partition("->")
     if arrow.strip() or "->" not in rest:
         found = arrow.strip() or "eof"
         raise RuntimeError(f"expected arrow but found {found!r} here: {text}: it must have '->'")
     inner = returned.strip()
-    inner = _enclosed(inner, 0)[0] if inner.startswith("(") else inner
-    results = tuple(_kind(part.strip().split(" ")[0], text)[0] for part in _parts(inner))
+    inner = enclosed(inner, 0)[0] if inner.startswith("(") else inner
+    results = tuple(_kind(part.strip().split(" ")[0], text)[0] for part in parts(inner))
     arguments, by_name = [], False
-    for part in _parts(inside):
+    for part in parts(inside):
         if part.strip() == "*":
             by_name = True
         else:
@@ -63,7 +63,7 @@ def read_notation(text: str) -> Notation:
     return Notation(written, results, tuple(arguments))
 
 
-def _enclosed(text: str, start: int) -> tuple[str, str]:
+def enclosed(text: str, start: int) -> tuple[str, str]:
     """What a bracket holds, and what follows it."""
     depth = 0
     for place, letter in enumerate(text[start:], start):
@@ -73,18 +73,18 @@ def _enclosed(text: str, start: int) -> tuple[str, str]:
     raise RuntimeError(f"expected ) but found the end here: {text}")
 
 
-def _parts(text: str) -> list[str]:
+def parts(text: str) -> list[str]:
     """What stands between commas that no bracket or quote holds."""
-    parts, depth, quote, start = [], 0, "", 0
+    found, depth, quote, start = [], 0, "", 0
     for place, letter in enumerate(text):
         if quote or letter in "\"'":
             quote = "" if letter == quote else quote or letter
             continue
         depth += (letter in _OPEN) - (letter in _CLOSE)
         if letter == "," and depth == 0:
-            parts.append(text[start:place])
+            found.append(text[start:place])
             start = place + 1
-    return [part for part in (*parts, text[start:]) if part.strip()]
+    return [part for part in (*found, text[start:]) if part.strip()]
 
 
 def _argument(part: str, by_name: bool, text: str) -> SchemaArgument:
