@@ -24,6 +24,8 @@ SHAPES = [
     ((1, 5000), 1),
 ]
 LONG = [((3, 4096), 1), ((4097, 2), 0), ((1, 21000), 1), ((300_000,), 0), ((2, 100_000), 1)]
+# One line of several tiles of the kernel that sorts digit by digit, of several for every block.
+LINES = (1 << 18, (1 << 18) + 4097, 3_000_001)
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8")
 
 
@@ -39,6 +41,59 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
     for which, value in special.items():
         out[found == which] = value
     return out
+
+
+def random_bits(n: int, dtype: str, seed: int) -> Any:
+    """Tensor and array of any bits: of floats also NaN of every kind, subnormal ones, both zeros.
+
+    The array is in float32 where NumPy has no such dtype.
+    """
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        array = rng.random(n) < 0.3
+        return ad.from_numpy(array), array
+    size = getattr(ad, dtype).itemsize
+    bits = rng.integers(0, 1 << (8 * size - 1), n, dtype=np.uint64).astype(f"u{size}")
+    bits ^= (rng.random(n) < 0.5).astype(bits.dtype) << np.array(8 * size - 1, bits.dtype)
+    if "float" in dtype:
+        few = rng.integers(0, 30, n)
+        top = 1 << (8 * size - 1)
+        for which, word in enumerate((0, top, 1, top + 1)):
+            bits[few == which] = word
+    else:
+        bits[rng.random(n) < 0.5] &= bits.dtype.type(0xFF)
+    x = ad.from_numpy(bits.view(f"i{size}"))
+    if dtype == "bfloat16":
+        return x.view(ad.bfloat16), (bits.astype(np.uint32) << 16).view(np.float32)
+    return x.view(getattr(ad, dtype)), bits.view(dtype)
+
+
+def check_line(n: int, dtype: str, seed: int = 0) -> None:
+    """One long line: in order both ways, medians, the k-th, many of the largest, distinct ones."""
+    x, array = random_bits(n, dtype, seed)
+    x = x.to("cuda")
+    order = np.argsort(array, kind="stable")
+    down = n - 1 - np.argsort(array[::-1], kind="stable")[::-1]
+    for descending, want in ((False, order), (True, down)):
+        at = x.argsort(descending=descending, stable=True).cpu().numpy()
+        np.testing.assert_array_equal(at, want)
+
+    def shown(y: Any) -> Any:
+        return (y.float() if dtype == "bfloat16" else y).cpu().numpy()
+
+    np.testing.assert_array_equal(shown(x.sort(stable=True).values), array[order])
+    if dtype == "bool":
+        return
+    np.testing.assert_array_equal(x.topk(1000).indices.cpu().numpy(), down[:1000])
+    assert x.kthvalue(n // 3).indices.item() == order[n // 3 - 1]
+    absent = int((array != array).sum())
+    middle = order[n - absent if absent else (n - 1) // 2]
+    among = order[max(n - absent - 1, 0) // 2]
+    flat = x.reshape(1, -1)
+    assert x.median(0).indices.item() == middle
+    assert x.nanmedian(0).indices.item() == among
+    np.testing.assert_array_equal(shown(flat.median()), array[middle])
+    np.testing.assert_array_equal(shown(flat.nanmedian()), array[among])
 
 
 def mode_of(line: Any) -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.order_on_a_gpu import DTYPES, LONG, SHAPES, check
+from adjoint.engine.backends.array.kernels.order.radix import ELEMENTS
+from tests.order_on_a_gpu import DTYPES, LINES, LONG, SHAPES, check, check_line
 
 ROOT = Path(__file__).parent.parent
 HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
@@ -39,3 +40,12 @@ def test_lines_interpreted() -> None:
 @pytest.mark.parametrize(("shape", "dim"), [*SHAPES, *LONG])
 def test_lines(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     check(shape, dim, dtype, seed=sum(shape))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    "dtype", [name for name in ELEMENTS if name[:4] != "uint" or name == "uint8"]
+)
+@pytest.mark.parametrize("n", LINES)
+def test_one_long_line(n: int, dtype: str) -> None:
+    check_line(n, dtype, seed=n)

@@ -42,7 +42,9 @@ BY_KIND: dict[Any, tuple[Any, ...] | int | None] = {}  # an int: times sighted; 
 TRIED: dict[SmallCalls, int] = {}  # kinds of a function that were tried
 # What atomics add up, in the order in which they come to it.
 SUMMED_ANYHOW = frozenset({"embedding_bag", "index_add", "scatter_add", "scatter_reduce"})
-SORTING = frozenset({"argsort", "nanquantile", "quantile", "sort"})
+SORTING = frozenset(
+    {"argsort", "kthvalue", "median", "msort", "nanmedian", "nanquantile", "quantile", "sort"}
+)
 ROUNDED = 256  # roundings of a sum
 MOST_TRIED = 16  # of them: to try one takes milliseconds, or what its kernels take to compile
 DEFAULT_LISTENERS.append(BY_KIND.clear)  # recordings depend on the default dtype
@@ -110,7 +112,8 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
 
 def is_one_line(name: str, array: Any, operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
     """Whether a function sorts one line so long that the eager table does it better."""
-    flat = "quantile" in name and len(operands) < 3 and "dim" not in params
+    given = {"median": 1, "nanmedian": 1, "nanquantile": 2, "quantile": 2}.get(name, 0)
+    flat = len(operands) <= given and "dim" not in params
     return bool(array.size >= LONG_LINE) and (array.ndim == 1 or flat)
 
 

@@ -38,10 +38,20 @@ def _infer_one(x: Spec, dim: int, **_: Any) -> Spec:
     return _infer_some(x, dim, 1)
 
 
+FEW = 64  # elements of a line that are found one after another
+
+
 def _is_long_line(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
     """Whether all elements are one long line; a graph cannot capture what sorts it."""
     shape = operands[0]._array.shape
-    return bool(LONG_LINE <= shape[params["dim"]] == prod(shape)) and STREAM_CAPTURE.graph is None
+    dims = params["dims"] if "dims" in params else (params["dim"],)
+    long = LONG_LINE <= prod(shape[d] for d in dims) == prod(shape)
+    return bool(long) and STREAM_CAPTURE.graph is None
+
+
+def _takes_many(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    """The same, of a line of which more are taken than are found one after another."""
+    return bool(params["k"] > FEW) and _is_long_line(operands, params)
 
 
 # Positions along `dim`; NaN is larger than every number. Equal elements of short rows, and of all
@@ -56,14 +66,32 @@ ARGSORT = primitive(
     by_table=_is_long_line,
 )
 TOPK = primitive(
-    "topk", _infer_some, None, batched_params=shift_dim, native_check=True, fragment="composed"
+    "topk",
+    _infer_some,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    fragment="composed",
+    by_table=_takes_many,
 )
 KTHVALUE = primitive(
-    "kthvalue", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="composed"
+    "kthvalue",
+    _infer_one,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    fragment="composed",
+    by_table=_is_long_line,
 )
 # The lower median; with `omit` NaN do not count, else any NaN is the median.
 ARGMEDIAN = primitive(
-    "argmedian", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="composed"
+    "argmedian",
+    _infer_one,
+    None,
+    batched_params=shift_dim,
+    native_check=True,
+    fragment="composed",
+    by_table=_is_long_line,
 )
 ARGMODE = primitive(
     "argmode", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="device"
@@ -77,6 +105,7 @@ MEDIAN = primitive(
     batched_params=shift_reduction,
     native_check=True,
     fragment="composed",
+    by_table=_is_long_line,
 )
 
 

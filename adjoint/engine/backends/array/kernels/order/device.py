@@ -1,8 +1,8 @@
-"""Kernels in CUDA C for what CuPy does in many launches: searches, counts, keys of order."""
+"""Kernels in CUDA C for what CuPy does in many launches: searches and counts."""
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,31 +87,3 @@ def count(xp: Any, places: Array, bins: int) -> Array:
         given = (places, np.int64(places.size), np.int64(bins), np.int32(own), counts)
         _counting(xp)((blocks,), (THREADS,), given, shared_mem=4 * bins if own else 0)
     return counts
-
-
-@cache
-def _keys(xp: Any, kind: str) -> Any:
-    """Whole numbers in the order of elements: NaN above all, both zeros the same."""
-    text = {
-        "f": "int k = __float_as_int(x); k ^= (k >> 31) & 0x7fffffff;",
-        "d": "long long k = __double_as_longlong(x); k ^= (k >> 63) & 0x7fffffffffffffffLL;",
-    }.get(kind, "T k = x;")
-    if kind in "fd":
-        most = "0x7fffffff" if kind == "f" else "0x7fffffffffffffffLL"
-        text += f"if (x == 0) k = 0; if (x != x) k = {most};"
-    of = {"f": "int32", "d": "int64"}.get(kind, "T")
-    return xp.ElementwiseKernel(
-        "T x, bool down", f"{of} key", f"{text} key = down ? ~k : k;", f"adjoint_keys_{kind}"
-    )
-
-
-def order(xp: Any, line: Array, descending: bool) -> Array:
-    """Places of all elements, which are one line, in their order; equal ones as they come.
-
-    CuPy's sort of whole numbers goes by their digits, and is stable.
-    """
-    flat = xp.ascontiguousarray(line).reshape(-1)
-    flat = flat.view(np.uint8) if flat.dtype == bool else flat
-    if flat.dtype.kind == "f" or descending:
-        flat = _keys(xp, flat.dtype.char)(flat, descending)
-    return xp.argsort(flat).astype(np.int64, copy=False).reshape(line.shape)

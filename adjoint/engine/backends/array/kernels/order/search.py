@@ -90,7 +90,7 @@ def _distinct(xp: Any, x: Array) -> tuple[Array, ...]:
 def _distinct_on_device(xp: Any, x: Array) -> tuple[Array, ...]:
     flat = widen(x).reshape(-1)
     flat = flat.view(np.uint8) if flat.dtype == bool else flat
-    order = xp.argsort(flat)  # stable, and seven times as fast as a fragment's
+    order = ascending(xp, flat, 0)
     values, inverse, counts = choosing.runs(xp, flat.take(order), order)
     return values.astype(x.dtype, copy=False), inverse.reshape(x.shape), counts
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.kernels.order import device, ties
+from adjoint.engine.backends.array.kernels.order import radix, ties
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
-from adjoint.engine.backends.array.table import lowers, on_device
+from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.order import sort
 
 Array = Any
@@ -20,14 +20,16 @@ def ascending(xp: Any, x: Array, dim: int) -> Array:
     """A stable argsort, NaN last."""
     if xp is np:
         return np.argsort(x, axis=dim, kind="stable")
+    if radix.is_line(xp, x, dim):
+        return radix.order(xp, x)
     return xp.argsort(x, axis=dim)  # CuPy's is stable
 
 
 @lowers(sort.ARGSORT)
 def argsort(xp: Any, x: Array, dim: int, descending: bool, stable: bool = True) -> Array:
+    if radix.is_line(xp, x, dim):
+        return radix.order(xp, x, descending)
     x = widen(x)
-    if on_device(xp) and x.size == x.shape[dim] and x.dtype.kind != "c":
-        return device.order(xp, x, descending)
     if xp is np and ties.in_sort(x.size, x.shape[dim], stable):
         order = argsort(xp, x, dim, descending)
         tied = repeated(np.take_along_axis(x, order, dim), dim)
@@ -136,6 +138,8 @@ def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
 
 @lowers(sort.ARGMEDIAN)
 def argmedian(xp: Any, x: Array, dim: int, omit: bool) -> Array:
+    if radix.is_line(xp, x, dim):
+        return radix.middle(xp, x, omit).reshape((1,) * x.ndim)
     x = widen(x)
     n = x.shape[dim]
     if not missing(x):
@@ -154,7 +158,9 @@ def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) 
     n = prod(x.shape[d] for d in dims)
     flat = x.transpose((*others, *dims)).reshape((*rows, n))
     wide, last = widen(flat), len(rows)
-    if missing(wide):
+    if not rows and radix.is_line(xp, flat, 0):
+        out = wide.take(radix.middle(xp, flat, omit))
+    elif missing(wide):
         out = xp.take_along_axis(flat, argmedian(xp, wide, last, omit), last)
     else:
         middle = (n - 1) // 2
