@@ -27,7 +27,8 @@ from adjoint.engine.backends.array.table import on_device
 
 Array = Any
 THREADS = 512  # of a block; at least as many as there are digits
-HELD = 1 << 15  # bytes of the keys and places of a tile
+HELD = 1 << 15  # bytes of the keys and places of a tile, each place as long as its key
+GATE = 256  # bytes of the number that blocks meet by
 LONGEST = 1 << 32  # elements whose places are numbers of 32 bits
 WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 UNSIGNED, SIGNED, REAL = range(3)
@@ -54,11 +55,11 @@ SOURCE = r"""
 typedef unsigned int u32;
 typedef WORD word;
 typedef KEY key;
-typedef PAIR item;  // a key, and the place of its element
 #define DIGITS 256
 #define WARPS (THREADS / 32)
 #define TILE (THREADS * ITEMS)
 #define ALL 0xffffffffu
+struct item { key x; u32 y; };  // a key, and the place of its element
 
 __device__ __forceinline__ key key_of(word x)
 {
@@ -68,16 +69,18 @@ __device__ __forceinline__ key key_of(word x)
 
 __device__ __forceinline__ bool is_number(word x) { return NUMBER; }
 
-__device__ __forceinline__ item fetched(const word* x, const item* from, long long i)
+// Keys and places lie one after the other; before the first round there are elements alone.
+__device__ __forceinline__ key fetched_key(const word* x, const key* from, long long i)
 {
-    if (from) return __ldcg(from + i);
-    item made;
-    made.x = key_of(x[i]);
-    made.y = (key)i;
-    return made;
+    return from ? __ldcg(from + i) : key_of(x[i]);
 }
 
-__device__ __forceinline__ u32 digit_of(item one, int shift) { return (u32)(one.x >> shift) & 255; }
+__device__ __forceinline__ u32 fetched_place(const key* from, long long n, long long i)
+{
+    return from ? __ldcg((const u32*)(from + n) + i) : (u32)i;
+}
+
+__device__ __forceinline__ u32 digit_of(key k, int shift) { return (u32)(k >> shift) & 255; }
 
 // All blocks wait for each other, and see what was written before.
 __device__ void meet(u32* gate, u32 arrivals)
@@ -92,28 +95,32 @@ __device__ void meet(u32* gate, u32 arrivals)
     __syncthreads();
 }
 
-// The sum of a thread's number and of those of threads before it; and of all.
-__device__ u32 summed(u32 own, u32* sums, u32* all)
+// The sum of a thread's number and of those of threads of its warp before it.
+__device__ __forceinline__ u32 summed_in_warp(u32 own)
 {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    u32 sum = own, before = 0, total = 0;
+    u32 sum = own;
     for (int step = 1; step < 32; step *= 2) {
-        u32 other = __shfl_up_sync(ALL, sum, step);
-        if (lane >= step) sum += other;
+        const u32 other = __shfl_up_sync(ALL, sum, step);
+        if ((threadIdx.x & 31) >= step) sum += other;
     }
+    return sum;
+}
+
+// The same of all threads of its block.
+__device__ u32 summed(u32 own, u32* sums)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const u32 sum = summed_in_warp(own);
+    u32 before = 0;
     __syncthreads();
     if (lane == 31) sums[warp] = sum;
     __syncthreads();
-    for (int w = 0; w < WARPS; w++) {
-        if (w < warp) before += sums[w];
-        total += sums[w];
-    }
-    *all = total;
+    for (int w = 0; w < warp; w++) before += sums[w];
     return before + sum;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
-    const word* x, long long n, item* one, item* other, u32* counts, u32* gate, long long* out)
+    const word* x, long long n, key* one, key* other, u32* counts, u32* gate, long long* out)
 {
     __shared__ item held[TILE];
     __shared__ unsigned short within[WARPS][DIGITS];  // of a digit, in earlier rows or warps
@@ -121,36 +128,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
     const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
     const u32 blocks = gridDim.x;
     u32* totals = counts + DIGITS * blocks;
-    u32 meetings = 0, all;
+    u32 meetings = 0;
     const long long tiles = (n + TILE - 1) / TILE, each = (tiles + blocks - 1) / blocks;
     const long long begin = blockIdx.x * each * TILE;
     const long long end = begin + each * TILE < n ? begin + each * TILE : n;
-    const item* from = 0;
+    const key* from = 0;
     for (int round = 0; round < ROUNDS; round++) {
         const int shift = 8 * round;
         if (t < DIGITS) base[t] = 0;
         __syncthreads();
         for (long long i = begin + t; i < end; i += THREADS)
-            atomicAdd(&base[digit_of(fetched(x, from, i), shift)], 1u);
+            atomicAdd(&base[digit_of(fetched_key(x, from, i), shift)], 1u);
         __syncthreads();
         if (t < DIGITS) counts[t * blocks + blockIdx.x] = base[t];
         meet(gate, blocks * ++meetings);
-        for (u32 digit = blockIdx.x; digit < DIGITS; digit += blocks) {
+        for (u32 digit = blockIdx.x + blocks * warp; digit < DIGITS; digit += blocks * WARPS) {
             u32 before = 0;
-            for (u32 start = 0; start < blocks; start += THREADS) {
-                u32 at = start + t, own = at < blocks ? __ldcg(counts + digit * blocks + at) : 0;
-                u32 sum = summed(own, sums, &all);
+            for (u32 start = 0; start < blocks; start += 32) {
+                const u32 at = start + lane;
+                const u32 own = at < blocks ? __ldcg(counts + digit * blocks + at) : 0;
+                const u32 sum = summed_in_warp(own);
                 if (at < blocks) counts[digit * blocks + at] = before + sum - own;
-                before += all;
+                before += __shfl_sync(ALL, sum, 31);
             }
-            if (!t) totals[digit] = before;
+            if (!lane) totals[digit] = before;
         }
         meet(gate, blocks * ++meetings);
         const u32 own = t < DIGITS ? __ldcg(totals + t) : 0;
         if (__syncthreads_or(t < DIGITS && own == (u32)n)) continue;
-        const u32 sum = summed(own, sums, &all);
+        const u32 sum = summed(own, sums);
         if (t < DIGITS) base[t] = sum - own + __ldcg(counts + t * blocks + blockIdx.x);
-        item* to = from == one ? other : one;
+        key* to = from == one ? other : one;
         const bool last = round == ROUNDS - 1;
         for (long long tile = begin; tile < end; tile += TILE) {
             item mine[ITEMS];
@@ -160,11 +168,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
             const long long row = tile + warp * 32 * ITEMS + lane;
             #pragma unroll
             for (int k = 0; k < ITEMS; k++)
-                if (row + k * 32 < end) mine[k] = fetched(x, from, row + k * 32);
+                if (row + k * 32 < end) {
+                    mine[k].x = fetched_key(x, from, row + k * 32);
+                    mine[k].y = fetched_place(from, n, row + k * 32);
+                }
             #pragma unroll
             for (int k = 0; k < ITEMS; k++) {
                 const bool is = row + k * 32 < end;
-                const u32 digit = is ? digit_of(mine[k], shift) : 0;
+                const u32 digit = is ? digit_of(mine[k].x, shift) : 0;
                 u32 same = __ballot_sync(ALL, is);
                 #pragma unroll
                 for (int bit = 0; bit < 8; bit++) {
@@ -186,21 +197,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
                     within[w][t] = here;
                     here += count;
                 }
-            const u32 upto = summed(here, sums, &all);
+            const u32 upto = summed(here, sums);
             if (t < DIGITS) first[t] = upto - here;
             __syncthreads();
             #pragma unroll
             for (int k = 0; k < ITEMS; k++)
                 if (row + k * 32 < end) {
-                    const u32 digit = digit_of(mine[k], shift);
+                    const u32 digit = digit_of(mine[k].x, shift);
                     held[first[digit] + within[warp][digit] + rank[k]] = mine[k];
                 }
             __syncthreads();
             const int count = end - tile < TILE ? end - tile : TILE;
             for (int j = t; j < count; j += THREADS) {
                 const item moved = held[j];
-                const u32 digit = digit_of(moved, shift), at = base[digit] + j - first[digit];
-                if (last) out[at] = moved.y; else to[at] = moved;
+                const u32 digit = digit_of(moved.x, shift), at = base[digit] + j - first[digit];
+                if (last) out[at] = moved.y;
+                else {
+                    to[at] = moved.x;
+                    ((u32*)(to + n))[at] = moved.y;
+                }
             }
             __syncthreads();
             if (t < DIGITS) base[t] += here;
@@ -209,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
         from = to;
         meet(gate, blocks * ++meetings);
     }
-    for (long long i = begin + t; i < end; i += THREADS) out[i] = from ? __ldcg(from + i).y : i;
+    for (long long i = begin + t; i < end; i += THREADS) out[i] = fetched_place(from, n, i);
 }
 
 // Of a line in order, the place of its median, one block: numbers come before all NaN.
@@ -244,8 +259,8 @@ def source(dtype: str, descending: bool) -> str:
     text = SOURCE
     for name, meaning in (
         ("MADE", KEYS[kind]), ("NUMBER", IS_NUMBER[kind]), ("WORD", WORDS[size]), ("ROUNDS", size),
-        ("KEY", WORDS[8 if wide else 4]), ("PAIR", "ulonglong2" if wide else "uint2"),
-        ("DOWN", int(descending)), ("INFINITE", f"(key){INFINITE.get(dtype, 0):#x}"),
+        ("KEY", WORDS[8 if wide else 4]), ("DOWN", int(descending)),
+        ("INFINITE", f"(key){INFINITE.get(dtype, 0):#x}"),
         ("MOST", f"(key){(1 << bits) - 1:#x}"), ("TOP", f"(key){1 << (bits - 1):#x}"),
         ("THREADS", THREADS), ("ITEMS", HELD // (16 if wide else 8) // THREADS),
     ):  # fmt: skip
@@ -275,9 +290,14 @@ class LineSort:
         tiles = -(-n // (HELD // self.item))
         blocks = -(-tiles // -(-tiles // self.most))
         out = xp.empty(n, np.int64)
-        room = [xp.empty(n * self.item if self.rounds > k else 0, np.uint8) for k in (1, 2)]
-        counts, gate = xp.empty(256 * (blocks + 1), np.uint32), xp.zeros(1, np.uint32)
-        given = (line, np.int64(n), *room, counts, gate, out)
+        # One piece of memory: where blocks meet, counts, keys and places twice.
+        counts, once = GATE + 4 * 256 * (blocks + 1), n * (self.item // 2 + 4)
+        once += -once % 16
+        room = xp.empty(counts + once * min(self.rounds - 1, 2), np.uint8)
+        start = room.data.ptr
+        xp.cuda.runtime.memsetAsync(start, 0, GATE, xp.cuda.get_current_stream().ptr)
+        places = (start + counts, start + counts + once, start + GATE, start)
+        given = (line, np.int64(n), *map(np.uint64, places), out)
         self.function((blocks,), (THREADS,), given, enable_cooperative_groups=True)
         return out
 
