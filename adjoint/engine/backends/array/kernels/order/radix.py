@@ -227,9 +227,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
     for (long long i = begin + t; i < end; i += THREADS) out[i] = fetched_place(from, n, i);
 }
 
-// Of a line in order, the place of its median, one block: numbers come before all NaN.
+// Of a line in order, its median and where it is, one block: numbers come before all NaN.
 extern "C" __global__ void adjoint_middle(
-    const word* x, const long long* order, long long n, bool omit, long long* out)
+    const word* x, const long long* order, long long n, bool omit, long long* place, word* found)
 {
     long long low = 0, high = n;  // the first NaN, if any, is from here to there
     while (low < high) {
@@ -247,7 +247,7 @@ extern "C" __global__ void adjoint_middle(
     const long long numbers = low;
     long long rank = (n - 1) / 2;
     if (numbers < n) rank = !omit ? numbers : numbers ? (numbers - 1) / 2 : 0;
-    if (!threadIdx.x) *out = order[rank];
+    if (!threadIdx.x) *found = x[*place = order[rank]];
 }
 """
 
@@ -301,12 +301,12 @@ class LineSort:
         self.function((blocks,), (THREADS,), given, enable_cooperative_groups=True)
         return out
 
-    def middle(self, line: Array, omit: bool) -> Array:
-        """The place of a contiguous line's median, an array of one."""
-        out = self.xp.empty(1, np.int64)
-        given = (line, self(line), np.int64(line.size), np.bool_(omit), out)
+    def middle(self, line: Array, omit: bool) -> tuple[Array, Array]:
+        """The place of a contiguous line's median, and the median; arrays of one."""
+        place, found = self.xp.empty(1, np.int64), self.xp.empty(1, line.dtype)
+        given = (line, self(line), np.int64(line.size), np.bool_(omit), place, found)
         self.middle_kernel((1,), (THREADS,), given)
-        return out
+        return place, found
 
 
 @cache
@@ -332,7 +332,7 @@ def order(xp: Any, x: Array, descending: bool = False) -> Array:
     return line_sort(xp, line, descending)(line).reshape(x.shape)
 
 
-def middle(xp: Any, x: Array, omit: bool) -> Array:
-    """The place of a line's median, an array of one: of its numbers, or the first NaN there is."""
+def middle(xp: Any, x: Array, omit: bool) -> tuple[Array, Array]:
+    """Where a line's median is, and the median: of its numbers, or the first NaN there is."""
     line = xp.ascontiguousarray(x).reshape(-1)
     return line_sort(xp, line).middle(line, omit)

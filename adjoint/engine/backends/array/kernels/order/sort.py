@@ -139,7 +139,7 @@ def kthvalue(xp: Any, x: Array, dim: int, k: int) -> Array:
 @lowers(sort.ARGMEDIAN)
 def argmedian(xp: Any, x: Array, dim: int, omit: bool) -> Array:
     if radix.is_line(xp, x, dim):
-        return radix.middle(xp, x, omit).reshape((1,) * x.ndim)
+        return radix.middle(xp, x, omit)[0].reshape((1,) * x.ndim)
     x = widen(x)
     n = x.shape[dim]
     if not missing(x):
@@ -155,17 +155,17 @@ def argmedian(xp: Any, x: Array, dim: int, omit: bool) -> Array:
 def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) -> Array:
     others = [d for d in range(x.ndim) if d not in dims]
     rows = [x.shape[d] for d in others]
+    shape = [1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else rows
     n = prod(x.shape[d] for d in dims)
     flat = x.transpose((*others, *dims)).reshape((*rows, n))
-    wide, last = widen(flat), len(rows)
     if not rows and radix.is_line(xp, flat, 0):
-        out = wide.take(radix.middle(xp, flat, omit))
-    elif missing(wide):
+        return radix.middle(xp, flat, omit)[1].reshape(shape)
+    wide, last = widen(flat), len(rows)
+    if missing(wide):
         out = xp.take_along_axis(flat, argmedian(xp, wide, last, omit), last)
     else:
         middle = (n - 1) // 2
         out = part(xp.partition(wide, middle, axis=last), last, middle, middle + 1)
-    shape = [1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else rows
     return out.reshape(shape).astype(x.dtype, copy=False)
 
 
