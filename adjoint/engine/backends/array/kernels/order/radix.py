@@ -6,9 +6,10 @@ Note [digits]
     keys are put in the order of each digit of eight bits; equal digits stay as they were, so what
     comes out is the stable order. In one round every block counts the digits of its part, then
     each digit's counts are summed over the blocks, then elements go to their places: by way of
-    shared memory, so that neighbours are written together. Between the three all blocks meet, and
-    so the launch is a cooperative one: all blocks run at once, or none. A digit that is the same in
-    all keys costs its counting alone (random words for permutations have such digits).
+    shared memory, so that neighbours are written together, key and place as one (apart, they are a
+    sixth slower). Between the three all blocks meet, and so the launch is a cooperative one: all
+    blocks run at once, or none. A digit that is the same in all keys costs its counting alone
+    (random words for permutations have such digits).
 
     Within a tile the elements of a warp have places one after another. A thread's rank is the
     number of those of its digit in the warp's earlier rows, which the warp counts, and of threads
@@ -27,9 +28,10 @@ from adjoint.engine.backends.array.table import on_device
 
 Array = Any
 THREADS = 512  # of a block; at least as many as there are digits
-HELD = 1 << 15  # bytes of the keys and places of a tile, each place as long as its key
+HELD = 1 << 15  # bytes of the keys and places of a tile
 GATE = 256  # bytes of the number that blocks meet by
 LONGEST = 1 << 32  # elements whose places are numbers of 32 bits
+LONG_OF_WIDE = 1 << 21  # whole numbers of 64 bits, of which CuPy's sort does more sooner
 WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 UNSIGNED, SIGNED, REAL = range(3)
 ELEMENTS = {  # by dtype: the kind, and bytes
@@ -59,7 +61,7 @@ typedef KEY key;
 #define WARPS (THREADS / 32)
 #define TILE (THREADS * ITEMS)
 #define ALL 0xffffffffu
-struct item { key x; u32 y; };  // a key, and the place of its element
+typedef PAIR item;  // a key, and the place of its element
 
 __device__ __forceinline__ key key_of(word x)
 {
@@ -69,18 +71,17 @@ __device__ __forceinline__ key key_of(word x)
 
 __device__ __forceinline__ bool is_number(word x) { return NUMBER; }
 
-// Keys and places lie one after the other; before the first round there are elements alone.
-__device__ __forceinline__ key fetched_key(const word* x, const key* from, long long i)
+// Before the first round there are elements alone.
+__device__ __forceinline__ item fetched(const word* x, const item* from, long long i)
 {
-    return from ? __ldcg(from + i) : key_of(x[i]);
+    if (from) return __ldcg(from + i);
+    item made;
+    made.x = key_of(x[i]);
+    made.y = (key)i;
+    return made;
 }
 
-__device__ __forceinline__ u32 fetched_place(const key* from, long long n, long long i)
-{
-    return from ? __ldcg((const u32*)(from + n) + i) : (u32)i;
-}
-
-__device__ __forceinline__ u32 digit_of(key k, int shift) { return (u32)(k >> shift) & 255; }
+__device__ __forceinline__ u32 digit_of(item one, int shift) { return (u32)(one.x >> shift) & 255; }
 
 // All blocks wait for each other, and see what was written before.
 __device__ void meet(u32* gate, u32 arrivals)
@@ -120,7 +121,7 @@ __device__ u32 summed(u32 own, u32* sums)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
-    const word* x, long long n, key* one, key* other, u32* counts, u32* gate, long long* out)
+    const word* x, long long n, item* one, item* other, u32* counts, u32* gate, long long* out)
 {
     __shared__ item held[TILE];
     __shared__ unsigned short within[WARPS][DIGITS];  // of a digit, in earlier rows or warps
@@ -132,13 +133,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
     const long long tiles = (n + TILE - 1) / TILE, each = (tiles + blocks - 1) / blocks;
     const long long begin = blockIdx.x * each * TILE;
     const long long end = begin + each * TILE < n ? begin + each * TILE : n;
-    const key* from = 0;
+    const item* from = 0;
     for (int round = 0; round < ROUNDS; round++) {
         const int shift = 8 * round;
         if (t < DIGITS) base[t] = 0;
         __syncthreads();
         for (long long i = begin + t; i < end; i += THREADS)
-            atomicAdd(&base[digit_of(fetched_key(x, from, i), shift)], 1u);
+            atomicAdd(&base[digit_of(fetched(x, from, i), shift)], 1u);
         __syncthreads();
         if (t < DIGITS) counts[t * blocks + blockIdx.x] = base[t];
         meet(gate, blocks * ++meetings);
@@ -158,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
         if (__syncthreads_or(t < DIGITS && own == (u32)n)) continue;
         const u32 sum = summed(own, sums);
         if (t < DIGITS) base[t] = sum - own + __ldcg(counts + t * blocks + blockIdx.x);
-        key* to = from == one ? other : one;
+        item* to = from == one ? other : one;
         const bool last = round == ROUNDS - 1;
         for (long long tile = begin; tile < end; tile += TILE) {
             item mine[ITEMS];
@@ -168,14 +169,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
             const long long row = tile + warp * 32 * ITEMS + lane;
             #pragma unroll
             for (int k = 0; k < ITEMS; k++)
-                if (row + k * 32 < end) {
-                    mine[k].x = fetched_key(x, from, row + k * 32);
-                    mine[k].y = fetched_place(from, n, row + k * 32);
-                }
+                if (row + k * 32 < end) mine[k] = fetched(x, from, row + k * 32);
             #pragma unroll
             for (int k = 0; k < ITEMS; k++) {
                 const bool is = row + k * 32 < end;
-                const u32 digit = is ? digit_of(mine[k].x, shift) : 0;
+                const u32 digit = is ? digit_of(mine[k], shift) : 0;
                 u32 same = __ballot_sync(ALL, is);
                 #pragma unroll
                 for (int bit = 0; bit < 8; bit++) {
@@ -203,19 +201,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
             #pragma unroll
             for (int k = 0; k < ITEMS; k++)
                 if (row + k * 32 < end) {
-                    const u32 digit = digit_of(mine[k].x, shift);
+                    const u32 digit = digit_of(mine[k], shift);
                     held[first[digit] + within[warp][digit] + rank[k]] = mine[k];
                 }
             __syncthreads();
             const int count = end - tile < TILE ? end - tile : TILE;
             for (int j = t; j < count; j += THREADS) {
                 const item moved = held[j];
-                const u32 digit = digit_of(moved.x, shift), at = base[digit] + j - first[digit];
-                if (last) out[at] = moved.y;
-                else {
-                    to[at] = moved.x;
-                    ((u32*)(to + n))[at] = moved.y;
-                }
+                const u32 digit = digit_of(moved, shift), at = base[digit] + j - first[digit];
+                if (last) out[at] = moved.y; else to[at] = moved;
             }
             __syncthreads();
             if (t < DIGITS) base[t] += here;
@@ -224,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
         from = to;
         meet(gate, blocks * ++meetings);
     }
-    for (long long i = begin + t; i < end; i += THREADS) out[i] = fetched_place(from, n, i);
+    for (long long i = begin + t; i < end; i += THREADS) out[i] = from ? __ldcg(from + i).y : i;
 }
 
 // Of a line in order, its median and where it is, one block: numbers come before all NaN.
@@ -259,7 +253,8 @@ def source(dtype: str, descending: bool) -> str:
     text = SOURCE
     for name, meaning in (
         ("MADE", KEYS[kind]), ("NUMBER", IS_NUMBER[kind]), ("WORD", WORDS[size]), ("ROUNDS", size),
-        ("KEY", WORDS[8 if wide else 4]), ("DOWN", int(descending)),
+        ("KEY", WORDS[8 if wide else 4]), ("PAIR", "ulonglong2" if wide else "uint2"),
+        ("DOWN", int(descending)),
         ("INFINITE", f"(key){INFINITE.get(dtype, 0):#x}"),
         ("MOST", f"(key){(1 << bits) - 1:#x}"), ("TOP", f"(key){1 << (bits - 1):#x}"),
         ("THREADS", THREADS), ("ITEMS", HELD // (16 if wide else 8) // THREADS),
@@ -291,7 +286,7 @@ class LineSort:
         blocks = -(-tiles // -(-tiles // self.most))
         out = xp.empty(n, np.int64)
         # One piece of memory: where blocks meet, counts, keys and places twice.
-        counts, once = GATE + 4 * 256 * (blocks + 1), n * (self.item // 2 + 4)
+        counts, once = GATE + 4 * 256 * (blocks + 1), n * self.item
         once += -once % 16
         room = xp.empty(counts + once * min(self.rounds - 1, 2), np.uint8)
         start = room.data.ptr
@@ -322,6 +317,8 @@ def line_sort(xp: Any, line: Array, descending: bool = False) -> LineSort:
 def is_line(xp: Any, x: Array, dim: int) -> bool:
     """Whether an array on a GPU is one line of elements that there are kernels for."""
     if not on_device(xp) or not 0 < x.size < LONGEST:
+        return False
+    if x.dtype.kind in "iu" and x.dtype.itemsize == 8 and x.size > LONG_OF_WIDE:
         return False
     return bool(x.size == x.shape[dim]) and DTYPE_OF[x.dtype].name in ELEMENTS
 
