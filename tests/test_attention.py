@@ -10,7 +10,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.fragments import FRAGMENTS, name_of
 from adjoint.engine.ops.nn import attention_rows
 from adjoint.engine.ops.nn.attention import ATTENTION
 from adjoint.engine.ops.random.placed import place_tensor
@@ -207,8 +207,8 @@ def test_draws_at_other_places_are_the_same_program() -> None:
     known = []
     for _ in range(4):
         sdpa(x, x, x, dropout_p=0.2).sum().backward()
-        known.append(len(FRAGMENTS.by_kind))
-    assert known[0] == known[-1], known
+        known.append(sum("attention" in name_of(kind[0]) for kind in FRAGMENTS.by_kind))
+    assert known[0] == known[-1] > 0, known
 
 
 def test_dropout_of_each_element_of_a_batch() -> None:
