@@ -20,10 +20,10 @@ from tests.toy_device import ToyLibrary
 
 
 class Pointer:
-    """Where an array begins."""
+    """Where an array begins, and in whose memory."""
 
-    def __init__(self, ptr: int) -> None:
-        self.ptr, self.device_id = ptr, 0
+    def __init__(self, ptr: int, mem: Any = None) -> None:
+        self.ptr, self.device_id, self.mem = ptr, 0, mem
 
     def copy_from_device_async(self, source: Pointer, size: int) -> None:
         ctypes.memmove(self.ptr, source.ptr, size)
@@ -52,7 +52,10 @@ class CupyArray(np.ndarray[Any, Any]):
 
     @property
     def data(self) -> Any:
-        return Pointer(self.ctypes.data)
+        owner: Any = self
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        return Pointer(self.ctypes.data, owner)  # the room that all of its views are in
 
     @property
     def device(self) -> Any:
@@ -316,6 +319,7 @@ def connect(is_run: bool = True) -> InterpretedGpu:
     gpu = InterpretedGpu(is_run)
     meet = HOOKS.meeting_on(CupyArray, LAYOUT)
     HOOKS.meet_on_device = lambda name, *given: meet(*given, 0, 0, 0)
+    HOOKS.meet_into = lambda name, *given: meet(*given[:-1], 0, 0, 0, given[-1])
     meeting.ready = lambda: meet is not None  # type: ignore[assignment]
     programs.direct_gpu = lambda index: gpu  # type: ignore[assignment]
     devices.install = lambda module: None  # NumPy has the memory

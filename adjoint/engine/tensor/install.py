@@ -7,16 +7,19 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
+from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.state import forks
+from adjoint.engine.core.state.rng import Filling, Generator
 from adjoint.engine.ops.elementwise.arithmetic import scaled
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.indexing import install_indexing
 from adjoint.engine.tensor.operators import DIRECT, install_operators
 from adjoint.engine.tensor.reading.printing import install_printing
 from adjoint.engine.tensor.tensor import Tensor
-from adjoint.engine.tensor.writing.mutation import update
+from adjoint.engine.tensor.writing.mutation import direct_array, update
 
 _SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * y, none for the sum
 
@@ -44,6 +47,28 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+# Whose in-place forms draw: on a GPU into the tensor itself, where nobody has to know of it.
+_DRAWING = frozenset(
+    "bernoulli cauchy exponential geometric log_normal normal random uniform".split()
+)
+
+
+def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    plain = _inplace(name, fn)
+
+    @functools.wraps(plain)
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self._array.__class__ not in DEVICE_LAYOUTS or direct_array(self) is None:
+            return plain(self, *args, **kwargs)
+        given = kwargs.get("generator")
+        if args and is_tensor(args[0]) or not (given is None or isinstance(given, Generator)):
+            return plain(self, *args, **kwargs)
+        drawn = fn(self, *args, **{**kwargs, "generator": Filling(given, self)})
+        return self if drawn is self else update(method.__name__, self, lambda _: drawn)
+
+    return method
+
+
 def _shares(tensor: Tensor, other: Any) -> bool:
     """Whether what is added lies in the memory written to."""
     return isinstance(other, Tensor) and other._storage is tensor._storage
@@ -63,7 +88,7 @@ def install(cls: type[Tensor], modules: Collection[str] | None = None) -> None:
         derived: list[tuple[str, Any, Callable[[Any], Any]]] = [
             *((name, fn, lambda fn: fn) for name, fn in list(METHODS.items())),
             *(
-                (f"{name}_", fn, partial(_inplace, name))
+                (f"{name}_", fn, partial(_drawing if name in _DRAWING else _inplace, name))
                 for name, fn in list(INPLACE.items())
                 if f"{name}_" not in METHODS
             ),

@@ -292,14 +292,15 @@ def is_composed(record: Record, tracked: bool, operands: tuple[Any, ...]) -> boo
     return composed and may_be_whole(record, tracked, operands)
 
 
-def compute_into(record: Record, into: Array, other: Any) -> bool:
-    """record(into, other) in the memory of `into`, where one call of a ufunc does just that.
+def compute_into(record: Record, target: Any, other: Any) -> bool:
+    """record(target, other) in the memory of `target`, where one call of a ufunc does just that.
 
     It takes half the time of computing a result and copying it (4.4 us of 8.6 for ten elements).
     NumPy refuses bad operands before it writes, and copies operands that overlap.
     """
+    into = target._array
     if into.__class__ in DEVICE_LAYOUTS:
-        return compute_on_device(record, into, other)
+        return compute_on_device(record, target, other)
     if into.__class__ is not ndarray:
         return False
     kernel = record.plans.get(KERNEL) or find_kernel(record)
@@ -333,19 +334,42 @@ def memory_of(array: Array) -> Any:
     return getattr(array.data, "mem", None)
 
 
-def compute_on_device(record: Record, into: Array, other: Any) -> bool:
+def compute_on_device(record: Record, target: Any, other: Any) -> bool:
     """The same on a GPU, where such a fragment was met before and the operands lie apart."""
     if record.family != "elementwise" or record.fails or faults.BLOCKING or LISTENERS:
         return False
+    into = target._array
     if is_tensor(other):
         array = other._array
         if array.__class__ is not into.__class__ or memory_of(array) is memory_of(into):
             return False
-    faults.LATEST.append((record.name, None, 0))
     try:
-        return bool(HOOKS.fragments.compute_into(record, wrap(into), other))
+        if record.met and met_into(record, (target, other), {}, into):
+            return True
+        faults.LATEST.append((record.name, None, 0))
+        return bool(HOOKS.fragments.compute_into(record, target, other))
     except MemoryError as error:
-        raise explain(record, (wrap(into), other), {}, error) from error
+        raise explain(record, (target, other), {}, error) from error
+
+
+def met_into(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any], into: Array
+) -> bool:
+    """Put what a record gives into an array of a GPU's, if native code finds how."""
+    done = HOOKS.meet_into(record.name, record.met, operands, params, switches.computed_with, into)
+    return done is True
+
+
+def draw_into(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any], target: Any
+) -> bool:
+    """Draw into the memory of a GPU's tensor, if such a draw was met before."""
+    if not record.met or faults.BLOCKING or LISTENERS:
+        return False
+    try:
+        return met_into(record, operands, params, target._array)
+    except MemoryError:  # Python's way tries again, and says what is wrong
+        return False
 
 
 COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own
@@ -578,3 +602,4 @@ HOOKS.run = run
 HOOKS.execute = execute
 HOOKS.view_call = view_call
 HOOKS.compute_into = compute_into
+HOOKS.draw_into = draw_into

@@ -248,6 +248,7 @@ class Hooks:
     )
     execute: Callable[..., Any] = _unset  # eager execution alone: the same
     compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
+    draw_into: Callable[..., bool] = _unset  # a draw in the memory of a GPU's tensor
     attach: Callable[..., Any] = _unset  # the tape alone: autodiff.tape.tape
     bind: Callable[..., Any] = _unset  # everything else: core.operations.dispatch
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant
@@ -291,6 +292,7 @@ class Hooks:
     device_entry: Callable[..., Any] = _unset  # what a GPU's fragment is found by: backends.llvm
     meeting_on: Callable[..., Any] = _unset  # native code that finds them: the same
     meet_on_device: Callable[..., Any] = _unset  # the same on the current stream: backends.triton
+    meet_into: Callable[..., Any] = _unset  # the same, the result into an array that is there
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls

@@ -275,8 +275,19 @@ def seed_all(seed: Any) -> Generator:
 default_generator = default_generator_of(CPU)
 
 
-def generator_for(name: str, generator: Generator | None, device: Device) -> Generator:
+class Filling:
+    """In the place of a generator: the one given, and the tensor that a draw is to be put into."""
+
+    __slots__ = ("generator", "target")
+
+    def __init__(self, generator: Generator | None, target: Any) -> None:
+        self.generator, self.target = generator, target
+
+
+def generator_for(name: str, generator: Any, device: Device) -> Generator:
     """The generator of a draw on `device`, refusing one that belongs to another kind of device."""
+    if generator.__class__ is Filling:
+        generator = generator.generator
     if generator is None:
         return default_generator_of(device)
     if not isinstance(generator, Generator):

@@ -18,6 +18,10 @@ class FragmentsLater:
         """Load it, and have it do the same."""
         return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.forward_on_device(*args)
 
+    def compute_into(self, *args: Any) -> bool:
+        """Nothing: none was met before."""
+        return False
+
     def run_quickly(self, *args: Any) -> Any:
         """Load it, and have it do the same."""
         return brought("adjoint.engine.graph.eager.fragments").FRAGMENTS.run_quickly(*args)

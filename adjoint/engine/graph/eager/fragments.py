@@ -236,7 +236,12 @@ class Fragments:
         if not add_operands(key, (target, other), given, tensors, numbers):
             return False
         fragment = self.quick.get(tuple(key))
-        return fragment is not None and fragment.compute_into(target._array, tensors, numbers)
+        if fragment is None:
+            return False
+        if not fragment.is_settled:
+            owned = (record, (target, other), {}, switches.computed_with)
+            fragment.settle_on_device(given, owned)
+        return fragment.compute_into(target._array, tensors, numbers)
 
     def run_quickly(
         self,

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.state.rng import Generator
-from adjoint.engine.ops.random.random import check_bounds, check_inexact, draw, value_range
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.state.rng import Filling, Generator, generator_for
+from adjoint.engine.ops.random.random import (
+    RANDOM,
+    blocks,
+    check_bounds,
+    check_inexact,
+    draw,
+    value_range,
+    word_bits,
+)
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -25,8 +35,18 @@ LARGEST = {
 def fill(
     name: str, law: str, args: tuple[Any, ...], like: Tensor, generator: Generator | None
 ) -> Tensor:
-    """Samples in the shape, dtype and device of a tensor."""
-    return draw(name, law, args, tuple(like.shape), like.dtype, like.device, generator)
+    """Samples in the shape, dtype and device of a tensor; a filled tensor itself (`Filling`)."""
+    shape, dtype, device = tuple(like.shape), like.dtype, like.device
+    if generator.__class__ is not Filling:
+        return draw(name, law, args, shape, dtype, device, generator)
+    source = generator_for(name, generator, device)
+    values = prod(shape) * (2 if dtype.is_complex else 1)
+    drawn = source.draw(blocks(values, word_bits(law, dtype)))
+    how = {"law": law, "args": args, "shape": shape, "dtype": dtype, "device": device}
+    if HOOKS.draw_into(RANDOM, drawn, how, like):
+        like._storage.version += 1
+        return like
+    return RANDOM(*drawn, **how)
 
 
 def take_from(name: str, given: Any, keywords: dict[str, Any]) -> Any:

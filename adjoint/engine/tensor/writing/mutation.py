@@ -53,7 +53,7 @@ def update(
         and (CONTEXT.autocast is None or compute.policies is None)  # which has no say in it
     ):
         into = direct_array(target)
-        if into is not None and HOOKS.compute_into(compute, into, args[0]):
+        if into is not None and HOOKS.compute_into(compute, target, args[0]):
             target._storage.version += 1
             return target
     since = HOOKS.sequence_now()

@@ -11,6 +11,9 @@ Note [met launches]
     How a GPU's arrays are laid out is told by who has them, as functions of an array: @sizes_of and
     @steps_of give addresses, @rank_of, @dtype_of, @place_of (of its elements) and @device_of words.
     Where kernels can fail, Python is asked for the number of the call, and notes its line.
+
+    A program's only result may be put into an array that is there already (`x.add_(y)`, a draw
+    into a tensor), if that lies as the result would and begins at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ DEVICE, FUNCTION, RECORD, ROOM, WORKSPACE, CALL, RESULTS = range(7)
 MADE = {"room": ROOM, "workspace": WORKSPACE, "slot": CALL}
 RECORD_SLOT, STREAM_SLOT, GIVEN_SLOT = range(3)
 PAGE = 256  # bytes that memory between kernels begins at a multiple of
+ONLY = 11  # where an entry has the layout of its only result
 
 
 def text() -> str:
@@ -99,21 +103,52 @@ define ptr @made_by(ptr %maker) {{
   %made = call ptr @PyObject_Call(ptr %function, ptr %given, ptr null)
   ret ptr %made
 }}
-define ptr @launched(ptr %program, ptr %operands, ptr %slots) {{
+define i1 @placed(ptr %program, ptr %target, ptr %slots) {{
+entry:
+  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 {ONLY})
+  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %none = load ptr, ptr %noneAt
+  %has.none = icmp eq ptr %wantedObject, %none
+  br i1 %has.none, label %no, label %look
+look:
+  %class = call ptr @class_of(ptr %target)
+  %is.array = call i1 @is_a(ptr %class, i64 {DEVICE_ARRAY})
+  br i1 %is.array, label %compare, label %no
+compare:
+  %wanted = call ptr @words_of(ptr %program, i64 {ONLY})
+  %lies = call i1 @lies_so(ptr %target, ptr %wanted)
+  br i1 %lies, label %yes, label %no
+yes:
+  %about = call ptr @words_of(ptr %program, i64 0)
+  %slot = call i64 @at(ptr %about, i64 {RESULTS})
+  %place = call i64 @place_of(ptr %target)
+  call void @set(ptr %slots, i64 %slot, i64 %place)
+  ret i1 true
+no:
+  ret i1 false
+}}
+define ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target) {{
 entry:
   %about = call ptr @words_of(ptr %program, i64 0)
+  %is.given = icmp ne ptr %target, null
   %makers = call ptr @PyTuple_GetItem(ptr %program, i64 6)
   %roomMaker = call ptr @PyTuple_GetItem(ptr %program, i64 7)
   %single = call ptr @PyTuple_GetItem(ptr %program, i64 8)
   %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
   %none = load ptr, ptr %noneAt
-  %count = call i64 @PyTuple_Size(ptr %makers)
+  %many = call i64 @PyTuple_Size(ptr %makers)
+  %count = select i1 %is.given, i64 0, i64 %many
   %results = call ptr @PyTuple_New(i64 %count)
   %failed = icmp eq ptr %results, null
-  br i1 %failed, label %error, label %next
+  br i1 %failed, label %error, label %begin
+begin:
+  br i1 %is.given, label %put, label %next
+put:
+  %placed = call i1 @placed(ptr %program, ptr %target, ptr %slots)
+  br i1 %placed, label %between, label %unknown
 next:
-  %k = phi i64 [0, %entry], [%kNext, %gap], [%kNext, %keep]
-  %n = phi i64 [{RESULTS}, %entry], [%n, %gap], [%nNext, %keep]
+  %k = phi i64 [0, %begin], [%kNext, %gap], [%kNext, %keep]
+  %n = phi i64 [{RESULTS}, %begin], [%n, %gap], [%nNext, %keep]
   %kNext = add i64 %k, 1
   %more = icmp slt i64 %k, %count
   br i1 %more, label %each, label %between
@@ -199,6 +234,12 @@ look:
   %fine = icmp eq i64 %code, 0
   br i1 %fine, label %hand, label %unknown
 hand:
+  br i1 %is.given, label %yes, label %made.hand
+yes:
+  call void @Py_DecRef(ptr %results)
+  call void @Py_IncRef(ptr @true)
+  ret ptr @true
+made.hand:
   %is.single = icmp eq ptr %single, @true
   br i1 %is.single, label %one, label %all
 one:
@@ -237,10 +278,18 @@ entry:
   %device = call i64 @number_at(ptr %args, i64 4)
   %stream = call i64 @number_at(ptr %args, i64 5)
   %workspace = call i64 @number_at(ptr %args, i64 6)
+  %has.target = icmp sgt i64 %given, 7
+  %targetAt = getelementptr ptr, ptr %args, i64 7
+  br i1 %has.target, label %targeted, label %begin
+targeted:
+  %into = load ptr, ptr %targetAt
+  br label %begin
+begin:
+  %target = phi ptr [null, %entry], [%into, %targeted]
   %many = call i64 @PyTuple_Size(ptr %programs)
   br label %next
 next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %there], [%kNext, %named], [%kNext, %others]
+  %k = phi i64 [0, %begin], [%kNext, %each], [%kNext, %there], [%kNext, %named], [%kNext, %others]
   %kNext = add i64 %k, 1
   %more = icmp slt i64 %k, %many
   br i1 %more, label %each, label %none
@@ -270,7 +319,7 @@ work:
   %lacking = icmp eq i64 %workspace, 0
   br i1 %lacking, label %none, label %run
 run:
-  %out = call ptr @launched(ptr %program, ptr %operands, ptr %slots)
+  %out = call ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target)
   ret ptr %out
 none:
   %nothingAt = getelementptr ptr, ptr @world, i64 {NONE}
@@ -284,7 +333,8 @@ def meeting_on(arrays: type, layout: str) -> Callable[..., Any] | None:
     """What finds and launches, for arrays of a class, by the text of their layout.
 
     It is given programs, operands, parameters, what else there is to compare, the current device
-    and stream, and memory that products work in.
+    and stream, memory that products work in and, if a result is to be put into it, an array: then
+    it returns True where that was done.
     None where objects may not be laid out as it expects, or threads run at once. It returns None
     where no program fits, or where one could not be launched.
     """
@@ -344,5 +394,17 @@ def entry_of(
     alive = (call, [a.dtype for a in arrays])
     return (
         np.array(about, np.int64), wanted, literals, (*params,), (*params.values(),), rest, results,
-        call.room, single, call.noted, alive,
+        call.room, single, call.noted, alive, only_result(call) if single else None,
     )  # fmt: skip
+
+
+def only_result(call: Any) -> Any:
+    """How an array lies that a program's only result may be put into; None where there is none."""
+    if len(call.layouts) != 1 or len(call.results) != 1:
+        return None
+    ((shape, strides, dtype),) = call.layouts
+    if len(shape) > DIMENSIONS:
+        return None
+    pad = [0] * (DIMENSIONS - len(shape))
+    words = [0, -1, id(dtype), len(shape), *shape, *pad, *strides, *pad, call.device, 0]
+    return np.array(words, np.int64)

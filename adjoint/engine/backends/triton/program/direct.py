@@ -72,6 +72,7 @@ class NativeCall:
     record: int
     given: tuple[tuple[str, int], ...]  # what each address is of
     results: tuple[tuple[Any, tuple[Any, ...]], ...]  # what makes them, and of what
+    layouts: tuple[tuple[Shape, Shape, Any], ...]  # their shapes, steps in bytes and dtypes
     room: tuple[Any, tuple[Any, ...]] | None  # what makes memory between kernels
     noted: Callable[[], int] | None  # what notes a call that can fail, and numbers it
     hold: Any
@@ -296,8 +297,11 @@ class DirectProgram:
         return codes
 
     def fits(self, array: Any) -> bool:
-        """Whether the only result may be put into an array's memory, given as a target."""
-        if not self.only:
+        """Whether the only result may be put into an array's memory, given as a target.
+
+        Kernels take results to begin where the pool's memory does: at a multiple of 64 bytes.
+        """
+        if not self.only or DEVICE_LAYOUTS[array.__class__](array) != (self.machine.index, False):
             return False
         (k, shape, dtype, _), *_ = self.results
         if array.dtype != dtype:
@@ -394,6 +398,13 @@ class DirectProgram:
             return self.machine.strider(*self.layouts[k], dtype), ()
         return self.machine.array, (tuple(shape), dtype)
 
+    def layout(self, k: int, shape: Shape, dtype: Any) -> tuple[Shape, Shape, Any]:
+        """How a result lies: its shape, steps in bytes and dtype."""
+        if k in self.layouts:
+            return (*self.layouts[k], dtype)
+        steps = contiguous_strides(shape)
+        return tuple(shape), tuple([step * dtype.itemsize for step in steps]), dtype
+
     def launched_by(self, given: list[LaunchNumber], scope: dict[str, Any]) -> Iterator[str]:
         """The lines that put numbers into words and launch: native code's, or our own."""
         native = self.joined
@@ -409,6 +420,9 @@ class DirectProgram:
                 record=scope["record"],
                 given=tuple([(number.what, number.which) for number in given]),
                 results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
+                layouts=tuple(
+                    [self.layout(k, shape, dtype) for k, shape, dtype, _ in self.results]
+                ),
                 room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
                 noted=self.machine.faults.launched if self.codes else None,
                 hold=(self, native),

@@ -146,26 +146,36 @@ def ready() -> bool:
     meet = None if text is None else HOOKS.meeting_on(module.ndarray, text)
     if meet is None:
         return False
-    HOOKS.meet_on_device = with_stream(
+    HOOKS.meet_on_device, HOOKS.meet_into = with_stream(
         meet, module.cuda.runtime.getDevice, module.cuda.get_current_stream
     )
     return True
 
 
+Meets = Callable[..., Any]
+
+
 def with_stream(
-    meet: Callable[..., Any], device: Callable[[], int], stream: Callable[[], Any]
-) -> Callable[..., Any]:
-    """What native code does on the current device and stream."""
-    workspaces = [direct_gpu(device()).workspaces]  # by number of the device
+    meet: Meets, device: Callable[[], int], stream: Callable[[], Any]
+) -> tuple[Meets, Meets]:
+    """What native code does on the current device and stream, and into an array that is there."""
     at_first = device()
+    workspaces = direct_gpu(at_first).workspaces
+
+    def room_on(index: int, current: int) -> int:
+        rooms = workspaces if index == at_first else direct_gpu(index).workspaces
+        return rooms.get(current, 0)
 
     def found(name: str, programs: Any, operands: Any, params: Any, rest: Any) -> Any:
         LATEST.append((name, None, 0))
         index, current = device(), stream().ptr
-        if index != at_first:
-            room = direct_gpu(index).workspaces.get(current, 0)
-        else:
-            room = workspaces[0].get(current, 0)
+        room = workspaces.get(current, 0) if index == at_first else room_on(index, current)
         return meet(programs, operands, params, rest, index, current, room)
 
-    return found
+    def put(name: str, programs: Any, operands: Any, params: Any, rest: Any, into: Any) -> Any:
+        LATEST.append((name, None, 0))
+        index, current = device(), stream().ptr
+        room = room_on(index, current)
+        return meet(programs, operands, params, rest, index, current, room, into)
+
+    return found, put
