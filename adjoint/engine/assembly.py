@@ -523,6 +523,7 @@ HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "lau
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
 HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
 HOOKS.note_on_device = later("adjoint.engine.graph.eager.device_calls", "note")
+HOOKS.note_making = later("adjoint.engine.graph.eager.device_made", "note")
 
 
 def device_entry(*args: Any) -> Any:

@@ -61,7 +61,7 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         if self._array.__class__ not in DEVICE_LAYOUTS or direct_array(self) is None:
             return plain(self, *args, **kwargs)
         given = kwargs.get("generator")
-        if args and is_tensor(args[0]) or not (given is None or isinstance(given, Generator)):
+        if (args and is_tensor(args[0])) or not (given is None or isinstance(given, Generator)):
             return plain(self, *args, **kwargs)
         drawn = fn(self, *args, **{**kwargs, "generator": Filling(given, self)})
         return self if drawn is self else update(method.__name__, self, lambda _: drawn)

@@ -195,6 +195,10 @@ def _adapted(
                 result = call_small(small, variant, args, kwargs)
                 if result is not None:
                     return result
+            elif small.makes and DEVICE_LAYOUTS:
+                result = call_making(small, variant, args, kwargs)
+                if result is not None:
+                    return result
         target = None
         if kwargs:
             for theirs, ours in renames.items():
@@ -293,6 +297,27 @@ def call_on_device(
     if not small.seen % EVERY:
         HOOKS.note_on_device(small, operands, kwargs, lambda: fn(*args, **kwargs))
     return None
+
+
+def call_making(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What makes a tensor where it is told, or by default (Note [made on a device])."""
+    if kwargs.get("device") is None:
+        kwargs = {**kwargs, "device": CONTEXT.device}
+    result = None
+    try:
+        if small.met:
+            result = HOOKS.meet_on_device(
+                small.name, small.met, args, kwargs, switches.computed_with
+            )
+        if small.small and result is None:
+            result = HOOKS.meet_call(small.small, args, kwargs, False)
+    except Exception:  # as it is, it succeeds or says what is wrong
+        return None
+    if result is None:
+        small.seen += 1
+        if not small.seen % EVERY:
+            HOOKS.note_making(small, args, kwargs, lambda: fn(*args, **kwargs))
+    return result
 
 
 def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

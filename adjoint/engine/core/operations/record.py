@@ -297,6 +297,7 @@ class Hooks:
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls
+    note_making: Callable[..., Any] = _unset  # of numbers alone there: graph.eager.device_made
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # rules that write to large tensors: graph.eager.updates
     vjp: Callable[..., Any] = _unset  # of a function: for rules that follow a composition

@@ -78,9 +78,14 @@ DEVICE_ONLY = frozenset(
     "triplet_margin_with_distance_loss".split()
 )
 ON_DEVICE = DEVICE_ONLY.union(
-    " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, PRODUCTS, NETWORKS, CONVERSION)).split(),
+    " ".join((ELEMENTWISE, REDUCTIONS, SHAPE, CREATION, PRODUCTS, NETWORKS, CONVERSION)).split(),
     "argsort sort topk".split(),
 ) - frozenset("conv1d conv2d conv3d unfold cdist".split())
+# Those that make a tensor of numbers alone, where they are told (Note [made on a device]).
+MAKING = frozenset(
+    "arange empty eye full linspace logspace normal ones rand randint randn tril_indices "
+    "triu_indices zeros".split()
+)
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 
@@ -88,8 +93,8 @@ class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
     __slots__ = (
-        "joins", "kind", "may_write", "met", "name", "on_cpu", "on_device", "rebuild", "seen",
-        "small",
+        "joins", "kind", "makes", "may_write", "met", "name", "on_cpu", "on_device", "rebuild",
+        "seen", "small",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -97,6 +102,7 @@ class SmallCalls:
         self.joins = name in JOINING
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
+        self.makes = name in MAKING
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
         self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
         self.kind: Any = None  # what several results come in

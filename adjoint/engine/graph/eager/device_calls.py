@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LONG_LINE
@@ -72,6 +73,8 @@ def note(
         TRIED[calls] = TRIED.get(calls, 0) + 1
         with CONTEXT.having(grad_enabled=False):
             wanted = call()
+        if not tensors_of(operands) and wanted.numel() > MOST:  # of which only this one tells
+            return
         entry = BY_KIND[kind] = tried(calls, operands, params, call, wanted)
     if entry is not None:  # perhaps again: more recent ones had pushed it out
         enlist_on_device(calls, entry)
@@ -104,7 +107,7 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
             kind.append((frozen(x),))
         else:
             return None
-    if not all(map(is_literal, params.values())):
+    if not all([is_literal(x) or x.__class__ is Device for x in params.values()]):
         return None
     kind += [(name, frozen(value)) for name, value in params.items()]
     return (*kind, *map(tensors.index, tensors))
@@ -149,7 +152,7 @@ def entry_of(
     wanted: Any,
 ) -> tuple[Any, ...] | None:
     """The same of a call that can be recorded, if its program gives the same bytes."""
-    tensors = [x for x in operands if isinstance(x, Tensor)]
+    tensors = tensors_of(operands)
     fragment = compiled(tensors, (), lambda _: call(), FRAGMENTS.shared)
     kind = None if fragment.structure is None else fragment.structure.kind
     if not agrees(calls, kind) or any(r is None or not r.as_made for r in fragment.results):
@@ -167,6 +170,11 @@ def entry_of(
         return None
     met = HOOKS.meet_on_device(calls.name, (entry,), operands, params, rest)
     return entry if met is not None and same(met, wanted, loosely) else None
+
+
+def tensors_of(operands: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors among the operands of a call."""
+    return [x for x in operands if isinstance(x, Tensor)]
 
 
 def same(one: Any, other: Any, loosely: bool = False) -> bool:

@@ -23,6 +23,7 @@ from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.determinism import fills_uninitialized
 from adjoint.engine.core.state.rng import Generator, default_generator
 from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
@@ -39,15 +40,16 @@ Arrays = tuple[Any, ...]  # native code takes nothing else
 
 
 class DrawTrace(OperationTrace):
-    """A recording in which the first blocks of `SEED` are drawn, once."""
+    """A recording in which the first blocks of `SEED` are drawn, once, from a generator."""
 
-    def __init__(self) -> None:
+    def __init__(self, generator: Generator) -> None:
         super().__init__(None, "a small draw")
+        self.generator = generator
         self.drawn: list[int] = []
 
     def random(self, generator: Any, count: int) -> tuple[Any, Any]:
         """What a generator is asked for."""
-        if self.drawn or generator is not default_generator:
+        if self.drawn or generator is not self.generator:
             raise Unfit
         self.drawn.append(count)
         return SEED, 0
@@ -55,9 +57,9 @@ class DrawTrace(OperationTrace):
 
 def program_of(
     calls: SmallCalls, tensors: list[Tensor], given: Any, call: Callable[[], Any]
-) -> Callable[..., Arrays]:
+) -> Callable[..., Arrays | None]:
     """A function of arrays that draws as the call does; `Unfit` where there is none."""
-    graph, places, drawn = recorded(tensors, call)
+    graph, places, drawn = drawn_graph(DrawTrace(default_generator), tensors, call)
     if not drawn:
         return unwritten(graph, call)
     (node,) = [n for n in graph.nodes if n.record is RANDOM]
@@ -92,11 +94,10 @@ def program_of(
     return draw
 
 
-def recorded(
-    tensors: list[Tensor], call: Callable[[], Any]
+def drawn_graph(
+    body: DrawTrace, tensors: list[Tensor], call: Callable[[], Any]
 ) -> tuple[DataflowGraph, list[int], list[int]]:
     """The graph of a call, which tensors are its inputs, and how many blocks it drew."""
-    body = DrawTrace()
     try:
         with CONTEXT.having(grad_enabled=False):
             out = body.run(call)
@@ -113,7 +114,7 @@ def recorded(
         body.lifted.clear()
 
 
-def unwritten(graph: DataflowGraph, call: Callable[[], Any]) -> Callable[..., Arrays]:
+def unwritten(graph: DataflowGraph, call: Callable[[], Any]) -> Callable[..., Arrays | None]:
     """A new array whose elements are whatever was in its memory."""
     (node,) = graph.nodes
     if node.record is not EMPTY or node.params["device"] is not CPU:
@@ -123,10 +124,11 @@ def unwritten(graph: DataflowGraph, call: Callable[[], Any]) -> Callable[..., Ar
     layout = (array.dtype, array.shape, array.strides)
     if want._requires_grad or layout != (want._array.dtype, want._array.shape, want._array.strides):
         raise Unfit
+    # Memory is filled where that was asked for, by the call as it is.
     if not array.flags.c_contiguous:
-        return lambda *arrays: kernel()
+        return lambda *arrays: None if fills_uninitialized() else kernel()
     make = partial(empty, array.shape, array.dtype)
-    return lambda *arrays: (make(),)
+    return lambda *arrays: None if fills_uninitialized() else (make(),)
 
 
 def is_fragment(node: Node) -> bool:

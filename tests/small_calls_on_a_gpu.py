@@ -1,0 +1,207 @@
+"""Small calls on a GPU that native code finds, against the CPU: on a GPU, or on a stand-in.
+
+TRITON_INTERPRET=1 python -m tests.small_calls_on_a_gpu
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import adjoint as ad
+from adjoint.engine.core.operations.record import HOOKS
+
+OFTEN = 8  # calls of a kind, of which the later ones are found
+RNG = np.random.default_rng(11)
+
+
+def numbers(*shape: int) -> Any:
+    return ad.from_numpy(np.asarray(RNG.standard_normal(shape) + 3, np.float32))
+
+
+# How a tensor lies, and whether what is put into its memory is found by native code.
+LAYOUTS: dict[str, tuple[Callable[[], Any], bool]] = {
+    "rows": (lambda: numbers(8, 16).to("cuda"), True),
+    "no dimension": (lambda: numbers().to("cuda"), True),
+    "channels last": (
+        lambda: numbers(4, 2, 3, 3).to("cuda").to(memory_format=ad.channels_last),
+        True,
+    ),
+    "a view at an odd place": (lambda: numbers(130).to("cuda")[1:129], False),
+    "with gaps": (lambda: numbers(6, 9).to("cuda")[:, ::2], False),
+}
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "add_": lambda x, y: x.add_(y),
+    "add_ of a number": lambda x, y: x.add_(1.25),
+    "mul_": lambda x, y: x.mul_(y),
+    "div_ by a number": lambda x, y: x.div_(1.7),
+    "sub_ with alpha": lambda x, y: x.sub_(y, alpha=2),
+    "itself": lambda x, y: x.mul_(x),
+    "a part of itself": lambda x, y: x.add_(x[..., -1:]) if x.ndim else x.add_(x),
+    "operators": lambda x, y: x.__iadd__(y).__imul__(0.5),
+}
+DRAWS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "normal_": ("normal_", ()),
+    "normal_ of a mean": ("normal_", (1.0, 2.0)),
+    "uniform_": ("uniform_", (-1.0, 3.0)),
+    "bernoulli_": ("bernoulli_", (0.3,)),
+    "exponential_": ("exponential_", ()),
+    "cauchy_": ("cauchy_", ()),
+    "log_normal_": ("log_normal_", ()),
+    "geometric_": ("geometric_", (0.4,)),
+    "random_": ("random_", (3, 90)),
+}
+MAKES: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda to: ad.zeros(3, 5, device=to),
+    "ones": lambda to: ad.ones((3, 5), dtype=ad.float64, device=to),
+    "full": lambda to: ad.full((7,), 0.3, device=to),
+    "full of a whole number": lambda to: ad.full((7,), 3, device=to),
+    "arange": lambda to: ad.arange(64, device=to),
+    "arange of fractions": lambda to: ad.arange(-1.0, 2.0, 0.3, device=to),
+    "linspace": lambda to: ad.linspace(-1, 1, 13, device=to),
+    "eye": lambda to: ad.eye(5, device=to),
+    "rand": lambda to: ad.rand(4, 6, device=to),
+    "randn": lambda to: ad.randn(4, 6, dtype=ad.bfloat16, device=to),
+    "randint": lambda to: ad.randint(0, 9, (33,), device=to),
+    "normal": lambda to: ad.normal(1.0, 2.0, (5,), device=to),
+    "with a gradient": lambda to: ad.zeros(3, requires_grad=True, device=to),
+}
+
+
+@contextmanager
+def counted(hook: str) -> Iterator[list[int]]:
+    """How often native code found what it was asked for."""
+    before, found = getattr(HOOKS, hook), [0]
+
+    def noted(*given: Any) -> Any:
+        out = before(*given)
+        found[0] += out is not None
+        return out
+
+    setattr(HOOKS, hook, noted)
+    try:
+        yield found
+    finally:
+        setattr(HOOKS, hook, before)
+
+
+def same(got: Any, want: Any, told: str) -> None:
+    """The same in every byte, and of a kind."""
+    assert got.dtype is want.dtype, told
+    assert tuple(got.shape) == tuple(want.shape), told
+    assert got.requires_grad == want.requires_grad, told
+    one, other = (x.detach().cpu().clone().reshape(-1).view(ad.uint8) for x in (got, want))
+    assert one.numpy().tobytes() == other.numpy().tobytes(), told
+
+
+def check_write(write: str, layout: str) -> None:
+    """What a write leaves, and that it was counted once; memory stays where it is."""
+    make, fits = LAYOUTS[layout]
+    with counted("meet_into") as found:
+        for k in range(OFTEN):
+            x, y = make(), make()
+            want, other = x.cpu().clone(), y.cpu().clone()
+            WRITES[write](want, other)
+            before, place = x._version, x.data_ptr()
+            assert WRITES[write](x, y) is x
+            same(x, want, f"{write} {layout} {k}")
+            assert x.data_ptr() == place
+            assert x._version == before + want._version, (write, layout)
+    apart = write not in ("itself", "a part of itself")
+    assert bool(found[0]) == (fits and apart), (write, layout, found)
+
+
+def check_draw(draw: str, layout: str, dtype: Any = ad.float32) -> None:
+    """The same bytes as the CPU draws, of as many blocks."""
+    name, args = DRAWS[draw]
+    make, fits = LAYOUTS[layout]
+    with counted("meet_into") as found:
+        for k in range(OFTEN):
+            x = make().to(dtype) if dtype is not ad.float32 else make()
+            rows = ad.zeros(tuple(x.shape), dtype=dtype)
+            gpu, cpu = ad.Generator("cuda").manual_seed(k), ad.Generator().manual_seed(k)
+            version = x._version
+            assert getattr(x, name)(*args, generator=gpu) is x
+            getattr(rows, name)(*args, generator=cpu)
+            assert gpu.get_offset() == cpu.get_offset()
+            assert x._version == version + 1
+            same(x, rows, f"{draw} {layout} {dtype} {k}")
+    if fits and layout != "channels last":  # whose elements lie in another order
+        assert found[0], draw
+
+
+def check_making(name: str) -> None:
+    """What a function makes on a GPU, with the default generators at the same place."""
+    make = MAKES[name]
+    device = str(make("cuda").device)
+    wanted = []
+    for k in range(30 + OFTEN):
+        ad.manual_seed(k)
+        wanted.append(make("cpu"))
+    for told in ("cuda", device, ad.device("cuda")):
+        for k, want in enumerate(wanted):
+            ad.manual_seed(k)
+            got = make(told)
+            assert str(got.device) == device
+            same(got, want, f"{name} {told} {k}")
+            assert got.stride() == want.stride()
+    with counted("meet_on_device") as launched:
+        make("cuda")
+    assert name == "linspace" or bool(launched[0]) == (name != "with a gradient"), name
+    with ad.device("cuda"):
+        for k, want in enumerate(wanted):
+            ad.manual_seed(k)
+            same(make(None), want, f"{name} by default {k}")
+
+
+def check_empty() -> None:
+    """New memory each time, filled where that was asked for."""
+    for _ in range(40):
+        x, y = ad.empty(3, 5, device="cuda"), ad.empty(3, 5, device="cuda")
+        assert x.data_ptr() != y.data_ptr()
+        assert (tuple(x.shape), x.stride(), x.dtype) == ((3, 5), (5, 1), ad.float32)
+    ad.use_deterministic_algorithms(True)
+    try:
+        assert ad.empty(3, 5, device="cuda").isnan().all().item()
+    finally:
+        ad.use_deterministic_algorithms(False)
+    ad.set_default_dtype(ad.float64)
+    try:
+        assert ad.empty(3, 5, device="cuda").dtype is ad.float64
+        assert ad.zeros(3, 5, device="cuda").dtype is ad.float64
+    finally:
+        ad.set_default_dtype(ad.float32)
+
+
+def check_first_write() -> None:
+    """A write before any other operation on a GPU."""
+    x, y = numbers(3, 4).to("cuda"), numbers(3, 4).to("cuda")
+    want = x.cpu() + y.cpu()
+    same(x.add_(y), want, "the first of all")
+
+
+def main() -> None:
+    """All of it on the stand-in."""
+    importlib.import_module("tests.cupy_stand_in").connect()
+    check_first_write()
+    for layout in LAYOUTS:
+        for write in WRITES:
+            check_write(write, layout)
+        for draw in DRAWS:
+            check_draw(draw, layout)
+    check_draw("normal_", "rows", ad.bfloat16)
+    check_draw("uniform_", "rows", ad.float64)
+    for name in MAKES:
+        check_making(name)
+    check_empty()
+    print("all cases hold")
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

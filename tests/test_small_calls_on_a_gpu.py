@@ -1,0 +1,60 @@
+"""Small calls on a GPU that native code finds give what the CPU gives.
+
+Without a GPU they run on a stand-in by Triton's interpreter, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import small_calls_on_a_gpu as calls
+
+ROOT = Path(__file__).parent.parent
+HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TRITON, reason="the interpreter needs Triton and SciPy")
+def test_calls_interpreted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.small_calls_on_a_gpu"],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "all cases hold" in done.stdout
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("layout", calls.LAYOUTS)
+@pytest.mark.parametrize("write", calls.WRITES)
+def test_writes(write: str, layout: str) -> None:
+    calls.check_write(write, layout)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("layout", calls.LAYOUTS)
+@pytest.mark.parametrize("draw", calls.DRAWS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_draws(draw: str, layout: str, dtype: str) -> None:
+    calls.check_draw(draw, layout, getattr(calls.ad, dtype))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", calls.MAKES)
+def test_makes(name: str) -> None:
+    calls.check_making(name)
+
+
+@pytest.mark.cuda
+def test_empty() -> None:
+    calls.check_empty()
