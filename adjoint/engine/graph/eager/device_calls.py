@@ -107,7 +107,7 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
             kind.append((frozen(x),))
         else:
             return None
-    if not all([is_literal(x) or x.__class__ is Device for x in params.values()]):
+    if not all(is_literal(x) or x.__class__ is Device for x in params.values()):
         return None
     kind += [(name, frozen(value)) for name, value in params.items()]
     return (*kind, *map(tensors.index, tensors))
