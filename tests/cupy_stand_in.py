@@ -25,6 +25,9 @@ class Pointer:
     def __init__(self, ptr: int, mem: Any = None) -> None:
         self.ptr, self.device_id, self.mem = ptr, 0, mem
 
+    def memset_async(self, value: int, size: int) -> None:
+        ctypes.memset(self.ptr, value, size)
+
     def copy_from_device_async(self, source: Pointer, size: int) -> None:
         ctypes.memmove(self.ptr, source.ptr, size)
 
@@ -317,10 +320,11 @@ def connect(is_run: bool = True) -> InterpretedGpu:
     from adjoint.engine.core.operations.record import HOOKS
 
     gpu = InterpretedGpu(is_run)
-    meet = HOOKS.meeting_on(CupyArray, LAYOUT)
+    found = HOOKS.meeting_on(CupyArray, LAYOUT)
+    meet, HOOKS.meet_straight = found or (None, None)
     HOOKS.meet_on_device = lambda name, *given: meet(*given, 0, 0, 0)
     HOOKS.meet_into = lambda name, *given: meet(*given[:-1], 0, 0, 0, given[-1])
-    meeting.ready = lambda: meet is not None  # type: ignore[assignment]
+    meeting.ready = lambda: found is not None  # type: ignore[assignment]
     programs.direct_gpu = lambda index: gpu  # type: ignore[assignment]
     devices.install = lambda module: None  # NumPy has the memory
     plain = transfers.transfer

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
+import adjoint.nn.functional as F
 from adjoint.engine.core.operations.record import HOOKS
 
 OFTEN = 8  # calls of a kind, of which the later ones are found
@@ -44,7 +45,10 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "itself": lambda x, y: x.mul_(x),
     "a part of itself": lambda x, y: x.add_(x[..., -1:]) if x.ndim else x.add_(x),
     "operators": lambda x, y: x.__iadd__(y).__imul__(0.5),
+    "zero_": lambda x, y: x.zero_(),
+    "fill_ with a negative zero": lambda x, y: x.fill_(-0.0),
 }
+NOT_FOUND = ("itself", "a part of itself", "zero_", "fill_ with a negative zero")
 DRAWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "normal_": ("normal_", ()),
     "normal_ of a mean": ("normal_", (1.0, 2.0)),
@@ -70,6 +74,30 @@ MAKES: dict[str, Callable[[Any], Any]] = {
     "randint": lambda to: ad.randint(0, 9, (33,), device=to),
     "normal": lambda to: ad.normal(1.0, 2.0, (5,), device=to),
     "with a gradient": lambda to: ad.zeros(3, requires_grad=True, device=to),
+}
+
+
+STRAIGHT: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "conv2d": (lambda x, w, b: F.conv2d(x, w, b, padding=1), ((2, 3, 5, 5), (4, 3, 3, 3), (4,))),
+    "conv2d of a stride": (lambda x, w: F.conv2d(x, w, None, 2, 1), ((2, 3, 5, 5), (4, 3, 3, 3))),
+    "conv1d, padded unevenly": (
+        lambda x, w, b: F.conv1d(x, w, b, padding="same"),
+        ((2, 3, 8), (4, 3, 4), (4,)),
+    ),
+    "one image": (lambda x, w: F.conv2d(x, w), ((3, 5, 5), (4, 3, 2, 2))),
+    "conv_transpose2d": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2),
+        ((2, 3, 4, 4), (3, 4, 3, 3), (4,)),
+    ),
+    "grid_sample": (
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        ((2, 3, 5, 5), (2, 4, 4, 2)),
+    ),
+    "t": (lambda x: x.t(), ((3, 5),)),
+    "reshape": (lambda x: x.reshape(5, 3), ((3, 5),)),
+    "transpose": (lambda x: x.transpose(0, 2), ((3, 5, 2),)),
+    "unsqueeze": (lambda x: x.unsqueeze(1), ((3, 5),)),
+    "chunk": (lambda x: x.chunk(2)[1], ((4, 5),)),
 }
 
 
@@ -112,8 +140,7 @@ def check_write(write: str, layout: str) -> None:
             same(x, want, f"{write} {layout} {k}")
             assert x.data_ptr() == place
             assert x._version == before + want._version, (write, layout)
-    apart = write not in ("itself", "a part of itself")
-    assert bool(found[0]) == (fits and apart), (write, layout, found)
+    assert bool(found[0]) == (fits and write not in NOT_FOUND), (write, layout, found)
 
 
 def check_draw(draw: str, layout: str, dtype: Any = ad.float32) -> None:
@@ -159,6 +186,37 @@ def check_making(name: str) -> None:
             same(make(None), want, f"{name} by default {k}")
 
 
+def check_straight(name: str) -> None:
+    """Results, how they lie, and gradients, whatever of the operands the tape follows."""
+    fn, shapes = STRAIGHT[name]
+    far = {"atol": 1e-5, "rtol": 1e-5}
+    with counted("meet_straight") as found:
+        for k in range(30 + 3 * OFTEN):
+            leaves = [(numbers(*shape) - 3).to("cuda") for shape in shapes]
+            for place, leaf in enumerate(leaves):
+                leaf.requires_grad_(bool((k >> place) & 1))
+            hosts = [x.detach().cpu().requires_grad_(x.requires_grad) for x in leaves]
+            with ad.set_grad_enabled(k % 5 != 0):
+                got, want = fn(*leaves), fn(*hosts)
+            assert got.requires_grad == want.requires_grad, (name, k)
+            assert got.stride() == want.stride(), (name, k)
+            np.testing.assert_allclose(got.detach().cpu().numpy(), want.detach().numpy(), **far)
+            if got.requires_grad and k > 30:
+                (got * got).sum().backward()
+                (want * want).sum().backward()
+                for x, y in zip(leaves, hosts, strict=True):
+                    assert (x.grad is None) == (y.grad is None), (name, k)
+                    if y.grad is not None:
+                        np.testing.assert_allclose(
+                            x.grad.cpu().numpy(), y.grad.numpy(), atol=1e-3, rtol=1e-4
+                        )
+    assert found[0] > OFTEN, (name, found)
+    if name in ("t", "reshape"):  # a view: what is written to it is written to its source
+        x = numbers(*shapes[0]).to("cuda")
+        fn(x).zero_()
+        assert not x.any().item()
+
+
 def check_empty() -> None:
     """New memory each time, filled where that was asked for."""
     for _ in range(40):
@@ -198,6 +256,8 @@ def main() -> None:
     check_draw("uniform_", "rows", ad.float64)
     for name in MAKES:
         check_making(name)
+    for name in STRAIGHT:
+        check_straight(name)
     check_empty()
     print("all cases hold")
 

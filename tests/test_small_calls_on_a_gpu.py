@@ -56,5 +56,11 @@ def test_makes(name: str) -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("name", calls.STRAIGHT)
+def test_straight(name: str) -> None:
+    calls.check_straight(name)
+
+
+@pytest.mark.cuda
 def test_empty() -> None:
     calls.check_empty()

@@ -523,6 +523,7 @@ HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "lau
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
 HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
 HOOKS.note_on_device = later("adjoint.engine.graph.eager.device_calls", "note")
+HOOKS.note_straight = later("adjoint.engine.graph.eager.device_straight", "note")
 HOOKS.note_making = later("adjoint.engine.graph.eager.device_made", "note")
 
 
@@ -534,6 +535,16 @@ def device_entry(*args: Any) -> Any:
 
 
 HOOKS.device_entry = device_entry
+
+
+def straight_entry(*args: Any) -> Any:
+    """What native code finds a call on a GPU by that is run straight."""
+    if not brought("adjoint.engine.backends.triton.runtime.meeting").ready():
+        return None
+    return brought("adjoint.engine.backends.llvm.small.device").straight_entry(*args)
+
+
+HOOKS.straight_entry = straight_entry
 HOOKS.updates = UpdatesLater()
 HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")
 

@@ -53,8 +53,8 @@ def program_stack() -> tuple[str, ...]:
         code = frame.f_code
         if not is_ours(code):
             lines.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
-        elif code in EXECUTING:
-            file, line = EXECUTING[code](frame)
+        elif id(code) in EXECUTING:
+            file, line = EXECUTING[id(code)](frame)
             lines.append(f"{file}({line}): recorded")
         frame = frame.f_back
     return tuple(lines)

@@ -128,4 +128,4 @@ def executing(code: CodeType, tell: Callable[[FrameType], tuple[CodeType, Any, i
         executed, _, line = tell(frame)
         return executed.co_filename, line
 
-    EXECUTING[code] = place
+    EXECUTING[id(code)] = place

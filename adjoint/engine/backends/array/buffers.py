@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from math import prod
+from math import copysign, prod
 from operator import iadd
 from sys import getrefcount
 from typing import Any
@@ -40,7 +40,7 @@ def copy_into(target: Array, source: Array) -> None:
     if isinstance(target, np.ndarray):
         quietly(np.copyto, (target, source), {"casting": "unsafe"})
         return
-    if copied_at_once(target, source):
+    if copied_at_once(target, source) or zeroed_at_once(target, source):
         return
     xp = library(wrap(target).device)
     quietly(xp.copyto, as_they_lie(target, source), {"casting": "unsafe"})
@@ -61,6 +61,19 @@ def copied_at_once(target: Array, source: Array) -> bool:
     if not here or abs(to.ptr - given.ptr) < size:
         return False
     to.copy_from_device_async(given, size)
+    return True
+
+
+def zeroed_at_once(target: Array, source: Any) -> bool:
+    """Set an array of the current GPU that is in one piece to zero, if that is what is written."""
+    if source.__class__ not in (int, float) or source or copysign(1.0, source) < 0:
+        return False
+    if target.__class__ not in DEVICE_LAYOUTS or not target.flags.c_contiguous or not target.size:
+        return False
+    memory = target.data
+    if memory.device_id != CURRENT_INDEX["cuda"]():
+        return False
+    memory.memset_async(0, target.nbytes)
     return True
 
 

@@ -424,7 +424,7 @@ Links = tuple[tuple[Record, dict[str, Any]], ...]
 
 
 def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..., Any]:
-    """A function that shows a tensor on the CPU through these chains, whose links were checked.
+    """A function that shows a tensor through these chains, whose links were checked.
 
     All that it is given lie in memory as `like` does.
     """
@@ -439,7 +439,8 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
     def prepared(links: Links) -> list[tuple[Record, Callable[[Any], Any], dict[str, Any]]]:
         array, ready = like, []
         for record, params in links:
-            kernel = partial(find_kernel(record), **params)
+            find = find_kernel if array.__class__ is ndarray else find_device_kernel
+            kernel = partial(find(record), **params)
             ready.append((record, shower(array, kernel), params))
             array = kernel(array)
         return ready
@@ -466,6 +467,8 @@ def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     Of an array in one piece a view is known by its place, which NumPy is told at once.
     """
+    if like.__class__ is not ndarray:
+        return kernel
     seen = kernel(like)
     plain = like.flags.c_contiguous and like.dtype.isbuiltin == 1 and seen.flags.writeable
     if not plain or not seen.size or not np.may_share_memory(seen, like):

@@ -187,6 +187,10 @@ def _adapted(
                     result = call_on_device(small, variant, args, kwargs)
                     if result is not None:
                         return result
+                elif small.goes_straight:
+                    result = call_straight(small, variant, args, kwargs)
+                    if result is not None:
+                        return result
             elif (
                 small.on_cpu
                 and CONTEXT.device in ON_CPU
@@ -293,9 +297,24 @@ def call_on_device(
             result = None
         if result is not None:
             return small.rebuild(result) if result.__class__ is tuple else result
-    small.seen += 1
-    if not small.seen % EVERY:
+    small.seen_there += 1
+    if not small.seen_there % EVERY:
         HOOKS.note_on_device(small, operands, kwargs, lambda: fn(*args, **kwargs))
+    return None
+
+
+def call_straight(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What operations known before give for a call (Note [straight calls]); None: it has none."""
+    if small.straight:
+        try:
+            result = HOOKS.meet_straight(small.straight, args, kwargs, switches.computed_with)
+        except Exception:  # as it is, it succeeds or says what is wrong
+            return None
+        if result is not None:
+            return result
+    small.seen_there += 1
+    if not small.seen_there % EVERY:
+        HOOKS.note_straight(small, args, kwargs, lambda: fn(*args, **kwargs))
     return None
 
 
@@ -314,8 +333,8 @@ def call_making(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[
     except Exception:  # as it is, it succeeds or says what is wrong
         return None
     if result is None:
-        small.seen += 1
-        if not small.seen % EVERY:
+        small.seen_there += 1
+        if not small.seen_there % EVERY:
             HOOKS.note_making(small, args, kwargs, lambda: fn(*args, **kwargs))
     return result
 

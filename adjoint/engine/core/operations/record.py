@@ -293,10 +293,13 @@ class Hooks:
     meeting_on: Callable[..., Any] = _unset  # native code that finds them: the same
     meet_on_device: Callable[..., Any] = _unset  # the same on the current stream: backends.triton
     meet_into: Callable[..., Any] = _unset  # the same, the result into an array that is there
+    meet_straight: Callable[..., Any] = _unset  # a function of tensors there: backends.triton
+    straight_entry: Callable[..., Any] = _unset  # what that is found by: backends.llvm
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls
+    note_straight: Callable[..., Any] = _unset  # one that is run straight: the same folder
     note_making: Callable[..., Any] = _unset  # of numbers alone there: graph.eager.device_made
     same_arrays: Callable[..., bool] = _unset  # in every byte
     updates: Any = None  # rules that write to large tensors: graph.eager.updates

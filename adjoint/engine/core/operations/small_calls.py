@@ -86,6 +86,11 @@ MAKING = frozenset(
     "arange empty eye full linspace logspace normal ones rand randint randn tril_indices "
     "triu_indices zeros".split()
 )
+# What native code finds there before Python looks at arguments (Note [straight calls]): no elements
+# are looked at by these.
+STRAIGHT = frozenset(
+    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d grid_sample".split()
+).union(VIEWS.split()) - {"unfold"}
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 
@@ -93,8 +98,8 @@ class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
     __slots__ = (
-        "joins", "kind", "makes", "may_write", "met", "name", "on_cpu", "on_device", "rebuild",
-        "seen", "small",
+        "goes_straight", "joins", "kind", "makes", "may_write", "met", "name", "on_cpu",
+        "on_device", "rebuild", "seen", "seen_there", "small", "straight",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -102,14 +107,16 @@ class SmallCalls:
         self.joins = name in JOINING
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
-        self.makes = name in MAKING
+        self.makes, self.goes_straight = name in MAKING, name in STRAIGHT
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
         self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
+        self.straight: tuple[Any, ...] = ()  # the same of calls there (Note [straight calls])
         self.kind: Any = None  # what several results come in
         self.rebuild: Callable[[Any], Any] = tuple  # makes it of them
-        self.seen = 0
+        self.seen, self.seen_there = 0, 0  # on the CPU, on a GPU
 
 
 def small_calls(name: str) -> SmallCalls | None:
     """Where a function's programs are kept; None where it has none."""
-    return SmallCalls(name) if name in NAMES or name in DEVICE_ONLY else None
+    known = name in NAMES or name in DEVICE_ONLY or name in STRAIGHT
+    return SmallCalls(name) if known else None

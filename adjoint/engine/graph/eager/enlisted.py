@@ -8,6 +8,7 @@ from typing import Any
 LISTED = 32  # programs of one record or rule that native code compares
 Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
 _owners: set[Any] = set()
+_straight: set[Any] = set()
 
 
 def enlist(owner: Any, entry: Any) -> None:
@@ -22,8 +23,17 @@ def enlist_on_device(owner: Any, entry: Any) -> None:
     _owners.add(owner)
 
 
+def enlist_straight(calls: Any, entry: Any) -> None:
+    """The same of a call that comes to operations known before (Note [straight calls])."""
+    calls.straight = (entry, *calls.straight)[:LISTED]
+    _straight.add(calls)
+
+
 def forget() -> None:
     """Have native code find none."""
     for owner in _owners:
         owner.small = owner.met = ()
+    for calls in _straight:
+        calls.straight = ()
+    _straight.clear()
     _owners.clear()

@@ -193,6 +193,23 @@ def entry_of_views(
     calls: SmallCalls, source: Tensor, given: Arguments, call: Callable[[], Any]
 ) -> Entry:
     """The same of a call whose results are views of one tensor; None where they are not."""
+    found = chains_of(calls, source, call)
+    if found is None:
+        return None
+    chains, single = found
+    entry: Entry = HOOKS.small_entry(
+        None, HOOKS.view_call(chains, single, source._array), (), (*given, single)
+    )
+    return entry
+
+
+def chains_of(
+    calls: SmallCalls, source: Tensor, call: Callable[[], Any]
+) -> tuple[tuple[Any, ...], bool] | None:
+    """The views of one tensor that a call gives, each as its links, and whether it is one alone.
+
+    None where it gives something else.
+    """
     with CONTEXT.having(grad_enabled=False, reference=True):
         out = call()
     single = isinstance(out, Tensor)
@@ -209,10 +226,7 @@ def entry_of_views(
         chains.append(links)
     if not chains or not agrees(calls, None if single else tuple):
         return None
-    entry: Entry = HOOKS.small_entry(
-        None, HOOKS.view_call(tuple(chains), single, source._array), (), (*given, single)
-    )
-    return entry
+    return tuple(chains), single
 
 
 def agrees(calls: SmallCalls, kind: Any) -> bool:

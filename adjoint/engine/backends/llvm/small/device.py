@@ -34,6 +34,7 @@ from adjoint.engine.backends.llvm.small.comparing import (
     WANTED,
     ArrayText,
 )
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import is_tensor
 
 # How arrays are looked at: after their layout, the device and whether the address of elements is no
@@ -326,17 +327,59 @@ none:
   %nothing = load ptr, ptr %nothingAt
   call void @Py_IncRef(ptr %nothing)
   ret ptr %nothing
+}}
+define ptr @meet_straight(ptr %self, ptr %args, i64 %given) {{
+entry:
+  %slots = alloca [{SLOTS} x i64]
+  %programs = load ptr, ptr %args
+  %operandsAt = getelementptr ptr, ptr %args, i64 1
+  %operands = load ptr, ptr %operandsAt
+  %paramsAt = getelementptr ptr, ptr %args, i64 2
+  %params = load ptr, ptr %paramsAt
+  %restAt = getelementptr ptr, ptr %args, i64 3
+  %rest = load ptr, ptr %restAt
+  %many = call i64 @PyTuple_Size(ptr %programs)
+  br label %next
+next:
+  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %named], [%kNext, %others]
+  %kNext = add i64 %k, 1
+  %more = icmp slt i64 %k, %many
+  br i1 %more, label %each, label %none
+each:
+  %program = call ptr @PyTuple_GetItem(ptr %programs, i64 %k)
+  %a = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
+  br i1 %a, label %named, label %next
+named:
+  %b = call i1 @parameters_fit(ptr %program, ptr %params)
+  br i1 %b, label %others, label %next
+others:
+  %wantedRest = call ptr @PyTuple_GetItem(ptr %program, i64 5)
+  %c = call i1 @same(ptr %rest, ptr %wantedRest)
+  br i1 %c, label %run, label %next
+run:
+  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
+  %out = call ptr @PyObject_Call(ptr %function, ptr %operands, ptr null)
+  ret ptr %out
+none:
+  %nothingAt = getelementptr ptr, ptr @world, i64 {NONE}
+  %nothing = load ptr, ptr %nothingAt
+  call void @Py_IncRef(ptr %nothing)
+  ret ptr %nothing
 }}"""
 
 
-def meeting_on(arrays: type, layout: str) -> Callable[..., Any] | None:
+Meets = Callable[..., Any]
+
+
+def meeting_on(arrays: type, layout: str) -> tuple[Meets, Meets] | None:
     """What finds and launches, for arrays of a class, by the text of their layout.
 
     It is given programs, operands, parameters, what else there is to compare, the current device
     and stream, memory that products work in and, if a result is to be put into it, an array: then
     it returns True where that was done.
-    None where objects may not be laid out as it expects, or threads run at once. It returns None
-    where no program fits, or where one could not be launched.
+    The second finds functions of tensors, and calls them (Note [straight calls]). None where
+    objects may not be laid out as they expect, or threads run at once. They return None where no
+    program fits, or where one could not be launched.
     """
     world, tensors = meeting.world(), objects()
     if not COUNTED or world is None or tensors is None:
@@ -350,12 +393,16 @@ def meeting_on(arrays: type, layout: str) -> Callable[..., Any] | None:
     code = library.linked(
         "met launches", "\n".join([comparing.text(ARRAYS), layout, text()]), symbols
     )
-    return fastcall.builtin(
-        code.address("meet_on_device"),
-        name="meet_on_device",
-        flags=fastcall.METH_FASTCALL,
-        keep=(code, words, tensors, arrays),
-    )
+    launching, straight = [
+        fastcall.builtin(
+            code.address(name),
+            name=name,
+            flags=fastcall.METH_FASTCALL,
+            keep=(code, words, tensors, arrays),
+        )
+        for name in ("meet_on_device", "meet_straight")
+    ]
+    return launching, straight
 
 
 def entry_of(
@@ -396,6 +443,21 @@ def entry_of(
         np.array(about, np.int64), wanted, literals, (*params,), (*params.values(),), rest, results,
         call.room, single, call.noted, alive, only_result(call) if single else None,
     )  # fmt: skip
+
+
+def straight_entry(function: Callable[..., Any], owned: Any) -> tuple[Any, ...] | None:
+    """What native code finds a function of a call's operands by (Note [straight calls])."""
+    _, operands, params, rest = owned
+    tensors = [k for k, x in enumerate(operands) if is_tensor(x)]
+    arrays = [operands[k]._array for k in tensors]
+    if any(a.ndim > DIMENSIONS for a in arrays):
+        return None
+    slots = dict.fromkeys(tensors, UNUSED)
+    tell = DEVICE_LAYOUTS[arrays[0].__class__]
+    wanted = comparing.wanted_of(operands, slots, tell, ARRAYS.wanted)
+    literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
+    alive = [a.dtype for a in arrays]
+    return None, wanted, literals, (*params,), (*params.values(),), rest, function, alive
 
 
 def only_result(call: Any) -> Any:

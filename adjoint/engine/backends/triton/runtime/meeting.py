@@ -143,9 +143,10 @@ def ready() -> bool:
         return False
     module = cupy()
     text = layout_text(module)
-    meet = None if text is None else HOOKS.meeting_on(module.ndarray, text)
-    if meet is None:
+    found = None if text is None else HOOKS.meeting_on(module.ndarray, text)
+    if found is None:
         return False
+    meet, HOOKS.meet_straight = found
     HOOKS.meet_on_device, HOOKS.meet_into = with_stream(
         meet, module.cuda.runtime.getDevice, module.cuda.get_current_stream
     )

@@ -1,0 +1,218 @@
+"""Calls on a GPU whose arguments were looked at before: what they come to, and nothing else.
+
+Note [straight calls]
+    A convolution of few elements is asked of a library, so it is no program (Note [calls on a
+    device]); what it costs is Python that looks at its arguments. All of that depends on literals,
+    on how tensors lie, and on whether the tape follows them. So a call that is met again and again
+    is listened to once: which operations it ran, on what. Native code compares arguments as it
+    does for programs (Note [met launches]), and the same operations are run on the new tensors, on
+    the tape as well, which gives the same bytes. So are views: the chain of them is followed.
+
+    Only functions that look at no elements are in `core.operations.small_calls.STRAIGHT`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from adjoint.engine.core.device import CURRENT_INDEX
+from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations.public import is_followed
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.operations.small_calls import VIEWS, SmallCalls
+from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
+from adjoint.engine.graph.eager import device_calls
+from adjoint.engine.graph.eager.enlisted import enlist_straight
+from adjoint.engine.graph.eager.recorded import Unfit
+from adjoint.engine.graph.eager.small_calls import chains_of, copied, own_warnings
+from adjoint.engine.tensor.tensor import Tensor
+
+Pattern = tuple[bool, ...]  # whether the tape is on and which operands it follows
+Ways = dict[Pattern, "tuple[Step, ...]"]
+VIEWING = frozenset(VIEWS.split())
+BY_KIND: dict[Any, Any] = {}  # an int: times sighted; None: it has none
+DEFAULT_LISTENERS.append(BY_KIND.clear)
+
+
+class Step(NamedTuple):
+    """An operation of a call: of each operand its place among all tensors, or itself."""
+
+    record: Record
+    operands: tuple[tuple[bool, Any], ...]
+    params: dict[str, Any]
+
+
+def note(
+    calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
+) -> None:
+    """One more call that nothing was found for: listen to it, if there were some of its kind."""
+    if STREAM_CAPTURE.graph is not None or device_calls.is_inside_another():
+        return
+    kind = device_calls.kind_of(calls, operands, params)
+    if kind is None:
+        return
+    entry, views = BY_KIND.get(kind, 0), calls.name in VIEWING
+    if entry is None:
+        return
+    if entry.__class__ is int:
+        if len(BY_KIND) > device_calls.KEPT:
+            BY_KIND.clear()
+        BY_KIND[kind] = entry + 1
+        if entry < device_calls.SIGHTED:
+            return
+        BY_KIND[kind] = None
+        if views and len(tensors_of(operands)) != 1:
+            return
+    settings: set[str] = set()
+    before = CONTEXT.every_field()
+    try:
+        with own_warnings() as warned, CONTEXT.having(consulted=settings):
+            made = viewed if views else heard
+            function = made(calls, operands, call, None if entry.__class__ is int else entry)
+            if function is None or settings or warned:
+                return
+            BY_KIND[kind] = function
+            given = tuple([copied(x) for x in operands])
+            own = {name: copied(x) for name, x in params.items()}
+            owned = (calls, given, own, switches.computed_with)
+            found = HOOKS.straight_entry(function, owned)
+            if found is not None:
+                enlist_straight(calls, found)
+    except Exception:  # whatever it is, the call itself succeeds or says what is wrong
+        return
+    finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
+
+
+def tensors_of(operands: tuple[Any, ...]) -> list[Tensor]:
+    """The tensors among operands."""
+    return [x for x in operands if isinstance(x, Tensor)]
+
+
+def viewed(
+    calls: SmallCalls, operands: tuple[Any, ...], call: Callable[[], Any], known: Any
+) -> Callable[..., Any] | None:
+    """What follows the chains of views that a call gives; None where it gives others."""
+    if known is not None:  # pushed out by more recent ones
+        return known  # type: ignore[no-any-return]
+    (source,) = tensors_of(operands)
+    chains = chains_of(calls, source, call)
+    if chains is None:
+        return None
+    every, single = chains
+    follow: Callable[..., Any] = HOOKS.view_call(every, single, source._array)
+    place = next(k for k, x in enumerate(operands) if x is source)
+    return follow if len(operands) == 1 else lambda *given: follow(given[place])
+
+
+class StraightCall:
+    """The operations of a call, by what of it is on the tape."""
+
+    __slots__ = ("device", "places", "ways")
+
+    def __init__(self, places: tuple[int, ...], device: int) -> None:
+        self.places = places  # of tensors among the operands
+        self.device = device
+        self.ways: Ways = {}
+
+    def pattern(self, tensors: list[Any]) -> Pattern:
+        """What of a call is on the tape."""
+        if not CONTEXT.grad_enabled:
+            return (False,)
+        return (True, *[is_followed(x) for x in tensors])
+
+    def __call__(self, *operands: Any) -> Any:
+        tensors = [operands[k] for k in self.places]
+        steps = self.ways.get(self.pattern(tensors))
+        if steps is None or CURRENT_INDEX["cuda"]() != self.device:
+            return None
+        return replayed(steps, tensors)
+
+
+def replayed(steps: tuple[Step, ...], tensors: list[Any]) -> Any:
+    """The result of the last of some operations."""
+    run = HOOKS.run
+    for record, given, params in steps:
+        operands = tuple([tensors[x] if held else x for held, x in given])
+        tensors.append(run(record, operands, params))
+    return tensors[-1]
+
+
+def heard(
+    calls: SmallCalls, operands: tuple[Any, ...], call: Callable[[], Any], known: Any
+) -> Callable[..., Any] | None:
+    """What runs the operations of a call; None where they cannot be told from it."""
+    places = tuple([k for k, x in enumerate(operands) if isinstance(x, Tensor)])
+    tensors = [operands[k] for k in places]
+    devices = {int(x.device.index) for x in tensors}
+    if devices != {CURRENT_INDEX["cuda"]()}:
+        return None
+    with listening() as log:
+        wanted = call()
+    steps = steps_of(log, tensors, wanted)
+    found = StraightCall(places, *devices) if known is None else known
+    with CONTEXT.having(grad_enabled=False, consulted=set()):
+        again = replayed(steps, tensors)
+    if not device_calls.same(again, wanted):
+        return None
+    found.ways[found.pattern([operands[k] for k in places])] = steps
+    return found  # type: ignore[no-any-return]
+
+
+Heard = tuple[Record, tuple[Any, ...], dict[str, Any], Any]
+
+
+@contextmanager
+def listening() -> Iterator[list[Heard]]:
+    """A block whose operations, those of this thread that no other one runs, are written down."""
+    log: list[Heard] = []
+    thread, depth, before = threading.get_ident(), [0], HOOKS.run
+
+    def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if threading.get_ident() != thread:
+            return before(record, operands, params)
+        depth[0] += 1
+        try:
+            with CONTEXT.having(consulted=set()):  # by operations, which will do so again
+                out = before(record, operands, params)
+        finally:
+            depth[0] -= 1
+        if not depth[0]:
+            log.append((record, operands, params, out))
+        return out
+
+    doors = HOOKS.meet_on_device, HOOKS.meet_straight  # by which others would not be heard
+    HOOKS.run, HOOKS.meet_on_device, HOOKS.meet_straight = run, nothing, nothing
+    try:
+        yield log
+    finally:
+        HOOKS.run = before
+        HOOKS.meet_on_device, HOOKS.meet_straight = doors
+
+
+def nothing(*_: Any) -> None:
+    """What is found while nothing is to be."""
+
+
+def steps_of(log: list[Heard], tensors: list[Any], wanted: Any) -> tuple[Step, ...]:
+    """Operations as steps; `Unfit` where one reads what is no operand, draws, or gives several."""
+    seen = {id(x): k for k, x in enumerate(tensors)}
+    steps = []
+    for record, operands, params, out in log:
+        if record.draws or not is_tensor(out) or any(map(is_tensor, params.values())):
+            raise Unfit
+        given = []
+        for x in operands:
+            if is_tensor(x) and id(x) not in seen:
+                raise Unfit
+            given.append((True, seen[id(x)]) if is_tensor(x) else (False, x))
+        seen[id(out)] = len(tensors) + len(steps)
+        steps.append(Step(record, tuple(given), dict(params)))
+    if not log or log[-1][3] is not wanted or wanted.__class__ is not Tensor:
+        raise Unfit
+    return tuple(steps)
