@@ -408,6 +408,14 @@ def test_settings_are_heeded() -> None:
     finally:
         ad.set_default_dtype(ad.float32)
     assert ad.zeros(2).dtype is ad.float32
+    for _ in range(4):
+        ad.empty(2), ad.empty_like(x.T)
+    ad.use_deterministic_algorithms(True)  # which fills memory that nobody has written
+    try:
+        assert ad.empty(2).isnan().all()
+        assert ad.empty_like(x.T).isnan().all()
+    finally:
+        ad.use_deterministic_algorithms(False)
     with ad.device("meta"):
         assert ad.zeros(2).is_meta
     with ad.device("cpu"):

@@ -187,7 +187,7 @@ def _adapted(
                     result = call_on_device(small, variant, args, kwargs)
                     if result is not None:
                         return result
-                elif small.goes_straight:
+                if small.goes_straight:
                     result = call_straight(small, variant, args, kwargs)
                     if result is not None:
                         return result
@@ -312,8 +312,8 @@ def call_straight(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dic
             return None
         if result is not None:
             return result
-    small.seen_there += 1
-    if not small.seen_there % EVERY:
+    small.seen_straight += 1
+    if not small.seen_straight % EVERY:
         HOOKS.note_straight(small, args, kwargs, lambda: fn(*args, **kwargs))
     return None
 

@@ -89,7 +89,9 @@ MAKING = frozenset(
 # What native code finds there before Python looks at arguments (Note [straight calls]): no elements
 # are looked at by these.
 STRAIGHT = frozenset(
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d grid_sample".split()
+    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross_entropy "
+    "grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss multi_margin_loss nll_loss "
+    "smooth_l1_loss".split()
 ).union(VIEWS.split()) - {"unfold"}
 EVERY = 8  # calls that no program fits, of which one is looked at
 
@@ -99,7 +101,7 @@ class SmallCalls:
 
     __slots__ = (
         "goes_straight", "joins", "kind", "makes", "may_write", "met", "name", "on_cpu",
-        "on_device", "rebuild", "seen", "seen_there", "small", "straight",
+        "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small", "straight",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -113,7 +115,7 @@ class SmallCalls:
         self.straight: tuple[Any, ...] = ()  # the same of calls there (Note [straight calls])
         self.kind: Any = None  # what several results come in
         self.rebuild: Callable[[Any], Any] = tuple  # makes it of them
-        self.seen, self.seen_there = 0, 0  # on the CPU, on a GPU
+        self.seen = self.seen_there = self.seen_straight = 0  # on the CPU, twice on a GPU
 
 
 def small_calls(name: str) -> SmallCalls | None:

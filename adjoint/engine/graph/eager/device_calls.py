@@ -31,7 +31,13 @@ from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager.enlisted import enlist_on_device
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, elsewhere
 from adjoint.engine.graph.eager.recorded import compiled
-from adjoint.engine.graph.eager.small_calls import agrees, copied, is_literal, own_warnings
+from adjoint.engine.graph.eager.small_calls import (
+    VIEWING,
+    agrees,
+    copied,
+    is_literal,
+    own_warnings,
+)
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -94,10 +100,11 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     """What decides the program of a call; None where it cannot have one."""
     kind: list[Any] = [calls, switches.computed_with]
     tensors: list[int] = []
+    views = calls.name in VIEWING  # whatever their size
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array
-            if array.__class__ not in DEVICE_LAYOUTS or array.size > MOST:
+            if array.__class__ not in DEVICE_LAYOUTS or (array.size > MOST and not views):
                 return None
             if calls.name in SORTING and is_one_line(calls.name, array, operands, params):
                 return None

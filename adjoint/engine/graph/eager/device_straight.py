@@ -22,19 +22,18 @@ from adjoint.engine.core.device import CURRENT_INDEX
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.public import is_followed
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.small_calls import VIEWS, SmallCalls
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager import device_calls
 from adjoint.engine.graph.eager.enlisted import enlist_straight
 from adjoint.engine.graph.eager.recorded import Unfit
-from adjoint.engine.graph.eager.small_calls import chains_of, copied, own_warnings
+from adjoint.engine.graph.eager.small_calls import VIEWING, chains_of, copied, own_warnings
 from adjoint.engine.tensor.tensor import Tensor
 
 Pattern = tuple[bool, ...]  # whether the tape is on and which operands it follows
-Ways = dict[Pattern, "tuple[Step, ...]"]
-VIEWING = frozenset(VIEWS.split())
+Way = tuple[tuple["Step", ...], int]  # steps, and which of all tensors is the result
 BY_KIND: dict[Any, Any] = {}  # an int: times sighted; None: it has none
 DEFAULT_LISTENERS.append(BY_KIND.clear)
 
@@ -77,6 +76,8 @@ def note(
             if function is None or settings or warned:
                 return
             BY_KIND[kind] = function
+            if any(entry[6] is function for entry in calls.straight):
+                return  # with one more way
             given = tuple([copied(x) for x in operands])
             own = {name: copied(x) for name, x in params.items()}
             owned = (calls, given, own, switches.computed_with)
@@ -118,7 +119,7 @@ class StraightCall:
     def __init__(self, places: tuple[int, ...], device: int) -> None:
         self.places = places  # of tensors among the operands
         self.device = device
-        self.ways: Ways = {}
+        self.ways: dict[Pattern, Way] = {}
 
     def pattern(self, tensors: list[Any]) -> Pattern:
         """What of a call is on the tape."""
@@ -128,19 +129,22 @@ class StraightCall:
 
     def __call__(self, *operands: Any) -> Any:
         tensors = [operands[k] for k in self.places]
-        steps = self.ways.get(self.pattern(tensors))
-        if steps is None or CURRENT_INDEX["cuda"]() != self.device:
+        way = self.ways.get(self.pattern(tensors))
+        if way is None or CURRENT_INDEX["cuda"]() != self.device:
             return None
-        return replayed(steps, tensors)
+        return replayed(way, tensors)
 
 
-def replayed(steps: tuple[Step, ...], tensors: list[Any]) -> Any:
-    """The result of the last of some operations."""
-    run = HOOKS.run
+def replayed(way: Way, tensors: list[Any]) -> Any:
+    """The result of some operations."""
+    run, (steps, result) = HOOKS.run, way
     for record, given, params in steps:
-        operands = tuple([tensors[x] if held else x for held, x in given])
-        tensors.append(run(record, operands, params))
-    return tensors[-1]
+        out = run(record, tuple([tensors[x] if held else x for held, x in given]), params)
+        if out.__class__ is tuple:
+            tensors += out
+        else:
+            tensors.append(out)
+    return tensors[result]
 
 
 def heard(
@@ -154,13 +158,13 @@ def heard(
         return None
     with listening() as log:
         wanted = call()
-    steps = steps_of(log, tensors, wanted)
+    way = way_of(log, tensors, wanted)
     found = StraightCall(places, *devices) if known is None else known
     with CONTEXT.having(grad_enabled=False, consulted=set()):
-        again = replayed(steps, tensors)
+        again = replayed(way, tensors)
     if not device_calls.same(again, wanted):
         return None
-    found.ways[found.pattern([operands[k] for k in places])] = steps
+    found.ways[found.pattern([operands[k] for k in places])] = way
     return found  # type: ignore[no-any-return]
 
 
@@ -199,20 +203,29 @@ def nothing(*_: Any) -> None:
     """What is found while nothing is to be."""
 
 
-def steps_of(log: list[Heard], tensors: list[Any], wanted: Any) -> tuple[Step, ...]:
-    """Operations as steps; `Unfit` where one reads what is no operand, draws, or gives several."""
+def way_of(log: list[Heard], tensors: list[Any], wanted: Any) -> Way:
+    """Operations as steps; `Unfit` where one reads what is no operand, or draws."""
     seen = {id(x): k for k, x in enumerate(tensors)}
-    steps = []
+    steps, count = [], len(tensors)
     for record, operands, params, out in log:
-        if record.draws or not is_tensor(out) or any(map(is_tensor, params.values())):
+        several = out.__class__ is tuple
+        outs = out if several else (out,)
+        if record.draws or not all(map(is_tensor, outs)) or any(map(is_tensor, params.values())):
             raise Unfit
         given = []
         for x in operands:
             if is_tensor(x) and id(x) not in seen:
                 raise Unfit
             given.append((True, seen[id(x)]) if is_tensor(x) else (False, x))
-        seen[id(out)] = len(tensors) + len(steps)
+        for number, made in enumerate(outs, count):
+            seen[id(made)] = number
+        count += len(outs)
         steps.append(Step(record, tuple(given), dict(params)))
-    if not log or log[-1][3] is not wanted or wanted.__class__ is not Tensor:
+    if not log or wanted.__class__ is not Tensor or not any(wanted is x for x in results_of(log)):
         raise Unfit
-    return tuple(steps)
+    return tuple(steps), seen[id(wanted)]
+
+
+def results_of(log: list[Heard]) -> list[Any]:
+    """What operations gave."""
+    return [x for *_, out in log for x in (out if out.__class__ is tuple else (out,))]
