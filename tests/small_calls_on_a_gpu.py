@@ -229,8 +229,37 @@ def check_straight(name: str) -> None:
         assert not x.any().item()
 
 
+LIKE: dict[str, Callable[[Any], Any]] = {
+    "rand_like": lambda x: ad.rand_like(x),
+    "randn_like": lambda x: ad.randn_like(x, dtype=ad.float64),
+    "randint_like": lambda x: ad.randint_like(x, 3, 9),
+    "turned": lambda x: ad.randn_like(x.t()),
+}
+
+
+def check_like(name: str) -> None:
+    """The same bytes as on the CPU, and lying as they do."""
+    host = numbers(3, 5)
+    x = host.to("cuda")
+    with counted("meet_straight") as found:
+        for k in range(30 + OFTEN):
+            ad.manual_seed(k)
+            want = LIKE[name](host)
+            ad.manual_seed(k)
+            got = LIKE[name](x)
+            same(got, want, f"{name} {k}")
+            assert got.stride() == want.stride(), name
+    assert found[0] or name == "turned", name
+
+
 def check_empty() -> None:
     """New memory each time, filled where that was asked for."""
+    like = ad.zeros(3, 5, device="cuda")
+    for _ in range(40):
+        x, y = ad.empty_like(like), like.new_empty(3, 5)
+        assert x.data_ptr() != y.data_ptr()
+        assert x.stride() == y.stride() == (5, 1)
+        assert ad.empty_like(like.t()).stride() == (1, 5)
     for _ in range(40):
         x, y = ad.empty(3, 5, device="cuda"), ad.empty(3, 5, device="cuda")
         assert x.data_ptr() != y.data_ptr()
@@ -238,6 +267,7 @@ def check_empty() -> None:
     ad.use_deterministic_algorithms(True)
     try:
         assert ad.empty(3, 5, device="cuda").isnan().all().item()
+        assert ad.empty_like(like).isnan().all().item()
     finally:
         ad.use_deterministic_algorithms(False)
     ad.set_default_dtype(ad.float64)
@@ -270,6 +300,8 @@ def main() -> None:
         check_making(name)
     for name in STRAIGHT:
         check_straight(name)
+    for name in LIKE:
+        check_like(name)
     check_empty()
     print("all cases hold")
 

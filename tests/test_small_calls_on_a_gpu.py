@@ -62,5 +62,11 @@ def test_straight(name: str) -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("name", calls.LIKE)
+def test_like(name: str) -> None:
+    calls.check_like(name)
+
+
+@pytest.mark.cuda
 def test_empty() -> None:
     calls.check_empty()

@@ -90,7 +90,8 @@ MAKING = frozenset(
 # are looked at by these.
 STRAIGHT = frozenset(
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross_entropy "
-    "grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss multi_margin_loss nll_loss "
+    "empty_like grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss "
+    "multi_margin_loss new_empty nll_loss rand_like randint_like randn_like "
     "smooth_l1_loss".split()
 ).union(VIEWS.split()) - {"unfold"}
 EVERY = 8  # calls that no program fits, of which one is looked at

@@ -22,6 +22,7 @@ from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
 from adjoint.engine.core.operations.small_calls import DRAWS, SmallCalls
+from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.determinism import fills_uninitialized
@@ -95,7 +96,8 @@ def function_of(
     """A function that does what the call does; it gives None where it cannot."""
     index = CURRENT_INDEX["cuda"]()
     source = default_generator_of(Device("cuda", index))
-    graph, _, drawn = drawn_graph(DrawTrace(source), [], call)
+    tensors = device_calls.tensors_of(tuple(operands))
+    graph, _, drawn = drawn_graph(DrawTrace(source), tensors, call)
     (node,) = graph.nodes
     if node.params["device"] is not Device("cuda", index) or graph.outputs != [*node.outputs]:
         raise Unfit
@@ -109,10 +111,11 @@ def function_of(
 
 def unwritten(node: Node, index: int) -> Callable[[], Any]:
     """What gives new memory of the current GPU."""
-    sample = node.record(**{**node.params, "shape": ()})._array
-    if sample.__class__ not in DEVICE_LAYOUTS or node.params["strides"] is not None:
+    shape, strides = tuple(node.params["shape"]), node.params["strides"]
+    sample = node.record(**{**node.params, "shape": (), "strides": None})._array
+    dense = strides is None or tuple(strides) == contiguous_strides(shape)
+    if sample.__class__ not in DEVICE_LAYOUTS or not dense:
         raise Unfit
-    shape = tuple(node.params["shape"])
     make, current = partial(sample.__class__, shape, sample.dtype), CURRENT_INDEX["cuda"]
     wrap = HOOKS.array.wrap
 

@@ -6,7 +6,8 @@ Note [straight calls]
     on how tensors lie, and on whether the tape follows them. So a call that is met again and again
     is listened to once: which operations it ran, on what. Native code compares arguments as it
     does for programs (Note [met launches]), and the same operations are run on the new tensors, on
-    the tape as well, which gives the same bytes. So are views: the chain of them is followed.
+    the tape as well, which gives the same bytes. So are views: the chain of them is followed; and
+    tensors made like others (`empty_like`; Note [made on a device]).
 
     Only functions that look at no elements are in `core.operations.small_calls.STRAIGHT`.
 """
@@ -26,7 +27,8 @@ from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
-from adjoint.engine.graph.eager import device_calls
+from adjoint.engine.graph.eager import device_calls, device_made
+from adjoint.engine.graph.eager.device_made import DRAWING
 from adjoint.engine.graph.eager.enlisted import enlist_straight
 from adjoint.engine.graph.eager.recorded import Unfit
 from adjoint.engine.graph.eager.small_calls import VIEWING, chains_of, copied, own_warnings
@@ -71,8 +73,13 @@ def note(
     before = CONTEXT.every_field()
     try:
         with own_warnings() as warned, CONTEXT.having(consulted=settings):
-            made = viewed if views else heard
-            function = made(calls, operands, call, None if entry.__class__ is int else entry)
+            known = None if entry.__class__ is int else entry
+            if views:
+                function = viewed(calls, operands, call, known)
+            elif calls.name in DRAWING:
+                function = likened(calls, operands, params, call, known)
+            else:
+                function = heard(calls, operands, call, known)
             if function is None or settings or warned:
                 return
             BY_KIND[kind] = function
@@ -109,6 +116,22 @@ def viewed(
     follow: Callable[..., Any] = HOOKS.view_call(every, single, source._array)
     place = next(k for k, x in enumerate(operands) if x is source)
     return follow if len(operands) == 1 else lambda *given: follow(given[place])
+
+
+def likened(
+    calls: SmallCalls,
+    operands: tuple[Any, ...],
+    params: dict[str, Any],
+    call: Callable[[], Any],
+    known: Any,
+) -> Callable[..., Any] | None:
+    """What makes a tensor like another, whose elements are drawn or nobody has written."""
+    if known is not None:
+        return known  # type: ignore[no-any-return]
+    if params.get("requires_grad") or params.get("device") is not None:
+        return None
+    make = device_made.function_of(calls, list(operands), params, call)
+    return lambda *_: make()
 
 
 class StraightCall:
