@@ -73,6 +73,7 @@ EAGER = (
     "adjoint.engine.autodiff.tape.reverse",
     "adjoint.engine.backends.array.memory.allocator",
     "adjoint.engine.backends.array.executor",
+    "adjoint.engine.backends.array.in_place",
     "adjoint.engine.backends.array.buffers",
     "adjoint.engine.backends.array.interop",
     "adjoint.engine.backends.array.tensor_types",

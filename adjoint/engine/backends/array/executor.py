@@ -24,8 +24,12 @@ from adjoint.engine.backends.array.casting import (
 from adjoint.engine.backends.array.devices import active, cupy, full_device, library
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.gpu.transfers import transfer
-from adjoint.engine.backends.array.libraries.prepared import prepared_call
-from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
+from adjoint.engine.backends.array.libraries.prepared import (
+    BENCHMARK,
+    prepared_call,
+    prepared_for,
+)
+from adjoint.engine.backends.array.quiet import QUIET, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
@@ -277,6 +281,34 @@ def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, 
     return out
 
 
+def prepared_step(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any]
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    """`run_by_library` of operands that lie as these do; None where nothing was prepared for them.
+
+    Such a function gives None where convolutions are to be timed, or no longer.
+    """
+    arrays = [x._array if is_tensor(x) else x for x in operands]
+    if not record.by_library or len(arrays) != 2 or arrays[0].__class__ not in DEVICE_LAYOUTS:
+        return None
+    prepared = prepared_for(record, *arrays, params)
+    if prepared is None:
+        return None
+    timed, name, recent = switches.get(BENCHMARK), record.name, faults.LATEST.append
+
+    def run_prepared(operands: tuple[Any, ...]) -> Any:
+        if switches.get(BENCHMARK) != timed:
+            return None
+        recent((name, None, 0))
+        x, y = operands
+        out = wrap(prepared(x._array, y._array))
+        if CONTEXT.grad_enabled:
+            HOOKS.attach(record, operands, params, out)
+        return out
+
+    return run_prepared
+
+
 def may_be_whole(record: Record, tracked: bool, operands: tuple[Any, ...]) -> bool:
     """Whether an operation is one node of the tape, not differentiated part by part."""
     if record.one_node or not (tracked and CONTEXT.grad_enabled):
@@ -290,86 +322,6 @@ def is_composed(record: Record, tracked: bool, operands: tuple[Any, ...]) -> boo
     if composed is None:
         composed = record.plans[COMPOSED] = kernel_for(record) is None
     return composed and may_be_whole(record, tracked, operands)
-
-
-def compute_into(record: Record, target: Any, other: Any) -> bool:
-    """record(target, other) in the memory of `target`, where one call of a ufunc does just that.
-
-    It takes half the time of computing a result and copying it (4.4 us of 8.6 for ten elements).
-    NumPy refuses bad operands before it writes, and copies operands that overlap.
-    """
-    into = target._array
-    if into.__class__ in DEVICE_LAYOUTS:
-        return compute_on_device(record, target, other)
-    if into.__class__ is not ndarray:
-        return False
-    kernel = record.plans.get(KERNEL) or find_kernel(record)
-    if kernel.__class__ is not np.ufunc:
-        return False
-    kind: Any = other.__class__
-    if kind is int and not -LARGE <= other < LARGE:
-        return False
-    if isinstance(other, TensorBase):
-        if HOOKS.sparse is not None and other.is_sparse:  # type: ignore[attr-defined]
-            return HOOKS.sparse.add_into(record, into, other)
-        other = other._array  # type: ignore[attr-defined]
-        if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
-            return False
-        kind = other.dtype if other.shape else (other.dtype,)
-    key = (into.dtype if into.shape else (into.dtype,), kind)
-    plan = record.plans.get(key)
-    if plan is None:
-        try:
-            plan = record.plans[key] = make_plan(record, [into, other], {})
-        except Exception:  # the operation says what is wrong
-            return False
-    if plan.casts is not None or plan.result != into.dtype:
-        return False
-    quietly(kernel, (into, other, into), {})
-    return True
-
-
-def memory_of(array: Array) -> Any:
-    """What owns the memory that a GPU's array shows part of; None where that is not known."""
-    return getattr(array.data, "mem", None)
-
-
-def compute_on_device(record: Record, target: Any, other: Any) -> bool:
-    """The same on a GPU, where such a fragment was met before and the operands lie apart."""
-    if record.family != "elementwise" or record.fails or faults.BLOCKING or LISTENERS:
-        return False
-    into = target._array
-    if is_tensor(other):
-        array = other._array
-        if array.__class__ is not into.__class__ or memory_of(array) is memory_of(into):
-            return False
-    try:
-        if record.met and met_into(record, (target, other), {}, into):
-            return True
-        faults.LATEST.append((record.name, None, 0))
-        return bool(HOOKS.fragments.compute_into(record, target, other))
-    except MemoryError as error:
-        raise explain(record, (target, other), {}, error) from error
-
-
-def met_into(
-    record: Record, operands: tuple[Any, ...], params: dict[str, Any], into: Array
-) -> bool:
-    """Put what a record gives into an array of a GPU's, if native code finds how."""
-    done = HOOKS.meet_into(record.name, record.met, operands, params, switches.computed_with, into)
-    return done is True
-
-
-def draw_into(
-    record: Record, operands: tuple[Any, ...], params: dict[str, Any], target: Any
-) -> bool:
-    """Draw into the memory of a GPU's tensor, if such a draw was met before."""
-    if not record.met or faults.BLOCKING or LISTENERS:
-        return False
-    try:
-        return met_into(record, operands, params, target._array)
-    except MemoryError:  # Python's way tries again, and says what is wrong
-        return False
 
 
 COMPOSED = "composed"  # where they keep whether a composite has no kernel of its own
@@ -604,5 +556,4 @@ def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
 HOOKS.run = run
 HOOKS.execute = execute
 HOOKS.view_call = view_call
-HOOKS.compute_into = compute_into
-HOOKS.draw_into = draw_into
+HOOKS.prepared_step = prepared_step

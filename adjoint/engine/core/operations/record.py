@@ -249,6 +249,7 @@ class Hooks:
     execute: Callable[..., Any] = _unset  # eager execution alone: the same
     compute_into: Callable[..., Any] = _unset  # eager execution in the memory of an operand
     draw_into: Callable[..., bool] = _unset  # a draw in the memory of a GPU's tensor
+    prepared_step: Callable[..., Any] = _unset  # a library's operation on such operands
     attach: Callable[..., Any] = _unset  # the tape alone: autodiff.tape.tape
     bind: Callable[..., Any] = _unset  # everything else: core.operations.dispatch
     attach_constant: Callable[..., Any] = _unset  # a tracked tensor overwritten by a constant

@@ -46,6 +46,7 @@ class Step(NamedTuple):
     record: Record
     operands: tuple[tuple[bool, Any], ...]
     params: dict[str, Any]
+    prepared: Callable[[tuple[Any, ...]], Any] | None  # the same, where a library was asked before
 
 
 def note(
@@ -161,8 +162,11 @@ class StraightCall:
 def replayed(way: Way, tensors: list[Any]) -> Any:
     """The result of some operations."""
     run, (steps, result) = HOOKS.run, way
-    for record, given, params in steps:
-        out = run(record, tuple([tensors[x] if held else x for held, x in given]), params)
+    for record, given, params, prepared in steps:
+        operands = tuple([tensors[x] if held else x for held, x in given])
+        out = None if prepared is None else prepared(operands)
+        if out is None:
+            out = run(record, operands, params)
         if out.__class__ is tuple:
             tensors += out
         else:
@@ -181,10 +185,10 @@ def heard(
         return None
     with listening() as log:
         wanted = call()
-    way = way_of(log, tensors, wanted)
     found = StraightCall(places, *devices) if known is None else known
     with CONTEXT.having(grad_enabled=False, consulted=set()):
-        again = replayed(way, tensors)
+        way = way_of(log, tensors, wanted)
+        again = replayed(way, list(tensors))
     if not device_calls.same(again, wanted):
         return None
     found.ways[found.pattern([operands[k] for k in places])] = way
@@ -243,7 +247,8 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any) -> Way:
         for number, made in enumerate(outs, count):
             seen[id(made)] = number
         count += len(outs)
-        steps.append(Step(record, tuple(given), dict(params)))
+        prepared = HOOKS.prepared_step(record, operands, params)
+        steps.append(Step(record, tuple(given), dict(params), prepared))
     if not log or wanted.__class__ is not Tensor or not any(wanted is x for x in results_of(log)):
         raise Unfit
     return tuple(steps), seen[id(wanted)]

@@ -50,6 +50,7 @@ class Prepared:
 
 
 PREPARED: dict[Any, Prepared | None] = {}
+BENCHMARK = "backends.cudnn.benchmark"  # the switch that has plans timed
 
 
 def key_of(
@@ -59,16 +60,22 @@ def key_of(
     return (
         name, x.dtype, x.shape, x.strides, x.data.device_id, y.dtype, y.shape, y.strides,
         y.data.device_id, stride, padding, dilation, groups, switches.computed_with,
-        switches.get("backends.cudnn.benchmark"),
+        switches.get(BENCHMARK),
     )  # fmt: skip
 
 
 def prepared_call(record: Record, x: Array, y: Array, geometry: dict[str, Any]) -> Array | None:
     """The result, if a convolution of such operands was prepared on the current device."""
+    prepared = prepared_for(record, x, y, geometry)
+    return None if prepared is None else prepared(x, y)
+
+
+def prepared_for(record: Record, x: Array, y: Array, geometry: dict[str, Any]) -> Prepared | None:
+    """What was decided for such operands, if they are on the current device."""
     prepared = PREPARED.get(key_of(record.name, x, y, **geometry))
     if prepared is None or cupy().cuda.runtime.getDevice() != x.data.device_id:
         return None
-    return prepared(x, y)
+    return prepared
 
 
 def empty(shape: Shape, dtype: Any, channels_last: bool) -> Array:

@@ -1,0 +1,104 @@
+"""Operations whose results are put into memory that is there: in place, and draws into a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from adjoint.engine.backends.array.casting import LARGE, make_plan
+from adjoint.engine.backends.array.executor import KERNEL, explain, find_kernel
+from adjoint.engine.backends.array.gpu import faults
+from adjoint.engine.backends.array.quiet import quietly
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.timeline import LISTENERS
+from adjoint.engine.core.value import TensorBase
+
+Array = Any
+
+
+def compute_into(record: Record, target: Any, other: Any) -> bool:
+    """record(target, other) in the memory of `target`, where one call of a ufunc does just that.
+
+    It takes half the time of computing a result and copying it (4.4 us of 8.6 for ten elements).
+    NumPy refuses bad operands before it writes, and copies operands that overlap.
+    """
+    into = target._array
+    if into.__class__ in DEVICE_LAYOUTS:
+        return compute_on_device(record, target, other)
+    if into.__class__ is not ndarray:
+        return False
+    kernel = record.plans.get(KERNEL) or find_kernel(record)
+    if kernel.__class__ is not np.ufunc:
+        return False
+    kind: Any = other.__class__
+    if kind is int and not -LARGE <= other < LARGE:
+        return False
+    if isinstance(other, TensorBase):
+        if HOOKS.sparse is not None and other.is_sparse:  # type: ignore[attr-defined]
+            return HOOKS.sparse.add_into(record, into, other)
+        other = other._array  # type: ignore[attr-defined]
+        if other.__class__ is not ndarray or (other.shape and other.shape != into.shape):
+            return False
+        kind = other.dtype if other.shape else (other.dtype,)
+    key = (into.dtype if into.shape else (into.dtype,), kind)
+    plan = record.plans.get(key)
+    if plan is None:
+        try:
+            plan = record.plans[key] = make_plan(record, [into, other], {})
+        except Exception:  # the operation says what is wrong
+            return False
+    if plan.casts is not None or plan.result != into.dtype:
+        return False
+    quietly(kernel, (into, other, into), {})
+    return True
+
+
+def memory_of(array: Array) -> Any:
+    """What owns the memory that a GPU's array shows part of; None where that is not known."""
+    return getattr(array.data, "mem", None)
+
+
+def compute_on_device(record: Record, target: Any, other: Any) -> bool:
+    """The same on a GPU, where such a fragment was met before and the operands lie apart."""
+    if record.family != "elementwise" or record.fails or faults.BLOCKING or LISTENERS:
+        return False
+    into = target._array
+    if is_tensor(other):
+        array = other._array
+        if array.__class__ is not into.__class__ or memory_of(array) is memory_of(into):
+            return False
+    try:
+        if record.met and met_into(record, (target, other), {}, into):
+            return True
+        faults.LATEST.append((record.name, None, 0))
+        return bool(HOOKS.fragments.compute_into(record, target, other))
+    except MemoryError as error:
+        raise explain(record, (target, other), {}, error) from error
+
+
+def met_into(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any], into: Array
+) -> bool:
+    """Put what a record gives into an array of a GPU's, if native code finds how."""
+    done = HOOKS.meet_into(record.name, record.met, operands, params, switches.computed_with, into)
+    return done is True
+
+
+def draw_into(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any], target: Any
+) -> bool:
+    """Draw into the memory of a GPU's tensor, if such a draw was met before."""
+    if not record.met or faults.BLOCKING or LISTENERS:
+        return False
+    try:
+        return met_into(record, operands, params, target._array)
+    except MemoryError:  # Python's way tries again, and says what is wrong
+        return False
+
+
+HOOKS.compute_into = compute_into
+HOOKS.draw_into = draw_into
