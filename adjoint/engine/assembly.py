@@ -528,24 +528,18 @@ HOOKS.note_straight = later("adjoint.engine.graph.eager.device_straight", "note"
 HOOKS.note_making = later("adjoint.engine.graph.eager.device_made", "note")
 
 
-def device_entry(*args: Any) -> Any:
-    """What native code finds a GPU's fragment by; loads what writes it."""
-    if not brought("adjoint.engine.backends.triton.runtime.meeting").ready():
-        return None
-    return brought("adjoint.engine.backends.llvm.small.device").entry_of(*args)
+def entry_on_a_gpu(function: str) -> Callable[..., Any]:
+    """What native code finds a fragment or a call on a GPU by; loads what writes it."""
+
+    def entry(*args: Any) -> Any:
+        if not brought("adjoint.engine.backends.triton.runtime.meeting").ready():
+            return None
+        return getattr(brought("adjoint.engine.backends.llvm.small.device"), function)(*args)
+
+    return entry
 
 
-HOOKS.device_entry = device_entry
-
-
-def straight_entry(*args: Any) -> Any:
-    """What native code finds a call on a GPU by that is run straight."""
-    if not brought("adjoint.engine.backends.triton.runtime.meeting").ready():
-        return None
-    return brought("adjoint.engine.backends.llvm.small.device").straight_entry(*args)
-
-
-HOOKS.straight_entry = straight_entry
+HOOKS.device_entry, HOOKS.straight_entry = map(entry_on_a_gpu, ("entry_of", "straight_entry"))
 HOOKS.updates = UpdatesLater()
 HOOKS.put_workers_first = later("adjoint.engine.backends.threads", "put_workers_first")
 

@@ -86,7 +86,7 @@ MAKING = frozenset(
     "arange empty eye full linspace logspace normal ones rand randint randn tril_indices "
     "triu_indices zeros".split()
 )
-# What native code finds there before Python looks at arguments (Note [straight calls]): no elements
+# What native code finds there before Python looks at arguments (Note [calls heard before]): no elements
 # are looked at by these.
 STRAIGHT = frozenset(
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross_entropy "
@@ -113,7 +113,7 @@ class SmallCalls:
         self.makes, self.goes_straight = name in MAKING, name in STRAIGHT
         self.small: tuple[Any, ...] = ()  # as native code compares them (Note [meeting])
         self.met: tuple[Any, ...] = ()  # the same on a GPU (Note [met launches])
-        self.straight: tuple[Any, ...] = ()  # the same of calls there (Note [straight calls])
+        self.straight: tuple[Any, ...] = ()  # the same of calls there (Note [calls heard before])
         self.kind: Any = None  # what several results come in
         self.rebuild: Callable[[Any], Any] = tuple  # makes it of them
         self.seen = self.seen_there = self.seen_straight = 0  # on the CPU, twice on a GPU

@@ -1,6 +1,6 @@
 """Calls on a GPU whose arguments were looked at before: what they come to, and nothing else.
 
-Note [straight calls]
+Note [calls heard before]
     A convolution of few elements is asked of a library, so it is no program (Note [calls on a
     device]); what it costs is Python that looks at its arguments. All of that depends on literals,
     on how tensors lie, and on whether the tape follows them. So a call that is met again and again

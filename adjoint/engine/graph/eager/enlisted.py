@@ -24,7 +24,7 @@ def enlist_on_device(owner: Any, entry: Any) -> None:
 
 
 def enlist_straight(calls: Any, entry: Any) -> None:
-    """The same of a call that comes to operations known before (Note [straight calls])."""
+    """The same of a call that comes to operations known before (Note [calls heard before])."""
     calls.straight = (entry, *calls.straight)[:LISTED]
     _straight.add(calls)
 

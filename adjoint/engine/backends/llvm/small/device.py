@@ -377,7 +377,7 @@ def meeting_on(arrays: type, layout: str) -> tuple[Meets, Meets] | None:
     It is given programs, operands, parameters, what else there is to compare, the current device
     and stream, memory that products work in and, if a result is to be put into it, an array: then
     it returns True where that was done.
-    The second finds functions of tensors, and calls them (Note [straight calls]). None where
+    The second finds functions of tensors, and calls them (Note [calls heard before]). None where
     objects may not be laid out as they expect, or threads run at once. They return None where no
     program fits, or where one could not be launched.
     """
@@ -446,7 +446,7 @@ def entry_of(
 
 
 def straight_entry(function: Callable[..., Any], owned: Any) -> tuple[Any, ...] | None:
-    """What native code finds a function of a call's operands by (Note [straight calls])."""
+    """What native code finds a function of a call's operands by (Note [calls heard before])."""
     _, operands, params, rest = owned
     tensors = [k for k, x in enumerate(operands) if is_tensor(x)]
     arrays = [operands[k]._array for k in tensors]
