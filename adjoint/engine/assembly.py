@@ -510,9 +510,6 @@ def later(module: str, function: str) -> Callable[..., Any]:
     return lambda *args, **how: getattr(brought(module), function)(*args, **how)
 
 
-HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
-
-
 def note_call(*args: Any) -> None:
     """A call on few elements that was made again and again; loads what makes programs of them."""
     StraightLater.loaded()
@@ -520,6 +517,7 @@ def note_call(*args: Any) -> None:
 
 
 HOOKS.note_call = note_call
+HOOKS.small_entry = later("adjoint.engine.backends.llvm.small.calls", "entry_of")
 HOOKS.small_launches = later("adjoint.engine.backends.llvm.small.launches", "launched")
 HOOKS.meeting_on = later("adjoint.engine.backends.llvm.small.device", "meeting_on")
 HOOKS.native_entry = later("adjoint.engine.backends.llvm.runtime.fastcall", "entry")
@@ -532,9 +530,9 @@ def entry_on_a_gpu(function: str) -> Callable[..., Any]:
     """What native code finds a fragment or a call on a GPU by; loads what writes it."""
 
     def entry(*args: Any) -> Any:
-        if not brought("adjoint.engine.backends.triton.runtime.meeting").ready():
-            return None
-        return getattr(brought("adjoint.engine.backends.llvm.small.device"), function)(*args)
+        ready = brought("adjoint.engine.backends.triton.runtime.meeting").ready()
+        module = "adjoint.engine.backends.llvm.small.device"
+        return getattr(brought(module), function)(*args) if ready else None
 
     return entry
 

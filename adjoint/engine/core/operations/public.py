@@ -304,7 +304,7 @@ def call_on_device(
 
 
 def call_straight(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What operations known before give for a call (Note [calls heard before]); None: it has none."""
+    """What operations known before give (Note [calls heard before]); None: there are none."""
     if small.straight:
         try:
             result = HOOKS.meet_straight(small.straight, args, kwargs, switches.computed_with)

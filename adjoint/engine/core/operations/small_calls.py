@@ -86,8 +86,8 @@ MAKING = frozenset(
     "arange empty eye full linspace logspace normal ones rand randint randn tril_indices "
     "triu_indices zeros".split()
 )
-# What native code finds there before Python looks at arguments (Note [calls heard before]): no elements
-# are looked at by these.
+# What native code finds there before Python looks at arguments (Note [calls heard before]): these
+# look at no elements.
 STRAIGHT = frozenset(
     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d cross_entropy "
     "empty_like grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss "

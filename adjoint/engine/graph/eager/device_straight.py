@@ -135,7 +135,7 @@ def likened(
     return lambda *_: make()
 
 
-class StraightCall:
+class HeardCall:
     """The operations of a call, by what of it is on the tape."""
 
     __slots__ = ("device", "places", "ways")
@@ -185,7 +185,7 @@ def heard(
         return None
     with listening() as log:
         wanted = call()
-    found = StraightCall(places, *devices) if known is None else known
+    found = HeardCall(places, *devices) if known is None else known
     with CONTEXT.having(grad_enabled=False, consulted=set()):
         way = way_of(log, tensors, wanted)
         again = replayed(way, list(tensors))
