@@ -308,7 +308,7 @@ def call_straight(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dic
     if small.straight:
         try:
             result = HOOKS.meet_straight(small.straight, args, kwargs, switches.computed_with)
-        except Exception:  # as it is, it succeeds or says what is wrong
+        except MemoryError:  # as it is, it says what is wrong
             return None
         if result is not None:
             return result
@@ -330,7 +330,7 @@ def call_making(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[
             )
         if small.small and result is None:
             result = HOOKS.meet_call(small.small, args, kwargs, False)
-    except Exception:  # as it is, it succeeds or says what is wrong
+    except MemoryError:  # as it is, it says what is wrong
         return None
     if result is None:
         small.seen_there += 1
