@@ -116,6 +116,7 @@ STRAIGHT: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 @contextmanager
 def counted(hook: str) -> Iterator[list[int]]:
     """How often native code found what it was asked for."""
+    assert importlib.import_module("adjoint.engine.backends.triton.runtime.meeting").ready()
     before, found = getattr(HOOKS, hook), [0]
 
     def noted(*given: Any) -> Any:
