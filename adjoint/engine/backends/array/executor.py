@@ -26,6 +26,7 @@ from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.gpu.transfers import transfer
 from adjoint.engine.backends.array.libraries.prepared import (
     BENCHMARK,
+    PREPARERS,
     prepared_call,
     prepared_for,
 )
@@ -289,7 +290,8 @@ def prepared_step(
     Such a function gives None where convolutions are to be timed, or no longer.
     """
     arrays = [x._array if is_tensor(x) else x for x in operands]
-    if not record.by_library or len(arrays) != 2 or arrays[0].__class__ not in DEVICE_LAYOUTS:
+    known = record.by_library or record.name in PREPARERS
+    if not known or len(arrays) != 2 or arrays[0].__class__ not in DEVICE_LAYOUTS:
         return None
     prepared = prepared_for(record, *arrays, params)
     if prepared is None:

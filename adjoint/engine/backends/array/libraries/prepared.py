@@ -9,6 +9,7 @@ Note [prepared convolutions]
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,8 @@ class Prepared:
 
 PREPARED: dict[Any, Prepared | None] = {}
 BENCHMARK = "backends.cudnn.benchmark"  # the switch that has plans timed
+# Of records with kernels of our own: what prepares one for arrays and parameters, by name.
+PREPARERS: dict[str, Callable[..., Callable[[Array, Array], Array] | None]] = {}
 
 
 def key_of(
@@ -70,8 +73,12 @@ def prepared_call(record: Record, x: Array, y: Array, geometry: dict[str, Any]) 
     return None if prepared is None else prepared(x, y)
 
 
-def prepared_for(record: Record, x: Array, y: Array, geometry: dict[str, Any]) -> Prepared | None:
+def prepared_for(
+    record: Record, x: Array, y: Array, geometry: dict[str, Any]
+) -> Callable[[Array, Array], Array] | None:
     """What was decided for such operands, if they are on the current device."""
+    if record.name in PREPARERS:
+        return PREPARERS[record.name](x, y, **geometry)
     prepared = PREPARED.get(key_of(record.name, x, y, **geometry))
     if prepared is None or cupy().cuda.runtime.getDevice() != x.data.device_id:
         return None

@@ -6,12 +6,15 @@ back to the pixels it read, or through all of them where the grid's own gradient
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.libraries.prepared import PREPARERS
 from adjoint.engine.backends.array.table import lowers_on_gpu
 from adjoint.engine.ops.image.grid import BICUBIC, GRID_SAMPLER_GRADIENT, GRID_SAMPLER_WHOLE
 
@@ -164,21 +167,29 @@ def _launched(
 ) -> None:  # fmt: skip
     given: list[Any] = [None if a is None else xp.ascontiguousarray(a) for a in arrays]
     x, y, g = given
-    rank = y.shape[-1]
-    batch, channels, points = x.shape[0], x.shape[1], prod(y.shape[1:-1])
-    together = channels if outs[2] is not None else CHANNELS
-    count = batch * points * -(-channels // together) if channels else 0
-    if not count:
+    if not x.shape[1]:
         return
-    launch = _kernel(xp, x.dtype.char, rank, interpolation, padding, align)
-    sizes = (1, *x.shape[2:]) if rank == 2 else x.shape[2:]
+    blocks, numbers = _numbers(x, y, x.shape[1] if outs[2] is not None else CHANNELS)
+    if not blocks[0]:
+        return
+    launch = _kernel(xp, x.dtype.char, y.shape[-1], interpolation, padding, align)
     nothing = np.uint64(0)
     words = (
-        x, y, nothing if g is None else g, np.int64(batch), np.int32(channels), np.int64(points),
-        *map(np.int32, sizes), np.int32(together), np.int32(g is not None),
+        x, y, nothing if g is None else g, *numbers, np.int32(g is not None),
         *(nothing if out is None else out for out in outs),
     )  # fmt: skip
-    launch((-(-count // THREADS),), (THREADS,), words)
+    launch(blocks, (THREADS,), words)
+
+
+def _numbers(x: Array, y: Array, together: int) -> tuple[tuple[int], tuple[Any, ...]]:
+    """How many blocks a launch has whose threads take so many channels, and what it is told."""
+    batch, channels, points = x.shape[0], x.shape[1], prod(y.shape[1:-1])
+    sizes = (1, *x.shape[2:]) if y.shape[-1] == 2 else x.shape[2:]
+    count = batch * points * -(-channels // together)
+    return (-(-count // THREADS),), (
+        np.int64(batch), np.int32(channels), np.int64(points), *map(np.int32, sizes),
+        np.int32(together),
+    )  # fmt: skip
 
 
 @lowers_on_gpu(GRID_SAMPLER_WHOLE)
@@ -188,6 +199,33 @@ def grid_sampler(
     out = xp.empty((*x.shape[:2], *y.shape[1:-1]), x.dtype)
     _launched(xp, (x, y, None), (out, None, None), interpolation, padding, align)
     return out
+
+
+def prepared(
+    x: Array, y: Array, interpolation: int, padding: int, align: bool
+) -> Callable[[Array, Array], Array] | None:
+    """The same of arrays that lie as these do; None where they would be copied first.
+
+    All that a launch is told but addresses is known then.
+    """
+    count = prod(x.shape) and prod(y.shape)
+    if not (x.flags.c_contiguous and y.flags.c_contiguous and count):
+        return None
+    xp, shape, dtype = cupy(), (*x.shape[:2], *y.shape[1:-1]), x.dtype
+    launch = _kernel(xp, dtype.char, y.shape[-1], interpolation, padding, align)
+    blocks, numbers = _numbers(x, y, CHANNELS)
+    make, nothing = xp.ndarray, np.uint64(0)
+    before, after = (*numbers, np.int32(0)), (nothing, nothing)
+
+    def sample(x: Array, y: Array) -> Array:
+        out = make(shape, dtype)
+        launch(blocks, (THREADS,), (x, y, nothing, *before, out, *after))
+        return out
+
+    return sample
+
+
+PREPARERS[GRID_SAMPLER_WHOLE.name] = prepared
 
 
 @lowers_on_gpu(GRID_SAMPLER_GRADIENT)
