@@ -279,6 +279,29 @@ def check_empty() -> None:
         ad.set_default_dtype(ad.float32)
 
 
+FOLLOWING: dict[str, Callable[[Any], Any]] = {
+    "relu": lambda x: x.relu(),
+    "t": lambda x: x.t(),
+    "mse_loss": lambda x: F.mse_loss(x, x),
+    "randn": lambda x: ad.randn(3, 9, device="cuda"),
+}
+
+
+def check_late_fault(name: str) -> None:
+    """What an index out of bounds reported is told, though other calls are tried meanwhile."""
+    table, wrong = numbers(4, 3).to("cuda"), ad.tensor([1, 9]).to("cuda")
+    x = numbers(3, 7 + len(name)).to("cuda")
+    told = False
+    try:
+        lost = table[wrong]
+        for _ in range(40):
+            FOLLOWING[name](x)
+        lost.cpu()
+    except IndexError:
+        told = True
+    assert told, name
+
+
 def check_first_write() -> None:
     """A write before any other operation on a GPU."""
     x, y = numbers(3, 4).to("cuda"), numbers(3, 4).to("cuda")
@@ -303,6 +326,8 @@ def main() -> None:
         check_straight(name)
     for name in LIKE:
         check_like(name)
+    for name in FOLLOWING:
+        check_late_fault(name)
     check_empty()
     print("all cases hold")
 

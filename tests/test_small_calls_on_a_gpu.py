@@ -68,5 +68,11 @@ def test_like(name: str) -> None:
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("name", calls.FOLLOWING)
+def test_late_faults(name: str) -> None:
+    calls.check_late_fault(name)
+
+
+@pytest.mark.cuda
 def test_empty() -> None:
     calls.check_empty()

@@ -27,6 +27,7 @@ from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager.enlisted import enlist_on_device
 from adjoint.engine.graph.eager.fragments import FRAGMENTS, elsewhere
@@ -77,6 +78,7 @@ def note(
         if TRIED.get(calls, 0) >= MOST_TRIED:
             return
         TRIED[calls] = TRIED.get(calls, 0) + 1
+        look()  # for what earlier calls reported, which is theirs
         with CONTEXT.having(grad_enabled=False):
             wanted = call()
         if not tensors_of(operands) and wanted.numel() > MOST:  # of which only this one tells

@@ -26,6 +26,7 @@ from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.determinism import fills_uninitialized
+from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.rng import Generator, default_generator_of
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager import device_calls
@@ -75,6 +76,7 @@ def tried(
     calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
 ) -> Entry:
     """What native code compares with a call of this kind, and calls; None: it runs as it is."""
+    look()  # for what earlier calls reported, which is theirs
     given = [copied(x) for x in operands]
     own = {name: copied(x) for name, x in params.items()}
     settings: set[str] = set()

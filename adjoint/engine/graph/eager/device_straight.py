@@ -26,6 +26,7 @@ from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager import device_calls, device_made
 from adjoint.engine.graph.eager.device_made import DRAWING
@@ -34,6 +35,7 @@ from adjoint.engine.graph.eager.recorded import Unfit
 from adjoint.engine.graph.eager.small_calls import VIEWING, chains_of, copied, own_warnings
 from adjoint.engine.tensor.tensor import Tensor
 
+Function = Callable[..., Any]  # of a call's operands
 Pattern = tuple[bool, ...]  # whether the tape is on and which operands it follows
 Way = tuple[tuple["Step", ...], int]  # steps, and which of all tensors is the result
 BY_KIND: dict[Any, Any] = {}  # an int: times sighted; None: it has none
@@ -68,8 +70,9 @@ def note(
         if entry < device_calls.SIGHTED:
             return
         BY_KIND[kind] = None
-        if views and len(tensors_of(operands)) != 1:
+        if views and len(device_calls.tensors_of(operands)) != 1:
             return
+    look()  # for what earlier calls reported, which is theirs
     settings: set[str] = set()
     before = CONTEXT.every_field()
     try:
@@ -98,23 +101,18 @@ def note(
         CONTEXT.__dict__.update(before)  # an interrupt may have left them
 
 
-def tensors_of(operands: tuple[Any, ...]) -> list[Tensor]:
-    """The tensors among operands."""
-    return [x for x in operands if isinstance(x, Tensor)]
-
-
 def viewed(
-    calls: SmallCalls, operands: tuple[Any, ...], call: Callable[[], Any], known: Any
-) -> Callable[..., Any] | None:
+    calls: SmallCalls, operands: tuple[Any, ...], call: Callable[[], Any], known: Function | None
+) -> Function | None:
     """What follows the chains of views that a call gives; None where it gives others."""
     if known is not None:  # pushed out by more recent ones
-        return known  # type: ignore[no-any-return]
-    (source,) = tensors_of(operands)
+        return known
+    (source,) = device_calls.tensors_of(operands)
     chains = chains_of(calls, source, call)
     if chains is None:
         return None
     every, single = chains
-    follow: Callable[..., Any] = HOOKS.view_call(every, single, source._array)
+    follow: Function = HOOKS.view_call(every, single, source._array)
     place = next(k for k, x in enumerate(operands) if x is source)
     return follow if len(operands) == 1 else lambda *given: follow(given[place])
 
@@ -124,11 +122,11 @@ def likened(
     operands: tuple[Any, ...],
     params: dict[str, Any],
     call: Callable[[], Any],
-    known: Any,
-) -> Callable[..., Any] | None:
+    known: Function | None,
+) -> Function | None:
     """What makes a tensor like another, whose elements are drawn or nobody has written."""
     if known is not None:
-        return known  # type: ignore[no-any-return]
+        return known
     if params.get("requires_grad") or params.get("device") is not None:
         return None
     make = device_made.function_of(calls, list(operands), params, call)
@@ -143,7 +141,7 @@ class HeardCall:
     def __init__(self, places: tuple[int, ...], device: int) -> None:
         self.places = places  # of tensors among the operands
         self.device = device
-        self.ways: dict[Pattern, Way] = {}
+        self.ways: dict[Pattern, Way | None] = {}
 
     def pattern(self, tensors: list[Any]) -> Pattern:
         """What of a call is on the tape."""
@@ -176,23 +174,27 @@ def replayed(way: Way, tensors: list[Any]) -> Any:
 
 def heard(
     calls: SmallCalls, operands: tuple[Any, ...], call: Callable[[], Any], known: Any
-) -> Callable[..., Any] | None:
+) -> Function | None:
     """What runs the operations of a call; None where they cannot be told from it."""
     places = tuple([k for k, x in enumerate(operands) if isinstance(x, Tensor)])
     tensors = [operands[k] for k in places]
     devices = {int(x.device.index) for x in tensors}
     if devices != {CURRENT_INDEX["cuda"]()}:
         return None
+    found: HeardCall = HeardCall(places, *devices) if known is None else known
+    pattern = found.pattern(tensors)
+    if pattern in found.ways:
+        return found
+    found.ways[pattern] = None  # if it cannot be told, it is not tried again
     with listening() as log:
         wanted = call()
-    found = HeardCall(places, *devices) if known is None else known
     with CONTEXT.having(grad_enabled=False, consulted=set()):
         way = way_of(log, tensors, wanted)
         again = replayed(way, list(tensors))
     if not device_calls.same(again, wanted):
         return None
-    found.ways[found.pattern([operands[k] for k in places])] = way
-    return found  # type: ignore[no-any-return]
+    found.ways[pattern] = way
+    return found
 
 
 Heard = tuple[Record, tuple[Any, ...], dict[str, Any], Any]
