@@ -40,6 +40,7 @@ Pattern = tuple[bool, ...]  # whether the tape is on and which operands it follo
 Way = tuple[tuple["Step", ...], int]  # steps, and which of all tensors is the result
 BY_KIND: dict[Any, Any] = {}  # an int: times sighted; None: it has none
 DEFAULT_LISTENERS.append(BY_KIND.clear)
+LISTENING = threading.Lock()  # doors are changed by one thread at a time
 
 
 class Step(NamedTuple):
@@ -203,6 +204,8 @@ Heard = tuple[Record, tuple[Any, ...], dict[str, Any], Any]
 @contextmanager
 def listening() -> Iterator[list[Heard]]:
     """A block whose operations, those of this thread that no other one runs, are written down."""
+    if not LISTENING.acquire(blocking=False):
+        raise Unfit  # another thread listens: another time
     log: list[Heard] = []
     thread, depth, before = threading.get_ident(), [0], HOOKS.run
 
@@ -226,6 +229,7 @@ def listening() -> Iterator[list[Heard]]:
     finally:
         HOOKS.run = before
         HOOKS.meet_on_device, HOOKS.meet_straight = doors
+        LISTENING.release()
 
 
 def nothing(*_: Any) -> None:
