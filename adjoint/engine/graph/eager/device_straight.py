@@ -49,7 +49,8 @@ class Step(NamedTuple):
     record: Record
     operands: tuple[tuple[bool, Any], ...]
     params: dict[str, Any]
-    prepared: Callable[[tuple[Any, ...]], Any] | None  # the same, where a library was asked before
+    prepared: Callable[[tuple[Any, ...]], Any] | None  # the same, of operands looked at before
+    in_place: bool  # whether the first operand's memory is nobody's else afterwards
 
 
 def note(
@@ -161,9 +162,11 @@ class HeardCall:
 def replayed(way: Way, tensors: list[Any]) -> Any:
     """The result of some operations."""
     run, (steps, result) = HOOKS.run, way
-    for record, given, params, prepared in steps:
+    for record, given, params, prepared, in_place in steps:
         operands = tuple([tensors[x] if held else x for held, x in given])
         out = None if prepared is None else prepared(operands)
+        if in_place and HOOKS.compute_into(record, *operands):
+            out = operands[0]
         if out is None:
             out = run(record, operands, params)
         if out.__class__ is tuple:
@@ -190,7 +193,7 @@ def heard(
     with listening() as log:
         wanted = call()
     with CONTEXT.having(grad_enabled=False, consulted=set()):
-        way = way_of(log, tensors, wanted)
+        way = way_of(log, tensors, wanted, followed=any(pattern[1:]))
         again = replayed(way, list(tensors))
     if not device_calls.same(again, wanted):
         return None
@@ -236,8 +239,33 @@ def nothing(*_: Any) -> None:
     """What is found while nothing is to be."""
 
 
-def way_of(log: list[Heard], tensors: list[Any], wanted: Any) -> Way:
-    """Operations as steps; `Unfit` where one reads what is no operand, or draws."""
+def viewing_step(
+    record: Record, operands: tuple[Any, ...], params: dict[str, Any]
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    """What shows a tensor as a record of views does, its arguments looked at before."""
+    if len(operands) != 1:
+        return None
+    follow: Function = HOOKS.view_call((((record, dict(params)),),), True, operands[0]._array)
+    return lambda given: follow(given[0])
+
+
+def is_passing(
+    log: list[Heard], tensors: list[Any], record: Record, operands: tuple[Any, ...]
+) -> bool:
+    """Whether an operation of two operands is all that reads what a library has made."""
+    first = operands[0]
+    if record.family != "elementwise" or len(operands) != 2 or not is_tensor(first):
+        return False
+    made = any(first is out and r.by_library for r, _, _, out in log)
+    reads = sum(x is first for _, given, _, _ in log for x in given)
+    return made and reads == 1 and all(first is not x for x in tensors)
+
+
+def way_of(log: list[Heard], tensors: list[Any], wanted: Any, *, followed: bool) -> Way:
+    """Operations as steps; `Unfit` where one reads what is no operand, draws, or is written to.
+
+    `followed`: the tape keeps what they read.
+    """
     seen = {id(x): k for k, x in enumerate(tensors)}
     steps, count = [], len(tensors)
     for record, operands, params, out in log:
@@ -245,6 +273,8 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any) -> Way:
         outs = out if several else (out,)
         if record.draws or not all(map(is_tensor, outs)) or any(map(is_tensor, params.values())):
             raise Unfit
+        if not record.is_view and any(made._storage.version for made in outs):
+            raise Unfit  # written to, which was not heard
         given = []
         for x in operands:
             if is_tensor(x) and id(x) not in seen:
@@ -253,8 +283,10 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any) -> Way:
         for number, made in enumerate(outs, count):
             seen[id(made)] = number
         count += len(outs)
-        prepared = HOOKS.prepared_step(record, operands, params)
-        steps.append(Step(record, tuple(given), dict(params), prepared))
+        prepared = viewing_step(record, operands, params) if record.is_view else None
+        prepared = prepared or HOOKS.prepared_step(record, operands, params)
+        whole = not followed and is_passing(log, tensors, record, operands)
+        steps.append(Step(record, tuple(given), dict(params), prepared, whole))
     if not log or wanted.__class__ is not Tensor or not any(wanted is x for x in results_of(log)):
         raise Unfit
     return tuple(steps), seen[id(wanted)]
