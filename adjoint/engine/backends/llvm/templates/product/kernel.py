@@ -232,14 +232,11 @@ class ProductKernel:
         rows = [w.at(c, self.kind, at + r * self.word.c_row) for r in range(tile.rows)]
         places = [(row, w.whole(v * tile.lanes)) for row in rows for v in range(tile.vectors)]
 
-        def added() -> list[V]:
-            return [
-                x + w.load(row, self.kind, v, tile.lanes)
-                for x, (row, v) in zip(sums, places, strict=True)
-            ]
+        def put(later: bool) -> None:  # from both sides: a choice of sums would copy registers
+            for x, (row, v) in zip(sums, places, strict=True):
+                w.store(x + w.load(row, self.kind, v, tile.lanes) if later else x, row, v)
 
-        for x, (row, v) in zip(w.choose(k > 0, added, lambda: sums), places, strict=True):
-            w.store(x, row, v)
+        w.either(k > 0, lambda: put(True), lambda: put(False))
 
     def end_whole(self, sums: list[V], c: str, i: tuple[V, V], j: tuple[V, V], k: V) -> None:
         """A whole tile whose sums are whole, from registers."""
