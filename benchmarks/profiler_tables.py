@@ -20,7 +20,7 @@ from typing import Any
 import adjoint as ad
 
 KINDS = {
-    "convolution": ("conv",),
+    "convolution": ("conv", "winograd"),
     "attention": ("attention", "flash"),
     "product": ("mm", "matmul", "linear", "addbmm", "einsum"),
     "recurrent": ("lstm", "gru", "rnn"),

@@ -140,7 +140,7 @@ def test_bits_are_the_tables(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
             assert bits(call(x, y)) == want, (name, turn)
 
 
-@pytest.mark.parametrize("operands", [(2048, 1024), (90, 100), (30, 40)])
+@pytest.mark.parametrize("operands", [(2000, 1024), (90, 100), (30, 40)])
 def test_large_results_of_few_elements_stay_programs(operands: tuple[int, int]) -> None:
     x, y = ad.randn(operands[0], 1), ad.randn(1, operands[1])
     want = np.asarray(x) * np.asarray(y)

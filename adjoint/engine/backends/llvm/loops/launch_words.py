@@ -120,7 +120,7 @@ def joined(template: Template) -> Template:
 
 
 def take_turns(kernels: list[Kernel], shares: list[tuple[int, int, int]]) -> bool:
-    """Note [pieces in turns]: whether kernels write parts of one array's rows."""
+    """Whether kernels write parts of one array's rows (Note [pieces in turns])."""
     pieces, _, chunks = shares[0]
     if len(kernels) < 2 or is_extent(pieces) or pieces < 2 or chunks != 1:
         return False
