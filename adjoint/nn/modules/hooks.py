@@ -11,6 +11,7 @@ from adjoint.engine.autodiff.levels.function import Function
 from adjoint.engine.autodiff.tape.hooks import Handle
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.structure_version import TrackedDict
+from adjoint.engine.ops.create.creation import empty_like, zeros_like
 from adjoint.engine.tensor.tensor import Tensor
 
 Table = TrackedDict
@@ -164,6 +165,7 @@ class BackwardHooks:
         self.grad_outputs: tuple[Any, ...] | None = None
         self.inputs = 0
         self.input_places: list[int] | None = None  # None: no input wants a gradient
+        self.constant: dict[int, Tensor] = {}  # inputs that want none, without their elements
         self.outputs = 0
         self.output_places: list[int] = []
 
@@ -174,6 +176,9 @@ class BackwardHooks:
         if node is None:
             return args
         self.input_places = places
+        self.constant = {
+            i: empty_like(args[i], device="meta") for i in places if not args[i].requires_grad
+        }
         node.register_hook(self._gradient_left)
         return marked
 
@@ -213,13 +218,17 @@ class BackwardHooks:
         if self.grad_outputs is None:
             return None  # the gradient came by another way than through the module
         places = self.input_places or []
-        full = _spread(places, grads, self.inputs)
+        device = next(g.device for g in grads if g is not None)
+        given = list(_spread(places, grads, self.inputs))
+        for i, like in self.constant.items():  # hooks are given zeros for these, as PyTorch's are
+            given[i] = zeros_like(like, device=device)
+        full = tuple(given)
         for hook in self.hooks:
             replaced = hook(self.module, full, self.grad_outputs)
             if replaced is not None:
                 full = self._checked(replaced, self.inputs, "grad_input")
         self.grad_outputs = None
-        return tuple(full[i] for i in places)
+        return tuple(None if i in self.constant else full[i] for i in places)
 
     def _checked(self, replaced: Any, count: int, what: str) -> tuple[Any, ...]:
         values = replaced if isinstance(replaced, tuple) else (replaced,)
