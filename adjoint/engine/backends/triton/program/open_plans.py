@@ -15,7 +15,7 @@ Note [open plans]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -43,19 +43,15 @@ from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, SizeScope, e
 from adjoint.engine.graph.sizes.formulas import Answer, formula
 from adjoint.engine.graph.sizes.marked import Marked
 from adjoint.engine.graph.sizes.marked import written as plain_text
+from adjoint.engine.graph.sizes.patterns import LEAST
 from adjoint.engine.graph.sizes.resizing import again, graph_at, moved, resized
 from adjoint.engine.graph.sizes.sizing import FILL, Sizing
 
 PLANS = 32  # of one family, the one used last at the end
 SEVERAL = 8  # plans, of which each has to be used twice for more to be made
 REFUSED = 2  # plans that were not what a fresh one is before no more are made
-# How far off a plan is checked, the farthest first: a multiple, a part of that, and so many more.
-# Guards ask of sizes that they be multiples of something or not, so there are some of each kind.
-BEYOND = [
-    *[(times, 1, more) for times in (8, 4, 2) for more in (1, 2, 0)],
-    *[(times, 16, more) for times in (28, 24, 20, 18, 17) for more in (0, 1, 2, 3)],
-    *[(1, 1, more) for more in (16, 12, 8, 6, 4, 3, 2, 1)],
-]
+FARTHEST = 8  # times a size, and an eighth of it: how far off a plan is checked at most
+KINDS = 16  # guards ask what sizes are multiples of: so many in a row are of every kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +203,7 @@ class OpenPlans:
         computed = {name for name, _, _ in self.sizing.scope.derived.values()}
         self.names = tuple([name for name in self.sizing.sizes if name not in computed])
         self.task = task
+        self.allows = formula(self.sizing.scope, self.names, [True])  # whether a recording is for
         self.plans: list[OpenPlan] = []
         self.refused: list[str] = []  # why plans came to nothing
         self.uses = 0
@@ -281,18 +278,15 @@ class OpenPlans:
 
     def check(self, plan: OpenPlan, sizes: Sequence[int]) -> bool:
         """Whether a plan is right as far off as it is to be believed."""
-        for far in (*corners(plan, sizes), sizes):
+        far = farthest(plan, sizes, lambda far: self.allows(*far) and plan.allows(far))
+        if not self.same(plan, far):
+            self.plans.remove(plan)
             known = dict(zip(self.names, far, strict=True))
-            if not self.sizing.scope.allow(known) or plan.allows(far) is None:
-                continue
-            if not self.same(plan, far):
-                self.plans.remove(plan)
-                self.refused.append(f"a plan is not what one made at {known} is")
-                return False
-            plan.believe(far)
-            plan.believe(sizes)
-            return True
-        return False
+            self.refused.append(f"a plan is not what one made at {known} is")
+            return False
+        plan.believe(far)
+        plan.believe(sizes)
+        return True
 
     def same(self, plan: OpenPlan, sizes: Sequence[int]) -> bool:
         """Whether a plan is at some sizes what one is that is made without extents."""
@@ -307,21 +301,45 @@ class OpenPlans:
         return drafted(task, self.options, self.target)
 
 
-def corners(plan: OpenPlan, sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Sizes to check a plan at before it is believed at some, the farthest first."""
-    up = [n > high for n, high in zip(sizes, plan.high, strict=True)]
-    down = [n < low for n, low in zip(sizes, plan.low, strict=True)]
-    for times, parts, more in BEYOND:
-        yield tuple(
+def farthest(
+    plan: OpenPlan, sizes: Sequence[int], allowed: Callable[[tuple[int, ...]], Any]
+) -> tuple[int, ...]:
+    """The sizes farthest off at which a plan holds, on the side of those at which it is wanted.
+
+    Sizes move in proportion, the least of them by one: one may have to be a multiple of another.
+    """
+    larger = [n for n, high in zip(sizes, plan.high, strict=True) if n > high]
+    less = [n for n, low in zip(sizes, plan.low, strict=True) if n < low]
+    up, down = min(larger, default=1), min(less, default=1)
+    room = max((FARTHEST - 1) * up if larger else 0, down - down // FARTHEST if less else 0)
+
+    def moved(by: int) -> tuple[int, ...]:
+        return tuple(
             [
-                n * times // parts + more
-                if larger
-                else max(2, n * parts // times - more)
-                if less
+                n * (up + by) // up
+                if n > high
+                else max(LEAST, n * max(down - by, 0) // down)
+                if n < low
                 else n
-                for n, larger, less in zip(sizes, up, down, strict=True)
+                for n, low, high in zip(sizes, plan.low, plan.high, strict=True)
             ]
         )
+
+    def reached(row: int) -> tuple[int, ...] | None:
+        steps = range(min(KINDS * row + KINDS, room), KINDS * row, -1)
+        return next((far for far in map(moved, steps) if allowed(far)), None)
+
+    # The first row of steps in which none is allowed, by halving.
+    found, near, beyond = tuple(sizes), -1, -(-room // KINDS)
+    row = beyond - 1
+    while near < row:
+        far = reached(row)
+        if far is None:
+            beyond = row
+        else:
+            found, near = far, row
+        row = (near + beyond) // 2
+    return found
 
 
 def differs(plan: OpenPlan, sizes: Sequence[int], fresh: NumberedDraft) -> str:
