@@ -14,7 +14,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
-from adjoint.engine.backends.triton.program import direct
+from adjoint.engine.backends.triton.program import direct, filling
 from adjoint.engine.backends.triton.runtime import open_numbers
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import fragment, open_kinds
@@ -378,6 +378,42 @@ def check_random_lengths(seed: int) -> None:
         assert all(same), (length, same)
 
 
+def trained_on(length: int, device: str) -> list[Any]:
+    """Losses of sequences of a length, and their gradients, by products and by kernels."""
+    rng = np.random.default_rng(length)
+    x, w, b = (
+        ad.tensor(rng.standard_normal(shape).astype(np.float32), device=device).requires_grad_()
+        for shape in ((length, 6), (5, 6), (5,))
+    )
+    classes = ad.tensor(rng.integers(0, 5, length), device=device)
+    loss = F.cross_entropy(F.gelu(F.linear(x, w, b)), classes) + (x.softmax(0) * x[:, :1]).sum()
+    return [loss, *ad.autograd.grad(loss, (x, w, b))]
+
+
+def check_copies() -> None:
+    """Programs that are copies of another, at other sizes, give what the CPU gives."""
+    copied: list[int] = []
+    plain = filling.ProgramForm.program
+
+    def counted(form: Any, numbers: Any) -> Any:
+        found = plain(form, numbers)
+        copied.append(found is not None and form.is_checked)
+        return found
+
+    FRAGMENTS.forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filling.ProgramForm, "program", counted)
+        for length in (17, 19, 21, 23, 25, 27, 29):  # of which the last three can be copies
+            pairs = zip(trained_on(length, "cuda"), trained_on(length, "cpu"), strict=True)
+            for k, (got, want) in enumerate(pairs):
+                np.testing.assert_allclose(
+                    np.asarray(got.detach().cpu()), np.asarray(want.detach()), 3e-4, 3e-5,
+                    err_msg=f"result {k} of {length}",
+                )  # fmt: skip
+    assert sum(copied) >= 20, copied
+    FRAGMENTS.forget()
+
+
 def main(dtypes: list[str]) -> None:
     """All of it on the stand-in, by Triton's interpreter."""
     cupy_stand_in = importlib.import_module("tests.cupy_stand_in")
@@ -391,6 +427,7 @@ def main(dtypes: list[str]) -> None:
     check_sizes()
     if dtypes == ["float32"]:
         check_lengths(LENGTHS[:4])  # of which two are open
+        check_copies()
     print("all cases hold")
 
 

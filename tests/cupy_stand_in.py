@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,21 +153,36 @@ def install() -> Any:
     return made
 
 
-# What native code launches: words, and what is called when they are filled in.
-KERNELS: list[tuple[Any, Any]] = []
+# What native code launches: kernels, given a grid and words, and products.
+KERNELS: list[Callable[[tuple[int, int], Any], None]] = []
+PRODUCTS: list[Callable[[Any], None]] = []
+BIASES: dict[int, int] = {}  # what was set last, by the number of a product
 
 
 @ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2,
     ctypes.POINTER(ctypes.c_void_p),
 )  # fmt: skip
-def LAUNCH_KERNEL(function: int | None, *sizes_and_extra: Any) -> int:
+def LAUNCH_KERNEL(function: int | None, across: int, down: int, *rest: Any) -> int:
     """The driver's function, as the stand-in has it."""
-    words, run = KERNELS[function or 0]
-    extra = sizes_and_extra[-1]
+    extra = rest[-1]
     size = ctypes.c_size_t.from_address(extra[3]).value
-    ctypes.memmove(words, extra[1], size)
-    run(0)
+    KERNELS[function or 0]((across, down), (ctypes.c_int64 * (size // 8)).from_address(extra[1]))
+    return 0
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 14, ctypes.c_size_t, ctypes.c_void_p)
+def MULTIPLY(handle: int | None, description: int, *rest: Any) -> int:
+    """cuBLASLt's product."""
+    _, b, _, a, _, _, c, *_ = rest
+    PRODUCTS[description - 1]((ctypes.c_int64 * 4)(a, b, c, BIASES.get(description, 0)))
+    return 0
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+def SET_BIAS(description: int, attribute: int, at: int, size: int) -> int:
+    """cuBLASLt's function that tells a product its bias."""
+    BIASES[description] = ctypes.c_int64.from_address(at).value
     return 0
 
 
@@ -195,6 +210,7 @@ class InterpretedGpu:
 
         self.is_run = is_run
         self.launched = 0
+        self.functions: dict[str, int] = {}  # of kernels, by name
         self.empty = CupyArray
         self.faults = FaultBoard(self)
 
@@ -244,55 +260,91 @@ class InterpretedGpu:
     def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]:
         from adjoint.engine.backends.triton.templates.product import MatrixProduct
 
-        if not self.is_run:
-            return self.count
-        from adjoint.engine.backends.triton.runtime.compile import function_of, scope
-        from tests.triton_interpreter import Interpreter, Library, multiply
-
+        words = (ctypes.c_int64 * max(count, 1)).from_address(at)
         if isinstance(work, MatrixProduct):
+            multiply = self.product(work)
+            return lambda stream: multiply(words)
+        kernel = self.kernel(name, work)
+        return lambda stream: kernel(work.grid, words)
 
-            def product(stream: int) -> None:
-                self.count(0)
-                multiply(Interpreter(), work, at)
+    def kernel(self, name: str, work: Any) -> Callable[[tuple[int, int], Any], None]:
+        """What runs a kernel, given its grid and its words."""
+        if not self.is_run:
+            return lambda grid, words: self.count()
+        from adjoint.engine.backends.triton.runtime.compile import function_of, scope
+        from tests.triton_interpreter import Library
 
-            return product
         function = function_of(work.source, f"direct {name}", {**scope(), "libdevice": Library()})
 
-        def run(stream: int) -> None:
-            self.count(0)
+        def run(grid: tuple[int, int], words: Any) -> None:
+            self.count()
             with np.errstate(all="ignore"):
-                function[work.grid](*(ctypes.c_int64 * count).from_address(at))
+                function[grid](*words)
+
+        return run
+
+    def product(self, work: Any) -> Callable[[Any], None]:
+        """What multiplies, given addresses."""
+        if not self.is_run:
+            return lambda words: self.count()
+        from tests.triton_interpreter import Interpreter, multiply
+
+        def run(words: Any) -> None:
+            self.count()
+            multiply(Interpreter(), work, ctypes.addressof(words))
 
         return run
 
     def together(self, works: Any, words: Any, patches: Any, room: int) -> Any:
         """All kernels by native code (Note [native launches]), which calls the interpreter."""
         from adjoint.engine.backends.triton.runtime import launching
+
+        into = launching.by_work(works, patches)
+        launches = []
+        for (name, work, start, count), own in zip(works, into, strict=True):
+            launch = self.plain(name, work, count, own)
+            if launch is None:
+                return None
+            if launch.is_product:
+                own.append((launching.ROOM, room, 0))
+            else:
+                launch = replace(launch, words=[int(words[start + k]) for k in range(count)])
+            launches.append(launch)
+        run = launching.launch_all(launching.kernel_address(LAUNCH_KERNEL))
+        record = launching.recorded(launches, into)
+        return launching.NativeLaunches(run, record, lambda code, again: 1 // 0)
+
+    def plain(self, name: str, work: Any, count: int, into: Any) -> Any:
+        """A launch without its words; of a product with them."""
+        from adjoint.engine.backends.triton.runtime import launching
         from adjoint.engine.backends.triton.templates.product import MatrixProduct
 
-        if any(isinstance(work, MatrixProduct) or count < 0 for _, work, _, count in works):
+        if count < 0:
             return None
-        starts = [start for _, _, start, _ in works]
-        into: list[Any] = [[] for _ in works]
-        for which, at, plus in patches:
-            n = bisect_right(starts, at) - 1
-            into[n].append((at - starts[n], which, plus))
-        launches = []
-        for name, work, start, count in works:
-            memory, at = self.arguments(count)
-            KERNELS.append((memory, self.launcher(name, work, at, count)))
-            told = [int(words[start + k]) for k in range(count)]
-            launches.append(launching.PlainLaunch(len(KERNELS) - 1, 1, 1, 32, 0, told))
-        record, held = launching.recorded(launches, into)
-        KERNELS.append((record, held))
-        run = launching.launch_all(launching.kernel_address(LAUNCH_KERNEL))
-        return run, record.ctypes.data, lambda code, again: 1 // 0
+        if isinstance(work, MatrixProduct):
+            PRODUCTS.append(self.product(work))
+            told = [0] * (launching.ATTRIBUTE + 1)
+            told[launching.DESCRIPTION] = len(PRODUCTS)
+            told[launching.SET] = launching.kernel_address(SET_BIAS) if work.biased else 0
+            function = launching.kernel_address(MULTIPLY)
+            return launching.PlainLaunch(function, 1, 1, 0, 0, told, Held(work))
+        if name not in self.functions:
+            KERNELS.append(self.kernel(name, work))
+            self.functions[name] = len(KERNELS) - 1
+        return launching.PlainLaunch(self.functions[name], *work.grid, 32, 0, ())
 
     def workspace_on(self, stream: int) -> int:
         return 0
 
-    def count(self, stream: int) -> None:
+    def count(self) -> None:
         self.launched += 1
+
+
+class Held:
+    """What a launch of a product holds."""
+
+    def __init__(self, product: Any) -> None:
+        self.product = product
 
 
 class Table:

@@ -16,6 +16,8 @@ import numpy as np
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.backends.triton.program.direct import DirectProgram
+from adjoint.engine.backends.triton.program.filling import alike
 from adjoint.engine.backends.triton.program.open_plans import OpenPlans, differs
 from adjoint.engine.graph.eager import open_kinds
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
@@ -100,8 +102,14 @@ def recordings() -> Iterator[tuple[str, OpenRecording]]:
             yield getattr(key[0], "record", key[0]).name, found
 
 
+COPIES: list[bool] = []  # of plans that had programs already, whether copies of these could be
+
+
 def check_plan(name: str, found: OpenRecording, sizes: tuple[int, ...]) -> bool:
-    """A plan made once is at any sizes it allows what one made afresh is; whether it allows them."""
+    """A plan made once is at any sizes it allows what one made afresh is; whether it allows them.
+
+    So are programs that are copies of another (Note [filled programs]).
+    """
     plans: OpenPlans | None = found.plans.get(FILL)
     if plans is None or found.numbers(*sizes) is None:
         return False
@@ -110,6 +118,17 @@ def check_plan(name: str, found: OpenRecording, sizes: tuple[int, ...]) -> bool:
         return False
     difference = differs(filled[0], sizes, plans.fresh(sizes))
     assert difference == "", f"{name} at {sizes}: {difference}"
+    plan, numbers = filled
+    if plan.form is None:
+        plan.program(plans.machine, numbers)
+        return True
+    copy = plan.form.program(numbers)
+    COPIES.append(copy is not None)
+    if copy is not None:
+        full = object.__new__(DirectProgram)
+        full.fill(plans.machine, plan.draft, *plan.at(numbers))
+        assert alike(copy, full), f"{name} at {sizes}: {copy.__dict__} and {full.__dict__}"
+    assert plan.is_copied, name
     return True
 
 
@@ -159,6 +178,7 @@ def main(name: str, seed: int) -> None:
     plans = sum(check_plan(*one, tuple(drawn(one[1].pattern.names))) for one in found * 4)
     assert len(found) >= 8, f"{len(found)} recordings"
     assert min(nodes, plans) >= len(found), f"{nodes} recorded, {plans} planned of {len(found)}"
+    assert len(COPIES) >= len(found) and all(COPIES), COPIES
     print(f"{plans} plans of {len(found)} recordings hold")
 
 

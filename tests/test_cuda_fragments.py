@@ -21,6 +21,7 @@ from tests.cuda_fragment_cases import (
     OPTIMIZERS,
     check_bits,
     check_case,
+    check_copies,
     check_faults,
     check_lengths,
     check_optimizer,
@@ -88,3 +89,8 @@ def test_lengths_before_make_no_difference(name: str) -> None:
 @pytest.mark.cuda
 def test_programs_filled_in_for_random_lengths() -> None:
     check_random_lengths(3)
+
+
+@pytest.mark.cuda
+def test_copies_of_programs() -> None:
+    check_copies()

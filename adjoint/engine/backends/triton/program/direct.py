@@ -11,9 +11,10 @@ Note [direct launches]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ from adjoint.engine.backends.triton.program.faults import BLOCKING, CALL_BITS, F
 from adjoint.engine.backends.triton.program.program import MakeTarget
 from adjoint.engine.backends.triton.runtime.arguments import with_arguments
 from adjoint.engine.backends.triton.runtime.cublaslt import uses_tf32
-from adjoint.engine.backends.triton.runtime.launching import SPARE, Patches, Works
+from adjoint.engine.backends.triton.runtime.launching import SPARE, NativeLaunches, Patches, Works
 from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS
 from adjoint.engine.backends.triton.target import EagerTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
@@ -101,6 +102,7 @@ class DirectMachine(Protocol):
     def tables(self, symbols: list[tuple[int, str]]) -> list[tuple[int, Any]]: ...
     def launcher(self, name: str, work: Any, at: int, count: int) -> Callable[[int], None]: ...
     def together(self, works: Works, words: Any, patches: Patches, room: int) -> Any: ...
+    def plain(self, name: str, work: Any, count: int, into: Sequence[Any]) -> Any: ...
     def workspace_on(self, stream: int) -> int: ...
 
 
@@ -246,7 +248,32 @@ class DirectProgram:
         self.layouts: dict[int, tuple[Shape, Shape]] = {}  # of results: shape, steps in bytes
         self.told = [number for number in self.given() if number.places]
         self.joined = self.join()
+        self.texts: dict[Any, CodeType] = {}  # of `run`, by what is laid out
+        # What fills it anew, where it is a copy at other sizes (Note [filled programs]).
+        self.remake: Callable[[DirectProgram], None] | None = None
         self.run: Callable[[list[Any], list[Any]], list[Any]] = self.first_run
+
+    def take(
+        self,
+        first: DirectProgram,
+        shapes: Sequence[Shape],
+        arena: int,
+        joined: NativeLaunches,
+        remake: Callable[[DirectProgram], None],
+    ) -> None:
+        """Be a program like another of the same plan, at other sizes (Note [filled programs])."""
+        self.machine, self.lock, self.count = first.machine, first.lock, first.count
+        self.native = None
+        self.codes, self.only, self.held = first.codes, first.only, first.held
+        self.results = [
+            (k, shape, dtype, [])
+            for (k, _, dtype, _), shape in zip(first.results, shapes, strict=True)
+        ]
+        self.arena = arena
+        self.layouts = {}
+        self.told, self.works, self.tf32 = first.told, first.works, first.tf32
+        self.joined, self.texts, self.remake = joined, first.texts, remake
+        self.run = self.first_run
 
     def lay(self, image: ProgramImage, works: list[LaunchedWork]) -> None:
         """The words of all launches, and what launches them."""
@@ -269,14 +296,15 @@ class DirectProgram:
         for at, table in self.held:
             self.words[self.moved[at]] = self.machine.address(table)
 
-    def join(self) -> Any:
+    def join(self) -> NativeLaunches | None:
         """What launches all kernels by native code; None where each is launched by itself."""
         self.tf32 = uses_tf32()
         patches = [(k, *place) for k, number in enumerate(self.told) for place in number.places]
-        native = self.machine.together(self.works, self.words, patches, len(self.told))
-        if native is None and not self.launches:
+        joined: NativeLaunches | None
+        joined = self.machine.together(self.works, self.words, patches, len(self.told))
+        if joined is None and not self.launches:
             self.launches = [self.launcher(*work) for work in self.works]
-        return native
+        return joined
 
     def launcher(self, name: str, work: Any, start: int, count: int) -> Callable[[int], None]:
         """What launches one kernel; fewer words than none: it has to load them."""
@@ -333,28 +361,47 @@ class DirectProgram:
 
     def run_anew(self, inputs: list[Any], targets: list[Any]) -> list[Any]:
         """The same after products are to be computed otherwise."""
-        self.joined = self.join()
+        if self.remake is not None:
+            self.remake(self)
+        else:
+            self.joined = self.join()
         return self.first_run(inputs, targets)
 
     def written_out(self) -> Callable[[list[Any], list[Any]], list[Any]]:
         """What a call does, as a function of its own: all that is known is in its text."""
         scope: dict[str, Any] = {
             "machine": self.machine, "enter": self.machine.enter, "empty": self.machine.empty,
-            "strided": self.machine.strided,
-            "words": self.words, "lock": self.lock, "double_bits": double_bits, "signed": signed,
+            "strided": self.machine.strided, "double_bits": double_bits, "signed": signed,
             "launched": self.machine.faults.launched, "room_type": BYTES,
         }  # fmt: skip
-        given = self.told
-        made: list[str] = []
         for k, shape, dtype, _ in self.results:
             scope[f"shape{k}"], scope[f"dtype{k}"] = shape, dtype
-            new = f"empty(shape{k}, dtype{k})"
             if k in self.layouts:
                 scope[f"shape{k}"], scope[f"steps{k}"] = self.layouts[k]
+        if self.arena:
+            scope["room_size"] = self.arena
+        if self.joined is not None:
+            self.meet(self.joined, scope)
+        else:
+            scope |= {"words": self.words, "lock": self.lock}
+            scope |= {f"launch{n}": launch for n, launch in enumerate(self.launches)}
+        which = self.tf32, self.joined is None, *self.layouts
+        if which in self.texts:
+            return FunctionType(self.texts[which], scope)
+        # By its name it is seen to be the package's, when a line of the program is looked for.
+        run = function_of_text(self.text(), "fill", f"{__file__}: fill", scope)
+        self.texts[which] = run.__code__
+        return run
+
+    def text(self) -> str:
+        """The text of that function, which is the same for all sizes of a plan."""
+        made: list[str] = []
+        for k, *_ in self.results:
+            new = f"empty(shape{k}, dtype{k})"
+            if k in self.layouts:
                 new = f"strided(shape{k}, dtype{k}, steps{k})"
             made.append(f"result{k} = {f'targets[0] if targets else {new}' if self.only else new}")
         if self.arena:
-            scope["room_size"] = self.arena
             made.append("room = empty(room_size, room_type)")
         if self.codes:
             made.append("slot = launched()")
@@ -364,14 +411,13 @@ class DirectProgram:
             "def fill(inputs, targets):",
             " stream, before = enter()",
             " try:",
-            *[f"  {line}" for line in (*made, *self.launched_by(given, scope)) or ("pass",)],
+            *[f"  {line}" for line in (*made, *self.launched_by()) or ("pass",)],
             " finally:",
             "  if before is not None: machine.leave(before)",
             *([" machine.faults.look()"] if BLOCKING else []),
             f" return [{returned}]",
         ]
-        # By its name it is seen to be the package's, when a line of the program is looked for.
-        return function_of_text("\n".join(text), "fill", f"{__file__}: fill", scope)
+        return "\n".join(text)
 
     def given(self) -> Iterator[LaunchNumber]:
         """What launches are told at each call."""
@@ -405,40 +451,46 @@ class DirectProgram:
         steps = contiguous_strides(shape)
         return tuple(shape), tuple([step * dtype.itemsize for step in steps]), dtype
 
-    def launched_by(self, given: list[LaunchNumber], scope: dict[str, Any]) -> Iterator[str]:
+    def meet(self, joined: NativeLaunches, scope: dict[str, Any]) -> None:
+        """What native code needs to launch, and what a function finds by name that asks it to."""
+        scope |= {
+            "launch": joined.run, "record": joined.record.address, "refused": joined.refused,
+            "uses_tf32": uses_tf32, "anew": self.run_anew, "hold": joined,
+            "workspace_on": self.machine.workspace_on,
+        }  # fmt: skip
+        self.native = NativeCall(
+            device=self.machine.index,
+            function=joined.run(),
+            record=scope["record"],
+            given=tuple([(number.what, number.which) for number in self.handed()]),
+            results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
+            layouts=tuple([self.layout(k, shape, dtype) for k, shape, dtype, _ in self.results]),
+            room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
+            noted=self.machine.faults.launched if self.codes else None,
+            hold=(self, joined),
+        )
+
+    def handed(self) -> list[LaunchNumber]:
+        """What native code is told at each call."""
+        if any(isinstance(work, MatrixProduct) for _, work, _, _ in self.works):
+            return [*self.told, LaunchNumber("workspace", 0, "workspace_on(stream)", [])]
+        return self.told
+
+    def launched_by(self) -> Iterator[str]:
         """The lines that put numbers into words and launch: native code's, or our own."""
-        native = self.joined
-        if native is not None:
-            scope["launch"], scope["record"], scope["refused"] = native
-            works = [work for _, work, _, _ in self.works]
-            if any(isinstance(work, MatrixProduct) for work in works):
-                scope["workspace_on"] = self.machine.workspace_on
-                given = [*given, LaunchNumber("workspace", 0, "workspace_on(stream)", [])]
-            self.native = NativeCall(
-                device=self.machine.index,
-                function=scope["launch"](),
-                record=scope["record"],
-                given=tuple([(number.what, number.which) for number in given]),
-                results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
-                layouts=tuple(
-                    [self.layout(k, shape, dtype) for k, shape, dtype, _ in self.results]
-                ),
-                room=(self.machine.array, (self.arena, BYTES)) if self.arena else None,
-                noted=self.machine.faults.launched if self.codes else None,
-                hold=(self, native),
-            )
-            call = f"launch({', '.join(['record', 'stream', *[g.text for g in given]])})"
+        works = [work for _, work, _, _ in self.works]
+        if self.joined is not None:
+            numbers = [number.text for number in self.handed()]
+            call = f"launch({', '.join(['record', 'stream', *numbers])})"
             if any(isinstance(work, MatrixProduct) and work.dtype == "float32" for work in works):
-                scope["uses_tf32"], scope["anew"] = uses_tf32, self.run_anew
                 yield f"if uses_tf32() is not {self.tf32}: return anew(inputs, targets)"
             yield f"code = {call}"
             yield f"if code: refused(code, lambda: {call})"
             return
         yield "with lock:"
-        for number in given:
+        for number in self.told:
             yield f" number = {number.text}"
             for at, plus in number.places:
                 yield f" words[{at}] = {'signed' if number.wraps else ''}(number + {plus})"
-        for n, launch in enumerate(self.launches):
-            scope[f"launch{n}"] = launch
+        for n in range(len(self.launches)):
             yield f" launch{n}(stream)"

@@ -16,7 +16,7 @@ Note [open plans]
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,19 +29,24 @@ from adjoint.engine.backends.triton.program.direct import (
     NumberedDraft,
     drafted,
 )
+from adjoint.engine.backends.triton.program.filling import ProgramForm
+from adjoint.engine.backends.triton.program.open_launches import (
+    OpenLaunch,
+    filled,
+    numbers_of,
+    opened,
+    product_at,
+    ways_of,
+)
 from adjoint.engine.backends.triton.program.program import MakeTarget
-from adjoint.engine.backends.triton.runtime.arguments import with_arguments
-from adjoint.engine.backends.triton.runtime.open_numbers import OPEN_NUMBERS, word
 from adjoint.engine.backends.triton.target import EagerTarget
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.options import Options
 from adjoint.engine.compiler.package.image import ProgramImage
-from adjoint.engine.compiler.package.naming import digest
 from adjoint.engine.compiler.schedule.steps import Launch
 from adjoint.engine.graph.execution import Task
 from adjoint.engine.graph.sizes.extents import Extent, ExtentFloat, SizeScope, evaluate
 from adjoint.engine.graph.sizes.formulas import Answer, formula
-from adjoint.engine.graph.sizes.marked import Marked
 from adjoint.engine.graph.sizes.marked import written as plain_text
 from adjoint.engine.graph.sizes.patterns import LEAST
 from adjoint.engine.graph.sizes.resizing import again, graph_at, moved, resized
@@ -52,19 +57,6 @@ SEVERAL = 8  # plans, of which each has to be used twice for more to be made
 REFUSED = 2  # plans that were not what a fresh one is before no more are made
 FARTHEST = 8  # times a size, and an eighth of it: how far off a plan is checked at most
 KINDS = 16  # guards ask what sizes are multiples of: so many in a row are of every kind
-
-
-@dataclass(frozen=True, slots=True)
-class OpenLaunch:
-    """A launch of a plan for many sizes."""
-
-    name: str
-    at: int
-    work: Any  # its kernel, or a product with extents in the place of sizes
-    given: int  # words of the image's
-    more: list[Any]  # words besides; marks where they depend on sizes
-    grids: list[tuple[Any, Any]]  # of its kernel and of others to choose from
-    is_table: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -80,6 +72,8 @@ class OpenPlan:
     numbers: Answer  # what extents are; None: the plan is not for these sizes
     low: tuple[int, ...]  # the sizes between which it is believed
     high: tuple[int, ...]
+    form: ProgramForm | None = None  # what programs are copies of (Note [filled programs])
+    is_copied: bool = True  # whether they may be
 
     def believed(self, sizes: Sequence[int]) -> bool:
         """Whether the plan was right at these sizes, or at smaller and at larger ones."""
@@ -97,94 +91,26 @@ class OpenPlan:
         except ZeroDivisionError:  # of what was no divisor where it was decided on
             return None
 
+    def program(self, machine: DirectMachine, numbers: tuple[Any, ...]) -> DirectProgram:
+        """The program at sizes at which the numbers are these."""
+        form = self.form
+        copy = None if form is None else form.program(numbers)
+        if form is not None and copy is not None and form.is_checked:
+            return copy
+        program = object.__new__(DirectProgram)
+        program.fill(machine, self.draft, *self.at(numbers))
+        if form is not None and copy is not None:
+            if not form.check(copy, program):
+                self.form, self.is_copied = None, False
+        elif self.is_copied and program.joined is not None:
+            self.form = ProgramForm(self.draft, self.launches, self.which, program, self.at)
+        return program
+
     def at(self, numbers: tuple[Any, ...]) -> tuple[ProgramImage, list[LaunchedWork]]:
         """The image and the launches at sizes at which the numbers are these."""
         values = dict(zip(self.which, numbers, strict=True))
         image = self.draft.image(lambda x: values.get(id(x), x))
         return image, [filled(launch, image.words, values) for launch in self.launches]
-
-
-def filled(launch: OpenLaunch, words: Any, values: dict[int, Any]) -> LaunchedWork:
-    """A launch at some sizes."""
-    told = words[launch.at : launch.at + launch.given].tolist()
-    for x in launch.more:
-        told.append(word_at(x, values) if isinstance(x, Marked) else x)
-    work = launch.work
-    if isinstance(work, MatrixProduct):
-        work = product_at(work, lambda x: values.get(id(x), x))
-    else:
-        others = []
-        for way, grid in zip(work.others, launch.grids[1:], strict=True):
-            others.append(with_grid(way, grid, values, ()))
-        work = with_grid(work, launch.grids[0], values, tuple(others))
-    return LaunchedWork(launch.name, launch.at, work, told, launch.given, launch.is_table)
-
-
-def with_grid(
-    way: Written, grid: tuple[Any, Any], values: dict[int, Any], others: tuple[Written, ...]
-) -> Written:
-    """A kernel launched for some sizes; what `replace` does takes five times as long."""
-    across, down = grid
-    return Written(
-        way.source, (values.get(id(across), across), values.get(id(down), down)), way.warps,
-        way.origin, way.stages, registers=way.registers, fused=way.fused, by_rows=way.by_rows,
-        others=others,
-    )  # fmt: skip
-
-
-def word_at(marked: Marked, values: dict[int, Any]) -> int:
-    """The word that a mark stands for."""
-    value = values[id(marked.number)]
-    return word(value if isinstance(marked.number, Extent) and marked.write is int.__repr__
-                else float(marked.write(value)))  # fmt: skip
-
-
-def ways_of(work: Written) -> list[Written]:
-    """A kernel and others to choose from, each by itself."""
-    return [replace(work, others=()), *work.others]
-
-
-def product_at(product: MatrixProduct, value: Callable[[Any], Any]) -> MatrixProduct:
-    """A product with numbers in the place of extents."""
-    p, (a, b, c), (d, e, f) = product, product.lead, product.steps
-    return MatrixProduct(
-        p.dtype, p.out, value(p.m), value(p.n), value(p.k), p.transposed,
-        (value(a), value(b), value(c)), value(p.count), (value(d), value(e), value(f)), p.biased,
-        value(p.aligned), p.refs,
-    )  # fmt: skip
-
-
-def opened(entry: tuple[str, int, Launch], scope: SizeScope) -> OpenLaunch:
-    """What an entry of a draft launches at all sizes."""
-    name, at, launch = entry
-    given = len(launch.words)
-    product = launch.kernels[0] if launch.kernels else None
-    if isinstance(product, MatrixProduct):
-        return OpenLaunch(name, at, product, given, [], [], False)
-    if not isinstance(launch.text, Written):
-        raise NotImplementedError(f"{launch.label}: no launch of eager mode")
-    written, more = OPEN_NUMBERS.marked_kernel(launch.text, given, scope)
-    with_words = with_arguments(written, given + len(more))
-    if with_words is None and more:
-        raise NotImplementedError(f"{launch.label}: numbers that cannot be arguments")
-    work = with_words or written
-    grids = [way.grid for way in ways_of(launch.text)]
-    name = f"t{digest(repr(work.codes()))}"
-    return OpenLaunch(name, at, work, given, more, grids, with_words is None)
-
-
-def numbers_of(launches: list[OpenLaunch], draft: NumberedDraft) -> list[Any]:
-    """All that depends on sizes in launches and in an image."""
-    found = draft.numbers_of_sizes()
-    for launch in launches:
-        found += [x.number for x in launch.more if isinstance(x, Marked)]
-        found += [n for grid in launch.grids for n in grid]
-        if isinstance(launch.work, MatrixProduct):
-            for f in fields(MatrixProduct):
-                value = getattr(launch.work, f.name)
-                found += value if isinstance(value, tuple) else (value,)
-    sized = [x for x in found if isinstance(x, (Extent, ExtentFloat))]
-    return [*{id(x): x for x in sized}.values()]
 
 
 class OpenPlans:
@@ -219,9 +145,7 @@ class OpenPlans:
         if not plan.believed(sizes) and not self.check(plan, sizes):
             return None
         self.uses += 1
-        program = object.__new__(DirectProgram)
-        program.fill(self.machine, plan.draft, *plan.at(numbers))
-        return program
+        return plan.program(self.machine, numbers)
 
     @property
     def is_refused(self) -> bool:

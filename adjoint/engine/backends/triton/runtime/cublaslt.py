@@ -146,7 +146,7 @@ class ChosenProduct:
     """A product's descriptors and the algorithm chosen for it."""
 
     def __init__(self, handle: c_void_p, product: MatrixProduct, tf32: bool) -> None:
-        self.handle = handle
+        self.handle, self.product = handle, product
         self.aligned = product.aligned
         lib, p = library(), product
         number, compute, scale = KINDS[p.dtype]

@@ -6,7 +6,6 @@ CuPy's own launch converts each argument; here they are words in a buffer that t
 from __future__ import annotations
 
 import ctypes
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from ctypes import c_int, c_size_t, c_uint, c_void_p
 from dataclasses import replace
@@ -47,9 +46,11 @@ from adjoint.engine.backends.triton.runtime.launching import (
     SET,
     SPARE,
     WIDEST,
+    NativeLaunches,
     Patches,
     PlainLaunch,
     Works,
+    by_work,
     kernel_address,
     launch_all,
     recorded,
@@ -188,30 +189,26 @@ class DirectGpu:
     def together(self, works: Works, words: Any, patches: Patches, room: int) -> Any:
         """What launches all of a program's kernels (Note [native launches]), or None.
 
-        That is a function, the record it is given first, and what to call if it returns an error.
         Products work in memory whose address has the number `room`.
         """
-        starts = [start for _, _, start, _ in works]
-        into: list[list[tuple[int, int, int]]] = [[] for _ in works]
-        for which, at, plus in patches:
-            n = bisect_right(starts, at) - 1
-            into[n].append((at - starts[n], which, plus))
-        found = [
-            self.plain_product(*work, into[n])
-            if isinstance(work[1], MatrixProduct)
-            else self.plain(*work, words)
-            for n, work in enumerate(works)
-        ]
+        into = by_work(works, patches)
+        found = []
+        for (name, work, start, count), own in zip(works, into, strict=True):
+            launch = self.plain(name, work, count, own)
+            if launch is not None and not launch.is_product:
+                told = [int(words[start + k]) for k in range(count + SPARE)]
+                launch = replace(launch, words=told)
+            found.append(launch)
         launches = [launch for launch in found if launch is not None]
         if not works or len(launches) < len(works) or room >= MOST:
             return None
         for launch, own in zip(launches, into, strict=True):
             if launch.is_product:
                 own.append((ROOM, room, 0))
-        record, held = recorded(launches, into)
+        record = recorded(launches, into)
         run = launch_all(kernel_address(launch_function()))
 
-        def refused(code: int, again: Callable[[], int], hold: Any = (record, held)) -> None:
+        def refused(code: int, again: Callable[[], int]) -> None:
             if code == NO_CONTEXT:  # of the first launch
                 self.use(self.index)
                 code = again()
@@ -221,10 +218,15 @@ class DirectGpu:
                     cublaslt.check("product", code & 0xFFFFFFFF)
                 self.refused(code & 0xFFFFFFFF, work, lambda: code)
 
-        return run, record.ctypes.data, refused
+        return NativeLaunches(run, record, refused)
 
-    def plain(self, name: str, work: Any, start: int, count: int, words: Any) -> PlainLaunch | None:
-        """A launch that needs nothing but its words; None where it needs more."""
+    def plain(self, name: str, work: Any, count: int, into: Sequence[Any]) -> PlainLaunch | None:
+        """A launch that needs nothing but its words, without them; None where it needs more.
+
+        A product's are there: its addresses begin at multiples of 64 bytes, views besides.
+        """
+        if isinstance(work, MatrixProduct):
+            return self.plain_product(work, into)
         if count < 0:
             return None
         if work.others:
@@ -236,13 +238,10 @@ class DirectGpu:
         if kernel.scratch or count + SPARE > WIDEST:
             return None
         across, down = work.grid
-        told = [int(words[start + k]) for k in range(count + SPARE)]
-        return PlainLaunch(function.ptr, across, down, kernel.warps * 32, kernel.shared, told)
+        return PlainLaunch(function.ptr, across, down, kernel.warps * 32, kernel.shared, ())
 
-    def plain_product(
-        self, name: str, work: MatrixProduct, start: int, count: int, into: Sequence[Any]
-    ) -> PlainLaunch | None:
-        """A product as a launch whose operands begin at multiples of 64 bytes, views besides."""
+    def plain_product(self, work: MatrixProduct, into: Sequence[Any]) -> PlainLaunch:
+        """A product as a launch."""
         shifts = [64, *[plus for _, _, plus in into]]
         low = reduce(or_, shifts)
         plan, told = self.planned(work, low & -low, alone=work.biased)

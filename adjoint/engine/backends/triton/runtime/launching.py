@@ -15,10 +15,11 @@ Note [native launches]
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,7 @@ SPARE = 2  # words after a kernel's arguments that Triton's kernels have besides
 Works = list[tuple[str, Any, int, int]]  # name, work, where its words begin, how many
 Patches = list[tuple[int, int, int]]  # of each address: its number, a word, what is added there
 HEAD = 8  # words of a launch in a record, before what is put into its words
+FUNCTION, ACROSS, DOWN, THREADS, SHARED, COUNT, PATCHES, TOLD = range(HEAD)  # which they are
 KEEPS = 1  # word of a record: whether the interpreter's lock is kept
 # The words of a product: addresses of operands, result, bias and memory to work in; then what does
 # not change. Such a launch is of no threads.
@@ -262,19 +264,70 @@ def launch_all(launch_kernel: int) -> Callable[..., int]:
     return HOOKS.native_entry("adjoint_launches", TEXT, {"cuLaunchKernel": launch_kernel})
 
 
-def recorded(
-    launches: Sequence[PlainLaunch], patches: Sequence[Sequence[tuple[int, int, int]]]
-) -> Any:
-    """A record in memory: of each launch also (word, which address, what is added to it)."""
-    templates = [np.array(launch.words, np.int64) for launch in launches]
+def by_work(works: Works, patches: Patches) -> list[Patches]:
+    """Of each launch what is put into its words: a word, which address, what is added to it."""
+    starts = [start for _, _, start, _ in works]
+    into: list[Patches] = [[] for _ in works]
+    for which, at, plus in patches:
+        n = bisect_right(starts, at) - 1
+        into[n].append((at - starts[n], which, plus))
+    return into
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """Launches in memory, as native code reads them (Note [native launches])."""
+
+    words: Any  # int64s: launches one after the other, then what each is told
+    launches: Sequence[PlainLaunch]  # which hold what words are addresses of
+    heads: tuple[int, ...]  # where each launch begins
+    told: tuple[int, ...]  # where what it is told begins
+
+    @property
+    def address(self) -> int:
+        """Where it is."""
+        return int(self.words.ctypes.data)
+
+    def patches(self, n: int) -> list[list[int]]:
+        """What is put into the words of a launch: a word, which address, what is added to it."""
+        start = self.heads[n] + HEAD
+        end = start + 3 * int(self.words[start - HEAD + PATCHES])
+        return self.words[start:end].reshape(-1, 3).tolist()  # type: ignore[no-any-return]
+
+
+class NativeLaunches(NamedTuple):
+    """What launches all of a program's kernels."""
+
+    run: Callable[..., int]  # given the record's address, a stream and addresses: an error, or 0
+    record: LaunchRecord
+    refused: Callable[[int, Callable[[], int]], None]  # what deals with an error; tries again
+
+
+def recorded(launches: Sequence[PlainLaunch], patches: Sequence[Patches]) -> LaunchRecord:
+    """A record of launches: of each also (word, which address, what is added to it)."""
     words = [len(launches), int(any(launch.is_biased for launch in launches))]
-    for launch, template, into in zip(launches, templates, patches, strict=True):
+    heads, told = [], []
+    for launch, into in zip(launches, patches, strict=True):
+        heads.append(len(words))
         words += [launch.function, launch.across, launch.down, launch.threads, launch.shared]
-        words += [len(template), len(into), template.ctypes.data]
+        words += [len(launch.words), len(into), 0]
         for word, which, shift in into:
             words += [word, which + 2, shift]  # after the record and the stream
-    record = np.array(words, np.int64)
-    return record, (templates, launches)
+    for launch in launches:
+        told.append(len(words))
+        words += launch.words
+    return settled(np.array(words, np.int64), launches, tuple(heads), tuple(told))
+
+
+def settled(
+    words: Any, launches: Sequence[PlainLaunch], heads: tuple[int, ...], told: tuple[int, ...]
+) -> LaunchRecord:
+    """A record whose launches know where in memory what they are told is."""
+    record = LaunchRecord(words, launches, heads, told)
+    address = record.address
+    for head, at in zip(heads, told, strict=True):
+        words[head + TOLD] = address + 8 * at
+    return record
 
 
 def kernel_address(function: Any) -> int:
