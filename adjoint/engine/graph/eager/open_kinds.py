@@ -218,7 +218,7 @@ class OpenRecording:
         results = tuple(
             [
                 r if r is None or r.shape is None
-                else replace(r, shape=tuple([next(left) for _ in r.shape]))
+                else Result(r.output, r.order, tuple([next(left) for _ in r.shape]))
                 for r in self.results
             ]
         )  # fmt: skip

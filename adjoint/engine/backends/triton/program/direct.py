@@ -208,7 +208,6 @@ class DirectProgram:
     ) -> None:
         """Launches of an image that a draft made."""
         self.machine = machine
-        self.native: NativeCall | None = None  # after the first call, where native code launches
         self.lock = Lock()
         plan = draft.plan
         self.count = len(plan.graph.outputs)
@@ -263,7 +262,6 @@ class DirectProgram:
     ) -> None:
         """Be a program like another of the same plan, at other sizes (Note [filled programs])."""
         self.machine, self.lock, self.count = first.machine, first.lock, first.count
-        self.native = None
         self.codes, self.only, self.held = first.codes, first.only, first.held
         self.results = [
             (k, shape, dtype, [])
@@ -380,8 +378,13 @@ class DirectProgram:
                 scope[f"shape{k}"], scope[f"steps{k}"] = self.layouts[k]
         if self.arena:
             scope["room_size"] = self.arena
-        if self.joined is not None:
-            self.meet(self.joined, scope)
+        joined = self.joined
+        if joined is not None:
+            scope |= {
+                "launch": joined.run, "record": joined.record.address, "refused": joined.refused,
+                "uses_tf32": uses_tf32, "anew": self.run_anew, "hold": joined,
+                "workspace_on": self.machine.workspace_on,
+            }  # fmt: skip
         else:
             scope |= {"words": self.words, "lock": self.lock}
             scope |= {f"launch{n}": launch for n, launch in enumerate(self.launches)}
@@ -451,17 +454,16 @@ class DirectProgram:
         steps = contiguous_strides(shape)
         return tuple(shape), tuple([step * dtype.itemsize for step in steps]), dtype
 
-    def meet(self, joined: NativeLaunches, scope: dict[str, Any]) -> None:
-        """What native code needs to launch, and what a function finds by name that asks it to."""
-        scope |= {
-            "launch": joined.run, "record": joined.record.address, "refused": joined.refused,
-            "uses_tf32": uses_tf32, "anew": self.run_anew, "hold": joined,
-            "workspace_on": self.machine.workspace_on,
-        }  # fmt: skip
-        self.native = NativeCall(
+    @property
+    def native(self) -> NativeCall | None:
+        """What native code needs to launch, if it can; asked for after the first call."""
+        joined = self.joined
+        if joined is None:
+            return None
+        return NativeCall(
             device=self.machine.index,
             function=joined.run(),
-            record=scope["record"],
+            record=joined.record.address,
             given=tuple([(number.what, number.which) for number in self.handed()]),
             results=tuple([self.maker(k, shape, dtype) for k, shape, dtype, _ in self.results]),
             layouts=tuple([self.layout(k, shape, dtype) for k, shape, dtype, _ in self.results]),

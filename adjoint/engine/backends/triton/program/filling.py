@@ -29,6 +29,7 @@ from adjoint.engine.backends.triton.program.direct import (
 from adjoint.engine.backends.triton.program.faults import CALL_BITS
 from adjoint.engine.backends.triton.program.open_launches import (
     OpenLaunch,
+    is_plain,
     product_at,
     with_grid,
     word_at,
@@ -45,7 +46,6 @@ from adjoint.engine.backends.triton.runtime.launching import (
     LaunchRecord,
     NativeLaunches,
     PlainLaunch,
-    settled,
 )
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
 from adjoint.engine.compiler.package.draft import word_of
@@ -135,7 +135,9 @@ class ProgramForm:
         for at, x in sized.items():
             self.note(told + at - launch.at, x)
         for k, x in enumerate(launch.more):
-            if isinstance(x, Marked):
+            if isinstance(x, Marked) and is_plain(x):
+                self.note(told + launch.given + k, x.number)
+            elif isinstance(x, Marked):
                 self.marks.append((told + launch.given + k, x))
         if launch.work.others:
             self.anew.append(n)
@@ -184,7 +186,7 @@ class ProgramForm:
                 return None
         program = object.__new__(DirectProgram)
         shapes = [tuple([x if k < 0 else numbers[k] for k, x in shape]) for shape in self.shapes]
-        settled(words, launches, record.heads, record.told)
+        record.settle()
         joined = NativeLaunches(first.joined.run, record, first.joined.refused)
         program.take(first, shapes, arena, joined, partial(self.refill, numbers))
         return program

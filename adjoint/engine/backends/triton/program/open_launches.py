@@ -61,8 +61,12 @@ def with_grid(
 def word_at(marked: Marked, values: dict[int, Any]) -> int:
     """The word that a mark stands for."""
     value = values[id(marked.number)]
-    return word(value if isinstance(marked.number, Extent) and marked.write is int.__repr__
-                else float(marked.write(value)))  # fmt: skip
+    return word(value if is_plain(marked) else float(marked.write(value)))
+
+
+def is_plain(marked: Marked) -> bool:
+    """Whether a mark's word is its number, a whole one."""
+    return isinstance(marked.number, Extent) and marked.write is int.__repr__
 
 
 def ways_of(work: Written) -> list[Written]:

@@ -9,7 +9,8 @@ Note [open plans]
 
     A size may have turned into a plain number unseen. So a plan is not believed before a plan made
     afresh without extents was the same, word for word and text for text: at the sizes at hand, and
-    as far beyond as its guards allow on the side where it is wanted. It is believed in between.
+    as far beyond as its guards allow on the side where it is wanted, up to `FARTHEST` times. It is
+    believed in between.
     Where the two differ, every size is planned by itself.
 """
 
@@ -51,6 +52,8 @@ from adjoint.engine.graph.sizes.marked import written as plain_text
 from adjoint.engine.graph.sizes.patterns import LEAST
 from adjoint.engine.graph.sizes.resizing import again, graph_at, moved, resized
 from adjoint.engine.graph.sizes.sizing import FILL, Sizing
+
+Sizes = tuple[int, ...]
 
 PLANS = 32  # of one family, the one used last at the end
 SEVERAL = 8  # plans, of which each has to be used twice for more to be made
@@ -202,7 +205,9 @@ class OpenPlans:
 
     def check(self, plan: OpenPlan, sizes: Sequence[int]) -> bool:
         """Whether a plan is right as far off as it is to be believed."""
-        far = farthest(plan, sizes, lambda far: self.allows(*far) and plan.allows(far))
+        far = farthest(
+            sizes, plan.low, plan.high, lambda far: self.allows(*far) and plan.allows(far)
+        )
         if not self.same(plan, far):
             self.plans.remove(plan)
             known = dict(zip(self.names, far, strict=True))
@@ -226,34 +231,37 @@ class OpenPlans:
 
 
 def farthest(
-    plan: OpenPlan, sizes: Sequence[int], allowed: Callable[[tuple[int, ...]], Any]
-) -> tuple[int, ...]:
-    """The sizes farthest off at which a plan holds, on the side of those at which it is wanted.
+    sizes: Sequence[int], low: Sequence[int], high: Sequence[int], allowed: Callable[[Sizes], Any]
+) -> Sizes:
+    """The allowed sizes farthest off from some between others, on the side of given ones.
 
     Sizes move in proportion, the least of them by one: one may have to be a multiple of another.
-    """
-    larger = [n for n, high in zip(sizes, plan.high, strict=True) if n > high]
-    less = [n for n, low in zip(sizes, plan.low, strict=True) if n < low]
-    up, down = min(larger, default=1), min(less, default=1)
-    room = max((FARTHEST - 1) * up if larger else 0, down - down // FARTHEST if less else 0)
 
-    def moved(by: int) -> tuple[int, ...]:
+    >>> farthest((5, 20), (3, 12), (4, 16), lambda n: n[0] < 19 and n[1] == 4 * n[0])
+    (18, 72)
+    """
+    spans = [*zip(sizes, low, high, strict=True)]
+    up = min([n for n, _, top in spans if n > top], default=0)
+    down = min([n for n, bottom, _ in spans if n < bottom], default=0)
+    room = max((FARTHEST - 1) * up, down - down // FARTHEST)
+
+    def moved(by: int) -> Sizes:
         return tuple(
             [
                 n * (up + by) // up
-                if n > high
+                if n > top
                 else max(LEAST, n * max(down - by, 0) // down)
-                if n < low
+                if n < bottom
                 else n
-                for n, low, high in zip(sizes, plan.low, plan.high, strict=True)
+                for n, bottom, top in spans
             ]
         )
 
-    def reached(row: int) -> tuple[int, ...] | None:
+    def reached(row: int) -> Sizes | None:
         steps = range(min(KINDS * row + KINDS, room), KINDS * row, -1)
         return next((far for far in map(moved, steps) if allowed(far)), None)
 
-    # The first row of steps in which none is allowed, by halving.
+    # The last row of steps in which some are allowed, by halving.
     found, near, beyond = tuple(sizes), -1, -(-room // KINDS)
     row = beyond - 1
     while near < row:

@@ -20,6 +20,7 @@ from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, 
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 
@@ -98,7 +99,9 @@ class CublasProducts:
         self.index = index
         self.handle: c_void_p | None = None
         self.workspace: Any = None
-        self.plans: dict[tuple[MatrixProduct, bool], ChosenProduct] = {}
+        # Whoever runs a product holds its plan: of ever new sizes there are ever new plans.
+        self.plans: WeakValueDictionary[tuple[MatrixProduct, bool], ChosenProduct]
+        self.plans = WeakValueDictionary()
 
     def ready(self) -> c_void_p:
         """The library's handle, made with its workspace when first asked for."""
@@ -108,13 +111,18 @@ class CublasProducts:
             self.workspace = cupy().empty(WORKSPACE, np.uint8)
         return self.handle
 
+    def plan(self, product: MatrixProduct) -> ChosenProduct:
+        """The plan of a product as it is computed now."""
+        key = product, uses_tf32()
+        found = self.plans.get(key)
+        if found is None:
+            found = self.plans[key] = ChosenProduct(self.ready(), *key)
+        return found
+
     def prepare(self, product: MatrixProduct) -> Callable[[int], None]:
         """What runs a product, given the address of its three addresses on the host."""
-        handle = self.ready()
         key = product, uses_tf32()
-        if key not in self.plans:
-            self.plans[key] = ChosenProduct(handle, *key)
-        plan = self.plans[key]
+        plan = self.plan(product)
 
         def run(words: int) -> None:
             a, b, c, *bias = (c_int64 * (4 if product.biased else 3)).from_address(words)
@@ -142,25 +150,64 @@ def uses_tf32() -> bool:
     return get_float32_matmul_precision() != "highest"
 
 
+def described_anew(compute: int, scale: int, transposed: tuple[bool, bool]) -> c_void_p:
+    """A description of products: how they are computed, and which operands are transposed."""
+    description, lib = c_void_p(), library()
+    made = lib.cublasLtMatmulDescCreate(byref(description), c_int(compute), c_int(scale))
+    check("description", made)
+    # Its first operand is our second.
+    for attribute, turned in zip((TRANSPOSE_A, TRANSPOSE_B), transposed[::-1], strict=True):
+        if turned:
+            value = c_int32(1)
+            size = c_size_t(ctypes.sizeof(value))
+            set_status = lib.cublasLtMatmulDescSetAttribute(
+                description, c_int(attribute), byref(value), size
+            )
+            check("attribute", set_status)
+    return description
+
+
+described_once = cache(described_anew)
+
+
+def destroyed(layouts: list[c_void_p], description: c_void_p | None) -> None:
+    """Give back what the library holds for a product."""
+    for layout in layouts:
+        library().cublasLtMatrixLayoutDestroy(layout)
+    if description is not None:
+        library().cublasLtMatmulDescDestroy(description)
+
+
+@cache
+def preference(workspace: int, aligned: int) -> c_void_p:
+    """What algorithms may use: memory, and what addresses are multiples of (0: of 256)."""
+    lib, made = library(), c_void_p()
+    check("preference", lib.cublasLtMatmulPreferenceCreate(byref(made)))
+    wishes: list[tuple[int, Any]] = [(ROOM, c_size_t(workspace))]
+    if aligned:
+        wishes += [(attribute, ctypes.c_uint32(aligned)) for attribute in ALIGNMENTS]
+    for attribute, wish in wishes:
+        status = lib.cublasLtMatmulPreferenceSetAttribute(
+            made, c_int(attribute), byref(wish), c_size_t(ctypes.sizeof(wish))
+        )
+        check("preference's attribute", status)
+    return made
+
+
 class ChosenProduct:
     """A product's descriptors and the algorithm chosen for it."""
 
     def __init__(self, handle: c_void_p, product: MatrixProduct, tf32: bool) -> None:
         self.handle, self.product = handle, product
         self.aligned = product.aligned
-        lib, p = library(), product
+        p = product
         number, compute, scale = KINDS[p.dtype]
         if p.dtype == "float32" and tf32:
             compute = TF32
         self.one, self.zero = FACTORS[scale](1), FACTORS[scale](0)
-        self.description = c_void_p()
-        check(
-            "description",
-            lib.cublasLtMatmulDescCreate(byref(self.description), c_int(compute), c_int(scale)),
-        )
-        # Its first operand is our second.
-        for attribute, turned in zip((TRANSPOSE_A, TRANSPOSE_B), p.transposed[::-1], strict=True):
-            self.set(self.description, attribute, c_int32(int(turned)))
+        # That of a bias has its address besides, so it is the product's own.
+        described = described_anew if p.biased else described_once
+        self.description = described(compute, scale, p.transposed)
         if p.biased:
             self.set(self.description, EPILOGUE, c_int32(ADDS_BIAS))
             self.set(self.description, BIAS_DTYPE, c_int32(KINDS[p.out][0]))
@@ -175,6 +222,8 @@ class ChosenProduct:
                 numbers, rows, turned3, leads, steps, strict=True
             )
         ]
+        gone = finalize(self, destroyed, self.layouts, self.description if p.biased else None)
+        gone.atexit = False  # the library may have gone before
         large = 2 * p.count * p.m * p.n * p.k >= TIMED
         self.algorithms = self.choose(is_timed=False)[:1]
         self.algorithm = self.algorithms[0]
@@ -271,24 +320,13 @@ class ChosenProduct:
 
     def proposed(self, workspace: int) -> list[bytes]:
         """The algorithms that the library proposes for so much memory to work in, best first."""
-        lib, preference = library(), c_void_p()
-        check("preference", lib.cublasLtMatmulPreferenceCreate(byref(preference)))
-        wishes: list[tuple[int, Any]] = [(ROOM, c_size_t(workspace))]
-        if self.aligned:
-            wishes += [(attribute, ctypes.c_uint32(self.aligned)) for attribute in ALIGNMENTS]
-        for attribute, wish in wishes:
-            status = lib.cublasLtMatmulPreferenceSetAttribute(
-                preference, c_int(attribute), byref(wish), c_size_t(ctypes.sizeof(wish))
-            )
-            check("preference's attribute", status)
         results = (ctypes.c_uint8 * (RESULT_BYTES * CANDIDATES))()
         count = c_int(0)
         a, b, c = self.layouts
-        status = lib.cublasLtMatmulAlgoGetHeuristic(
-            self.handle, self.description, a, b, c, c, preference, c_int(CANDIDATES), results,
-            byref(count),
+        status = library().cublasLtMatmulAlgoGetHeuristic(
+            self.handle, self.description, a, b, c, c, preference(workspace, self.aligned),
+            c_int(CANDIDATES), results, byref(count),
         )  # fmt: skip
-        lib.cublasLtMatmulPreferenceDestroy(preference)
         if status and not workspace:
             return []  # none without memory
         check("choice of an algorithm", status)

@@ -377,8 +377,7 @@ class DirectGpu:
         if alone:
             plan = cublaslt.ChosenProduct(products.ready(), work, cublaslt.uses_tf32())
         else:
-            products.prepare(work)
-            plan = products.plans[work, cublaslt.uses_tf32()]
+            plan = products.plan(work)
         left, right, out = (layout.value for layout in plan.layouts)
         return plan, (
             plan.handle.value, plan.description.value, ctypes.addressof(plan.one), left, right,

@@ -288,6 +288,12 @@ class LaunchRecord:
         """Where it is."""
         return int(self.words.ctypes.data)
 
+    def settle(self) -> None:
+        """Have launches know where in memory what they are told is."""
+        words, address = self.words, self.address
+        for head, at in zip(self.heads, self.told, strict=True):
+            words[head + TOLD] = address + 8 * at
+
     def patches(self, n: int) -> list[list[int]]:
         """What is put into the words of a launch: a word, which address, what is added to it."""
         start = self.heads[n] + HEAD
@@ -316,17 +322,8 @@ def recorded(launches: Sequence[PlainLaunch], patches: Sequence[Patches]) -> Lau
     for launch in launches:
         told.append(len(words))
         words += launch.words
-    return settled(np.array(words, np.int64), launches, tuple(heads), tuple(told))
-
-
-def settled(
-    words: Any, launches: Sequence[PlainLaunch], heads: tuple[int, ...], told: tuple[int, ...]
-) -> LaunchRecord:
-    """A record whose launches know where in memory what they are told is."""
-    record = LaunchRecord(words, launches, heads, told)
-    address = record.address
-    for head, at in zip(heads, told, strict=True):
-        words[head + TOLD] = address + 8 * at
+    record = LaunchRecord(np.array(words, np.int64), launches, tuple(heads), tuple(told))
+    record.settle()
     return record
 
 
