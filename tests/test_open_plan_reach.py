@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from random import Random
 from typing import Any
@@ -28,7 +29,8 @@ def test_a_plan_is_checked_as_far_off_as_it_holds(seed: int) -> None:
         return within and m % kind == n % kind and more == times * m and same == fixed
 
     past = n - 1 if is_up else n + 1  # where it was right before
-    found = farthest((n, times * n, fixed), *[(past, times * past, fixed)] * 2, allowed)
+    before = past, times * past, fixed
+    found = farthest((n, times * n, fixed), before, before, allowed)
     steps = range(n, FARTHEST * n + 1) if is_up else range(n, max(1, n // FARTHEST - 1), -1)
     wanted = [(m, times * m, fixed) for m in steps if allowed((m, times * m, fixed))]
     assert found == wanted[-1]
@@ -65,7 +67,7 @@ def test_plans_of_products_go_with_whoever_runs_them(
     for cached in (cublaslt.described_once, cublaslt.preference):
         cached.cache_clear()
     products = cublaslt.CublasProducts(0)
-    monkeypatch.setattr(products, "ready", lambda: cublaslt.c_void_p(1))
+    monkeypatch.setattr(products, "ready", lambda: ctypes.c_void_p(1))
 
     def product(m: int) -> MatrixProduct:
         sizes = (m, 8, 6, (False, True), (6, 6, 8))

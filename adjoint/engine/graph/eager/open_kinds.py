@@ -80,11 +80,19 @@ def sort_out(x: Any, shape: list[Any], numbers: list[int]) -> bool:
         return True
     if kind in SEQUENCES or kind is Spec:
         shape += (kind, len(x))
-        return all(sort_out(item, shape, numbers) for item in x)
-    if kind is dict:
+        items = x
+    elif kind is dict:
         shape += (kind, *x)
-        return all(sort_out(item, shape, numbers) for item in x.values())
-    return False
+        items = x.values()
+    else:
+        return False
+    for item in items:
+        if item.__class__ is int:  # most of them are
+            shape.append(int)
+            numbers.append(item)
+        elif not sort_out(item, shape, numbers):
+            return False
+    return True
 
 
 def put_in(x: Any, numbers: Iterator[int]) -> Any:
@@ -115,10 +123,11 @@ class Operands:
         numbers: list[int] = []
         for t in self.tensors:
             array = t._array
-            shape += (array.dtype, len(array.shape), *DEVICE_LAYOUTS[array.__class__](array))
+            dtype, sizes = array.dtype, array.shape
+            shape += (dtype, len(sizes), *DEVICE_LAYOUTS[array.__class__](array))
             into = shape if is_parameter(t) else numbers
-            into += array.shape
-            item = array.dtype.itemsize
+            into += sizes
+            item = dtype.itemsize
             into += [step // item for step in array.strides]
         shape += map(type, self.given)
         if not sort_out(self.looked.leaves, shape, numbers):

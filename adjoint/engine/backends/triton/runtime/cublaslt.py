@@ -206,9 +206,10 @@ class ChosenProduct:
             compute = TF32
         self.one, self.zero = FACTORS[scale](1), FACTORS[scale](0)
         # That of a bias has its address besides, so it is the product's own.
-        described = described_anew if p.biased else described_once
-        self.description = described(compute, scale, p.transposed)
-        if p.biased:
+        if not p.biased:
+            self.description = described_once(compute, scale, p.transposed)
+        else:
+            self.description = described_anew(compute, scale, p.transposed)
             self.set(self.description, EPILOGUE, c_int32(ADDS_BIAS))
             self.set(self.description, BIAS_DTYPE, c_int32(KINDS[p.out][0]))
         rows = ((p.n, p.k), (p.k, p.m), (p.n, p.m))
