@@ -331,7 +331,8 @@ class ChosenProduct:
         if status and not workspace:
             return []  # none without memory
         check("choice of an algorithm", status)
-        every = [bytes(results[at * RESULT_BYTES :][:RESULT_BYTES]) for at in range(count.value)]
+        told, size = bytes(results), RESULT_BYTES
+        every = [told[at * size : (at + 1) * size] for at in range(count.value)]
         return [result for result in every if not any(result[STATUS : STATUS + 4])]
 
     def __call__(self, a: int, b: int, c: int, workspace: int, stream: int) -> None:
