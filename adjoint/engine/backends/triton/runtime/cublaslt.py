@@ -150,6 +150,12 @@ def uses_tf32() -> bool:
     return get_float32_matmul_precision() != "highest"
 
 
+@cache
+def factors(scale: int) -> tuple[Any, Any]:
+    """One and zero, of which the library is told the addresses."""
+    return FACTORS[scale](1), FACTORS[scale](0)
+
+
 def described_anew(compute: int, scale: int, transposed: tuple[bool, bool]) -> c_void_p:
     """A description of products: how they are computed, and which operands are transposed."""
     description, lib = c_void_p(), library()
@@ -204,7 +210,7 @@ class ChosenProduct:
         number, compute, scale = KINDS[p.dtype]
         if p.dtype == "float32" and tf32:
             compute = TF32
-        self.one, self.zero = FACTORS[scale](1), FACTORS[scale](0)
+        self.one, self.zero = factors(scale)
         # That of a bias has its address besides, so it is the product's own.
         if not p.biased:
             self.description = described_once(compute, scale, p.transposed)
@@ -278,11 +284,12 @@ class ChosenProduct:
     ) -> c_void_p:
         """A matrix as cuBLASLt sees it, in columns."""
         lib, layout = library(), c_void_p()
-        rows, columns = (c_int64(n) for n in shape)
-        made_status = lib.cublasLtMatrixLayoutCreate(
-            byref(layout), c_int(number), rows, columns, c_int64(lead)
+        rows, columns = shape
+        made = lib.cublasLtMatrixLayoutCreate(
+            byref(layout), number, c_int64(rows), c_int64(columns), c_int64(lead)
         )
-        check("layout", made_status)
+        if made:
+            check("layout", made)
         if count > 1:
             for attribute, value in ((COUNT, c_int32(count)), (STEP, c_int64(step))):
                 status = lib.cublasLtMatrixLayoutSetAttribute(

@@ -89,6 +89,13 @@ def product_function() -> Any:
     return ctypes.CFUNCTYPE(c_int, *kinds)(("cublasLtMatmul", cublaslt.library()))
 
 
+@cache
+def product_addresses() -> tuple[int, int]:
+    """Where cuBLASLt's function is, and the one that tells it a bias."""
+    bias = cublaslt.library().cublasLtMatmulDescSetAttribute
+    return kernel_address(product_function()), kernel_address(bias)
+
+
 class DirectGpu:
     """One GPU, as programs of eager mode see it."""
 
@@ -248,10 +255,10 @@ class DirectGpu:
         words = [0] * (ATTRIBUTE + 1)
         words[HANDLE : ALGORITHM + 1] = [value or 0 for value in told]
         words[ROOM_SIZE] = WORKSPACE
+        function, add_bias = product_addresses()
         if work.biased:
-            words[SET] = kernel_address(cublaslt.library().cublasLtMatmulDescSetAttribute)
-            words[ATTRIBUTE] = BIAS_POINTER
-        return PlainLaunch(kernel_address(product_function()), 1, 1, 0, 0, words, plan)
+            words[SET], words[ATTRIBUTE] = add_bias, BIAS_POINTER
+        return PlainLaunch(function, 1, 1, 0, 0, words, plan)
 
     def known_choice(self, work: Written) -> int | None:
         """Which of several ways was the fastest, if that is known."""
