@@ -232,12 +232,9 @@ def alike(one: DirectProgram, other: DirectProgram) -> bool:
     """Whether two programs do the same."""
     if one.joined is None or other.joined is None:
         return False
-    same = [(k, tuple(shape), dtype) for k, shape, dtype, _ in one.results] == [
-        (k, tuple(shape), dtype) for k, shape, dtype, _ in other.results
-    ]
-    return same and one.arena == other.arena and (
-        described(one.joined.record) == described(other.joined.record)
-    )  # fmt: skip
+    results = [[(k, tuple(shape), dtype) for k, shape, dtype, _ in p.results] for p in (one, other)]
+    records = [described(p.record) for p in (one.joined, other.joined)]
+    return results[0] == results[1] and one.arena == other.arena and records[0] == records[1]
 
 
 def described(record: LaunchRecord) -> list[Any]:
