@@ -1,0 +1,421 @@
+"""Recurrent networks by cuDNN: all layers, directions and moments in one call.
+
+cuDNN's graphs have no recurrence, so its older interface in C is called, of the library that the
+frontend has loaded.
+
+Note [reserve]
+    What forward keeps for backward is a block of bytes whose order is cuDNN's alone: the reserve.
+    Backward writes into it, so it is given a copy, since a tape may be walked twice.
+
+Note [weight space]
+    Parameters are read from one block of memory, in an order that cuDNN is asked for, once for a
+    kind of network. They are copied there at each call, those that lie next to each other in one
+    piece; where they lie in that order already they are read in place.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from ctypes import CDLL, byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from math import prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.libraries.cudnn import is_used
+
+Array = Any
+Shape = tuple[int, ...]
+
+LIBRARIES = ("libcudnn.so.9", "libcudnn.so.8")
+CELLS = {"relu": 0, "tanh": 1, "lstm": 2, "gru": 3}  # cudnnRNNMode_t
+GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}
+KINDS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}  # cudnnDataType_t
+STANDARD, PERSISTENT, PERSISTENT_SMALL = 0, 1, 3  # cudnnRNNAlgo_t
+NO_BIAS, TWO_BIASES = 0, 2
+ANY_CORES, TENSOR_CORES, ALL_BITS = 0, 1, 3  # cudnnMathType_t
+IN_TIME = 1  # layout: moment after moment, without gaps
+INFERENCE, TRAINING = 0, 1
+ADDED = 0  # gradients of weights are added to what is there
+KINDS_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A kind of network: (T, B, inputs) to (T, B, directions * hidden)."""
+
+    cell: str  # of CELLS
+    dtype: str
+    length: int
+    batch: int
+    inputs: int
+    hidden: int
+    layers: int
+    directions: int
+    biases: bool
+    tf32: bool
+    algorithm: int = STANDARD
+
+    @property
+    def out_shape(self) -> Shape:
+        """That of the outputs."""
+        return self.length, self.batch, self.directions * self.hidden
+
+    @property
+    def state_shape(self) -> Shape:
+        """That of a state."""
+        return self.layers * self.directions, self.batch, self.hidden
+
+    @property
+    def states(self) -> int:
+        """How many states are carried."""
+        return 2 if self.cell == "lstm" else 1
+
+    def weight_shapes(self) -> list[Shape]:
+        """Those of parameters: of the input and of the state, and two biases, in each direction."""
+        rows, shapes = GATES[self.cell] * self.hidden, []
+        for layer in range(self.layers):
+            width = self.directions * self.hidden if layer else self.inputs
+            one: list[Shape] = [(rows, width), (rows, self.hidden)]
+            shapes += (one + [(rows,), (rows,)] * self.biases) * self.directions
+        return shapes
+
+    @property
+    def math(self) -> int:
+        """What products may go through."""
+        if self.dtype == "float32":
+            return ANY_CORES if self.tf32 else ALL_BITS
+        return ANY_CORES if self.dtype == "float64" else TENSOR_CORES
+
+
+# The functions that are called, and what they take: addresses, ints, sizes, a float, a seed.
+TYPES = {"p": c_void_p, "i": c_int, "n": c_size_t, "u": c_uint, "f": c_float, "l": c_uint64}
+TAKES = {
+    "cudnnCreate": "p",
+    "cudnnSetStream": "pp",
+    "cudnnCreateDropoutDescriptor": "p",
+    "cudnnSetDropoutDescriptor": "ppfpnl",
+    "cudnnCreateRNNDescriptor": "p",
+    "cudnnSetRNNDescriptor_v8": "p" + "i" * 12 + "pu",
+    "cudnnDestroyRNNDescriptor": "p",
+    "cudnnCreateRNNDataDescriptor": "p",
+    "cudnnSetRNNDataDescriptor": "piiiiipp",
+    "cudnnDestroyRNNDataDescriptor": "p",
+    "cudnnCreateTensorDescriptor": "p",
+    "cudnnSetTensorNdDescriptor": "piipp",
+    "cudnnGetTensorNdDescriptor": "pipppp",
+    "cudnnDestroyTensorDescriptor": "p",
+    "cudnnGetRNNWeightSpaceSize": "ppp",
+    "cudnnGetRNNWeightParams": "ppinpipppp",
+    "cudnnGetRNNTempSpaceSizes": "ppippp",
+    "cudnnRNNForward": "ppi" + "p" * 11 + "np" * 3,
+    "cudnnRNNBackwardData_v8": "p" * 16 + "np" * 3,
+    "cudnnRNNBackwardWeights_v8": "ppi" + "p" * 7 + "np" * 3,
+}
+
+
+class CudnnRefusal(RuntimeError):
+    """A call that cuDNN did not take."""
+
+
+class Library:
+    """The functions in C; each raises what its status says."""
+
+    def __init__(self, library: CDLL) -> None:
+        for name, takes in TAKES.items():
+            fn = getattr(library, name)
+            fn.argtypes = [TYPES[t] for t in takes]
+            fn.restype = c_int
+            setattr(self, name, self.checked(name, fn))
+
+    @staticmethod
+    def checked(name: str, fn: Callable[..., int]) -> Callable[..., None]:
+        """A function that raises where its status is not success."""
+
+        def call(*args: Any) -> None:
+            status = fn(*args)
+            if status:
+                raise CudnnRefusal(f"cuda: cuDNN's {name} failed with status {status}")
+
+        return call
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        raise AttributeError(name)  # all are set above: for those who check types
+
+
+@cache
+def library() -> Library | None:
+    """cuDNN's functions; None where it is missing or has none of these."""
+    for name in LIBRARIES:
+        try:
+            return Library(CDLL(name))
+        except (OSError, AttributeError):
+            continue
+    return None
+
+
+class Recurrence:
+    """cuDNN on one GPU: a handle in the order of CuPy's current stream, and no dropout."""
+
+    def __init__(self, index: int, functions: Library) -> None:
+        self.index, self.functions = index, functions
+        self.lock = Lock()  # a call sets the handle's stream first
+        self.stream = -1
+        with cupy().cuda.Device(index):
+            self.handle = self.made("cudnnCreate")
+            self.no_dropout = self.made("cudnnCreateDropoutDescriptor")
+            functions.cudnnSetDropoutDescriptor(self.no_dropout, self.handle, 0.0, None, 0, 0)
+
+    def made(self, name: str) -> int:
+        """What a function that makes something writes."""
+        made = c_void_p()
+        getattr(self.functions, name)(byref(made))
+        return int(made.value or 0)
+
+    def follow(self) -> None:
+        """Have calls join the current stream; under the lock."""
+        stream = int(cupy().cuda.get_current_stream().ptr)
+        if stream != self.stream:
+            self.functions.cudnnSetStream(self.handle, stream)
+            self.stream = stream
+
+
+@cache
+def recurrence_of(index: int) -> Recurrence | None:
+    """cuDNN's recurrence on a GPU; None where there is none."""
+    functions = library()
+    return None if functions is None else Recurrence(index, functions)
+
+
+class Described:
+    """A kind of network as cuDNN was told of it: descriptors, and bytes of what it wants."""
+
+    def __init__(self, owner: Recurrence, network: Network) -> None:
+        self.owner, self.network = owner, network
+        self.x = self.described_rows(network.inputs)
+        self.y = self.described_rows(network.directions * network.hidden)
+        self.state = self.described_state()
+        self.rnn = self.described_network()
+        c = owner.functions
+        size = c_size_t()
+        c.cudnnGetRNNWeightSpaceSize(owner.handle, self.rnn, byref(size))
+        self.weights = int(size.value)
+        self.rooms = [self.room(mode) for mode in (INFERENCE, TRAINING)]
+
+    def kept(self, made: str, destroyed: str) -> int:
+        """A descriptor that goes when this does."""
+        handle = self.owner.made(made)
+        end = weakref.finalize(self, getattr(self.owner.functions, destroyed), handle)
+        end.atexit = False
+        return handle
+
+    def described_rows(self, width: int) -> int:
+        made = self.kept("cudnnCreateRNNDataDescriptor", "cudnnDestroyRNNDataDescriptor")
+        n = self.network
+        lengths = (c_int * n.batch)(*([n.length] * n.batch))
+        self.owner.functions.cudnnSetRNNDataDescriptor(
+            made, KINDS[n.dtype], IN_TIME, n.length, n.batch, width, lengths, None
+        )
+        return made
+
+    def described_state(self) -> int:
+        made = self.kept("cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor")
+        shape = self.network.state_shape
+        self.owner.functions.cudnnSetTensorNdDescriptor(
+            made, KINDS[self.network.dtype], 3, (c_int * 3)(*shape),
+            (c_int * 3)(shape[1] * shape[2], shape[2], 1),
+        )  # fmt: skip
+        return made
+
+    def described_network(self) -> int:
+        made = self.kept("cudnnCreateRNNDescriptor", "cudnnDestroyRNNDescriptor")
+        n = self.network
+        kind = KINDS[n.dtype]
+        computed = kind if n.dtype == "float64" else KINDS["float32"]
+        self.owner.functions.cudnnSetRNNDescriptor_v8(
+            made, n.algorithm, CELLS[n.cell], TWO_BIASES if n.biases else NO_BIAS,
+            n.directions - 1, 0, kind, computed, n.math, n.inputs, n.hidden, n.hidden, n.layers,
+            self.owner.no_dropout, 0,
+        )  # fmt: skip
+        return made
+
+    def room(self, mode: int) -> tuple[int, int]:
+        """Bytes of the workspace and of the reserve."""
+        work, reserve = c_size_t(), c_size_t()
+        self.owner.functions.cudnnGetRNNTempSpaceSizes(
+            self.owner.handle, self.rnn, mode, self.x, byref(work), byref(reserve)
+        )
+        return int(work.value), int(reserve.value)
+
+    def offsets(self) -> list[int]:
+        """Where each parameter begins in the weight space, in bytes.
+
+        Gates of one parameter follow each other here as there: i, f, g, o and r, z, n.
+        """
+        n, item = self.network, np.dtype("f8").itemsize
+        item = {"float64": 8, "float32": 4}.get(n.dtype, 2)
+        gates, offsets = GATES[n.cell], []
+        base = cupy().empty(max(self.weights, 1), np.uint8)
+        shapes = iter(n.weight_shapes())
+        for layer in range(n.layers * n.directions):
+            every = [self.placed(layer, gate, base, item) for gate in range(2 * gates)]
+            halves = [[row[k] for row in every[at : at + gates]]
+                      for k in range(1 + n.biases) for at in (0, gates)]  # fmt: skip
+            for parts in halves:
+                size = prod(next(shapes)) // gates * item
+                first = parts[0][0]
+                if parts != [(first + k * size, size) for k in range(gates)]:
+                    raise CudnnRefusal("cuda: cuDNN keeps a network's weights in another order")
+                offsets.append(first)
+        return offsets
+
+    def placed(self, layer: int, gate: int, base: Array, item: int) -> list[tuple[int, int]]:
+        """(offset, bytes) of a gate's matrix and of its bias."""
+        c, owner = self.owner.functions, self.owner
+        at = [c_void_p(), c_void_p()]
+        about = [self.kept("cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor")
+                 for _ in at]  # fmt: skip
+        c.cudnnGetRNNWeightParams(
+            owner.handle, self.rnn, layer, self.weights, int(base.data.ptr), gate,
+            about[0], byref(at[0]), about[1], byref(at[1]),
+        )  # fmt: skip
+        found = []
+        for address, described in zip(at, about, strict=True):
+            if address.value is None:
+                continue
+            kind, rank, sizes, steps = c_int(), c_int(), (c_int * 3)(), (c_int * 3)()
+            c.cudnnGetTensorNdDescriptor(described, 3, byref(kind), byref(rank), sizes, steps)
+            found.append((address.value - int(base.data.ptr), prod(sizes[: rank.value]) * item))
+        return found
+
+
+class Prepared:
+    """A kind of network that can run."""
+
+    def __init__(self, owner: Recurrence, network: Network) -> None:
+        self.owner, self.network = owner, network
+        self.about = Described(owner, network)
+        self.shapes = network.weight_shapes()
+        self.offsets = weight_offsets(owner, replace(network, length=1, batch=1))
+        self.is_lstm = network.cell == "lstm"
+
+    def forward(
+        self, x: Array, states: Sequence[Array], weights: Sequence[Array], training: bool
+    ) -> tuple[Array, ...]:
+        """The outputs, the last states and the reserve; `states` may be none, which is zeros."""
+        n, about, empty = self.network, self.about, cupy().ndarray
+        out = empty(n.out_shape, x.dtype)
+        last = [empty(n.state_shape, x.dtype) for _ in range(n.states)]
+        work, reserve = (empty(size, np.uint8) for size in about.rooms[training])
+        space = self.packed(weights)
+        hx, cx = addresses(states)
+        hy, cy = addresses(last)
+        owner = self.owner
+        with owner.lock:
+            owner.follow()
+            owner.functions.cudnnRNNForward(
+                owner.handle, about.rnn, int(training), None, about.x, x.data.ptr, about.y,
+                out.data.ptr, about.state, hx, hy, about.state, cx, cy,
+                about.weights, space.data.ptr, work.nbytes, work.data.ptr,
+                reserve.nbytes, reserve.data.ptr,
+            )  # fmt: skip
+        return out, *last, reserve
+
+    def backward(
+        self,
+        x: Array,
+        states: Sequence[Array],
+        weights: Sequence[Array],
+        outs: Sequence[Array],  # the outputs, and the reserve
+        gs: Sequence[Array | None],  # of the outputs and of the last states
+        of_weights: bool,
+    ) -> tuple[Array, list[Array], list[Array]]:
+        """The cotangents of the inputs, of the first states, and of parameters if asked for."""
+        n, about, empty = self.network, self.about, cupy().ndarray
+        out, reserve = outs
+        reserve = reserve.copy()  # Note [reserve]
+        g_out = cupy().zeros(n.out_shape, x.dtype) if gs[0] is None else gs[0]
+        dx = empty(x.shape, x.dtype)
+        first = [empty(n.state_shape, x.dtype) for _ in range(n.states)]
+        work = empty(about.rooms[TRAINING][0], np.uint8)
+        space = self.packed(weights)
+        hx, cx = addresses(states)
+        ghy, gcy = addresses(gs[1:])
+        ghx, gcx = addresses(first)
+        rest = (work.nbytes, work.data.ptr, reserve.nbytes, reserve.data.ptr)
+        into = cupy().zeros(about.weights, np.uint8) if of_weights else None
+        owner = self.owner
+        with owner.lock:
+            owner.follow()
+            owner.functions.cudnnRNNBackwardData_v8(
+                owner.handle, about.rnn, None, about.y, out.data.ptr, g_out.data.ptr, about.x,
+                dx.data.ptr, about.state, hx, ghy, ghx, about.state, cx, gcy, gcx,
+                about.weights, space.data.ptr, *rest,
+            )  # fmt: skip
+            if into is not None:
+                owner.functions.cudnnRNNBackwardWeights_v8(
+                    owner.handle, about.rnn, ADDED, None, about.x, x.data.ptr, about.state, hx,
+                    about.y, out.data.ptr, about.weights, into.data.ptr, *rest,
+                )  # fmt: skip
+        return dx, first, [] if into is None else self.unpacked(into, x.dtype)
+
+    def packed(self, weights: Sequence[Array]) -> Array:
+        """The weight space (Note [weight space])."""
+        space = cupy().ndarray(self.about.weights, np.uint8)
+        begin = space.data.ptr
+        stream = cupy().cuda.get_current_stream().ptr
+        for source, offset, size in pieces(weights, self.offsets):
+            cupy().cuda.runtime.memcpyAsync(begin + offset, source, size, 3, stream)
+        return space
+
+    def unpacked(self, space: Array, dtype: Any) -> list[Array]:
+        """The parts of a weight space, in place."""
+        return [
+            cupy().ndarray(shape, dtype, space.data + offset)
+            for shape, offset in zip(self.shapes, self.offsets, strict=True)
+        ]
+
+
+def addresses(arrays: Sequence[Array | None]) -> tuple[int | None, int | None]:
+    """Those of up to two arrays; None for what is not there."""
+    found = [None if a is None else a.data.ptr for a in arrays]
+    return (*found, None, None)[:2]  # type: ignore[return-value]
+
+
+def pieces(weights: Sequence[Array], offsets: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(address, offset, bytes) of what is copied: neighbours in both places are one piece."""
+    found: list[tuple[int, int, int]] = []
+    for weight, offset in zip(weights, offsets, strict=True):
+        address, size = weight.data.ptr, weight.nbytes
+        if found:
+            start, at, length = found[-1]
+            if start + length == address and at + length == offset:
+                found[-1] = start, at, length + size
+                continue
+        found.append((address, offset, size))
+    return found
+
+
+@lru_cache(maxsize=KINDS_KEPT)
+def weight_offsets(owner: Recurrence, network: Network) -> list[int]:
+    """Those of a kind of network, which neither its length nor its batch decides."""
+    with cupy().cuda.Device(owner.index):
+        return Described(owner, network).offsets()
+
+
+@lru_cache(maxsize=KINDS_KEPT)
+def prepared(index: int, network: Network) -> Prepared | None:
+    """A network ready to run on a GPU; None where cuDNN does not do it."""
+    owner = recurrence_of(index)
+    if owner is None:
+        return None
+    try:
+        with cupy().cuda.Device(index):
+            return Prepared(owner, network)
+    except CudnnRefusal:
+        return None
