@@ -295,6 +295,8 @@ WITHIN = {
     "gru_layer",  # layers are compared with their steps, to second order
     "lstm_layer",
     "plain_layer",
+    "recurrent_network",  # tests/test_recurrent_networks.py
+    "recurrent_network_gradient",
     "scaled_dot_product_attention_backward",
     "ctc_loss_gradient",  # by a GPU's kernel: tests/test_calls_cuda.py
     "grid_sampler_whole",  # on a GPU, as is grid_sampler elsewhere: tests/test_calls_cuda.py

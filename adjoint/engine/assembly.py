@@ -95,6 +95,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.ops.nn.attention",
     "adjoint.engine.ops.nn.multi_head",
     "adjoint.engine.ops.nn.recurrent",
+    "adjoint.engine.ops.nn.recurrent_networks",
     "adjoint.engine.ops.image.convolution_functions",
     "adjoint.engine.ops.image.grid",
     "adjoint.engine.ops.image.pooling",
@@ -126,6 +127,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.backends.array.kernels.image.grid",
     "adjoint.engine.backends.array.kernels.nn.gates",
     "adjoint.engine.backends.array.kernels.nn.ctc",
+    "adjoint.engine.backends.array.kernels.nn.recurrent",
 )
 LAZY: tuple[str, ...] = (
     *NETWORKS,

@@ -31,6 +31,7 @@ ELSEWHERE = frozenset(
     "scaled_product "  # of float8: tests/test_scaled_products.py
     "key_ranges "  # whole numbers of sequences: tests/test_varlen_attention.py
     "ctc_loss_gradient dropout grid_sampler_whole grid_sampler_gradient unique_values "  # of eager mode on a GPU: tests/test_calls_cuda.py
+    "recurrent_network recurrent_network_gradient "  # tests/test_recurrent_networks.py
     "moved_statistic ctc_loss_small".split()  # within others, of few elements: tests/test_small_rows.py
 )
 

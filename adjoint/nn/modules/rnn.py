@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -11,7 +12,7 @@ from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeValueError, ShapeError, ShapeValueError
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.create.creation import empty
-from adjoint.engine.ops.nn.recurrent import CELLS, run
+from adjoint.engine.ops.nn.recurrent_networks import GATES, run
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.module import Module
@@ -21,8 +22,6 @@ from adjoint.nn.modules.rnn_cells import RNNCell as RNNCell
 from adjoint.nn.modules.rnn_cells import RNNCellBase as RNNCellBase
 from adjoint.nn.parameter import Parameter
 from adjoint.nn.utils.rnn import PackedSequence, integers_of
-
-GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 class RNNBase(Module):
@@ -253,8 +252,9 @@ class RNNBase(Module):
             states = None if states is None else tuple(s.unsqueeze(1) for s in states)
         if states is None:
             self.check_input(input, None)
-            states = self._zero_states(input, self._batch(input, None))
-        self.check_forward_args(input, self._shown(states), None)
+            states = partial(self._zero_states, input, self._batch(input, None))
+        else:
+            self.check_forward_args(input, self._shown(states), None)
         steps = input.transpose(0, 1) if self.batch_first else input
         out, states = self._run(steps, None, states)
         if self.batch_first:
@@ -281,7 +281,7 @@ class RNNBase(Module):
 
     def _run_with(self, biases: bool, input: Tensor, sizes: list[int] | None, states: Any) -> Any:
         return run(
-            CELLS[self.mode],
+            self.mode,
             input,
             sizes,
             states,

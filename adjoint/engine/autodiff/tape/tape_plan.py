@@ -115,6 +115,8 @@ class TapePlan:
                 return SAVED_MANY, [self._save(-1 - i) for i in range(self.outputs)]
             case "later_outs":
                 return SAVED_MANY, [self._save(-1 - i) for i in range(1, self.outputs)]
+            case "first_outs":
+                return SAVED_MANY, [self._save(-1 - i) for i in range(2)]
             case "out_spec" | "out_specs":
                 self.wants_out_specs = True
                 return (OUT_SPEC, None) if name == "out_spec" else (OUT_SPECS, None)

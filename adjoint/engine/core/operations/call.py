@@ -76,6 +76,8 @@ class Call:
                 return self.outs
             case "later_outs":
                 return self.outs[1:]
+            case "first_outs":
+                return self.outs[:2]
             case "out_spec":
                 return self.outs[0]._spec
             case "out_specs":

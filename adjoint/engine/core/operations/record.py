@@ -9,6 +9,7 @@ Note [rules]
         x y z / xs      operands            x_spec ... / x_specs   their shapes and dtypes
         out / outs      results             out_spec               the result's
         later_outs      all results but the first, which users may then write over
+        first_outs      the first two: what comes after them users may write over
         g / gs          cotangents          tx ty tz / ts          tangents
         position        the operand's place, for a rule that serves several (a "*name")
     and any other name is a parameter of the operation.

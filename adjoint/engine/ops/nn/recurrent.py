@@ -1,4 +1,4 @@
-"""Recurrent networks: cells, and their layers over whole sequences.
+"""Recurrent networks: cells, and their layers over whole sequences, moment by moment.
 
 All inputs of a layer are projected in one product; the loop over time then does only what depends
 on the state. A sequence is a list of steps, each a batch; in a packed one the batch shrinks as
@@ -193,7 +193,7 @@ def _split_weights(
     return weights
 
 
-def run(
+def over_layers(
     step: Step,
     input: Tensor,
     sizes: list[int] | None,
@@ -224,52 +224,6 @@ def run(
         if dropout and train and layer < num_layers - 1:
             input = input * dropout_factors(input.shape, dropout, input)
     return input, tuple(stack(list(parts), 0) for parts in zip(*finals, strict=True))
-
-
-def _network(step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
-    """Both forms: (input, hx, params, ..., batch_first) and (data, batch_sizes, hx, ...)."""
-    padded = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train",
-              "bidirectional", "batch_first")  # fmt: skip
-    packed = ("data", "batch_sizes", *padded[1:-1])
-    place = 1 if several else 2  # of what is a list of tensors in one form, a tensor in the other
-    is_packed = "data" in kwargs or (len(args) > place and is_tensor(args[place]))
-    given = dict(zip(packed if is_packed else padded, args, strict=False)) | kwargs
-    states = tuple(given["hx"]) if several else (given["hx"],)
-    options = [given[name] for name in padded[2:-1]]
-    if is_packed:
-        out, final = run(step, given["data"], given["batch_sizes"].tolist(), states, *options)
-        return out, *final
-    x = given["input"].transpose(0, 1) if given["batch_first"] else given["input"]
-    out, final = run(step, x, None, states, *options)
-    return (out.transpose(0, 1) if given["batch_first"] else out), *final
-
-
-@public()
-def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """A network of `rnn_tanh_cell`s over a sequence; `nn.RNN` has the arguments by name.
-
-    (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
-    (data, batch_sizes, hx, ...) for a packed sequence, which has no batch_first.
-    """
-    return _network(_tanh_step, args, kwargs, several=False)
-
-
-@public()
-def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """A network of `rnn_relu_cell`s over a sequence; arguments as for `rnn_tanh`."""
-    return _network(_relu_step, args, kwargs, several=False)
-
-
-@public()
-def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """A network of `gru_cell`s over a sequence; arguments as for `rnn_tanh`."""
-    return _network(_gru_step, args, kwargs, several=False)
-
-
-@public()
-def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """A network of `lstm_cell`s over a sequence; as `rnn_tanh`, with hx = (h, c)."""
-    return _network(_lstm_step, args, kwargs, several=True)
 
 
 CELLS: dict[str, Step] = {

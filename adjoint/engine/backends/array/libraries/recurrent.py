@@ -18,7 +18,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from ctypes import CDLL, byref, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from math import prod
 from threading import Lock
@@ -27,14 +27,13 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
-from adjoint.engine.backends.array.libraries.cudnn import is_used
+from adjoint.engine.core.dtype import named
+from adjoint.engine.ops.nn.recurrent_networks import GATES, Network
 
 Array = Any
-Shape = tuple[int, ...]
 
 LIBRARIES = ("libcudnn.so.9", "libcudnn.so.8")
-CELLS = {"relu": 0, "tanh": 1, "lstm": 2, "gru": 3}  # cudnnRNNMode_t
-GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}
+CELLS = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}  # cudnnRNNMode_t
 KINDS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}  # cudnnDataType_t
 STANDARD, PERSISTENT, PERSISTENT_SMALL = 0, 1, 3  # cudnnRNNAlgo_t
 NO_BIAS, TWO_BIASES = 0, 2
@@ -45,52 +44,11 @@ ADDED = 0  # gradients of weights are added to what is there
 KINDS_KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A kind of network: (T, B, inputs) to (T, B, directions * hidden)."""
-
-    cell: str  # of CELLS
-    dtype: str
-    length: int
-    batch: int
-    inputs: int
-    hidden: int
-    layers: int
-    directions: int
-    biases: bool
-    tf32: bool
-    algorithm: int = STANDARD
-
-    @property
-    def out_shape(self) -> Shape:
-        """That of the outputs."""
-        return self.length, self.batch, self.directions * self.hidden
-
-    @property
-    def state_shape(self) -> Shape:
-        """That of a state."""
-        return self.layers * self.directions, self.batch, self.hidden
-
-    @property
-    def states(self) -> int:
-        """How many states are carried."""
-        return 2 if self.cell == "lstm" else 1
-
-    def weight_shapes(self) -> list[Shape]:
-        """Those of parameters: of the input and of the state, and two biases, in each direction."""
-        rows, shapes = GATES[self.cell] * self.hidden, []
-        for layer in range(self.layers):
-            width = self.directions * self.hidden if layer else self.inputs
-            one: list[Shape] = [(rows, width), (rows, self.hidden)]
-            shapes += (one + [(rows,), (rows,)] * self.biases) * self.directions
-        return shapes
-
-    @property
-    def math(self) -> int:
-        """What products may go through."""
-        if self.dtype == "float32":
-            return ANY_CORES if self.tf32 else ALL_BITS
-        return ANY_CORES if self.dtype == "float64" else TENSOR_CORES
+def math_of(network: Network) -> int:
+    """What products may go through."""
+    if network.dtype == "float32":
+        return ANY_CORES if network.tf32 else ALL_BITS
+    return ANY_CORES if network.dtype == "float64" else TENSOR_CORES
 
 
 # The functions that are called, and what they take: addresses, ints, sizes, a float, a seed.
@@ -239,7 +197,7 @@ class Described:
         computed = kind if n.dtype == "float64" else KINDS["float32"]
         self.owner.functions.cudnnSetRNNDescriptor_v8(
             made, n.algorithm, CELLS[n.cell], TWO_BIASES if n.biases else NO_BIAS,
-            n.directions - 1, 0, kind, computed, n.math, n.inputs, n.hidden, n.hidden, n.layers,
+            n.directions - 1, 0, kind, computed, math_of(n), n.inputs, n.hidden, n.hidden, n.layers,
             self.owner.no_dropout, 0,
         )  # fmt: skip
         return made
@@ -257,8 +215,7 @@ class Described:
 
         Gates of one parameter follow each other here as there: i, f, g, o and r, z, n.
         """
-        n, item = self.network, np.dtype("f8").itemsize
-        item = {"float64": 8, "float32": 4}.get(n.dtype, 2)
+        n, item = self.network, named(self.network.dtype).itemsize
         gates, offsets = GATES[n.cell], []
         base = cupy().empty(max(self.weights, 1), np.uint8)
         shapes = iter(n.weight_shapes())
@@ -302,12 +259,11 @@ class Prepared:
         self.about = Described(owner, network)
         self.shapes = network.weight_shapes()
         self.offsets = weight_offsets(owner, replace(network, length=1, batch=1))
-        self.is_lstm = network.cell == "lstm"
 
     def forward(
         self, x: Array, states: Sequence[Array], weights: Sequence[Array], training: bool
     ) -> tuple[Array, ...]:
-        """The outputs, the last states and the reserve; `states` may be none, which is zeros."""
+        """The outputs, the reserve and the last states; `states` may be none, which is zeros."""
         n, about, empty = self.network, self.about, cupy().ndarray
         out = empty(n.out_shape, x.dtype)
         last = [empty(n.state_shape, x.dtype) for _ in range(n.states)]
@@ -324,7 +280,7 @@ class Prepared:
                 about.weights, space.data.ptr, work.nbytes, work.data.ptr,
                 reserve.nbytes, reserve.data.ptr,
             )  # fmt: skip
-        return out, *last, reserve
+        return out, reserve, *last
 
     def backward(
         self,

@@ -1,0 +1,78 @@
+"""Whole recurrent networks on a GPU: by cuDNN, where it is installed and runs their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from adjoint.engine.backends.array.libraries.convolutions import allows_tf32, wants_determinism
+from adjoint.engine.backends.array.libraries.cudnn import installed
+from adjoint.engine.backends.array.libraries.recurrent import KINDS, prepared
+from adjoint.engine.backends.array.table import lowers_on_gpu
+from adjoint.engine.core.state import switches
+from adjoint.engine.ops.nn import recurrent_networks as ops
+from adjoint.engine.ops.nn.recurrent_networks import Network
+
+Array = Any
+ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
+
+
+def choose(network: Network, index: int) -> Network | None:
+    """The network as cuDNN runs it under today's switches; None where it does not."""
+    return _choice(network, index, switches.computed_with)
+
+
+@lru_cache(maxsize=1024)
+def _choice(network: Network, index: int, computed_with: tuple[Any, ...]) -> Network | None:
+    # Sums of a recurrence are taken in an order that its library does not promise.
+    if network.dtype not in KINDS or wants_determinism():
+        return None
+    if not switches.get("backends.cudnn.enabled") or installed()[0] is None:
+        return None
+    network = replace(network, tf32=network.dtype == "float32" and allows_tf32())
+    return None if prepared(index, network) is None else network
+
+
+ops.CHOOSE["cuda"] = choose
+
+
+def _dense(xp: Any, arrays: Sequence[Array]) -> list[Array]:
+    """Arrays without gaps at addresses that kernels can read from."""
+    found = []
+    for a in arrays:
+        if not a.flags.c_contiguous:
+            a = xp.ascontiguousarray(a)
+        found.append(a.copy() if a.data.ptr % ALIGNED else a)
+    return found
+
+
+@lowers_on_gpu(ops.RECURRENT_NETWORK)
+def recurrent_network(
+    xp: Any, x: Array, *rest: Array, network: Network, given: int, training: bool
+) -> tuple[Array, ...]:
+    x, *rest = _dense(xp, (x, *rest))  # type: ignore[assignment]
+    run: Any = prepared(x.data.device_id, network)
+    return run.forward(x, rest[:given], rest[given:], training)
+
+
+@lowers_on_gpu(ops.RECURRENT_GRADIENT)
+def recurrent_gradient(
+    xp: Any,
+    *xs: Array,
+    got: tuple[bool, ...],
+    wanted: tuple[bool, ...],
+    network: Network,
+    given: int,
+) -> tuple[Array, ...]:
+    """The gradients that are wanted, of the inputs, the first states and the parameters."""
+    dense = iter(_dense(xp, xs))
+    gs = [next(dense) if g else None for g in got]
+    outs = next(dense), next(dense)
+    x, *rest = dense
+    run: Any = prepared(x.data.device_id, network)
+    of_weights = any(wanted[1 + given :])
+    dx, first, parts = run.backward(x, rest[:given], rest[given:], outs, gs, of_weights)
+    found = (dx, *first[:given], *parts)
+    return tuple(g for g, w in zip(found, wanted, strict=False) if w)

@@ -1,0 +1,264 @@
+"""Whole recurrent networks: in eager mode on a GPU one operation, where a library has it.
+
+Moment by moment (`recurrent`) a network is a few launches for each moment of each layer, and as
+many calls around them; cuDNN has one for all layers, directions and moments. The composition stays
+what the operation means, and what its derivatives of higher order are taken of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from adjoint.engine.core.dtype import uint8
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.nn.recurrent import CELLS, State, over_layers
+
+if TYPE_CHECKING:
+    from adjoint.engine.tensor.tensor import Tensor
+
+Shape = tuple[int, ...]
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A kind of network without projections: (T, B, inputs) to (T, B, directions * hidden)."""
+
+    cell: str  # of CELLS
+    dtype: str
+    length: int
+    batch: int
+    inputs: int
+    hidden: int
+    layers: int
+    directions: int
+    biases: bool
+    tf32: bool = False  # of float32: whether 10 bits of a factor will do
+    algorithm: int = 0  # a library's, which chooses it
+
+    @property
+    def states(self) -> int:
+        """How many states are carried: h, and c of an LSTM."""
+        return 2 if self.cell == "LSTM" else 1
+
+    @property
+    def out_shape(self) -> Shape:
+        """That of the outputs."""
+        return self.length, self.batch, self.directions * self.hidden
+
+    @property
+    def state_shape(self) -> Shape:
+        """That of a state."""
+        return self.layers * self.directions, self.batch, self.hidden
+
+    def weight_shapes(self) -> list[Shape]:
+        """Those of parameters: of the input and of the state, and two biases, in each direction.
+
+        >>> Network(
+        ...     "GRU", "float32", 9, 2, inputs=5, hidden=4, layers=1, directions=1, biases=True
+        ... ).weight_shapes()
+        [(12, 5), (12, 4), (12,), (12,)]
+        """
+        rows, shapes = GATES[self.cell] * self.hidden, []
+        for layer in range(self.layers):
+            width = self.directions * self.hidden if layer else self.inputs
+            one: list[Shape] = [(rows, width), (rows, self.hidden)]
+            shapes += (one + [(rows,), (rows,)] * self.biases) * self.directions
+        return shapes
+
+
+# By type of device, filled by backends: the network with what a library chose for it on a device,
+# by its number; None where no library runs it.
+CHOOSE: dict[str, Callable[[Network, int], Network | None]] = {}
+
+
+def _composed(network: Network, x: Tensor, states: State, weights: Sequence[Tensor]) -> Any:
+    """(outputs, *last states), moment by moment; no states are zeros."""
+    if not states:
+        states = tuple(x.new_zeros(network.state_shape) for _ in range(network.states))
+    n = network
+    out, last = over_layers(
+        CELLS[n.cell], x, None, states, weights, n.biases, n.layers, 0.0, False, n.directions == 2
+    )
+    return out, *last
+
+
+def _network(x: Tensor, *rest: Tensor, network: Network, given: int, training: bool) -> Any:
+    """(outputs, what a library keeps for backward, *last states)."""
+    out, *last = _composed(network, x, rest[:given], rest[given:])
+    return out, x.new_zeros((0,), dtype=uint8), *last
+
+
+def _pulled(
+    *xs: Tensor, got: tuple[bool, ...], wanted: tuple[bool, ...], network: Network, given: int
+) -> tuple[Tensor, ...]:
+    """The composition's gradients by what is wanted, all of it taken once more."""
+    count = sum(got)
+    cotangents, operands = iter(xs[:count]), xs[count + 2 :]
+    gs = [next(cotangents) if g else None for g in got]
+
+    def follow(*chosen: Tensor) -> Any:
+        some = iter(chosen)
+        x, *rest = (next(some) if w else t for t, w in zip(operands, wanted, strict=True))
+        return _composed(network, x, tuple(rest[:given]), rest[given:])
+
+    outs, pull = HOOKS.vjp(follow, *(t for t, w in zip(operands, wanted, strict=True) if w))
+    filled = tuple(o.new_zeros(o.shape) if g is None else g for g, o in zip(gs, outs, strict=True))
+    pulled: tuple[Tensor, ...] = pull(filled)
+    return pulled
+
+
+def _pull(
+    gs: Sequence[Any],
+    first_outs: Sequence[Tensor],
+    x: Tensor,
+    rest: Sequence[Tensor],
+    needed: Sequence[bool],
+    network: Network,
+    given: int,
+) -> list[Tensor | None]:
+    of_results = [gs[0], *gs[2:]]
+    got = tuple(g is not None for g in of_results)
+    wanted = tuple(map(bool, needed))
+    operands = (*(g for g in of_results if g is not None), *first_outs, x, *rest)
+    with CONTEXT.having(autocast=None):  # precision is settled by what was handed over
+        pulled = RECURRENT_GRADIENT if CONTEXT.plain else _pulled
+        gradients = iter(pulled(*operands, got=got, wanted=wanted, network=network, given=given))
+    return [next(gradients) if w else None for w in wanted]
+
+
+# RECURRENT_NETWORK(x, *states, *weights) -> (outputs, kept bytes, *last states); `given` says how
+# many states there are, none for zeros.
+RECURRENT_NETWORK: Record = composite(
+    "recurrent_network", _network, operands=("x", "*rest"), outputs=0, joint=_pull
+)
+# (*cotangents, outputs, kept bytes, x, *states, *weights) -> the gradients that are wanted
+RECURRENT_GRADIENT: Record = composite(
+    "recurrent_network_gradient", _pulled, operands=("*xs",), outputs=0
+)
+
+
+def _chosen(
+    cell: str,
+    x: Tensor,
+    states: State,
+    params: Sequence[Any],
+    biases: bool,
+    layers: int,
+    both: bool,
+) -> Network | None:
+    """The network as a library will run it; None where the composition runs."""
+    if CONTEXT.capture is not None or CONTEXT.autocast is not None or CONTEXT.levels:
+        return None
+    if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly:
+        return None
+    choose = CHOOSE.get(x.device.type)
+    given = (x, *states, *params)
+    if choose is None or not all(map(is_tensor, given)) or x.ndim != 3 or len(params) < 2:
+        return None
+    dtype, device, one = x.dtype, x.device, x._array.__class__
+    if one not in DEVICE_LAYOUTS or params[1].ndim != 2:
+        return None
+    if any(t._array.__class__ is not one or t.dtype is not dtype for t in given):
+        return None
+    if any(t.device != device for t in given):
+        return None
+    network = Network(
+        cell, dtype.name, x.shape[0], x.shape[1], x.shape[2], params[1].shape[1], layers,
+        1 + both, biases,
+    )  # fmt: skip
+    shapes = [network.state_shape] * len(states) + network.weight_shapes()
+    if [tuple(t.shape) for t in given[1:]] != shapes or 0 in (*x.shape, network.hidden):
+        return None
+    return choose(network, x.device.index or 0)
+
+
+def _run_whole(
+    network: Network, x: Tensor, states: State, params: Sequence[Tensor]
+) -> tuple[Tensor, State]:
+    operands = (x, *states, *params)
+    training = CONTEXT.grad_enabled and any(t.requires_grad for t in operands)
+    out, _, *last = RECURRENT_NETWORK(
+        *operands, network=network, given=len(states), training=training
+    )
+    return out, tuple(last)
+
+
+def run(
+    cell: str,
+    input: Tensor,
+    sizes: list[int] | None,
+    states: State | Callable[[], State],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[Tensor, State]:
+    """All layers: input (T, B, I) or packed (sum, I), states (layers * directions, B, H).
+
+    `states` may be a function that makes zeros, which is not called where nobody reads them.
+    """
+    dropped = bool(dropout and train and num_layers > 1)
+    if sizes is None and not dropped:
+        first = () if callable(states) else states
+        network = _chosen(cell, input, first, params, has_biases, num_layers, bidirectional)
+        if network is not None:
+            return _run_whole(network, input, first, params)
+    return over_layers(
+        CELLS[cell], input, sizes, states() if callable(states) else states, params, has_biases,
+        num_layers, dropout, train, bidirectional,
+    )  # fmt: skip
+
+
+def _called(cell: str, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
+    """Both forms: (input, hx, params, ..., batch_first) and (data, batch_sizes, hx, ...)."""
+    padded = ("input", "hx", "params", "has_biases", "num_layers", "dropout", "train",
+              "bidirectional", "batch_first")  # fmt: skip
+    packed = ("data", "batch_sizes", *padded[1:-1])
+    place = 1 if several else 2  # of what is a list of tensors in one form, a tensor in the other
+    is_packed = "data" in kwargs or (len(args) > place and is_tensor(args[place]))
+    given = dict(zip(packed if is_packed else padded, args, strict=False)) | kwargs
+    states = tuple(given["hx"]) if several else (given["hx"],)
+    options = [given[name] for name in padded[2:-1]]
+    if is_packed:
+        out, final = run(cell, given["data"], given["batch_sizes"].tolist(), states, *options)
+        return out, *final
+    x = given["input"].transpose(0, 1) if given["batch_first"] else given["input"]
+    out, final = run(cell, x, None, states, *options)
+    return (out.transpose(0, 1) if given["batch_first"] else out), *final
+
+
+@public()
+def rnn_tanh(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `rnn_tanh_cell`s over a sequence; `nn.RNN` has the arguments by name.
+
+    (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or
+    (data, batch_sizes, hx, ...) for a packed sequence, which has no batch_first.
+    """
+    return _called("RNN_TANH", args, kwargs, several=False)
+
+
+@public()
+def rnn_relu(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `rnn_relu_cell`s over a sequence; arguments as for `rnn_tanh`."""
+    return _called("RNN_RELU", args, kwargs, several=False)
+
+
+@public()
+def gru(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    """A network of `gru_cell`s over a sequence; arguments as for `rnn_tanh`."""
+    return _called("GRU", args, kwargs, several=False)
+
+
+@public()
+def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A network of `lstm_cell`s over a sequence; as `rnn_tanh`, with hx = (h, c)."""
+    return _called("LSTM", args, kwargs, several=True)
