@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 from typing import Any
 
 import pytest
+from numpy.testing import assert_allclose
 
 import adjoint as ad
+from adjoint.engine.backends.array.kernels.nn import recurrent as kernels
+from adjoint.engine.backends.array.libraries import recurrent as library
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import recurrent_networks as networks
 from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, Network
+from tests.cudnn_stand_in import FakeCudnn, HostArray, host_cupy
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "one layer": {},
@@ -202,3 +208,91 @@ def test_what_cudnn_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen.pop() is None
     layer(x)
     assert chosen.pop() is not None
+
+
+# -- how cuDNN is called, on a stand-in for it --------------------------------------------------
+
+
+@pytest.fixture
+def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A stand-in for the library, and for CuPy's memory."""
+    fake, memory = FakeCudnn(), host_cupy()
+    monkeypatch.setattr(library, "cupy", lambda: memory)
+    monkeypatch.setattr(library, "library", lambda: library.Library(fake))  # type: ignore[arg-type]
+    caches = (library.prepared, library.weight_offsets, library.recurrence_of)
+    for kept in caches:
+        kept.cache_clear()
+    yield fake
+    for kept in caches:
+        kept.cache_clear()
+
+
+def memory() -> Any:
+    return library.cupy()
+
+
+def held(x: ad.Tensor) -> Any:
+    made = HostArray(tuple(x.shape), x.detach().numpy().dtype)
+    made[...] = x.detach().numpy()
+    return made
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["zeros", "states"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["one layer", "deep both ways, no biases", "batch first"])
+def test_calls_of_cudnn(name: str, kind: str, given: bool, cudnn: Any) -> None:
+    """Parameters and gradients go to and from cuDNN's order; a tape may be walked twice."""
+    ad.manual_seed(5)
+    options = OPTIONS[name]
+    network = network_of(kind, options, (3, 2, 3, 2))
+    operands = [ad.randn(3, 2, 3, dtype=ad.float64)]
+    operands += states_of(network, dtype=ad.float64) if given else []
+    operands += [ad.randn(*s, dtype=ad.float64) for s in network.weight_shapes()]
+    leaves = [x.detach().requires_grad_() for x in operands]
+    count = network.states if given else 0
+    want = RECURRENT_NETWORK(*leaves, network=network, given=count, training=True)
+    arrays = [held(x) for x in leaves]
+    out, kept, *last = kernels.recurrent_network(
+        memory(), *arrays, network=network, given=count, training=True
+    )
+    for mine, theirs in zip((out, *last), (want[0], *want[2:]), strict=True):
+        assert_allclose(mine, theirs.detach().numpy(), rtol=1e-12)
+    alone = kernels.recurrent_network(
+        memory(), *arrays, network=network, given=count, training=False
+    )
+    assert_allclose(alone[0], out)
+    assert alone[1].size == 0
+    gs = [ad.randn(*o.shape, dtype=ad.float64) for o in (want[0], *want[2:])]
+    for got in ((True,) * len(gs), (False, *(True,) * len(last)), (True, *(False,) * len(last))):
+        used = [g for g, u in zip(gs, got, strict=True) if u]
+        outs = [o for o, u in zip((want[0], *want[2:]), got, strict=True) if u]
+        all_of = ad.autograd.grad(outs, leaves, used, retain_graph=True)
+        for wanted in ((True,) * len(leaves), (True, *(False,) * (len(leaves) - 1))):
+            found = kernels.recurrent_gradient(
+                memory(), *map(held, used), out, kept, *arrays, got=got, wanted=wanted,
+                network=network, given=count,
+            )  # fmt: skip
+            some = [g for g, w in zip(all_of, wanted, strict=True) if w]
+            for mine, theirs in zip(found, some, strict=True):
+                assert_allclose(mine, theirs.numpy(), rtol=1e-10, atol=1e-12)
+    assert cudnn.streams == [5]
+
+
+def test_what_the_stand_in_refuses(cudnn: Any) -> None:
+    """A kind that cuDNN does not take is left to the composition; what it told is forgotten."""
+    network = network_of("GRU", {}, (3, 2, 3, 2))
+    assert library.prepared(0, dataclasses.replace(network, dtype="float16")) is None
+    assert library.prepared(0, network) is not None
+    library.prepared.cache_clear()
+    gc.collect()
+    assert len(set(cudnn.gone)) == len(cudnn.gone) >= 8
+
+
+def test_pieces_that_lie_together_are_copied_as_one() -> None:
+    space = HostArray(64, "uint8")
+    parts = [HostArray(n, "uint8", space.data + at) for at, n in ((0, 16), (16, 16), (48, 16))]
+    begin = space.data.ptr
+    assert library.pieces(parts, [0, 16, 32]) == [(begin, 0, 32), (begin + 48, 32, 16)]
+    assert library.pieces(parts, [0, 32, 48]) == [
+        (begin, 0, 16), (begin + 16, 32, 16), (begin + 48, 48, 16)
+    ]  # fmt: skip
