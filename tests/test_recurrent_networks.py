@@ -118,6 +118,27 @@ def test_shapes_of_parameters(kind: str) -> None:
     assert set(GATES) == set(KINDS)
 
 
+@pytest.mark.parametrize("given", [False, True], ids=["zeros", "states"])
+@pytest.mark.parametrize("name", ["deep both ways, no biases", "batch first"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_dropout_between_layers_is_the_same(
+    kind: str, name: str, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layer by layer, where a library might have them, the same numbers are drawn."""
+    options = OPTIONS[name] | {"dropout": 0.5}
+    layer = layer_of(kind, options, 3, 2)
+    states = states_of(network_of(kind, options, (4, 4, 3, 2)))
+    start = None if not given else tuple(states) if len(states) > 1 else states[0]
+    x, found = ad.randn(4, 4, 3), []
+    for _ in range(2):
+        ad.manual_seed(9)
+        out, last = layer(x, start)
+        found.append([out, *(last if isinstance(last, tuple) else [last])])
+        monkeypatch.setitem(networks.CHOOSE, "cpu", lambda network, index: None)
+    for mine, theirs in zip(*found, strict=True):
+        ad.testing.assert_close(mine, theirs, rtol=0, atol=0)
+
+
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[Network | None]:
     """What is chosen from now on."""
     chosen: list[Network | None] = []

@@ -160,7 +160,8 @@ class RNNBase(Module):
 
     @property
     def _input_dtype(self) -> DType:
-        return self._flat_weights[0].dtype
+        dtype: DType = getattr(self, self._all_weights[0][0]).dtype
+        return dtype
 
     def flatten_parameters(self) -> None:
         """Nothing to do: parameters are used where they are."""

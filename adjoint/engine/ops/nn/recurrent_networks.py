@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import uint8
@@ -17,7 +18,9 @@ from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.nn.attention import dropout_factors
 from adjoint.engine.ops.nn.recurrent import CELLS, State, over_layers
+from adjoint.engine.ops.shape.join import cat
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -206,8 +209,10 @@ def run(
 
     `states` may be a function that makes zeros, which is not called where nobody reads them.
     """
-    dropped = bool(dropout and train and num_layers > 1)
-    if sizes is None and not dropped:
+    if sizes is None and CHOOSE.get(input.device.type) is not None:
+        if dropout and train and num_layers > 1 and CONTEXT.capture is None:
+            options = (has_biases, num_layers, dropout, bidirectional)
+            return _run_dropping(cell, input, states, params, *options)
         first = () if callable(states) else states
         network = _chosen(cell, input, first, params, has_biases, num_layers, bidirectional)
         if network is not None:
@@ -216,6 +221,34 @@ def run(
         CELLS[cell], input, sizes, states() if callable(states) else states, params, has_biases,
         num_layers, dropout, train, bidirectional,
     )  # fmt: skip
+
+
+def _of_layer(states: State | Callable[[], State], here: slice) -> State:
+    return tuple(s[here] for s in (states() if callable(states) else states))
+
+
+def _run_dropping(
+    cell: str,
+    x: Tensor,
+    states: State | Callable[[], State],
+    params: Sequence[Tensor],
+    biases: bool,
+    layers: int,
+    dropout: float,
+    both: bool,
+) -> tuple[Tensor, State]:
+    """Layer by layer, with what `over_layers` drops between them."""
+    each, ways = -(-len(params) // layers), 1 + both
+    finals: list[State] = []
+    for layer in range(layers):
+        here = slice(layer * ways, (layer + 1) * ways)
+        start = partial(_of_layer, states, here) if callable(states) else _of_layer(states, here)
+        mine = params[layer * each : (layer + 1) * each]
+        x, final = run(cell, x, None, start, mine, biases, 1, 0.0, True, both)
+        finals.append(final)
+        if layer < layers - 1:
+            x = x * dropout_factors(x.shape, dropout, x)
+    return x, tuple(cat(list(parts), 0) for parts in zip(*finals, strict=True))
 
 
 def _called(cell: str, args: tuple[Any, ...], kwargs: dict[str, Any], several: bool) -> Any:
