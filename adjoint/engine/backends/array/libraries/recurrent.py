@@ -36,7 +36,7 @@ LIBRARIES = ("libcudnn.so.9", "libcudnn.so.8")
 CELLS = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}  # cudnnRNNMode_t
 KINDS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}  # cudnnDataType_t
 STANDARD, PERSISTENT, PERSISTENT_SMALL = 0, 1, 3  # cudnnRNNAlgo_t
-NO_BIAS, TWO_BIASES = 0, 2
+TWO_BIASES = 2
 ANY_CORES, TENSOR_CORES, ALL_BITS = 0, 1, 3  # cudnnMathType_t
 IN_TIME = 1  # layout: moment after moment, without gaps
 INFERENCE, TRAINING = 0, 1
@@ -151,7 +151,10 @@ def recurrence_of(index: int) -> Recurrence | None:
 
 
 class Described:
-    """A kind of network as cuDNN was told of it: descriptors, and bytes of what it wants."""
+    """A kind of network as cuDNN was told of it: descriptors, and bytes of what it wants.
+
+    All have biases, of zeros if need be: the faster algorithms know no others.
+    """
 
     def __init__(self, owner: Recurrence, network: Network) -> None:
         self.owner, self.network = owner, network
@@ -196,7 +199,7 @@ class Described:
         kind = KINDS[n.dtype]
         computed = kind if n.dtype == "float64" else KINDS["float32"]
         self.owner.functions.cudnnSetRNNDescriptor_v8(
-            made, n.algorithm, CELLS[n.cell], TWO_BIASES if n.biases else NO_BIAS,
+            made, n.algorithm, CELLS[n.cell], TWO_BIASES,
             n.directions - 1, 0, kind, computed, math_of(n), n.inputs, n.hidden, n.hidden, n.layers,
             self.owner.no_dropout, 0,
         )  # fmt: skip
@@ -215,21 +218,22 @@ class Described:
 
         Gates of one parameter follow each other here as there: i, f, g, o and r, z, n.
         """
-        n, item = self.network, named(self.network.dtype).itemsize
+        n, item = replace(self.network, biases=True), named(self.network.dtype).itemsize
         gates, offsets = GATES[n.cell], []
         base = cupy().empty(max(self.weights, 1), np.uint8)
         shapes = iter(n.weight_shapes())
         for layer in range(n.layers * n.directions):
             every = [self.placed(layer, gate, base, item) for gate in range(2 * gates)]
             halves = [[row[k] for row in every[at : at + gates]]
-                      for k in range(1 + n.biases) for at in (0, gates)]  # fmt: skip
+                      for k in (0, 1) for at in (0, gates)]  # fmt: skip
             for parts in halves:
                 size = prod(next(shapes)) // gates * item
                 first = parts[0][0]
                 if parts != [(first + k * size, size) for k in range(gates)]:
                     raise CudnnRefusal("cuda: cuDNN keeps a network's weights in another order")
                 offsets.append(first)
-        return offsets
+        each = 4 if self.network.biases else 2
+        return [offset for i, offset in enumerate(offsets) if i % 4 < each]
 
     def placed(self, layer: int, gate: int, base: Array, item: int) -> list[tuple[int, int]]:
         """(offset, bytes) of a gate's matrix and of its bias."""
@@ -322,7 +326,8 @@ class Prepared:
 
     def packed(self, weights: Sequence[Array]) -> Array:
         """The weight space (Note [weight space])."""
-        space = cupy().ndarray(self.about.weights, np.uint8)
+        room = cupy().ndarray if self.network.biases else cupy().zeros
+        space = room(self.about.weights, np.uint8)
         begin = space.data.ptr
         stream = cupy().cuda.get_current_stream().ptr
         for source, offset, size in pieces(weights, self.offsets):

@@ -9,13 +9,21 @@ from typing import Any
 
 from adjoint.engine.backends.array.libraries.convolutions import allows_tf32, wants_determinism
 from adjoint.engine.backends.array.libraries.cudnn import installed
-from adjoint.engine.backends.array.libraries.recurrent import KINDS, prepared
+from adjoint.engine.backends.array.libraries.recurrent import (
+    KINDS,
+    PERSISTENT,
+    PERSISTENT_SMALL,
+    STANDARD,
+    prepared,
+)
 from adjoint.engine.backends.array.table import lowers_on_gpu
 from adjoint.engine.core.state import switches
 from adjoint.engine.ops.nn import recurrent_networks as ops
 from adjoint.engine.ops.nn.recurrent_networks import Network
 
 Array = Any
+FEW = 4  # sequences of float32 that a persistent network is quick for
+WIDE = 256  # states from which that is quicker than the one for small states
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
 
@@ -32,7 +40,20 @@ def _choice(network: Network, index: int, computed_with: tuple[Any, ...]) -> Net
     if not switches.get("backends.cudnn.enabled") or installed()[0] is None:
         return None
     network = replace(network, tf32=network.dtype == "float32" and allows_tf32())
-    return None if prepared(index, network) is None else network
+    kinds = (replace(network, algorithm=algorithm) for algorithm in algorithms(network))
+    return next((kind for kind in kinds if prepared(index, kind) is not None), None)
+
+
+def algorithms(network: Network) -> tuple[int, ...]:
+    """Those of cuDNN's to try, the fastest first (benchmarks/NOTES.md).
+
+    Persistent ones keep weights on the chip; for few sequences the general one among them, since
+    it goes through a batch in pieces.
+    """
+    few = network.dtype in ("float16", "bfloat16") or network.batch <= FEW
+    if few and network.hidden >= WIDE:
+        return PERSISTENT, PERSISTENT_SMALL, STANDARD
+    return (PERSISTENT_SMALL, PERSISTENT, STANDARD) if few else (PERSISTENT_SMALL, STANDARD)
 
 
 ops.CHOOSE["cuda"] = choose
