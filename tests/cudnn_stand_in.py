@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import POINTER, c_int, c_size_t, c_ubyte, c_void_p, cast, memmove
+from dataclasses import replace
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -128,6 +129,7 @@ class FakeCudnn:
         self.about: dict[int, Any] = {}  # by descriptor
         self.gone: list[int] = []
         self.streams: list[Any] = []
+        self.unsupported = False  # backward, which is then said when it is called
 
     def __getattr__(self, name: str) -> Function:
         for prefix, fn in (("cudnnCreate", self._create), ("cudnnDestroy", self._destroy)):
@@ -167,9 +169,9 @@ class FakeCudnn:
         self, made: int, kind: int, layout: int, length: int, batch: int, width: int, lengths: Any,
         fill: Any,
     ) -> None:  # fmt: skip
-        assert list(lengths) == [length] * batch
-        assert layout == 1
-        self.about[made] = (length, batch, width)
+        assert (max(lengths), len(lengths), layout) == (length, batch, 1)
+        assert list(lengths) == sorted(lengths, reverse=True)
+        self.about[made] = (list(lengths), width)
 
     def _cudnnSetTensorNdDescriptor(
         self, made: int, kind: int, rank: int, sizes: Any, steps: Any
@@ -227,16 +229,20 @@ class FakeCudnn:
         cast(reserve, POINTER(c_size_t))[0] = RESERVE * mode
 
     def operands(
-        self, made: int, x_about: int, x: int, states: tuple[int, ...], hx: Any, cx: Any, space: int
+        self, made: int, x_about: int, x: int, states: Any, hx: Any, cx: Any, space: int
     ) -> tuple[Network, list[Any], int]:
         """The network, its operands and how many of them are states."""
         n: Network = self.about[made]
-        found = [read(x, self.about[x_about], n.dtype)]
+        lengths, width = self.about[x_about]
+        sizes = tuple(sum(length > t for length in lengths) for t in range(max(lengths)))
+        even = len(set(sizes)) == 1
+        rows = (max(lengths), len(lengths)) if even else (sum(lengths),)
         begins = [a for a in (hx, cx) if a is not None]
+        found = [read(x, (*rows, width), n.dtype)]
         found += [read(a, states, n.dtype) for a in begins] + self.weights(n, space)
-        length, batch, _ = self.about[x_about]
-        sized = Network(n.cell, n.dtype, length, batch, n.inputs, n.hidden, n.layers, n.directions,
-                        n.biases)  # fmt: skip
+        sized = replace(
+            n, length=max(lengths), batch=len(lengths), sizes=() if even else sizes, tf32=False
+        )
         return sized, found, len(begins)
 
     def computed(self, network: Network, arrays: list[Any], given: int) -> tuple[Any, list[Any]]:
@@ -265,6 +271,8 @@ class FakeCudnn:
         gcx: Any, size: int, space: int, work_size: int, work: int, reserve_size: int,
         reserve: int,
     ) -> int | None:  # fmt: skip
+        if self.unsupported:
+            return 3000
         if read(reserve, (1,), "uint8")[0] != FRESH:
             return 2000
         states = self.about[h_about]

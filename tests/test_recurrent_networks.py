@@ -15,6 +15,7 @@ from adjoint.engine.backends.array.libraries import recurrent as library
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import recurrent_networks as networks
 from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, Network
+from adjoint.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from tests.cudnn_stand_in import FakeCudnn, HostArray, host_cupy
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -109,6 +110,41 @@ def test_last_states_may_be_written_over() -> None:
         out.sum().backward()
 
 
+@pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
+@pytest.mark.parametrize("kind", ["LSTM", "RNN_TANH"])
+def test_packed_sequences(kind: str, both: bool) -> None:
+    """Gradients of the one operation are those of the layer."""
+    ad.manual_seed(6)
+    network = dataclasses.replace(
+        network_of(kind, {"bidirectional": both, "num_layers": 2}, (4, 3, 3, 2)), sizes=(3, 2, 2, 1)
+    )
+    assert network.lengths == [4, 3, 1]
+    layer = layer_of(kind, {"bidirectional": both, "num_layers": 2}, 3, 2).double()
+    packed = PackedSequence(ad.randn(8, 3, dtype=ad.float64), ad.tensor([3, 2, 2, 1]))
+    out, last = layer(packed)
+    outs = [out.data, *(last if isinstance(last, tuple) else [last])]
+    weights = list(layer.parameters())
+    whole = RECURRENT_NETWORK(packed.data, *weights, network=network, given=0, training=True)
+    found = []
+    for results in (outs, [whole[0], *whole[2:]]):
+        loss = sum((o.sin().sum() for o in results), ad.zeros((), dtype=ad.float64))
+        found.append([*results, *ad.autograd.grad(loss, weights)])
+    for mine, theirs in zip(*found, strict=True):
+        ad.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "is_one"),
+    [
+        ([3, 2], 5, True), ([3, 3], 6, True), ([1], 1, True), ([2, 3], 5, False),
+        ([3, 0], 3, False), ([3, 2], 6, False), ([], 0, False),
+    ],
+)  # fmt: skip
+def test_what_is_a_packed_batch(sizes: list[int], rows: int, is_one: bool) -> None:
+    want = (len(sizes), sizes[0]) if is_one else None
+    assert networks._packed(sizes, rows) == want
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_shapes_of_parameters(kind: str) -> None:
     for options in OPTIONS.values():
@@ -195,6 +231,30 @@ def test_cudnn_is_the_composition(
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", KINDS)
+def test_packed_sequences_by_cudnn(kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ad.manual_seed(8)
+    chosen = taken(monkeypatch)
+    for both, hidden in ((False, 6), (True, 64), (True, 300)):
+        layer = layer_of(kind, {"bidirectional": both, "num_layers": 2}, 5, hidden)
+        layer = layer.to("cuda", dtype)
+        lengths = ad.tensor([2, 9, 5, 5, 1])
+        x = ad.randn(9, 5, 5, device="cuda", dtype=dtype, requires_grad=True)
+        found = []
+        for reference in (False, True):
+            with CONTEXT.having(reference=reference):
+                packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+                out, last = layer(packed)
+                outs = [out.data, *(last if isinstance(last, tuple) else [last])]
+                loss = sum((o.float().sin().mean() for o in outs), 0.0)
+                found.append([*outs, *ad.autograd.grad(loss, [x, *layer.parameters()])])
+        for mine, theirs in zip(*found, strict=True):
+            ad.testing.assert_close(mine, theirs, **CLOSE[dtype])
+    assert [c is not None for c in chosen] == [True, False] * 3
+
+
+@pytest.mark.cuda
 def test_second_derivatives_on_a_gpu() -> None:
     ad.manual_seed(1)
     layer = ad.nn.GRU(3, 2).to("cuda", ad.float64)
@@ -240,7 +300,9 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
     fake, memory = FakeCudnn(), host_cupy()
     monkeypatch.setattr(library, "cupy", lambda: memory)
     monkeypatch.setattr(library, "library", lambda: library.Library(fake))  # type: ignore[arg-type]
-    caches = (library.prepared, library.weight_offsets, library.recurrence_of)
+    caches = (
+        library.prepared, library.runs, library.weight_offsets, library.recurrence_of
+    )  # fmt: skip
     for kept in caches:
         kept.cache_clear()
     yield fake
@@ -260,13 +322,14 @@ def held(x: ad.Tensor) -> Any:
 
 @pytest.mark.parametrize("given", [False, True], ids=["zeros", "states"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["one layer", "deep both ways, no biases", "batch first"])
+@pytest.mark.parametrize("name", ["one layer", "deep both ways, no biases", "packed"])
 def test_calls_of_cudnn(name: str, kind: str, given: bool, cudnn: Any) -> None:
     """Parameters and gradients go to and from cuDNN's order; a tape may be walked twice."""
     ad.manual_seed(5)
-    options = OPTIONS[name]
+    options = OPTIONS["two layers" if name == "packed" else name]
     network = network_of(kind, options, (3, 2, 3, 2))
-    operands = [ad.randn(3, 2, 3, dtype=ad.float64)]
+    network = dataclasses.replace(network, sizes=(2, 1, 1) if name == "packed" else ())
+    operands = [ad.randn(*network.out_shape[:-1], 3, dtype=ad.float64)]
     operands += states_of(network, dtype=ad.float64) if given else []
     operands += [ad.randn(*s, dtype=ad.float64) for s in network.weight_shapes()]
     leaves = [x.detach().requires_grad_() for x in operands]
@@ -297,6 +360,8 @@ def test_calls_of_cudnn(name: str, kind: str, given: bool, cudnn: Any) -> None:
             for mine, theirs in zip(found, some, strict=True):
                 assert_allclose(mine, theirs.numpy(), rtol=1e-10, atol=1e-12)
     assert cudnn.streams == [5]
+    for x, array in zip(leaves, arrays, strict=True):
+        assert_allclose(array, x.detach().numpy(), rtol=0)
 
 
 def test_what_the_stand_in_refuses(cudnn: Any) -> None:
@@ -304,6 +369,9 @@ def test_what_the_stand_in_refuses(cudnn: Any) -> None:
     network = network_of("GRU", {}, (3, 2, 3, 2))
     assert library.prepared(0, dataclasses.replace(network, dtype="float16")) is None
     assert library.prepared(0, network) is not None
+    cudnn.unsupported = True
+    other = network_of("GRU", {}, (3, 2, 3, 4))
+    assert library.prepared(0, other) is None
     library.prepared.cache_clear()
     gc.collect()
     assert len(set(cudnn.gone)) == len(cudnn.gone) >= 8

@@ -267,12 +267,14 @@ class RNNBase(Module):
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[Any, Any]:
         data, batch_sizes, order, back = input
+        states: Any
         if hx is None:
-            states = self._zero_states(data, self._batch(data, batch_sizes))
+            self.check_input(data, batch_sizes)
+            states = partial(self._zero_states, data, self._batch(data, batch_sizes))
         else:
             hx = self.permute_hidden(tuple(hx) if self.mode == "LSTM" else hx, order)
             states = hx if self.mode == "LSTM" else (hx,)
-        self.check_forward_args(data, self._shown(states), batch_sizes)
+            self.check_forward_args(data, self._shown(states), batch_sizes)
         out, states = self._run(data, integers_of(batch_sizes, type(self).__name__), states)
         final = self.permute_hidden(self._shown(states), back)
         return PackedSequence(out, batch_sizes, order, back), final

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import uint8
@@ -31,7 +32,10 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A kind of network without projections: (T, B, inputs) to (T, B, directions * hidden)."""
+    """A kind of network without projections: (T, B, inputs) to (T, B, directions * hidden).
+
+    With `sizes` a sequence is packed: (sum of sizes, ...), so many rows of a batch at each moment.
+    """
 
     cell: str  # of CELLS
     dtype: str
@@ -42,6 +46,7 @@ class Network:
     layers: int
     directions: int
     biases: bool
+    sizes: Shape = ()
     tf32: bool = False  # of float32: whether 10 bits of a factor will do
     algorithm: int = 0  # a library's, which chooses it
 
@@ -53,7 +58,19 @@ class Network:
     @property
     def out_shape(self) -> Shape:
         """That of the outputs."""
-        return self.length, self.batch, self.directions * self.hidden
+        rows = (sum(self.sizes),) if self.sizes else (self.length, self.batch)
+        return *rows, self.directions * self.hidden
+
+    @property
+    def lengths(self) -> list[int]:
+        """Moments of each sequence.
+
+        >>> Network("GRU", "float32", 3, 4, 1, 1, 1, 1, True, sizes=(4, 2, 1)).lengths
+        [3, 2, 1, 1]
+        """
+        if not self.sizes:
+            return [self.length] * self.batch
+        return [sum(size > b for size in self.sizes) for b in range(self.batch)]
 
     @property
     def state_shape(self) -> Shape:
@@ -86,8 +103,9 @@ def _composed(network: Network, x: Tensor, states: State, weights: Sequence[Tens
     if not states:
         states = tuple(x.new_zeros(network.state_shape) for _ in range(network.states))
     n = network
+    sizes = list(n.sizes) or None
     out, last = over_layers(
-        CELLS[n.cell], x, None, states, weights, n.biases, n.layers, 0.0, False, n.directions == 2
+        CELLS[n.cell], x, sizes, states, weights, n.biases, n.layers, 0.0, False, n.directions == 2
     )
     return out, *last
 
@@ -129,7 +147,8 @@ def _pull(
     of_results = [gs[0], *gs[2:]]
     got = tuple(g is not None for g in of_results)
     wanted = tuple(map(bool, needed))
-    operands = (*(g for g in of_results if g is not None), *first_outs, x, *rest)
+    cotangents = (g.contiguous() for g in of_results if g is not None)
+    operands = (*cotangents, *first_outs, x, *rest)
     with CONTEXT.having(autocast=None):  # precision is settled by what was handed over
         pulled = RECURRENT_GRADIENT if CONTEXT.plain else _pulled
         gradients = iter(pulled(*operands, got=got, wanted=wanted, network=network, given=given))
@@ -150,6 +169,7 @@ RECURRENT_GRADIENT: Record = composite(
 def _chosen(
     cell: str,
     x: Tensor,
+    sizes: list[int] | None,
     states: State,
     params: Sequence[Any],
     biases: bool,
@@ -161,31 +181,42 @@ def _chosen(
         return None
     if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly:
         return None
-    choose = CHOOSE.get(x.device.type)
     given = (x, *states, *params)
-    if choose is None or not all(map(is_tensor, given)) or x.ndim != 3 or len(params) < 2:
+    choose = CHOOSE.get(x.device.type)
+    if choose is None or not all(map(is_tensor, given)) or len(params) < 2 or params[1].ndim != 2:
         return None
     dtype, device, one = x.dtype, x.device, x._array.__class__
-    if one not in DEVICE_LAYOUTS or params[1].ndim != 2:
+    if one not in DEVICE_LAYOUTS or any(t._array.__class__ is not one for t in given):
         return None
-    if any(t._array.__class__ is not one or t.dtype is not dtype for t in given):
+    if any(t.dtype is not dtype or t.device != device for t in given):
         return None
-    if any(t.device != device for t in given):
+    if x.ndim != (3 if sizes is None else 2) or 0 in (*x.shape, params[1].shape[1]):
+        return None
+    moments = x.shape[:2] if sizes is None else _packed(sizes, x.shape[0])
+    if moments is None:
         return None
     network = Network(
-        cell, dtype.name, x.shape[0], x.shape[1], x.shape[2], params[1].shape[1], layers,
-        1 + both, biases,
+        cell, dtype.name, *moments, x.shape[-1], params[1].shape[1], layers, 1 + both, biases,
+        tuple(sizes or ()),
     )  # fmt: skip
     shapes = [network.state_shape] * len(states) + network.weight_shapes()
-    if [tuple(t.shape) for t in given[1:]] != shapes or 0 in (*x.shape, network.hidden):
+    if [tuple(t.shape) for t in given[1:]] != shapes:
         return None
-    return choose(network, x.device.index or 0)
+    return choose(network, device.index or 0)
+
+
+def _packed(sizes: list[int], rows: int) -> tuple[int, int] | None:
+    """Moments and sequences of a packed batch; None where it is none."""
+    falls = all(a >= b for a, b in pairwise(sizes))
+    return (
+        (len(sizes), sizes[0]) if sizes and falls and sizes[-1] > 0 and sum(sizes) == rows else None
+    )
 
 
 def _run_whole(
     network: Network, x: Tensor, states: State, params: Sequence[Tensor]
 ) -> tuple[Tensor, State]:
-    operands = (x, *states, *params)
+    operands = [t.contiguous() for t in (x, *states, *params)]
     training = CONTEXT.grad_enabled and any(t.requires_grad for t in operands)
     out, _, *last = RECURRENT_NETWORK(
         *operands, network=network, given=len(states), training=training
@@ -209,12 +240,12 @@ def run(
 
     `states` may be a function that makes zeros, which is not called where nobody reads them.
     """
-    if sizes is None and CHOOSE.get(input.device.type) is not None:
+    if CHOOSE.get(input.device.type) is not None:
         if dropout and train and num_layers > 1 and CONTEXT.capture is None:
-            options = (has_biases, num_layers, dropout, bidirectional)
-            return _run_dropping(cell, input, states, params, *options)
+            how = (has_biases, num_layers, dropout, bidirectional)
+            return _run_dropping(cell, input, sizes, states, params, *how)
         first = () if callable(states) else states
-        network = _chosen(cell, input, first, params, has_biases, num_layers, bidirectional)
+        network = _chosen(cell, input, sizes, first, params, has_biases, num_layers, bidirectional)
         if network is not None:
             return _run_whole(network, input, first, params)
     return over_layers(
@@ -230,6 +261,7 @@ def _of_layer(states: State | Callable[[], State], here: slice) -> State:
 def _run_dropping(
     cell: str,
     x: Tensor,
+    sizes: list[int] | None,
     states: State | Callable[[], State],
     params: Sequence[Tensor],
     biases: bool,
@@ -244,7 +276,7 @@ def _run_dropping(
         here = slice(layer * ways, (layer + 1) * ways)
         start = partial(_of_layer, states, here) if callable(states) else _of_layer(states, here)
         mine = params[layer * each : (layer + 1) * each]
-        x, final = run(cell, x, None, start, mine, biases, 1, 0.0, True, both)
+        x, final = run(cell, x, sizes, start, mine, biases, 1, 0.0, True, both)
         finals.append(final)
         if layer < layers - 1:
             x = x * dropout_factors(x.shape, dropout, x)

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.core.dtype import named
 from adjoint.engine.ops.nn.recurrent_networks import GATES, Network
 
@@ -178,7 +179,7 @@ class Described:
     def described_rows(self, width: int) -> int:
         made = self.kept("cudnnCreateRNNDataDescriptor", "cudnnDestroyRNNDataDescriptor")
         n = self.network
-        lengths = (c_int * n.batch)(*([n.length] * n.batch))
+        lengths = (c_int * n.batch)(*n.lengths)
         self.owner.functions.cudnnSetRNNDataDescriptor(
             made, KINDS[n.dtype], IN_TIME, n.length, n.batch, width, lengths, None
         )
@@ -262,7 +263,7 @@ class Prepared:
         self.owner, self.network = owner, network
         self.about = Described(owner, network)
         self.shapes = network.weight_shapes()
-        self.offsets = weight_offsets(owner, replace(network, length=1, batch=1))
+        self.offsets = weight_offsets(owner, replace(network, length=1, batch=1, sizes=()))
 
     def forward(
         self, x: Array, states: Sequence[Array], weights: Sequence[Array], training: bool
@@ -370,13 +371,34 @@ def weight_offsets(owner: Recurrence, network: Network) -> list[int]:
 
 
 @lru_cache(maxsize=KINDS_KEPT)
+def runs(owner: Recurrence, network: Network) -> bool:
+    """Whether cuDNN runs a network, forward and backward: what it says is unsupported it says when
+    it is called, so it is called once, on zeros."""
+    n, zeros = network, cupy().zeros
+    dtype = NUMPY_OF[named(n.dtype)]
+    x = zeros((*n.out_shape[:-1], n.inputs), dtype)
+    weights = [zeros(shape, dtype) for shape in n.weight_shapes()]
+    try:
+        ready = Prepared(owner, n)
+        ready.forward(x, (), weights, training=False)
+        outs = ready.forward(x, (), weights, training=True)
+        ready.backward(x, (), weights, outs[:2], [None] * (1 + n.states), of_weights=True)
+    except CudnnRefusal:
+        return False
+    return True
+
+
+@lru_cache(maxsize=KINDS_KEPT)
 def prepared(index: int, network: Network) -> Prepared | None:
     """A network ready to run on a GPU; None where cuDNN does not do it."""
     owner = recurrence_of(index)
     if owner is None:
         return None
-    try:
-        with cupy().cuda.Device(index):
+    sizes = (network.batch, max(network.batch - 1, 1)) if network.sizes else ()
+    with cupy().cuda.Device(index):
+        if not runs(owner, replace(network, length=2, sizes=sizes)):
+            return None
+        try:
             return Prepared(owner, network)
-    except CudnnRefusal:
-        return None
+        except CudnnRefusal:
+            return None
