@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import adjoint as ad
-from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, Network
+from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, RecurrentNetwork
 
 DTYPES = {0: "float32", 1: "float64"}
 KINDS = ("RNN_RELU", "RNN_TANH", "LSTM", "GRU")
@@ -160,7 +160,7 @@ class FakeCudnn:
             return 3000  # refused
         assert (inputs, projected, flags, computed) == (0, hidden, 0, kind)
         assert bias == 2
-        self.about[made] = Network(
+        self.about[made] = RecurrentNetwork(
             KINDS[cell], DTYPES[kind], 0, 0, width, hidden, layers, 1 + way, bias == 2, math == 0
         )
         return None
@@ -189,7 +189,7 @@ class FakeCudnn:
     # -- parameters: the last first, each after a gap ---------------------------------------------
 
     @staticmethod
-    def places(network: Network) -> tuple[list[int], int]:
+    def places(network: RecurrentNetwork) -> tuple[list[int], int]:
         at, places = 0, []
         for shape in reversed(network.weight_shapes()):
             places.append(at + GAP)
@@ -203,7 +203,7 @@ class FakeCudnn:
         self, handle: int, made: int, layer: int, size: int, space: int, gate: int, matrix: int,
         matrix_at: Any, bias: int, bias_at: Any,
     ) -> None:  # fmt: skip
-        n: Network = self.about[made]
+        n: RecurrentNetwork = self.about[made]
         places, item = self.places(n)[0], np.dtype(n.dtype).itemsize
         gates, each = GATES[n.cell], 2 + 2 * n.biases
         which, row = divmod(gate, gates)
@@ -214,7 +214,7 @@ class FakeCudnn:
             into = cast(into, POINTER(c_void_p))
             into[0] = space + places[at] + row * prod(self.about[about]) * item
 
-    def weights(self, network: Network, space: int) -> list[Any]:
+    def weights(self, network: RecurrentNetwork, space: int) -> list[Any]:
         return [
             read(space + place, shape, network.dtype)
             for place, shape in zip(self.places(network)[0], network.weight_shapes(), strict=True)
@@ -230,9 +230,9 @@ class FakeCudnn:
 
     def operands(
         self, made: int, x_about: int, x: int, states: Any, hx: Any, cx: Any, space: int
-    ) -> tuple[Network, list[Any], int]:
+    ) -> tuple[RecurrentNetwork, list[Any], int]:
         """The network, its operands and how many of them are states."""
-        n: Network = self.about[made]
+        n: RecurrentNetwork = self.about[made]
         lengths, width = self.about[x_about]
         sizes = tuple(sum(length > t for length in lengths) for t in range(max(lengths)))
         even = len(set(sizes)) == 1
@@ -245,7 +245,9 @@ class FakeCudnn:
         )
         return sized, found, len(begins)
 
-    def computed(self, network: Network, arrays: list[Any], given: int) -> tuple[Any, list[Any]]:
+    def computed(
+        self, network: RecurrentNetwork, arrays: list[Any], given: int
+    ) -> tuple[Any, list[Any]]:
         leaves = [ad.tensor(a).requires_grad_() for a in arrays]
         out, _, *last = RECURRENT_NETWORK(*leaves, network=network, given=given, training=True)
         return leaves, [out, *last]
@@ -300,7 +302,7 @@ class FakeCudnn:
     ) -> None:  # fmt: skip
         assert read(reserve, (1,), "uint8")[0] == SPENT  # after the gradients of data
         assert mode == 0
-        network: Network = self.about[made]
+        network: RecurrentNetwork = self.about[made]
         for place, g in zip(self.places(network)[0], self.pulled, strict=True):
             before = read(into + place, g.shape, network.dtype)
             write(into + place, before + g)

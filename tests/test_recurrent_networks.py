@@ -14,7 +14,7 @@ from adjoint.engine.backends.array.kernels.nn import recurrent as kernels
 from adjoint.engine.backends.array.libraries import recurrent as library
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import recurrent_networks as networks
-from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, Network
+from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, RecurrentNetwork
 from adjoint.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from tests.cudnn_stand_in import FakeCudnn, HostArray, host_cupy
 
@@ -33,9 +33,11 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def network_of(kind: str, options: dict[str, Any], sizes: tuple[int, int, int, int]) -> Network:
+def network_of(
+    kind: str, options: dict[str, Any], sizes: tuple[int, int, int, int]
+) -> RecurrentNetwork:
     length, batch, inputs, hidden = sizes
-    return Network(
+    return RecurrentNetwork(
         kind, "float64", length, batch, inputs, hidden, options.get("num_layers", 1),
         1 + options.get("bidirectional", False), options.get("bias", True),
     )  # fmt: skip
@@ -46,7 +48,7 @@ def layer_of(kind: str, options: dict[str, Any], inputs: int, hidden: int) -> An
     return getattr(ad.nn, name)(inputs, hidden, **KINDS[kind], **options)
 
 
-def states_of(network: Network, **how: Any) -> list[ad.Tensor]:
+def states_of(network: RecurrentNetwork, **how: Any) -> list[ad.Tensor]:
     shape = network.state_shape
     return [ad.randn(*shape, **how).requires_grad_() for _ in range(network.states)]
 
@@ -175,12 +177,12 @@ def test_dropout_between_layers_is_the_same(
         ad.testing.assert_close(mine, theirs, rtol=0, atol=0)
 
 
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Network | None]:
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[RecurrentNetwork | None]:
     """What is chosen from now on."""
-    chosen: list[Network | None] = []
+    chosen: list[RecurrentNetwork | None] = []
     choose = networks._chosen
 
-    def noted(*given: Any) -> Network | None:
+    def noted(*given: Any) -> RecurrentNetwork | None:
         chosen.append(choose(*given))
         return chosen[-1]
 
@@ -299,7 +301,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A stand-in for the library, and for CuPy's memory."""
     fake, memory = FakeCudnn(), host_cupy()
     monkeypatch.setattr(library, "cupy", lambda: memory)
-    monkeypatch.setattr(library, "library", lambda: library.Library(fake))  # type: ignore[arg-type]
+    monkeypatch.setattr(library, "library", lambda: library.CudnnCalls(fake))  # type: ignore[arg-type]
     caches = (
         library.prepared, library.runs, library.weight_offsets, library.recurrence_of
     )  # fmt: skip

@@ -31,7 +31,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class RecurrentNetwork:
     """A kind of network without projections: (T, B, inputs) to (T, B, directions * hidden).
 
     With `sizes` a sequence is packed: (sum of sizes, ...), so many rows of a batch at each moment.
@@ -65,7 +65,7 @@ class Network:
     def lengths(self) -> list[int]:
         """Moments of each sequence.
 
-        >>> Network("GRU", "float32", 3, 4, 1, 1, 1, 1, True, sizes=(4, 2, 1)).lengths
+        >>> RecurrentNetwork("GRU", "float32", 3, 4, 1, 1, 1, 1, True, sizes=(4, 2, 1)).lengths
         [3, 2, 1, 1]
         """
         if not self.sizes:
@@ -80,7 +80,7 @@ class Network:
     def weight_shapes(self) -> list[Shape]:
         """Those of parameters: of the input and of the state, and two biases, in each direction.
 
-        >>> Network(
+        >>> RecurrentNetwork(
         ...     "GRU", "float32", 9, 2, inputs=5, hidden=4, layers=1, directions=1, biases=True
         ... ).weight_shapes()
         [(12, 5), (12, 4), (12,), (12,)]
@@ -95,10 +95,12 @@ class Network:
 
 # By type of device, filled by backends: the network with what a library chose for it on a device,
 # by its number; None where no library runs it.
-CHOOSE: dict[str, Callable[[Network, int], Network | None]] = {}
+CHOOSE: dict[str, Callable[[RecurrentNetwork, int], RecurrentNetwork | None]] = {}
 
 
-def _composed(network: Network, x: Tensor, states: State, weights: Sequence[Tensor]) -> Any:
+def _composed(
+    network: RecurrentNetwork, x: Tensor, states: State, weights: Sequence[Tensor]
+) -> Any:
     """(outputs, *last states), moment by moment; no states are zeros."""
     if not states:
         states = tuple(x.new_zeros(network.state_shape) for _ in range(network.states))
@@ -110,14 +112,20 @@ def _composed(network: Network, x: Tensor, states: State, weights: Sequence[Tens
     return out, *last
 
 
-def _network(x: Tensor, *rest: Tensor, network: Network, given: int, training: bool) -> Any:
+def _network(
+    x: Tensor, *rest: Tensor, network: RecurrentNetwork, given: int, training: bool
+) -> Any:
     """(outputs, what a library keeps for backward, *last states)."""
     out, *last = _composed(network, x, rest[:given], rest[given:])
     return out, x.new_zeros((0,), dtype=uint8), *last
 
 
 def _pulled(
-    *xs: Tensor, got: tuple[bool, ...], wanted: tuple[bool, ...], network: Network, given: int
+    *xs: Tensor,
+    got: tuple[bool, ...],
+    wanted: tuple[bool, ...],
+    network: RecurrentNetwork,
+    given: int,
 ) -> tuple[Tensor, ...]:
     """The composition's gradients by what is wanted, all of it taken once more."""
     count = sum(got)
@@ -141,7 +149,7 @@ def _pull(
     x: Tensor,
     rest: Sequence[Tensor],
     needed: Sequence[bool],
-    network: Network,
+    network: RecurrentNetwork,
     given: int,
 ) -> list[Tensor | None]:
     of_results = [gs[0], *gs[2:]]
@@ -175,7 +183,7 @@ def _chosen(
     biases: bool,
     layers: int,
     both: bool,
-) -> Network | None:
+) -> RecurrentNetwork | None:
     """The network as a library will run it; None where the composition runs."""
     if CONTEXT.capture is not None or CONTEXT.autocast is not None or CONTEXT.levels:
         return None
@@ -195,7 +203,7 @@ def _chosen(
     moments = x.shape[:2] if sizes is None else _packed(sizes, x.shape[0])
     if moments is None:
         return None
-    network = Network(
+    network = RecurrentNetwork(
         cell, dtype.name, *moments, x.shape[-1], params[1].shape[1], layers, 1 + both, biases,
         tuple(sizes or ()),
     )  # fmt: skip
@@ -214,7 +222,7 @@ def _packed(sizes: list[int], rows: int) -> tuple[int, int] | None:
 
 
 def _run_whole(
-    network: Network, x: Tensor, states: State, params: Sequence[Tensor]
+    network: RecurrentNetwork, x: Tensor, states: State, params: Sequence[Tensor]
 ) -> tuple[Tensor, State]:
     operands = [t.contiguous() for t in (x, *states, *params)]
     training = CONTEXT.grad_enabled and any(t.requires_grad for t in operands)

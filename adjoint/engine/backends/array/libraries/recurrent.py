@@ -29,7 +29,7 @@ import numpy as np
 from adjoint.engine.backends.array.devices import cupy
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.core.dtype import named
-from adjoint.engine.ops.nn.recurrent_networks import GATES, Network
+from adjoint.engine.ops.nn.recurrent_networks import GATES, RecurrentNetwork
 
 Array = Any
 
@@ -45,7 +45,7 @@ ADDED = 0  # gradients of weights are added to what is there
 KINDS_KEPT = 256
 
 
-def math_of(network: Network) -> int:
+def math_of(network: RecurrentNetwork) -> int:
     """What products may go through."""
     if network.dtype == "float32":
         return ANY_CORES if network.tf32 else ALL_BITS
@@ -82,7 +82,7 @@ class CudnnRefusal(RuntimeError):
     """A call that cuDNN did not take."""
 
 
-class Library:
+class CudnnCalls:
     """The functions in C; each raises what its status says."""
 
     def __init__(self, library: CDLL) -> None:
@@ -108,11 +108,11 @@ class Library:
 
 
 @cache
-def library() -> Library | None:
+def library() -> CudnnCalls | None:
     """cuDNN's functions; None where it is missing or has none of these."""
     for name in LIBRARIES:
         try:
-            return Library(CDLL(name))
+            return CudnnCalls(CDLL(name))
         except (OSError, AttributeError):
             continue
     return None
@@ -121,7 +121,7 @@ def library() -> Library | None:
 class Recurrence:
     """cuDNN on one GPU: a handle in the order of CuPy's current stream, and no dropout."""
 
-    def __init__(self, index: int, functions: Library) -> None:
+    def __init__(self, index: int, functions: CudnnCalls) -> None:
         self.index, self.functions = index, functions
         self.lock = Lock()  # a call sets the handle's stream first
         self.stream = -1
@@ -151,13 +151,13 @@ def recurrence_of(index: int) -> Recurrence | None:
     return None if functions is None else Recurrence(index, functions)
 
 
-class Described:
+class DescribedNetwork:
     """A kind of network as cuDNN was told of it: descriptors, and bytes of what it wants.
 
     All have biases, of zeros if need be: the faster algorithms know no others.
     """
 
-    def __init__(self, owner: Recurrence, network: Network) -> None:
+    def __init__(self, owner: Recurrence, network: RecurrentNetwork) -> None:
         self.owner, self.network = owner, network
         self.x = self.described_rows(network.inputs)
         self.y = self.described_rows(network.directions * network.hidden)
@@ -256,12 +256,12 @@ class Described:
         return found
 
 
-class Prepared:
+class PreparedNetwork:
     """A kind of network that can run."""
 
-    def __init__(self, owner: Recurrence, network: Network) -> None:
+    def __init__(self, owner: Recurrence, network: RecurrentNetwork) -> None:
         self.owner, self.network = owner, network
-        self.about = Described(owner, network)
+        self.about = DescribedNetwork(owner, network)
         self.shapes = network.weight_shapes()
         self.offsets = weight_offsets(owner, replace(network, length=1, batch=1, sizes=()))
 
@@ -364,14 +364,14 @@ def pieces(weights: Sequence[Array], offsets: Sequence[int]) -> list[tuple[int, 
 
 
 @lru_cache(maxsize=KINDS_KEPT)
-def weight_offsets(owner: Recurrence, network: Network) -> list[int]:
+def weight_offsets(owner: Recurrence, network: RecurrentNetwork) -> list[int]:
     """Those of a kind of network, which neither its length nor its batch decides."""
     with cupy().cuda.Device(owner.index):
-        return Described(owner, network).offsets()
+        return DescribedNetwork(owner, network).offsets()
 
 
 @lru_cache(maxsize=KINDS_KEPT)
-def runs(owner: Recurrence, network: Network) -> bool:
+def runs(owner: Recurrence, network: RecurrentNetwork) -> bool:
     """Whether cuDNN runs a network, forward and backward: what it says is unsupported it says when
     it is called, so it is called once, on zeros."""
     n, zeros = network, cupy().zeros
@@ -379,7 +379,7 @@ def runs(owner: Recurrence, network: Network) -> bool:
     x = zeros((*n.out_shape[:-1], n.inputs), dtype)
     weights = [zeros(shape, dtype) for shape in n.weight_shapes()]
     try:
-        ready = Prepared(owner, n)
+        ready = PreparedNetwork(owner, n)
         ready.forward(x, (), weights, training=False)
         outs = ready.forward(x, (), weights, training=True)
         ready.backward(x, (), weights, outs[:2], [None] * (1 + n.states), of_weights=True)
@@ -389,7 +389,7 @@ def runs(owner: Recurrence, network: Network) -> bool:
 
 
 @lru_cache(maxsize=KINDS_KEPT)
-def prepared(index: int, network: Network) -> Prepared | None:
+def prepared(index: int, network: RecurrentNetwork) -> PreparedNetwork | None:
     """A network ready to run on a GPU; None where cuDNN does not do it."""
     owner = recurrence_of(index)
     if owner is None:
@@ -399,6 +399,6 @@ def prepared(index: int, network: Network) -> Prepared | None:
         if not runs(owner, replace(network, length=2, sizes=sizes)):
             return None
         try:
-            return Prepared(owner, network)
+            return PreparedNetwork(owner, network)
         except CudnnRefusal:
             return None

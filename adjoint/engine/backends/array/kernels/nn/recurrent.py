@@ -19,7 +19,7 @@ from adjoint.engine.backends.array.libraries.recurrent import (
 from adjoint.engine.backends.array.table import lowers_on_gpu
 from adjoint.engine.core.state import switches
 from adjoint.engine.ops.nn import recurrent_networks as ops
-from adjoint.engine.ops.nn.recurrent_networks import Network
+from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 
 Array = Any
 FEW = 4  # sequences of float32 that a persistent network is quick for
@@ -27,13 +27,15 @@ WIDE = 256  # states from which that is quicker than the one for small states
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
 
-def choose(network: Network, index: int) -> Network | None:
+def choose(network: RecurrentNetwork, index: int) -> RecurrentNetwork | None:
     """The network as cuDNN runs it under today's switches; None where it does not."""
     return _choice(network, index, switches.computed_with)
 
 
 @lru_cache(maxsize=1024)
-def _choice(network: Network, index: int, computed_with: tuple[Any, ...]) -> Network | None:
+def _choice(
+    network: RecurrentNetwork, index: int, computed_with: tuple[Any, ...]
+) -> RecurrentNetwork | None:
     # Sums of a recurrence are taken in an order that its library does not promise.
     if network.dtype not in KINDS or wants_determinism():
         return None
@@ -44,7 +46,7 @@ def _choice(network: Network, index: int, computed_with: tuple[Any, ...]) -> Net
     return next((kind for kind in kinds if prepared(index, kind) is not None), None)
 
 
-def algorithms(network: Network) -> tuple[int, ...]:
+def algorithms(network: RecurrentNetwork) -> tuple[int, ...]:
     """Those of cuDNN's to try, the fastest first (benchmarks/NOTES.md).
 
     Persistent ones keep weights on the chip; for few sequences the general one among them, since
@@ -71,7 +73,7 @@ def _dense(xp: Any, arrays: Sequence[Array]) -> list[Array]:
 
 @lowers_on_gpu(ops.RECURRENT_NETWORK)
 def recurrent_network(
-    xp: Any, x: Array, *rest: Array, network: Network, given: int, training: bool
+    xp: Any, x: Array, *rest: Array, network: RecurrentNetwork, given: int, training: bool
 ) -> tuple[Array, ...]:
     x, *rest = _dense(xp, (x, *rest))  # type: ignore[assignment]
     run: Any = prepared(x.data.device_id, network)
@@ -84,7 +86,7 @@ def recurrent_gradient(
     *xs: Array,
     got: tuple[bool, ...],
     wanted: tuple[bool, ...],
-    network: Network,
+    network: RecurrentNetwork,
     given: int,
 ) -> tuple[Array, ...]:
     """The gradients that are wanted, of the inputs, the first states and the parameters."""
