@@ -187,7 +187,7 @@ def _chosen(
     """The network as a library will run it; None where the composition runs."""
     if CONTEXT.capture is not None or CONTEXT.autocast is not None or CONTEXT.levels:
         return None
-    if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly:
+    if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly or CONTEXT.observers:
         return None
     given = (x, *states, *params)
     choose = CHOOSE.get(x.device.type)
