@@ -23,6 +23,7 @@ DTYPES = {0: "float32", 1: "float64"}
 KINDS = ("RNN_RELU", "RNN_TANH", "LSTM", "GRU")
 FRESH, SPENT = 7, 8  # what the first byte kept for backward says
 RESERVE, GAP = 32, 64  # bytes
+WRONG = 1  # the algorithm whose gradients by data are a hundredth too large
 
 
 class Address(int):
@@ -100,11 +101,19 @@ def host_cupy() -> Any:
     def copied(to: int, source: int, size: int, kind: int, stream: int) -> None:
         memmove(to, source, size)
 
+    def asarray(values: Any) -> Any:
+        made = HostArray(values.shape, values.dtype)
+        made[...] = values
+        return made
+
     runtime = SimpleNamespace(memcpyAsync=copied)
     cuda = SimpleNamespace(
         Device=Device, runtime=runtime, get_current_stream=lambda: SimpleNamespace(ptr=5)
     )
-    return SimpleNamespace(ndarray=HostArray, empty=HostArray, zeros=zeros, cuda=cuda)
+    return SimpleNamespace(
+        ndarray=HostArray, empty=HostArray, zeros=zeros, cuda=cuda, asarray=asarray,
+        asnumpy=np.asarray,
+    )  # fmt: skip
 
 
 class Function:
@@ -160,6 +169,7 @@ class FakeCudnn:
             return 3000  # refused
         assert (inputs, projected, flags, computed) == (0, hidden, 0, kind)
         assert bias == 2
+        self.wrong = algorithm == WRONG
         self.about[made] = RecurrentNetwork(
             KINDS[cell], DTYPES[kind], 0, 0, width, hidden, layers, 1 + way, bias == 2, math == 0
         )
@@ -290,7 +300,7 @@ class FakeCudnn:
             cotangents.append(got)
         pulled = [g.numpy() for g in ad.autograd.grad(outs, leaves, cotangents)]
         for address, g in zip((gx, ghx, gcx)[: 1 + given], pulled, strict=False):
-            write(address, g)
+            write(address, g * 1.01 if self.wrong else g)
         self.pulled = pulled[1 + given :]
         write(reserve, np.full(RESERVE, SPENT, np.uint8))
         return None

@@ -16,7 +16,7 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import recurrent_networks as networks
 from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, RecurrentNetwork
 from adjoint.nn.utils.rnn import PackedSequence, pack_padded_sequence
-from tests.cudnn_stand_in import FakeCudnn, HostArray, host_cupy
+from tests.cudnn_stand_in import WRONG, FakeCudnn, HostArray, host_cupy
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "one layer": {},
@@ -208,7 +208,8 @@ def test_cudnn_is_the_composition(
     """Of random sizes: results, gradients (twice along one tape), and without a gradient."""
     ad.manual_seed(len(name))
     options, chosen = OPTIONS[name], taken(monkeypatch)
-    for length, batch, inputs, hidden in ((5, 3, 7, 6), (16, 8, 32, 64), (1, 1, 1, 1)):
+    sizes = [(5, 3, 7, 6), (16, 8, 32, 64), (1, 1, 1, 1), (4, 2, 20, 256), (6, 33, 8, 320)]
+    for length, batch, inputs, hidden in sizes:
         network = network_of(kind, options, (length, batch, inputs, hidden))
         layer = layer_of(kind, options, inputs, hidden).to("cuda", dtype)
         x = ad.randn(length, batch, inputs, device="cuda", dtype=dtype)
@@ -303,7 +304,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(library, "cupy", lambda: memory)
     monkeypatch.setattr(library, "library", lambda: library.CudnnCalls(fake))  # type: ignore[arg-type]
     caches = (
-        library.prepared, library.runs, library.weight_offsets, library.recurrence_of
+        library.prepared, library.is_right, library.weight_offsets, library.recurrence_of
     )  # fmt: skip
     for kept in caches:
         kept.cache_clear()
@@ -371,19 +372,11 @@ def test_what_the_stand_in_refuses(cudnn: Any) -> None:
     network = network_of("GRU", {}, (3, 2, 3, 2))
     assert library.prepared(0, dataclasses.replace(network, dtype="float16")) is None
     assert library.prepared(0, network) is not None
+    assert library.prepared(0, dataclasses.replace(network, algorithm=3)) is not None
+    assert library.prepared(0, dataclasses.replace(network, algorithm=WRONG)) is None
     cudnn.unsupported = True
     other = network_of("GRU", {}, (3, 2, 3, 4))
     assert library.prepared(0, other) is None
     library.prepared.cache_clear()
     gc.collect()
     assert len(set(cudnn.gone)) == len(cudnn.gone) >= 8
-
-
-def test_pieces_that_lie_together_are_copied_as_one() -> None:
-    space = HostArray(64, "uint8")
-    parts = [HostArray(n, "uint8", space.data + at) for at, n in ((0, 16), (16, 16), (48, 16))]
-    begin = space.data.ptr
-    assert library.pieces(parts, [0, 16, 32]) == [(begin, 0, 32), (begin + 48, 32, 16)]
-    assert library.pieces(parts, [0, 32, 48]) == [
-        (begin, 0, 16), (begin + 16, 32, 16), (begin + 48, 48, 16)
-    ]  # fmt: skip

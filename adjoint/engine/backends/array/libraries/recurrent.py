@@ -9,8 +9,13 @@ Note [reserve]
 
 Note [weight space]
     Parameters are read from one block of memory, in an order that cuDNN is asked for, once for a
-    kind of network. They are copied there at each call, those that lie next to each other in one
-    piece; where they lie in that order already they are read in place.
+    kind of network. They are copied there at each call.
+
+Note [tried networks]
+    What cuDNN does not run it says when it is called, and some of its algorithms were seen to give
+    wrong gradients (9.19: by the input, of float16, of plain cells in both directions). So each
+    kind of network is tried once on random numbers, forward and backward, over a few moments, and
+    taken if it gives what the standard algorithm gives.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ TWO_BIASES = 2
 ANY_CORES, TENSOR_CORES, ALL_BITS = 0, 1, 3  # cudnnMathType_t
 IN_TIME = 1  # layout: moment after moment, without gaps
 INFERENCE, TRAINING = 0, 1
+ON_DEVICE = 3  # cudaMemcpyKind
 ADDED = 0  # gradients of weights are added to what is there
 KINDS_KEPT = 256
 
@@ -331,8 +337,9 @@ class PreparedNetwork:
         space = room(self.about.weights, np.uint8)
         begin = space.data.ptr
         stream = cupy().cuda.get_current_stream().ptr
-        for source, offset, size in pieces(weights, self.offsets):
-            cupy().cuda.runtime.memcpyAsync(begin + offset, source, size, 3, stream)
+        copy = cupy().cuda.runtime.memcpyAsync
+        for weight, offset in zip(weights, self.offsets, strict=True):
+            copy(begin + offset, weight.data.ptr, weight.nbytes, ON_DEVICE, stream)
         return space
 
     def unpacked(self, space: Array, dtype: Any) -> list[Array]:
@@ -349,20 +356,6 @@ def addresses(arrays: Sequence[Array | None]) -> tuple[int | None, int | None]:
     return (*found, None, None)[:2]  # type: ignore[return-value]
 
 
-def pieces(weights: Sequence[Array], offsets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(address, offset, bytes) of what is copied: neighbours in both places are one piece."""
-    found: list[tuple[int, int, int]] = []
-    for weight, offset in zip(weights, offsets, strict=True):
-        address, size = weight.data.ptr, weight.nbytes
-        if found:
-            start, at, length = found[-1]
-            if start + length == address and at + length == offset:
-                found[-1] = start, at, length + size
-                continue
-        found.append((address, offset, size))
-    return found
-
-
 @lru_cache(maxsize=KINDS_KEPT)
 def weight_offsets(owner: Recurrence, network: RecurrentNetwork) -> list[int]:
     """Those of a kind of network, which neither its length nor its batch decides."""
@@ -370,22 +363,43 @@ def weight_offsets(owner: Recurrence, network: RecurrentNetwork) -> list[int]:
         return DescribedNetwork(owner, network).offsets()
 
 
-@lru_cache(maxsize=KINDS_KEPT)
-def runs(owner: Recurrence, network: RecurrentNetwork) -> bool:
-    """Whether cuDNN runs a network, forward and backward: what it says is unsupported it says when
-    it is called, so it is called once, on zeros."""
-    n, zeros = network, cupy().zeros
-    dtype = NUMPY_OF[named(n.dtype)]
-    x = zeros((*n.out_shape[:-1], n.inputs), dtype)
-    weights = [zeros(shape, dtype) for shape in n.weight_shapes()]
+TRIED = 16  # moments
+CLOSE = {"float64": 1e-9, "float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # of the largest
+
+
+def results(owner: Recurrence, network: RecurrentNetwork) -> list[Any] | None:
+    """What a network gives for random numbers, forward and backward; None where it does not run."""
+    n, draw = network, np.random.default_rng(0).standard_normal
+
+    def random(shape: Sequence[int]) -> Array:
+        return cupy().asarray((draw(shape) / n.hidden**0.5).astype(NUMPY_OF[named(n.dtype)]))
+
+    x, weights = random((*n.out_shape[:-1], n.inputs)), list(map(random, n.weight_shapes()))
+    states = [random(n.state_shape) for _ in range(n.states)]
     try:
         ready = PreparedNetwork(owner, n)
-        ready.forward(x, (), weights, training=False)
-        outs = ready.forward(x, (), weights, training=True)
-        ready.backward(x, (), weights, outs[:2], [None] * (1 + n.states), of_weights=True)
+        alone = ready.forward(x, states, weights, training=False)[0]
+        out, reserve, *last = ready.forward(x, states, weights, training=True)
+        gs = [random(g.shape) for g in (out, *last)]
+        dx, first, parts = ready.backward(x, states, weights, (out, reserve), gs, of_weights=True)
     except CudnnRefusal:
-        return False
-    return True
+        return None
+    found = (alone, out, *last, dx, *first, *parts)
+    return [cupy().asnumpy(array).astype(np.float64) for array in found]
+
+
+@lru_cache(maxsize=KINDS_KEPT)
+def is_right(owner: Recurrence, network: RecurrentNetwork) -> bool:
+    """Whether a kind of network gives what the standard algorithm gives (Note [tried networks])."""
+    found = results(owner, network)
+    if found is None or network.algorithm == STANDARD:
+        return found is not None
+    wanted = results(owner, replace(network, algorithm=STANDARD))
+    near = CLOSE["float16" if network.tf32 else network.dtype]
+    return wanted is not None and all(
+        bool((np.abs(a - b) <= near * np.abs(b).max()).all())
+        for a, b in zip(found, wanted, strict=True)
+    )
 
 
 @lru_cache(maxsize=KINDS_KEPT)
@@ -394,11 +408,21 @@ def prepared(index: int, network: RecurrentNetwork) -> PreparedNetwork | None:
     owner = recurrence_of(index)
     if owner is None:
         return None
-    sizes = (network.batch, max(network.batch - 1, 1)) if network.sizes else ()
+    length = min(network.length, TRIED)
+    sizes = packed_sizes(length, network.batch) if network.sizes else ()
     with cupy().cuda.Device(index):
-        if not runs(owner, replace(network, length=2, sizes=sizes)):
+        if not is_right(owner, replace(network, length=length, sizes=sizes)):
             return None
         try:
             return PreparedNetwork(owner, network)
         except CudnnRefusal:
             return None
+
+
+def packed_sizes(length: int, batch: int) -> tuple[int, ...]:
+    """Those of sequences of different lengths.
+
+    >>> packed_sizes(4, 3)
+    (3, 2, 1, 1)
+    """
+    return tuple(max(batch - moment, 1) for moment in range(length))

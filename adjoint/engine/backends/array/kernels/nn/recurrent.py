@@ -22,7 +22,7 @@ from adjoint.engine.ops.nn import recurrent_networks as ops
 from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 
 Array = Any
-FEW = 4  # sequences of float32 that a persistent network is quick for
+FEW = 8  # sequences of float32 that a persistent network is quick for
 WIDE = 256  # states from which that is quicker than the one for small states
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
