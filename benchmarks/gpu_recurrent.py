@@ -88,25 +88,17 @@ def measure(cell: str, size: tuple[int, ...], dtype: str) -> str:
     mine.fill([t.detach().float().cpu().numpy() for t in given])
     apart = distance(mine.results(), theirs.results())
 
-    def composed(run: Run) -> Run:
-        def call() -> None:
-            with ours.backends.cudnn.flags(enabled=False):
-                run()
-
-        return call
-
     rows: list[list[float]] = [[], [], [], [], [], []]
     for _ in range(ROUNDS):
-        runs = (
-            (composed(mine.forward), mine), (mine.forward, mine), (theirs.forward, theirs),
-            (composed(mine.results), mine), (mine.results, mine), (theirs.results, theirs),
-        )  # fmt: skip
-        for row, (run, side) in zip(rows, runs, strict=True):
-            row.append(microseconds(run, side.wait))
+        for first, gradients in ((0, False), (3, True)):
+            for at, side in ((0, mine), (1, mine), (2, theirs)):
+                run = side.results if gradients else side.forward
+                with ours.backends.cudnn.flags(enabled=at != 0):
+                    rows[first + at].append(microseconds(run, side.wait))
     shown = [f"{min(row):.0f}" for row in rows]
     where = "x".join(map(str, size))
-    forward, gradients = (", ".join(shown[at : at + 3]) for at in (0, 3))
-    return f"| {cell} {where} {dtype} | {forward} | {gradients} | {apart:.1e} |"
+    forward, whole = (", ".join(shown[at : at + 3]) for at in (0, 3))
+    return f"| {cell} {where} {dtype} | {forward} | {whole} | {apart:.1e} |"
 
 
 def main() -> None:

@@ -87,7 +87,9 @@ def test_one_operation_is_the_layers(name: str, kind: str, given: bool) -> None:
             firsts = ad.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
             total = sum((g.square().sum() for g in firsts if g is not None), loss * 0)
             seconds = ad.autograd.grad(total, wanted, allow_unused=True)
-            zero = [ad.zeros_like(w) if g is None else g for g, w in zip(seconds, wanted)]  # noqa: B905
+            zero = [
+                ad.zeros_like(w) if g is None else g for g, w in zip(seconds, wanted, strict=True)
+            ]
             found.append([*outs, *(g for g in firsts if g is not None), *zero])
         for mine, theirs in zip(*found, strict=True):
             ad.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)

@@ -85,11 +85,12 @@ class RecurrentNetwork:
         ... ).weight_shapes()
         [(12, 5), (12, 4), (12,), (12,)]
         """
-        rows, shapes = GATES[self.cell] * self.hidden, []
+        rows = GATES[self.cell] * self.hidden
+        biases: list[Shape] = [(rows,), (rows,)] if self.biases else []
+        shapes: list[Shape] = []
         for layer in range(self.layers):
             width = self.directions * self.hidden if layer else self.inputs
-            one: list[Shape] = [(rows, width), (rows, self.hidden)]
-            shapes += (one + [(rows,), (rows,)] * self.biases) * self.directions
+            shapes += [(rows, width), (rows, self.hidden), *biases] * self.directions
         return shapes
 
 
@@ -200,11 +201,12 @@ def _chosen(
         return None
     if x.ndim != (3 if sizes is None else 2) or 0 in (*x.shape, params[1].shape[1]):
         return None
-    moments = x.shape[:2] if sizes is None else _packed(sizes, x.shape[0])
+    moments = (x.shape[0], x.shape[1]) if sizes is None else _packed(sizes, x.shape[0])
     if moments is None:
         return None
+    length, batch = moments
     network = RecurrentNetwork(
-        cell, dtype.name, *moments, x.shape[-1], params[1].shape[1], layers, 1 + both, biases,
+        cell, dtype.name, length, batch, x.shape[-1], params[1].shape[1], layers, 1 + both, biases,
         tuple(sizes or ()),
     )  # fmt: skip
     shapes = [network.state_shape] * len(states) + network.weight_shapes()

@@ -75,9 +75,10 @@ def _dense(xp: Any, arrays: Sequence[Array]) -> list[Array]:
 def recurrent_network(
     xp: Any, x: Array, *rest: Array, network: RecurrentNetwork, given: int, training: bool
 ) -> tuple[Array, ...]:
-    x, *rest = _dense(xp, (x, *rest))  # type: ignore[assignment]
+    first, *others = _dense(xp, (x, *rest))
     run: Any = prepared(x.data.device_id, network)
-    return run.forward(x, rest[:given], rest[given:], training)
+    outs: tuple[Array, ...] = run.forward(first, others[:given], others[given:], training)
+    return outs
 
 
 @lowers_on_gpu(ops.RECURRENT_GRADIENT)
