@@ -146,7 +146,7 @@ def test_packed_sequences(kind: str, both: bool) -> None:
 )  # fmt: skip
 def test_what_is_a_packed_batch(sizes: list[int], rows: int, is_one: bool) -> None:
     want = (len(sizes), sizes[0]) if is_one else None
-    assert networks._packed(sizes, rows) == want
+    assert networks._packed(tuple(sizes), rows) == want
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -146,7 +146,7 @@ class RNNBase(Module):
 
     @property
     def _flat_weights(self) -> list[Parameter]:
-        return [w for weights in self.all_weights for w in weights]
+        return [getattr(self, name) for names in self._all_weights for name in names]
 
     def __getstate__(self) -> dict[str, Any]:
         """With the lists that PyTorch's layers keep, which read files of whole modules too."""

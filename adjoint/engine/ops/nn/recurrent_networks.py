@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -192,35 +192,54 @@ def _chosen(
         return None
     given = (x, *states, *params)
     choose = CHOOSE.get(x.device.type)
-    if choose is None or not all(map(is_tensor, given)) or len(params) < 2 or params[1].ndim != 2:
+    if choose is None or not all(map(is_tensor, given)):
         return None
     dtype, device, one = x.dtype, x.device, x._array.__class__
-    if one not in DEVICE_LAYOUTS or any(t._array.__class__ is not one for t in given):
+    if one not in DEVICE_LAYOUTS:
         return None
-    if any(t.dtype is not dtype or t.device != device for t in given):
+    shapes = []
+    for t in given:
+        if t._array.__class__ is not one or t.dtype is not dtype or t.device != device:
+            return None
+        shapes.append(tuple(t._array.shape))
+    options = (layers, 1 + both, biases, tuple(sizes or ()))
+    network = _network_of(cell, dtype.name, tuple(shapes), len(states), *options)
+    return None if network is None else choose(network, device.index or 0)
+
+
+@lru_cache(maxsize=1024)
+def _network_of(
+    cell: str,
+    dtype: str,
+    shapes: tuple[Shape, ...],
+    given: int,
+    layers: int,
+    directions: int,
+    biases: bool,
+    sizes: Shape,
+) -> RecurrentNetwork | None:
+    """The kind of network whose input, `given` states and parameters have these shapes."""
+    x, weights = shapes[0], shapes[1 + given :]
+    if len(x) != (2 if sizes else 3) or len(weights) < 2 or len(weights[1]) != 2:
         return None
-    if x.ndim != (3 if sizes is None else 2) or 0 in (*x.shape, params[1].shape[1]):
+    if 0 in (*x, weights[1][1]):
         return None
-    moments = (x.shape[0], x.shape[1]) if sizes is None else _packed(sizes, x.shape[0])
+    moments = _packed(sizes, x[0]) if sizes else x[:2]
     if moments is None:
         return None
     length, batch = moments
     network = RecurrentNetwork(
-        cell, dtype.name, length, batch, x.shape[-1], params[1].shape[1], layers, 1 + both, biases,
-        tuple(sizes or ()),
-    )  # fmt: skip
-    shapes = [network.state_shape] * len(states) + network.weight_shapes()
-    if [tuple(t.shape) for t in given[1:]] != shapes:
-        return None
-    return choose(network, device.index or 0)
+        cell, dtype, length, batch, x[-1], weights[1][1], layers, directions, biases, sizes
+    )
+    wanted = [network.state_shape] * given + network.weight_shapes()
+    return network if list(shapes[1:]) == wanted else None
 
 
-def _packed(sizes: list[int], rows: int) -> tuple[int, int] | None:
+def _packed(sizes: Shape, rows: int) -> Shape | None:
     """Moments and sequences of a packed batch; None where it is none."""
     falls = all(a >= b for a, b in pairwise(sizes))
-    return (
-        (len(sizes), sizes[0]) if sizes and falls and sizes[-1] > 0 and sum(sizes) == rows else None
-    )
+    is_one = sizes and falls and sizes[-1] > 0 and sum(sizes) == rows
+    return (len(sizes), sizes[0]) if is_one else None
 
 
 def _run_whole(
