@@ -6,6 +6,7 @@ import dataclasses
 import gc
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
@@ -257,6 +258,34 @@ def test_packed_sequences_by_cudnn(kind: str, dtype: Any, monkeypatch: pytest.Mo
         for mine, theirs in zip(*found, strict=True):
             ad.testing.assert_close(mine, theirs, **CLOSE[dtype])
     assert [c is not None for c in chosen] == [True, False] * 3
+
+
+@pytest.mark.cuda
+def test_training_by_cudnn() -> None:
+    """Steps of an optimizer, with accumulated gradients and saved tensors kept on the CPU."""
+
+    def losses(reference: bool) -> list[float]:
+        ad.manual_seed(2)
+        layer = ad.nn.LSTM(8, 16, 2, dropout=0.25).cuda()
+        optimizer = ad.optim.SGD(layer.parameters(), lr=0.2, momentum=0.9)
+        xs, found = ad.randn(6, 5, 4, 8).cuda(), []
+        for i, x in enumerate(xs):
+            with CONTEXT.having(reference=reference):
+                ad.manual_seed(i)
+                with ad.autograd.graph.save_on_cpu():
+                    loss = layer(x)[0].square().mean()
+                loss.backward()
+                (layer(x)[1][0].sum() * 0.01).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                with ad.inference_mode():
+                    found.append(float(layer(x)[0].sum()))
+            found.append(float(loss))
+        return found
+
+    np.testing.assert_allclose(
+        losses(reference=False), losses(reference=True), rtol=1e-3, atol=1e-3
+    )
 
 
 @pytest.mark.cuda
