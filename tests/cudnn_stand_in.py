@@ -23,7 +23,7 @@ DTYPES = {0: "float32", 1: "float64"}
 KINDS = ("RNN_RELU", "RNN_TANH", "LSTM", "GRU")
 FRESH, SPENT = 7, 8  # what the first byte kept for backward says
 RESERVE, GAP = 32, 64  # bytes
-WRONG = 1  # the algorithm whose gradients by data are a hundredth too large
+WRONG = 1  # the algorithm that adds gradients by data to what lies there
 
 
 class Address(int):
@@ -71,7 +71,7 @@ class HostArray(np.ndarray[Any, Any]):
 
 
 def bytes_at(address: int, size: int) -> Any:
-    return (c_ubyte * size).from_address(int(address)) if size else b""
+    return (c_ubyte * size).from_address(int(address)) if size else bytearray()
 
 
 def read(address: Any, shape: tuple[int, ...], dtype: str) -> Any:
@@ -300,7 +300,7 @@ class FakeCudnn:
             cotangents.append(got)
         pulled = [g.numpy() for g in ad.autograd.grad(outs, leaves, cotangents)]
         for address, g in zip((gx, ghx, gcx)[: 1 + given], pulled, strict=False):
-            write(address, g * 1.01 if self.wrong else g)
+            write(address, g + read(address, g.shape, network.dtype) if self.wrong else g)
         self.pulled = pulled[1 + given :]
         write(reserve, np.full(RESERVE, SPENT, np.uint8))
         return None

@@ -14,8 +14,8 @@ Note [weight space]
 Note [tried networks]
     What cuDNN does not run it says when it is called, and some of its algorithms were seen to give
     wrong gradients (9.19: by the input, of float16, of plain cells in both directions). So each
-    kind of network is tried once on random numbers, forward and backward, over a few moments, and
-    taken if it gives what the standard algorithm gives.
+    kind of network is tried once on random numbers, forward and backward, over a few moments, in
+    memory full of NaN, and taken if it gives what the standard algorithm gives.
 """
 
 from __future__ import annotations
@@ -270,13 +270,14 @@ class PreparedNetwork:
         self.owner, self.network = owner, network
         self.about = DescribedNetwork(owner, network)
         self.shapes = network.weight_shapes()
+        self.empty: Callable[..., Array] = cupy().ndarray
         self.offsets = weight_offsets(owner, replace(network, length=1, batch=1, sizes=()))
 
     def forward(
         self, x: Array, states: Sequence[Array], weights: Sequence[Array], training: bool
     ) -> tuple[Array, ...]:
         """The outputs, the reserve and the last states; `states` may be none, which is zeros."""
-        n, about, empty = self.network, self.about, cupy().ndarray
+        n, about, empty = self.network, self.about, self.empty
         out = empty(n.out_shape, x.dtype)
         last = [empty(n.state_shape, x.dtype) for _ in range(n.states)]
         work, reserve = (empty(size, np.uint8) for size in about.rooms[training])
@@ -304,7 +305,7 @@ class PreparedNetwork:
         of_weights: bool,
     ) -> tuple[Array, list[Array], list[Array]]:
         """The cotangents of the inputs, of the first states, and of parameters if asked for."""
-        n, about, empty = self.network, self.about, cupy().ndarray
+        n, about, empty = self.network, self.about, self.empty
         out, reserve = outs
         reserve = reserve.copy()  # Note [reserve]
         g_out = cupy().zeros(n.out_shape, x.dtype) if gs[0] is None else gs[0]
@@ -334,7 +335,7 @@ class PreparedNetwork:
 
     def packed(self, weights: Sequence[Array]) -> Array:
         """The weight space (Note [weight space])."""
-        room = cupy().ndarray if self.network.biases else cupy().zeros
+        room = self.empty if self.network.biases else cupy().zeros
         space = room(self.about.weights, np.uint8)
         begin = space.data.ptr
         stream = cupy().cuda.get_current_stream().ptr
@@ -370,6 +371,13 @@ PATTERN = 4099  # numbers that are drawn: those of large networks repeat
 CLOSE = {"float64": 1e-9, "float32": 1e-3, "float16": 3e-2, "bfloat16": 2e-1}  # of the largest
 
 
+def full_of_nan(shape: Any, dtype: Any) -> Array:
+    """New memory in which anything that is not written shows."""
+    made = cupy().ndarray(shape, dtype)
+    made.view(np.uint8).fill(255)
+    return made
+
+
 def results(owner: Recurrence, network: RecurrentNetwork) -> list[Any] | None:
     """What a network gives for random numbers, forward and backward; None where it does not run."""
     n = network
@@ -380,6 +388,7 @@ def results(owner: Recurrence, network: RecurrentNetwork) -> list[Any] | None:
 
     try:
         ready = PreparedNetwork(owner, n)
+        ready.empty = full_of_nan
         x, weights = random((*n.out_shape[:-1], n.inputs)), list(map(random, n.weight_shapes()))
         states = [random(n.state_shape) for _ in range(n.states)]
         alone = ready.forward(x, states, weights, training=False)[0]
