@@ -1,6 +1,7 @@
 """Recurrent layers on a GPU: Adjoint, moment by moment and by cuDNN, beside PyTorch.
 
-    python -m benchmarks.gpu_recurrent [--cells LSTM,GRU] [--sizes 16x8x64x1,...] [--dtype float32]
+    ADJOINT_CUDNN_RECURRENCE=1 python -m benchmarks.gpu_recurrent [--cells LSTM,GRU]
+        [--sizes 16x8x64x1,...] [--dtype float32]
 
 A size is moments x sequences x hidden size (and inputs) x layers. All run in one process, in turns,
 with the same weights and without TF32: microseconds until the GPU is done, the least of some

@@ -193,6 +193,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[RecurrentNetwork | None]:
     return chosen
 
 
+ASKED = pytest.mark.skipif(
+    not kernels.ASKED, reason="cuDNN's recurrence is asked for by ADJOINT_CUDNN_RECURRENCE=1"
+)
 CLOSE = {
     ad.float64: {"rtol": 1e-9, "atol": 1e-9},
     ad.float32: {"rtol": 2e-4, "atol": 2e-5},
@@ -201,6 +204,7 @@ CLOSE = {
 }
 
 
+@ASKED
 @pytest.mark.cuda
 @pytest.mark.parametrize("dtype", CLOSE, ids=lambda d: d.name)
 @pytest.mark.parametrize("kind", KINDS)
@@ -236,6 +240,7 @@ def test_cudnn_is_the_composition(
     assert sum(c is not None for c in chosen) == len(chosen) // 2
 
 
+@ASKED
 @pytest.mark.cuda
 @pytest.mark.parametrize("dtype", [ad.float32, ad.float16], ids=lambda d: d.name)
 @pytest.mark.parametrize("kind", KINDS)
@@ -260,6 +265,7 @@ def test_packed_sequences_by_cudnn(kind: str, dtype: Any, monkeypatch: pytest.Mo
     assert [c is not None for c in chosen] == [True, False] * 3
 
 
+@ASKED
 @pytest.mark.cuda
 def test_training_by_cudnn() -> None:
     """Steps of an optimizer, with accumulated gradients and saved tensors kept on the CPU."""
@@ -288,6 +294,7 @@ def test_training_by_cudnn() -> None:
     )
 
 
+@ASKED
 @pytest.mark.cuda
 def test_second_derivatives_on_a_gpu() -> None:
     ad.manual_seed(1)
@@ -296,6 +303,7 @@ def test_second_derivatives_on_a_gpu() -> None:
     assert ad.autograd.gradgradcheck(lambda x: layer(x)[0], (x,))
 
 
+@ASKED
 @pytest.mark.cuda
 def test_what_cudnn_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Projections, dropout, autocast, determinism, transforms, capture, and where it is off."""
