@@ -1,6 +1,6 @@
 """Recurrent layers on a GPU: Adjoint, moment by moment and by cuDNN, beside PyTorch.
 
-    ADJOINT_CUDNN_RECURRENCE=1 python -m benchmarks.gpu_recurrent [--cells LSTM,GRU]
+    python -m benchmarks.gpu_recurrent [--cells LSTM,GRU]
         [--sizes 16x8x64x1,...] [--dtype float32]
 
 A size is moments x sequences x hidden size (and inputs) x layers. All run in one process, in turns,

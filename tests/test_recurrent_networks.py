@@ -193,12 +193,10 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[RecurrentNetwork | None]:
     return chosen
 
 
-ASKED = pytest.mark.skipif(
-    not kernels.ASKED, reason="cuDNN's recurrence is asked for by ADJOINT_CUDNN_RECURRENCE=1"
-)
+ASKED = pytest.mark.skipif(not kernels.ASKED, reason="cuDNN's recurrence is off")
 CLOSE = {
     ad.float64: {"rtol": 1e-9, "atol": 1e-9},
-    ad.float32: {"rtol": 2e-4, "atol": 2e-5},
+    ad.float32: {"rtol": 5e-4, "atol": 1e-4},  # its tanh is 8e-6 away, in each moment and layer
     ad.float16: {"rtol": 2e-2, "atol": 2e-2},
     ad.bfloat16: {"rtol": 1e-1, "atol": 1e-1},
 }
@@ -235,8 +233,11 @@ def test_cudnn_is_the_composition(
                     with ad.no_grad():
                         plain = layer(x, given)[0]
                 found.append([*outs, *firsts, *again, plain])
-            for mine, theirs in zip(*found, strict=True):
-                ad.testing.assert_close(mine, theirs, **CLOSE[dtype])
+            for at, (mine, theirs) in enumerate(zip(*found, strict=True)):
+                where = f"result {at} of {(length, batch, inputs, hidden)} by {chosen[-4]}"
+                ad.testing.assert_close(
+                    mine, theirs, **CLOSE[dtype], msg=lambda text, where=where: f"{where}: {text}"
+                )
     assert sum(c is not None for c in chosen) == len(chosen) // 2
 
 

@@ -1,9 +1,6 @@
-"""Whole recurrent networks on a GPU: by cuDNN, where it is installed, runs their kind and is asked
-for: `ADJOINT_CUDNN_RECURRENCE=1` in the environment.
+"""Whole recurrent networks on a GPU: by cuDNN, where it is installed and runs their kind.
 
-Not by default: on an H200 with cuDNN 9.19 small networks gave what the composition gives, but for
-plain cells of float16 in both directions, and tests that reach wider ones failed for a reason not
-found yet (benchmarks/NOTES.md).
+`ADJOINT_CUDNN_RECURRENCE=0` in the environment has all of them go moment by moment.
 """
 
 from __future__ import annotations
@@ -29,7 +26,8 @@ from adjoint.engine.ops.nn import recurrent_networks as ops
 from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 
 Array = Any
-ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", "").strip() == "1"
+BY_DEFAULT = "1"
+ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", BY_DEFAULT).strip() == "1"
 FEW = 8  # sequences of float32 that a persistent network is quick for
 WIDE = 256  # states from which that is quicker than the one for small states
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
@@ -60,7 +58,10 @@ def algorithms(network: RecurrentNetwork) -> tuple[int, ...]:
     Persistent ones keep weights on the chip; for few sequences the general one among them, since
     it goes through a batch in pieces.
     """
-    few = network.dtype in ("float16", "bfloat16") or network.batch <= FEW
+    halves = network.dtype in ("float16", "bfloat16")
+    few = halves or network.batch <= FEW
+    if halves and network.cell.startswith("RNN"):  # the one for small states is wrong (cuDNN 9.19)
+        return PERSISTENT, STANDARD
     if few and network.hidden >= WIDE:
         return PERSISTENT, PERSISTENT_SMALL, STANDARD
     return (PERSISTENT_SMALL, PERSISTENT, STANDARD) if few else (PERSISTENT_SMALL, STANDARD)
