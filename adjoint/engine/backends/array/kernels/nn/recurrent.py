@@ -15,7 +15,6 @@ from adjoint.engine.backends.array.libraries.convolutions import allows_tf32, wa
 from adjoint.engine.backends.array.libraries.cudnn import installed
 from adjoint.engine.backends.array.libraries.recurrent import (
     KINDS,
-    PERSISTENT,
     PERSISTENT_SMALL,
     STANDARD,
     prepared,
@@ -28,8 +27,7 @@ from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 Array = Any
 BY_DEFAULT = "1"
 ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", BY_DEFAULT).strip() == "1"
-FEW = 8  # sequences of float32 that a persistent network is quick for
-WIDE = 256  # states from which that is quicker than the one for small states
+SMALL = 256  # states that the algorithm for small ones was seen to be right for
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
 
@@ -53,18 +51,11 @@ def _choice(
 
 
 def algorithms(network: RecurrentNetwork) -> tuple[int, ...]:
-    """Those of cuDNN's to try, the fastest first (benchmarks/NOTES.md).
-
-    Persistent ones keep weights on the chip; for few sequences the general one among them, since
-    it goes through a batch in pieces.
-    """
+    """Those of cuDNN's to try, the fastest first (benchmarks/NOTES.md)."""
     halves = network.dtype in ("float16", "bfloat16")
-    few = halves or network.batch <= FEW
-    if halves and network.cell.startswith("RNN"):  # the one for small states is wrong (cuDNN 9.19)
-        return PERSISTENT, STANDARD
-    if few and network.hidden >= WIDE:
-        return PERSISTENT, PERSISTENT_SMALL, STANDARD
-    return (PERSISTENT_SMALL, PERSISTENT, STANDARD) if few else (PERSISTENT_SMALL, STANDARD)
+    if network.hidden > SMALL or (halves and network.cell.startswith("RNN")):
+        return (STANDARD,)  # of plain cells of halves the other is wrong (cuDNN 9.19)
+    return PERSISTENT_SMALL, STANDARD
 
 
 if ASKED:
