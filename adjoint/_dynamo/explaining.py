@@ -78,7 +78,8 @@ def _told(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     def called(*args: Any, **kwargs: Any) -> Any:  # `f` may be a module
         return f(*args, **kwargs)
 
-    compiled: Any = _compile(called, backend=kept, fullgraph=False)
+    backend: Any = kept  # of the kind that is given a graph module
+    compiled: Any = _compile(called, backend=backend, fullgraph=False)
     start = perf_counter()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="compile: ")  # the reasons are told

@@ -489,11 +489,7 @@ def executor_named(name: str) -> Any:
 
 
 HOOKS.executor = executor_named
-
-
 HOOKS.fragments = FragmentsLater()
-
-
 HOOKS.straight = StraightLater()
 
 

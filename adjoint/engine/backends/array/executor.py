@@ -293,7 +293,7 @@ def prepared_step(
     known = record.by_library or record.name in PREPARERS
     if not known or len(arrays) != 2 or arrays[0].__class__ not in DEVICE_LAYOUTS:
         return None
-    prepared = prepared_for(record, *arrays, params)
+    prepared = prepared_for(record, arrays[0], arrays[1], params)
     if prepared is None:
         return None
     timed, name, recent = switches.get(BENCHMARK), record.name, faults.LATEST.append

@@ -239,8 +239,7 @@ class Fragments:
         if fragment is None:
             return False
         if not fragment.is_settled:
-            owned = (record, (target, other), {}, switches.computed_with)
-            fragment.settle_on_device(given, owned)
+            fragment.settle_on_device(given, (record, (target, other), {}, switches.computed_with))
         return fragment.compute_into(target._array, tensors, numbers)
 
     def run_quickly(

@@ -33,11 +33,11 @@ LARGEST = {
 
 
 def fill(
-    name: str, law: str, args: tuple[Any, ...], like: Tensor, generator: Generator | None
+    name: str, law: str, args: tuple[Any, ...], like: Tensor, generator: Generator | Filling | None
 ) -> Tensor:
     """Samples in the shape, dtype and device of a tensor; a filled tensor itself (`Filling`)."""
     shape, dtype, device = tuple(like.shape), like.dtype, like.device
-    if generator.__class__ is not Filling:
+    if not isinstance(generator, Filling):
         return draw(name, law, args, shape, dtype, device, generator)
     source = generator_for(name, generator, device)
     values = prod(shape) * (2 if dtype.is_complex else 1)

@@ -183,6 +183,9 @@ class DirectProgram:
 
     concurrent = True  # it sees to that itself
     calls_eager = False
+    works: Works
+    held: list[Any]  # tables of addresses, where each is
+    tf32: bool
 
     def __init__(
         self,
@@ -279,7 +282,7 @@ class DirectProgram:
         self.words, self.address = self.machine.arguments(size)
         self.moved: dict[int, int] = {}  # where each word is
         self.launches: list[Callable[[int], None]] = []
-        self.works: Works = []
+        self.works = []
         start = 0
         for name, at, work, told, given, is_table in works:
             count = len(told)

@@ -298,7 +298,7 @@ class LaunchRecord:
         """What is put into the words of a launch: a word, which address, what is added to it."""
         start = self.heads[n] + HEAD
         end = start + 3 * int(self.words[start - HEAD + PATCHES])
-        return self.words[start:end].reshape(-1, 3).tolist()  # type: ignore[no-any-return]
+        return self.words[start:end].reshape(-1, 3).tolist()
 
 
 class NativeLaunches(NamedTuple):

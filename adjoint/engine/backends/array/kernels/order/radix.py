@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.dtypes import DTYPE_OF
 from adjoint.engine.backends.array.table import on_device
+from adjoint.engine.tensor.tensor import DTYPE_OF
 
 Array = Any
 THREADS = 512  # of a block; at least as many as there are digits
