@@ -1,6 +1,7 @@
 """Whether a GPT-2 trained on a GPU is PyTorch's: gradients, losses, memory and first steps.
 
-    python -m benchmarks.gpu_parity [--batch 16] [--steps 100] [--layers 12] [--stream bfloat16]
+    python -m benchmarks.gpu_parity [first] [gradients] [losses]
+        [--batch 16] [--steps 100] [--layers 12] [--stream bfloat16]
 
 The same weights and tokens in each framework, bf16 autocast, AdamW; each run has a process of its
 own. Told are the error of every gradient of the first step against PyTorch's in float32, beside
@@ -30,6 +31,7 @@ from benchmarks.gpu import gpt_of
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 LENGTH = 1024
 OPTIONS: dict[str, dict[str, Any]] = {"compiled": {}, "remat": {"options": {"remat": "memory"}}}
+RATE = 3e-5  # at ten times as much the first steps leap, and differ from run to run by 6
 FOLLOWED = 257  # tokens that occur, each followed mostly by the same: something can be learnt
 
 
@@ -85,7 +87,7 @@ class Training:
         self.model = self.model.to("cuda")
         self.theirs = theirs
         more = {"fused": True} if framework == "torch" else {}
-        self.optimizer = self.ad.optim.AdamW(self.model.parameters(), lr=3e-4, **more)
+        self.optimizer = self.ad.optim.AdamW(self.model.parameters(), lr=RATE, **more)
         self.step = self.trained
         self.gradient_step = self.differentiated
         if mode in OPTIONS:
@@ -189,14 +191,28 @@ def tell_losses(*model: str) -> None:
         )
 
 
+def tell_first(*model: str) -> None:
+    """The time of a process's first step."""
+    for told in ("nothing on disk", "from the disk"):
+        first = asked("adjoint", "compiled", *model, "first")["first"]
+        print(f"first step, {told}: {first:.1f} s", flush=True)
+
+
+PARTS = {"first": tell_first, "gradients": tell_gradients, "losses": tell_losses}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="A GPT-2 beside PyTorch's, number by number.")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is given")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--stream", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
+    unknown = [part for part in chosen.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if chosen.one:
         framework, mode, folder, layers, stream, what = chosen.one
         print(json.dumps(worker(framework, mode, Path(folder), int(layers), stream, what)))
@@ -208,11 +224,8 @@ def main() -> None:
         weights = {key: p.numpy() for key, p in _weights(chosen.layers).items()}
         np.savez(folder / "weights.npz", **weights)
         os.environ["XDG_CACHE_HOME"] = name  # nothing on disk at first
-        for told in ("nothing on disk", "from the disk"):
-            first = asked("adjoint", "compiled", *model, "first")["first"]
-            print(f"first step, {told}: {first:.1f} s", flush=True)
-        tell_gradients(*model)
-        tell_losses(*model)
+        for part in chosen.parts or PARTS:
+            PARTS[part](*model)
 
 
 def _weights(layers: int) -> dict[str, Any]:
