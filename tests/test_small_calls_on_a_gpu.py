@@ -13,10 +13,36 @@ from pathlib import Path
 
 import pytest
 
+from adjoint.engine.core.operations.public import OVERRIDES
+from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.graph.eager import device_straight
 from tests import small_calls_on_a_gpu as calls
 
 ROOT = Path(__file__).parent.parent
 HAS_TRITON = all(importlib.util.find_spec(name) for name in ("triton", "scipy"))
+
+
+@pytest.fixture(autouse=True)
+def no_overriding_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests have classes that override functions: calls then go by these first."""
+    monkeypatch.setattr(OVERRIDES, "active", False)
+
+
+def test_native_code_made_while_a_call_is_listened_to_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def before(*_: object) -> None:
+        """What finds calls at first."""
+
+    def made(*_: object) -> None:
+        """What does so later."""
+
+    for name in ("meet_on_device", "meet_straight"):
+        monkeypatch.setattr(HOOKS, name, before)
+    with device_straight.listening():
+        assert HOOKS.meet_on_device is HOOKS.meet_straight is device_straight.nothing
+        HOOKS.meet_straight = made
+    assert (HOOKS.meet_on_device, HOOKS.meet_straight) == (before, made)
 
 
 @pytest.mark.slow
