@@ -224,7 +224,13 @@ def trained(name: str, wrap: Callable[[Any], Any]) -> list[Any]:
 
 @pytest.mark.parametrize("name", learners())
 def test_captured_steps_equal_eager(name: str) -> None:
-    for a, b in zip(trained(name, lambda f: f), trained(name, capture), strict=True):
+    # In float32 mobilenet's third loss changes by 3e-4 with the last bits of its weights.
+    ad.set_default_dtype(ad.float64 if name == "mobilenet" else ad.float32)
+    try:
+        eager, captured = trained(name, lambda f: f), trained(name, capture)
+    finally:
+        ad.set_default_dtype(ad.float32)
+    for a, b in zip(eager, captured, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
