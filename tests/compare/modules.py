@@ -249,7 +249,7 @@ def check_capture(info: Any, name: str, sample: Any) -> None:
     # eagerly, norms of many rows and convolutions are one program, whose sums run in an order of
     # its own.
     reordered = ("RNN", "LSTM", "GRU", "LayerNorm", "RMSNorm", "Conv")
-    tolerance = 1e-12 if name.startswith(reordered) else 0.0
+    tolerance = 1e-10 if name.startswith(reordered) else 0.0  # five steps that grow
     for e, c in zip(eager, captured, strict=True):
         np.testing.assert_allclose(c, e, rtol=tolerance, atol=tolerance)
 
