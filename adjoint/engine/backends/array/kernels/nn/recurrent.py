@@ -25,8 +25,7 @@ from adjoint.engine.ops.nn import recurrent_networks as ops
 from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 
 Array = Any
-BY_DEFAULT = "1"
-ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", BY_DEFAULT).strip() == "1"
+ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", "").strip() != "0"
 SMALL = 256  # states that the algorithm for small ones was seen to be right for
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
