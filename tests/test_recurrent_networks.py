@@ -14,6 +14,7 @@ import adjoint as ad
 from adjoint.engine.backends.array.kernels.nn import recurrent as kernels
 from adjoint.engine.backends.array.libraries import recurrent as library
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.nn import recurrent_networks as networks
 from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, RecurrentNetwork
 from adjoint.nn.utils.rnn import PackedSequence, pack_padded_sequence
@@ -420,3 +421,40 @@ def test_what_the_stand_in_refuses(cudnn: Any) -> None:
     library.prepared.cache_clear()
     gc.collect()
     assert len(set(cudnn.gone)) == len(cudnn.gone) >= 8
+
+
+def test_what_leaves_memory_unwritten_is_not_taken(
+    cudnn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the standard algorithm too, which others are compared with."""
+    network = network_of("GRU", {}, (3, 2, 3, 2))
+    monkeypatch.setattr(library, "STANDARD", WRONG)
+    assert library.prepared(0, dataclasses.replace(network, algorithm=WRONG)) is None
+
+
+def test_nothing_is_tried_while_a_stream_is_captured(
+    cudnn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = network_of("GRU", {}, (3, 2, 3, 2))
+    monkeypatch.setattr(kernels, "installed", lambda: (object(), ""))
+    kernels._choice.cache_clear()
+    try:
+        with monkeypatch.context() as captured:
+            captured.setattr(STREAM_CAPTURE, "graph", object())
+            assert kernels.choose(network, 0) is None
+        assert kernels.choose(network, 0) is not None
+    finally:
+        kernels._choice.cache_clear()
+
+
+@pytest.mark.parametrize("place", range(7), ids=["x", "h", "c", "ih", "hh", "bias", "other bias"])
+def test_operands_changed_after_forward_are_told(place: int) -> None:
+    """A library reads weights again in backward."""
+    network = network_of("LSTM", {}, (3, 2, 3, 2))
+    shapes = [(3, 2, 3), *[network.state_shape] * 2, *network.weight_shapes()]
+    operands = [ad.randn(*shape, dtype=ad.float64, requires_grad=True) for shape in shapes]
+    out = RECURRENT_NETWORK(*operands, network=network, given=2, training=True)[0]
+    with ad.no_grad():
+        operands[place].mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

@@ -21,6 +21,7 @@ from adjoint.engine.backends.array.libraries.recurrent import (
 )
 from adjoint.engine.backends.array.table import lowers_on_gpu
 from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.nn import recurrent_networks as ops
 from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 
@@ -32,6 +33,8 @@ ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at o
 
 def choose(network: RecurrentNetwork, index: int) -> RecurrentNetwork | None:
     """The network as cuDNN runs it under today's switches; None where it does not."""
+    if STREAM_CAPTURE.graph is not None:
+        return None  # to try a kind waits for the GPU, which no captured stream may
     return _choice(network, index, switches.computed_with)
 
 
