@@ -230,6 +230,30 @@ def check_straight(name: str) -> None:
         assert not x.any().item()
 
 
+# Calls of which a tensor among the arguments is a number: the functions read it.
+AS_NUMBERS: dict[str, tuple[Callable[[Any, Any, Any], Any], tuple[float, float]]] = {
+    "huber_loss": (lambda x, y, n: F.huber_loss(x, y, "mean", n), (1.0, 2.0)),
+    "cross_entropy": (
+        lambda x, y, n: F.cross_entropy(x, classes(x), None, None, -100, None, "mean", n),
+        (0.1, 0.3),
+    ),
+    "conv1d": (lambda x, y, n: F.conv1d(x[None], y[:, :, None], None, n), (1, 2)),
+}
+
+
+def check_read(name: str) -> None:
+    """A call is not replayed whose operations depend on elements."""
+    fn, values = AS_NUMBERS[name]
+    x, y = 4 * numbers(4, 4), numbers(4, 4)
+    for value in values:
+        number = ad.tensor(value)
+        want = fn(x, y, number)
+        for k in range(30 + OFTEN):
+            got = fn(x.to("cuda"), y.to("cuda"), number.to("cuda"))
+            assert got.shape == want.shape, (name, k)
+            np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=1e-5)
+
+
 LIKE: dict[str, Callable[[Any], Any]] = {
     "rand_like": lambda x: ad.rand_like(x),
     "randn_like": lambda x: ad.randn_like(x, dtype=ad.float64),
@@ -324,6 +348,8 @@ def main() -> None:
         check_making(name)
     for name in STRAIGHT:
         check_straight(name)
+    for name in AS_NUMBERS:
+        check_read(name)
     for name in LIKE:
         check_like(name)
     for name in FOLLOWING:

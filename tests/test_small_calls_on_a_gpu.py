@@ -16,6 +16,7 @@ import pytest
 from adjoint.engine.core.operations.public import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.eager import device_straight
+from adjoint.engine.graph.eager.recorded import Unfit
 from tests import small_calls_on_a_gpu as calls
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +44,29 @@ def test_native_code_made_while_a_call_is_listened_to_stays(
         assert HOOKS.meet_on_device is HOOKS.meet_straight is device_straight.nothing
         HOOKS.meet_straight = made
     assert (HOOKS.meet_on_device, HOOKS.meet_straight) == (before, made)
+
+
+def test_a_call_that_reads_elements_is_not_heard() -> None:
+    run, to_host, x = HOOKS.run, HOOKS.array.to_host, calls.ad.tensor([2.0])
+    with pytest.raises(Unfit), device_straight.listening():
+        assert x.item() == 2.0
+    with device_straight.listening() as log:
+        out = x + 1.0
+    assert len(log) == 1
+    assert (HOOKS.run, HOOKS.array.to_host) == (run, to_host)
+    device_straight.way_of(log, [x], out, followed=False)
+    with pytest.raises(Unfit):  # what the second tensor is for is not told
+        device_straight.way_of(log, [x, x.clone()], out, followed=False)
+
+
+def test_parameters_that_hold_tensors_are_not_kept() -> None:
+    x = calls.ad.tensor([2.0])
+    with device_straight.listening() as log:
+        out = x + 1.0
+    ((record, operands, _, _),) = log
+    for params in ({"by": x}, {"by": (1, [x])}):
+        with pytest.raises(Unfit):
+            device_straight.way_of([(record, operands, params, out)], [x], out, followed=False)
 
 
 @pytest.mark.slow
@@ -85,6 +109,12 @@ def test_makes(name: str) -> None:
 @pytest.mark.parametrize("name", calls.STRAIGHT)
 def test_straight(name: str) -> None:
     calls.check_straight(name)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", calls.AS_NUMBERS)
+def test_numbers_that_are_tensors(name: str) -> None:
+    calls.check_read(name)
 
 
 @pytest.mark.cuda

@@ -9,7 +9,8 @@ Note [calls heard before]
     the tape as well, which gives the same bytes. So are views: the chain of them is followed; and
     tensors made like others (`empty_like`; Note [made on a device]).
 
-    Only functions that look at no elements are in `core.operations.small_calls.STRAIGHT`.
+    Only functions that look at no elements are in `core.operations.small_calls.STRAIGHT`; a call
+    that reads some all the same (a tensor in the place of a number) is not kept.
 """
 
 from __future__ import annotations
@@ -206,11 +207,15 @@ Heard = tuple[Record, tuple[Any, ...], dict[str, Any], Any]
 
 @contextmanager
 def listening() -> Iterator[list[Heard]]:
-    """A block whose operations, those of this thread that no other one runs, are written down."""
+    """A block whose operations, those of this thread that no other one runs, are written down.
+
+    It ends in `Unfit` where elements were read besides: what they decided is in no operation.
+    """
     if not LISTENING.acquire(blocking=False):
         raise Unfit  # another thread listens: another time
     log: list[Heard] = []
     thread, depth, before = threading.get_ident(), [0], HOOKS.run
+    to_host, reads = HOOKS.array.to_host, [0]
 
     def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if threading.get_ident() != thread:
@@ -225,18 +230,25 @@ def listening() -> Iterator[list[Heard]]:
             log.append((record, operands, params, out))
         return out
 
+    def read(array: Any) -> Any:
+        reads[0] += threading.get_ident() == thread and not depth[0]
+        return to_host(array)
+
     doors = HOOKS.meet_on_device, HOOKS.meet_straight  # by which others would not be heard
-    HOOKS.run, HOOKS.meet_on_device, HOOKS.meet_straight = run, nothing, nothing
     try:
+        HOOKS.run, HOOKS.meet_on_device, HOOKS.meet_straight = run, nothing, nothing
+        HOOKS.array.to_host = read
         yield log
     finally:
-        HOOKS.run = before
+        HOOKS.run, HOOKS.array.to_host = before, to_host
         # Native code that was first made meanwhile has put its own there.
         if HOOKS.meet_on_device is nothing:
             HOOKS.meet_on_device = doors[0]
         if HOOKS.meet_straight is nothing:
             HOOKS.meet_straight = doors[1]
         LISTENING.release()
+    if reads[0]:
+        raise Unfit
 
 
 def nothing(*_: Any) -> None:
@@ -265,6 +277,11 @@ def is_passing(
     return made and reads == 1 and all(first is not x for x in tensors)
 
 
+def has_tensor(x: Any) -> bool:
+    """Whether a parameter is a tensor, or one is among its parts."""
+    return any(map(has_tensor, x)) if isinstance(x, (tuple, list)) else is_tensor(x)
+
+
 def way_of(log: list[Heard], tensors: list[Any], wanted: Any, *, followed: bool) -> Way:
     """Operations as steps; `Unfit` where one reads what is no operand, draws, or is written to.
 
@@ -275,13 +292,13 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any, *, followed: bool)
     for record, operands, params, out in log:
         several = out.__class__ is tuple
         outs = out if several else (out,)
-        if record.draws or not all(map(is_tensor, outs)) or any(map(is_tensor, params.values())):
+        if record.draws or not all(map(is_tensor, outs)) or any(map(has_tensor, params.values())):
             raise Unfit
         if not record.is_view and any(made._storage.version for made in outs):
             raise Unfit  # written to, which was not heard
         given = []
         for x in operands:
-            if is_tensor(x) and id(x) not in seen:
+            if id(x) not in seen and has_tensor(x):
                 raise Unfit
             given.append((True, seen[id(x)]) if is_tensor(x) else (False, x))
         for number, made in enumerate(outs, count):
@@ -289,10 +306,13 @@ def way_of(log: list[Heard], tensors: list[Any], wanted: Any, *, followed: bool)
         count += len(outs)
         prepared = viewing_step(record, operands, params) if record.is_view else None
         prepared = prepared or HOOKS.prepared_step(record, operands, params)
-        whole = not followed and is_passing(log, tensors, record, operands)
+        whole = not (followed or params) and is_passing(log, tensors, record, operands)
         steps.append(Step(record, tuple(given), dict(params), prepared, whole))
     if not log or wanted.__class__ is not Tensor or not any(wanted is x for x in results_of(log)):
         raise Unfit
+    used = {x for step in steps for held, x in step.operands if held}
+    if not used.issuperset(seen[id(x)] for x in tensors):
+        raise Unfit  # one counts for something that is no operation's
     return tuple(steps), seen[id(wanted)]
 
 

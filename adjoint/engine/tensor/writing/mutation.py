@@ -49,6 +49,7 @@ def update(
     if (
         isinstance(compute, Record)
         and len(args) == 1
+        and not kwargs
         and _is_constant(args[0])
         and (CONTEXT.autocast is None or compute.policies is None)  # which has no say in it
     ):
