@@ -10,9 +10,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from adjoint.engine.backends.array import in_place
 from adjoint.engine.core.operations.public import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.graph.eager import device_straight
@@ -67,6 +69,21 @@ def test_parameters_that_hold_tensors_are_not_kept() -> None:
     for params in ({"by": x}, {"by": (1, [x])}):
         with pytest.raises(Unfit):
             device_straight.way_of([(record, operands, params, out)], [x], out, followed=False)
+
+
+def test_memory_that_others_own_may_be_the_same() -> None:
+    """Two arrays of one tensor of another library's have descriptions of memory of their own."""
+
+    def array_in(kind: str) -> SimpleNamespace:
+        return SimpleNamespace(data=SimpleNamespace(mem=type(kind, (), {})()))
+
+    own = array_in("PooledMemory")
+    assert in_place.are_apart(own, array_in("PooledMemory"))
+    assert not in_place.are_apart(own, SimpleNamespace(data=own.data))
+    for kind in ("DLPackMemory", "UnownedMemory"):
+        assert not in_place.are_apart(own, array_in(kind))
+        assert not in_place.are_apart(array_in(kind), array_in(kind))
+    assert not in_place.are_apart(own, SimpleNamespace(data=SimpleNamespace()))
 
 
 @pytest.mark.slow

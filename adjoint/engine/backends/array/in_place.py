@@ -57,9 +57,20 @@ def compute_into(record: Record, target: Any, other: Any) -> bool:
     return True
 
 
+# CuPy's classes of memory that others own: two of them may be the same memory.
+OWNED_ELSEWHERE = frozenset({"DLPackMemory", "UnownedMemory"})
+
+
 def memory_of(array: Array) -> Any:
     """What owns the memory that a GPU's array shows part of; None where that is not known."""
-    return getattr(array.data, "mem", None)
+    memory = getattr(array.data, "mem", None)
+    return None if memory.__class__.__name__ in OWNED_ELSEWHERE else memory
+
+
+def are_apart(one: Array, other: Array) -> bool:
+    """Whether arrays of a GPU's are known to share no memory."""
+    mine, theirs = memory_of(one), memory_of(other)
+    return mine is not None and theirs is not None and mine is not theirs
 
 
 def compute_on_device(record: Record, target: Any, other: Any) -> bool:
@@ -69,7 +80,7 @@ def compute_on_device(record: Record, target: Any, other: Any) -> bool:
     into = target._array
     if is_tensor(other):
         array = other._array
-        if array.__class__ is not into.__class__ or memory_of(array) is memory_of(into):
+        if array.__class__ is not into.__class__ or not are_apart(array, into):
             return False
     try:
         if record.met and met_into(record, (target, other), {}, into):
