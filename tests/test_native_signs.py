@@ -75,3 +75,13 @@ def test_exponentials(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
     finite = np.isfinite(want)
     assert np.max(apart[finite]) <= 2, (inside[finite][np.argmax(apart[finite])],)
+
+
+def test_squares_of_integers_may_be_negative() -> None:
+    x = np.array([46341, -50000, 60000, 65535, 3, 0], np.int32)
+    with np.errstate(over="ignore"):
+        square = (x * x).astype(np.float64)
+    assert (square < 0).any()
+    got = compile(lambda x: ((x * x) * -1e-7).exp(), backend="native")(ad.tensor(x))
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(got.numpy(), np.exp(square * -1e-7).astype("float32"), 1e-5)

@@ -7,13 +7,14 @@ from typing import Any
 
 from adjoint.engine.compiler.loops.ir import POINT, REDUCE, Op
 
+FLOATS = ("float32", "float64")
 Argument = tuple[str, Any]  # of an operation: ("v", number of a value) or ("c", constant)
 
 
 def never_positive(ops: Sequence[Op], argument: Argument) -> bool:
     """Whether an operation's argument is at most 0 (or NaN): its exponential takes less then."""
     kind, k = argument
-    if kind != "v" or ops[k].kind != POINT or ops[k].compute not in ("float32", "float64"):
+    if kind != "v" or ops[k].kind != POINT or ops[k].compute not in FLOATS:
         return False
     op = ops[k]
     if op.params:
@@ -40,11 +41,11 @@ def _from_largest(ops: Sequence[Op], x: Argument, top: Argument) -> bool:
 
 
 def _is_square(ops: Sequence[Op], argument: Argument) -> bool:
-    """Whether an argument is a value multiplied by itself."""
+    """Whether an argument is a value multiplied by itself; squares of integers may wrap around."""
     if argument[0] != "v":
         return False
     op = ops[argument[1]]
-    if op.kind != POINT or op.name != "mul" or op.params:
+    if op.kind != POINT or op.name != "mul" or op.params or op.compute not in FLOATS:
         return False
     x, y = op.args
     return x[0] == "v" and x == y
