@@ -54,6 +54,9 @@ def along(x: Any, dim: int) -> dict[str, Any]:
         "cumsum": x.cumsum(dim),
         "cumprod": x.cumprod(dim),
         "logcumsumexp": x.logcumsumexp(dim),
+        "cummax": x.cummax(dim).values,
+        "cummax's places": x.cummax(dim).indices,
+        "cummin's places": x.cummin(dim).indices,
     }
 
 

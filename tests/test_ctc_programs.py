@@ -62,3 +62,20 @@ def test_a_program_of_many_steps_is_a_loop() -> None:
         loss(ad.zeros(steps, 2, 17))
         launches.append(len(loss.latest.executable.plan.steps))
     assert launches[0] == launches[1]
+
+
+@pytest.mark.parametrize("steps", [4, 40])
+def test_a_vector_of_no_targets(steps: int) -> None:
+    """All labels are blanks then; compiled, lengths are not known beforehand."""
+    x = ad.from_numpy(np.random.default_rng(steps).standard_normal((steps, 2, 5))).log_softmax(-1)
+    ins, outs = ad.tensor([steps, steps - 1]), ad.tensor([0, 0])
+    want = [-x[:, 0, 0].sum().item(), -x[:-1, 1, 0].sum().item()]
+
+    def loss(x: ad.Tensor, ins: ad.Tensor, outs: ad.Tensor) -> ad.Tensor:
+        return F.ctc_loss(x, ad.zeros(0, dtype=ad.int64), ins, outs, reduction="none")
+
+    compiled: Any = ad.compile(loss)
+    with CONTEXT.having(reference=True):
+        plainly = loss(x, ins, outs)
+    for got in (loss(x, ins, outs), plainly, compiled(x, ins, outs)):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)

@@ -228,3 +228,9 @@ def test_whole_numbers_have_nothing_between_them(dtype: Any, weight: float) -> N
     for way in (ad.lerp, ad.Tensor.lerp, ad.Tensor.lerp_):
         with pytest.raises(NotImplementedError, match="not implemented for"):
             way(x, x, weight)
+
+
+@pytest.mark.parametrize("count", [1, 3000])
+def test_the_gamma_function_of_the_smallest_numbers(count: int) -> None:
+    x = np.array([5e-324, 1e-310, -1e-310, 1e-301, -1e-299, 2e-308] * count)
+    np.testing.assert_allclose(ad.tensor(x).lgamma().numpy(), -np.log(np.abs(x)), rtol=1e-14)

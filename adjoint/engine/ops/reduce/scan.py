@@ -241,7 +241,7 @@ RUNNING_EXTREME = composite(
 def _cumulative(name: str, input: Tensor, dim: int, largest: bool) -> Any:
     if input.dtype.is_complex:
         raise NotImplementedError(f"{name}: not implemented for {input.dtype.name}")
-    x, d = along(name, input, dim)
+    x, d = along_rows(name, input, dim)
     whole = is_large(x._array, RUNNING_EXTREME.large) and CONTEXT.plain and not x.requires_grad
     both = RUNNING_EXTREME if whole else _running_extreme
     values, at = both(x, dim=d, largest=largest)

@@ -304,8 +304,10 @@ def ctc_loss(
         targets = targets.unsqueeze(0)
     if out_numbers is not None:
         rows = _padded(targets, out_numbers)
+    elif targets.ndim == 2:
+        rows = targets
     else:
-        rows = targets if targets.ndim == 2 or not targets.numel() else _spread(targets, outs)
+        rows = _spread(targets, outs) if targets.numel() else targets.new_zeros((batch, 0))
     if not steps:
         raise RuntimeError("ctc_loss: expected at least one step, received log_probs with T = 0")
     record = record_for(x)

@@ -10,6 +10,7 @@ from adjoint.engine.backends.array.table import lowers
 from adjoint.engine.ops.special import gamma_family as gamma
 
 Array = Any
+TINY = 1e-300  # below it the gamma function is 1 / x
 
 by_name(gamma.I0, "i0")
 by_name(gamma.I1, "i1")
@@ -19,7 +20,11 @@ by_name(gamma.IGAMMAC, "gammaincc")
 
 @lowers(gamma.LGAMMA)
 def lgamma(xp: Any, x: Array) -> Array:
-    return function(xp, "gammaln")(xp.where(x == -math.inf, -x, x))
+    value = function(xp, "gammaln")(xp.where(x == -math.inf, -x, x))
+    if x.dtype != xp.float64:
+        return value
+    tiny = (x != 0) & (xp.abs(x) < TINY)  # SciPy is infinite at what is subnormal
+    return xp.where(tiny, -xp.log(xp.abs(xp.where(tiny, x, 1.0))), value)
 
 
 @lowers(gamma.POLYGAMMA)
