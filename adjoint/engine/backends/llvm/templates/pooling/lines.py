@@ -13,7 +13,7 @@ from adjoint.engine.backends.llvm.ir.writer import CodeWriter
 from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.operations import combine
-from adjoint.engine.backends.registers.vector import V, mad
+from adjoint.engine.backends.registers.vector import V, mad, select
 
 LANES = 8
 PUT = "put"
@@ -112,13 +112,13 @@ class ResampleWords(LaunchWords):
     pieces: Any
 
 
-def resample_text(name: str, kind: str, across: bool) -> Text:
+def resample_text(name: str, kind: str, across: bool, copied: bool) -> Text:
     """Each element of a line a weighted sum of a few of another line's.
 
     After the words comes, for each element of the result, where its terms begin among
     the pairs that follow (and at the end their number), then the pairs: a place, and a weight as
     the bits of a double. Vectors run along what lies inside the lines, or (`across`) over several
-    lines of neighbouring elements.
+    lines of neighbouring elements. `copied` elements are one term each, of weight one.
     """
     w = CodeWriter()
     word = ResampleWords.read_by(w)
@@ -140,7 +140,9 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
                 x = w.load(source, kind, place, lanes)
             return [mad(x, w.code.splat(weight, lanes), sum_)]
 
-        return w.loop(first, last, term, [w.code.const(0, kind, lanes)])[0]
+        # From -0.0 on a sum of -0.0 is that too; a sum of nothing is 0.0.
+        start = select(first.eq(last), w.code.const(0, kind), w.code.const(-0.0, kind))
+        return w.loop(first, last, term, [w.code.splat(start, lanes)])[0]
 
     def bounds(o: V) -> tuple[V, V]:
         return w.load(rows, "i64", o), w.load(rows, "i64", o + 1)
@@ -151,8 +153,15 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
         of, to = line * word.source_size * inner, p * inner
         whole = inner.quotient(w.whole(LANES)) * LANES
 
+        if copied:
+            begin = of + w.load(pairs, "i64", first * 2) * inner
+
         def some(i: V, lanes: int) -> None:
-            w.store(total(of + i, inner, first, last, lanes), target, to + i)
+            if copied:
+                x = w.load(source, kind, begin + i, lanes)
+            else:
+                x = total(of + i, inner, first, last, lanes)
+            w.store(x, target, to + i)
 
         w.loop(0, whole, lambda i: some(i, LANES), step=LANES)
         w.loop(whole, inner, lambda i: some(i, 1))
@@ -178,4 +187,69 @@ def resample_text(name: str, kind: str, across: bool) -> Text:
         )
 
     w.loop(low, high, lines if across else along)
+    return w.finish(name)
+
+
+# -- elements copied ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class CopyWords(LaunchWords):
+    """Lines made of runs of other lines' elements; the runs follow, `RUN` words of each."""
+
+    source: Any
+    target: Any
+    source_size: Any  # of a line
+    size: Any  # of a line of the result
+    runs: Any
+    pieces: Any  # lines
+
+
+RUN = 5  # words of a run: where to, where from, step there, how many, whether they are added
+
+
+def copy_text(name: str, kind: str) -> Text:
+    """Each line the elements of another line, run by run (padding with what is inside).
+
+    Runs that are added come after those that are put where they are added to.
+    """
+    w = CodeWriter()
+    word = CopyWords.read_by(w)
+    source, target = w.pointer(word.source), w.pointer(word.target)
+    runs = w.at("%args", "i64", w.whole(CopyWords.word_count()))
+    low, high = w.share(word.pieces)
+
+    def line(n: V) -> None:
+        def run(r: V) -> None:
+            to, at, step, count, adds = [w.load(runs, "i64", r * RUN + k) for k in range(RUN)]
+            to, at = to + n * word.size, at + n * word.source_size
+
+            def put(i: V, lanes: int) -> None:
+                w.store(w.load(source, kind, at + i, lanes), target, to + i)
+
+            def put_vectors() -> None:
+                whole = count.quotient(w.whole(LANES)) * LANES
+                w.loop(0, whole, lambda i: put(i, LANES), step=LANES)
+                w.loop(whole, count, lambda i: put(i, 1))
+
+            def put_singly() -> None:
+                w.loop(
+                    0,
+                    count,
+                    lambda i: w.store(w.load(source, kind, at + i * step), target, to + i),
+                )
+
+            def add(i: V) -> None:
+                x = w.load(source, kind, at + i * step)
+                w.store(w.load(target, kind, to + i) + x, target, to + i)
+
+            w.either(
+                adds.eq(1),
+                lambda: w.loop(0, count, add),
+                lambda: w.either(step.eq(1), put_vectors, put_singly),
+            )
+
+        w.loop(0, word.runs, run)
+
+    w.loop(low, high, line)
     return w.finish(name)

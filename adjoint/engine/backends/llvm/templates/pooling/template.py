@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
 
+from adjoint.engine.backends.array.kernels.image.resample import layers
 from adjoint.engine.backends.llvm.templates.convolution.walks import RANK
 from adjoint.engine.backends.llvm.templates.pooling import kernel as pooling
 from adjoint.engine.backends.llvm.templates.pooling import lines
@@ -19,6 +21,7 @@ from adjoint.engine.graph.ir import Node, Value
 from adjoint.engine.ops.image.resample import Rule, inside, table
 
 FLOATS = {"float32": "f32", "float64": "f64"}
+LONG_RUN = 4  # elements of a run from which on it is copied sooner than gathered
 
 
 def first_packed(layout: LayoutOf, inputs: tuple[Any, ...]) -> set[int]:
@@ -199,12 +202,16 @@ def resample_steps(
     """One launch; the table of terms goes with its words."""
     (source,), out, dim = operands, results[0], node.params["dim"]
     kind = FLOATS[out.buffer.dtype.name]
-    rows = table(node.params["rule"], node.params["transposed"])
+    rule, transposed = node.params["rule"], node.params["transposed"]
+    if dim == len(out.shape) - 1 and (runs := copied_runs(rule, transposed)) is not None:
+        return [_copy_runs(source, out, runs, f"resample {rule[0]}")]
+    rows = table(rule, transposed)
     starts = [0]
     for row in rows:
         starts.append(starts[-1] + len(row))
     outer, inner = prod(out.shape[:dim]), prod(out.shape[dim + 1 :])
     across = inner == 1
+    copied = not across and all(len(row) == 1 and row[0][1] == 1.0 for row in rows)
     pieces = -(-outer // lines.LANES) if across else outer * out.shape[dim]
     pairs = [word for row in rows for i, weight in row for word in (i, double_bits(weight))]
     words = lines.ResampleWords(
@@ -212,16 +219,54 @@ def resample_steps(
         source_size=source.shape[dim], size=out.shape[dim], pieces=pieces,
     )  # fmt: skip
     launch = Launch(
-        function=f"resample_{kind}_{int(across)}",
-        text=lambda name: lines.resample_text(name, kind, across),
+        function=f"resample_{kind}_{int(across)}_{int(copied)}",
+        text=lambda name: lines.resample_text(name, kind, across, copied),
         words=[*words.listed(), *starts, *pairs],
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
         pieces=pieces,
         cost=2 * outer * inner * starts[-1],
-        label=f"resample {node.params['rule'][0]}",
+        label=f"resample {rule[0]}",
     )
     return [launch]
+
+
+@lru_cache(maxsize=512)
+def copied_runs(rule: Rule, transposed: bool) -> list[tuple[int, ...]] | None:
+    """Words of the runs that a line is made of, where they are few and nothing is weighed."""
+    source, size = (rule[2], rule[1]) if transposed else (rule[1], rule[2])
+    rows = table(rule, transposed)
+    if not all(row and all(weight == 1.0 for _, weight in row) for row in rows):
+        return None
+    words = []
+    for t, layer in enumerate(layers(rule, transposed, size // LONG_RUN)):
+        if not isinstance(layer, list):
+            return None
+        for to, at, _ in layer:
+            first, places = to.indices(size), at.indices(source)
+            if first[2] != 1:
+                return None
+            words.append((first[0], places[0], places[2], len(range(*first)), int(t > 0)))
+    return words
+
+
+def _copy_runs(source: Place, out: Place, runs: list[tuple[int, ...]], label: str) -> Launch:
+    kind = FLOATS[out.buffer.dtype.name]
+    pieces = prod(out.shape[:-1])
+    words = lines.CopyWords(
+        source=address(source), target=address(out), source_size=source.shape[-1],
+        size=out.shape[-1], runs=len(runs), pieces=pieces,
+    )  # fmt: skip
+    return Launch(
+        function=f"resample_copy_{kind}",
+        text=lambda name: lines.copy_text(name, kind),
+        words=[*words.listed(), *[word for run in runs for word in run]],
+        reads=(whole(source.buffer),),
+        writes=(whole(out.buffer),),
+        pieces=pieces,
+        cost=prod(out.shape),
+        label=label,
+    )
 
 
 TEMPLATES = {
