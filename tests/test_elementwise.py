@@ -337,3 +337,30 @@ def test_derivatives_of_sinc_near_its_middle(dtype: Any) -> None:
         assert grad(ad.sinc)(at).item() == pytest.approx(first, rel=limit, abs=1e-30)
         for twice in (grad(grad(ad.sinc)), ad.func.hessian(ad.sinc)):
             assert twice(at).item() == pytest.approx(second, rel=limit * 10)
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.float16, ad.bfloat16])
+@pytest.mark.parametrize("count", [10, 5063])
+def test_inverse_roots(dtype: ad.DType, count: int) -> None:
+    """x ** -0.5 is 1 / sqrt(x), of -0.0 and -inf too, and so is the derivative of x ** 0.5."""
+    special = [0.0, -0.0, inf, -inf, math.nan, -1.0, 1e-40, 4.0]
+    rest = np.random.default_rng(3).lognormal(0, 3, count - len(special))
+    x = ad.tensor([*special, *rest], dtype=dtype)
+    exact = np.array(x.double().tolist())
+    with np.errstate(all="ignore"):
+        want = 1 / np.sqrt(exact)
+    tolerance = 2 * ad.finfo(dtype).eps
+    largest = ad.finfo(dtype).max
+    want[np.abs(want) > largest] *= inf
+    for run in (lambda f: f, ad.compile):
+        for each in (x, x.repeat(2, 1).T[:, 0]):
+            got = np.array(run(lambda x: x**-0.5)(each).double().tolist())
+            np.testing.assert_allclose(got, want, rtol=tolerance)
+            leaf = each.clone().requires_grad_()
+            run(lambda x: (x**0.5).sum())(leaf).backward()
+            assert leaf.grad is not None
+            slope = np.array(leaf.grad.double().tolist())
+            np.testing.assert_allclose(slope, want / 2, rtol=2 * tolerance)
+    assert (x[:0] ** -0.5).shape == (0,)
+    z = ad.tensor([-4 + 0j, 3 - 4j])
+    np.testing.assert_allclose((z**-0.5).numpy(), z.numpy() ** -0.5, rtol=1e-6)

@@ -64,7 +64,7 @@ def sigmoid(x: V) -> V:
 @own_row("pow")
 def power(x: V, y: V) -> V:
     """x to the power y; powers that native code multiplies out are multiplied out here too."""
-    plain = not x.is_float or y.number in (1, 2, 3, 0.5, -1, -2)
+    plain = not x.is_float or y.number in (1, 2, 3, 0.5, -0.5, -1, -2)
     return LOWER["pow"](x, y) if plain else _library("pow", x, y)
 
 

@@ -100,6 +100,8 @@ def write_power(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
             return ufunc_of(w, np.divide, 1, square)
         case 0.5:
             return ufunc_of(w, np.sqrt, x)
+        case -0.5:
+            return write_rsqrt(w, out, x)
     raise NoRow
 
 

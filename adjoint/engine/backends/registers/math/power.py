@@ -51,6 +51,8 @@ def _simple(x: V, y: V) -> V | None:
             return x * x * x
         case 0.5 if x.is_float:
             return x.sqrt()
+        case -0.5 if x.is_float:
+            return 1.0 / x.sqrt()
         case -1 if x.is_float:
             return 1.0 / x
         case -2 if x.is_float:

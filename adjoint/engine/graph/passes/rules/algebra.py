@@ -20,7 +20,7 @@ from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.graph.sizes.extents import is_extent
 from adjoint.engine.ops.elementwise.arithmetic import ADD, MUL, NEG, SUB
 from adjoint.engine.ops.elementwise.division import DIV
-from adjoint.engine.ops.elementwise.power import SQRT
+from adjoint.engine.ops.elementwise.power import RSQRT, SQRT
 from adjoint.engine.ops.reduce.reduction import SUM
 from adjoint.engine.ops.shape.views import RESHAPE
 
@@ -228,7 +228,7 @@ def simplify_div(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) ->
 
 
 def simplify_pow(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) -> Value | None:
-    """The powers that are cheaper written otherwise: 1, 2, 1/2, -1."""
+    """The powers that are cheaper written otherwise: 1, 2, 1/2, -1/2, -1."""
     x, y = inputs
     if y.__class__ not in (int, float) or not alike(x, spec):
         return None
@@ -238,6 +238,8 @@ def simplify_pow(b: GraphBuilder, inputs: Inputs, params: Params, spec: Spec) ->
         return b.emit(MUL, x, x)
     if y == 0.5 and is_real(spec.dtype):
         return b.emit(SQRT, x)
+    if y == -0.5 and is_real(spec.dtype):
+        return b.emit(RSQRT, x)
     if y == -1 and is_real(spec.dtype):
         return b.emit(DIV, 1, x)
     return None

@@ -208,6 +208,8 @@ def pow_(xp: Any, x: Any, y: Any) -> Array:
             return 1 / (x * x)
         if y == 0.5:
             return xp.sqrt(x)
+        if y == -0.5 and x.dtype.kind == "f":
+            return rsqrt(xp, x)
         if y == 1:
             return +x
         if y == -1:
