@@ -263,8 +263,8 @@ GLU = activation("glu", lambda x, dim: x.chunk(2, dim)[0] * x.chunk(2, dim)[1].s
 
 
 def _softsign_vjp(g: Tensor, x: Tensor) -> Tensor:
-    slope = g / (x.abs() + 1) / (x.abs() + 1)
-    return slope.masked_fill(x.isinf(), math.nan)  # where x / (|x| + 1) itself is inf / inf
+    defined = x - x + 1  # one, but NaN where x / (|x| + 1) itself is inf / inf
+    return g / (x.abs() + 1) / (x.abs() + 1) * defined
 
 
 SOFTSIGN = activation("softsign", lambda x: x / (x.abs() + 1), _softsign_vjp)
