@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import gc
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from adjoint.engine.backends.triton.program.filling import ProgramForm
 from adjoint.engine.backends.triton.program.open_plans import FARTHEST, KINDS, farthest
 from adjoint.engine.backends.triton.runtime import cublaslt
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
@@ -86,3 +88,10 @@ def test_plans_of_products_go_with_whoever_runs_them(
     assert not products.plans
     for cached in (cublaslt.described_once, cublaslt.preference):
         cached.cache_clear()
+
+
+def test_a_first_program_that_native_code_no_longer_launches_is_not_copied() -> None:
+    """It may be made anew for other products, after the form was."""
+    form: Any = object.__new__(ProgramForm)
+    form.draft, form.first = None, SimpleNamespace(joined=None, tf32=cublaslt.uses_tf32())
+    assert form.program(()) is None

@@ -158,8 +158,8 @@ class ProgramForm:
     def program(self, numbers: Numbers) -> DirectProgram | None:
         """The program at sizes at which numbers are these; None: it has to be made in full."""
         first, draft = self.first, self.draft
-        assert first.joined is not None
-        if first.tf32 is not uses_tf32():
+        # The first may have been made anew since, for other products.
+        if first.joined is None or first.tf32 is not uses_tf32():
             return None
         words = self.record.words.copy()
         words[self.places] = [numbers[k] for k in self.number]
