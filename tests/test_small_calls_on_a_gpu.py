@@ -9,6 +9,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import pytest
 from adjoint.engine.backends.array import in_place
 from adjoint.engine.core.operations.public import OVERRIDES
 from adjoint.engine.core.operations.record import HOOKS
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.graph.eager import device_straight
 from adjoint.engine.graph.eager.recorded import Unfit
 from tests import small_calls_on_a_gpu as calls
@@ -59,6 +61,24 @@ def test_a_call_that_reads_elements_is_not_heard() -> None:
     device_straight.way_of(log, [x], out, followed=False)
     with pytest.raises(Unfit):  # what the second tensor is for is not told
         device_straight.way_of(log, [x, x.clone()], out, followed=False)
+
+
+def test_a_call_that_warns_in_one_way_is_heard_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = device_straight.HeardCall((0,), 0)
+    known.ways[False,] = (), 0
+
+    def heard(*_: object) -> device_straight.HeardCall:
+        warnings.warn("of this way", stacklevel=2)
+        known.ways[True, True] = (), 0
+        return known
+
+    found: dict[str, object] = {"a kind": known}
+    monkeypatch.setattr(device_straight, "heard", heard)
+    monkeypatch.setattr(device_straight, "BY_KIND", found)
+    monkeypatch.setattr(device_straight.device_calls, "kind_of", lambda *_: "a kind")
+    device_straight.note(SmallCalls("mse_loss"), (), {}, lambda: None)
+    assert found == {"a kind": None}
+    assert not known.ways
 
 
 def test_parameters_that_hold_tensors_are_not_kept() -> None:

@@ -21,7 +21,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.operations.small_calls import DRAWS, SmallCalls
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
@@ -33,12 +33,11 @@ from adjoint.engine.graph.eager import device_calls
 from adjoint.engine.graph.eager.drawn import SEED, DrawTrace, drawn_graph
 from adjoint.engine.graph.eager.enlisted import enlist
 from adjoint.engine.graph.eager.recorded import Unfit
-from adjoint.engine.graph.eager.small_calls import copied, is_literal, own_warnings
+from adjoint.engine.graph.eager.small_calls import DRAWING, copied, is_literal, own_warnings
 from adjoint.engine.graph.ir import Node, frozen
 from adjoint.engine.ops.create.creation import EMPTY
 from adjoint.engine.ops.random.random import RANDOM
 
-DRAWING = frozenset(DRAWS.split())
 Entry = tuple[Any, ...] | None
 MADE: dict[Any, Entry | int] = {}  # an int: times sighted; None: it has none
 DEFAULT_LISTENERS.append(MADE.clear)  # what they give depends on the default dtype

@@ -30,10 +30,15 @@ from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.late_faults import look
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.graph.eager import device_calls, device_made
-from adjoint.engine.graph.eager.device_made import DRAWING
 from adjoint.engine.graph.eager.enlisted import enlist_straight
 from adjoint.engine.graph.eager.recorded import Unfit
-from adjoint.engine.graph.eager.small_calls import VIEWING, chains_of, copied, own_warnings
+from adjoint.engine.graph.eager.small_calls import (
+    DRAWING,
+    VIEWING,
+    chains_of,
+    copied,
+    own_warnings,
+)
 from adjoint.engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]  # of a call's operands
@@ -87,7 +92,12 @@ def note(
                 function = likened(calls, operands, params, call, known)
             else:
                 function = heard(calls, operands, call, known)
-            if function is None or settings or warned:
+            if settings or warned:  # in one of its ways at least
+                BY_KIND[kind] = None
+                if isinstance(known, HeardCall):
+                    known.ways.clear()
+                return
+            if function is None:
                 return
             BY_KIND[kind] = function
             if any(entry[6] is function for entry in calls.straight):
