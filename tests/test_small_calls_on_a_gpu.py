@@ -50,10 +50,12 @@ def test_native_code_made_while_a_call_is_listened_to_stays(
     assert (HOOKS.meet_on_device, HOOKS.meet_straight) == (before, made)
 
 
-def test_a_call_that_reads_elements_is_not_heard() -> None:
+def test_a_call_that_is_more_than_operations_is_not_heard() -> None:
     run, to_host, x = HOOKS.run, HOOKS.array.to_host, calls.ad.tensor([2.0])
     with pytest.raises(Unfit), device_straight.listening():
         assert x.item() == 2.0
+    with pytest.raises(Unfit), device_straight.listening(), calls.ad.no_grad():
+        x + 1.0  # which the tape would follow when it is done again
     with device_straight.listening() as log:
         out = x + 1.0
     assert len(log) == 1

@@ -219,17 +219,19 @@ Heard = tuple[Record, tuple[Any, ...], dict[str, Any], Any]
 def listening() -> Iterator[list[Heard]]:
     """A block whose operations, those of this thread that no other one runs, are written down.
 
-    It ends in `Unfit` where elements were read besides: what they decided is in no operation.
+    It ends in `Unfit` where something else counts: elements were read, or an operation was kept
+    from the tape.
     """
     if not LISTENING.acquire(blocking=False):
         raise Unfit  # another thread listens: another time
     log: list[Heard] = []
     thread, depth, before = threading.get_ident(), [0], HOOKS.run
-    to_host, reads = HOOKS.array.to_host, [0]
+    to_host, taped, unheard = HOOKS.array.to_host, CONTEXT.grad_enabled, [0]
 
     def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if threading.get_ident() != thread:
             return before(record, operands, params)
+        unheard[0] += not depth[0] and CONTEXT.grad_enabled is not taped
         depth[0] += 1
         try:
             with CONTEXT.having(consulted=set()):  # by operations, which will do so again
@@ -241,7 +243,7 @@ def listening() -> Iterator[list[Heard]]:
         return out
 
     def read(array: Any) -> Any:
-        reads[0] += threading.get_ident() == thread and not depth[0]
+        unheard[0] += threading.get_ident() == thread and not depth[0]
         return to_host(array)
 
     doors = HOOKS.meet_on_device, HOOKS.meet_straight  # by which others would not be heard
@@ -257,7 +259,7 @@ def listening() -> Iterator[list[Heard]]:
         if HOOKS.meet_straight is nothing:
             HOOKS.meet_straight = doors[1]
         LISTENING.release()
-    if reads[0]:
+    if unheard[0]:
         raise Unfit
 
 
