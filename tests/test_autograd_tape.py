@@ -472,7 +472,13 @@ def test_gradients_of_a_dtype_of_their_own(compiled: bool) -> None:
     assert seen == [ad.float64] * 2  # hooks are given what is kept
     with pytest.raises(RuntimeError, match="already a gradient of float64"):
         x.grad_dtype = ad.float16
+    with pytest.raises(
+        RuntimeError, match=r"does not match the tensor's .* \(grad_dtype float64\)"
+    ):
+        x.grad = ad.ones(2)
     x.grad = None
+    with pytest.raises(RuntimeError, match="floating-point or complex"):
+        x.grad_dtype = ad.int32
     x.grad_dtype = None
     square(x).backward()
     assert (x.grad_dtype, x.grad.dtype) == (None, ad.float32)

@@ -515,7 +515,17 @@ def test_parse_schema(text: str, shown: str, arguments: list[tuple[Any, ...]]) -
     assert schema.is_mutable == any(a[-1] for a in arguments)
 
 
-@pytest.mark.parametrize("text", ["f(Tensor x", "f(Foo x) -> Tensor", "f(Tensor x)", "f(x) -> int"])
+NO_SCHEMAS = [
+    "f(Tensor x",
+    "f(Foo x) -> Tensor",
+    "f(Tensor x)",
+    "f(x) -> int",
+    "f(Tensor x) -> ",
+    "f(int x=1, Tensor? y) -> int",
+]
+
+
+@pytest.mark.parametrize("text", NO_SCHEMAS)
 def test_no_schemas_are_refused(text: str) -> None:
     with pytest.raises(RuntimeError):
         parse_schema(text)

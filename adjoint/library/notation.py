@@ -51,6 +51,8 @@ def read_notation(text: str) -> Notation:
         found = arrow.strip() or "eof"
         raise RuntimeError(f"expected arrow but found {found!r} here: {text}: it must have '->'")
     inner = returned.strip()
+    if not inner:
+        raise RuntimeError(f"expected a kind but found 'eof' here: {text}: nothing is written ()")
     inner = enclosed(inner, 0)[0] if inner.startswith("(") else inner
     results = tuple(_kind(part.strip().split(" ")[0], text)[0] for part in parts(inner))
     arguments, by_name = [], False
@@ -58,7 +60,14 @@ def read_notation(text: str) -> Notation:
         if part.strip() == "*":
             by_name = True
         else:
-            arguments.append(_argument(part.strip(), by_name, text))
+            argument = _argument(part.strip(), by_name, text)
+            follows = bool(arguments) and not by_name and arguments[-1].default is not None
+            if follows and argument.default is None:
+                raise RuntimeError(
+                    "Non-default positional argument follows default argument. Parameter "
+                    f"{argument.name} in {text}"
+                )
+            arguments.append(argument)
     written = tuple(argument.name for argument in arguments if argument.written)
     return Notation(written, results, tuple(arguments))
 

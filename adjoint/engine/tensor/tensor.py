@@ -263,8 +263,10 @@ def check_grad(tensor: Tensor, grad: Tensor) -> None:
     meta = tensor._grad_meta
     wanted = tensor.dtype if meta is None or meta.grad_dtype is OWN_DTYPE else meta.grad_dtype
     if grad.shape != tensor.shape or (wanted is not None and grad.dtype is not wanted):
+        own = wanted is None or wanted is tensor.dtype
         raise RuntimeError(
             f"grad: assigned gradient {grad._spec} does not match the tensor's {tensor._spec}"
+            + ("" if own else f" (grad_dtype {wanted.name})")
         )
     if grad.device != tensor.device:
         raise DeviceError(f"grad: gradient is on {grad.device}, the tensor on {tensor.device}")

@@ -154,6 +154,10 @@ def _set_grad_dtype(self: Tensor, dtype: DType | None) -> None:
         raise RuntimeError(
             f"grad_dtype must be a torch.dtype or None, but got {type(dtype).__name__}"
         )
+    if dtype is not None and not dtype.is_inexact:  # gradients would be cut to whole numbers
+        raise RuntimeError(
+            f"grad_dtype must be of floating-point or complex numbers, but got {dtype.name}"
+        )
     meta = meta_of(self)
     if dtype is not None and meta.grad is not None and meta.grad.dtype is not dtype:
         raise RuntimeError(
