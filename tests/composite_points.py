@@ -109,6 +109,11 @@ def _pairs(
     return Row(name, fn, ((x, y),), True, domain)
 
 
+def _prelu(lib: Any, x: Any, slopes: Any) -> Any:
+    """Each element a channel with a slope of its own."""
+    return lib.nn.functional.prelu(x.unsqueeze(0), slopes).squeeze(0)
+
+
 NN = "nn.functional."
 SAME = {"reduction": "none"}
 PROBABILITIES = [0.0, 1e-300, 1e-20, 1e-12, 1e-6, 0.3, 0.5, 0.9, 1 - 1e-12, 1.0]
@@ -130,6 +135,8 @@ ELEMENTWISE = [
     _each("hardsigmoid", _f(NN + "hardsigmoid")),
     _each("hardswish", _f(NN + "hardswish")),
     _each("softshrink", _f(NN + "softshrink")),
+    _each("nan_to_num", _f("nan_to_num", 1.5, 2.5, -3.5)),
+    _pairs("prelu", _prelu, EDGES, [0.25, -2.5]),
     _pairs("mse_loss", _f(NN + "mse_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
     _pairs("l1_loss", _f(NN + "l1_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),
     _pairs("huber_loss", _f(NN + "huber_loss", **SAME), EDGES, [0.0, 1.0, -2.5]),

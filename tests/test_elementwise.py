@@ -364,3 +364,55 @@ def test_inverse_roots(dtype: ad.DType, count: int) -> None:
     assert (x[:0] ** -0.5).shape == (0,)
     z = ad.tensor([-4 + 0j, 3 - 4j])
     np.testing.assert_allclose((z**-0.5).numpy(), z.numpy() ** -0.5, rtol=1e-6)
+
+
+REPLACED = [(None, None, None), (1.5, None, -2.0), (inf, nan, 0.0)]
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.float16, ad.bfloat16])
+@pytest.mark.parametrize("shape", [(2, 5), (7, 723), (3, 0)])
+def test_replacing_what_is_no_number(dtype: ad.DType, shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal(shape)
+    kind = rng.integers(0, 5, shape)
+    x = np.choose(kind, [x, nan, inf, -inf, -0.0])
+    g = rng.integers(-9, 9, shape).astype(float)
+    for numbers in REPLACED:
+        for each in (ad.tensor(x, dtype=dtype), ad.tensor(x.T.copy(), dtype=dtype).T):
+            exact = np.array(each.double().tolist()).reshape(shape)
+            largest = ad.finfo(dtype).max
+            usual = (0.0, largest, -largest)
+            new = [u if v is None else v for v, u in zip(numbers, usual, strict=True)]
+            want = np.choose(kind, [exact, *new, exact])
+            leaf = each.requires_grad_()
+            out = ad.nan_to_num(leaf, *numbers)
+            np.testing.assert_array_equal(out.detach().double().numpy(), want)
+            assert out.stride() == each.stride() or not out.numel()
+            out.backward(ad.tensor(g, dtype=dtype))
+            assert leaf.grad is not None
+            np.testing.assert_array_equal(leaf.grad.double().numpy(), g * np.isfinite(exact))
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (7, 723), (3, 5, 0), (4, 3, 300), (6,)])
+@pytest.mark.parametrize("channels", [False, True])
+def test_parametric_slopes(shape: tuple[int, ...], channels: bool) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.integers(-9, 9, shape).astype(float)
+    x[rng.random(shape) < 0.05] = inf  # on which no slope's gradient depends
+    g = rng.integers(-9, 9, shape).astype(float)
+    count = shape[1] if channels and len(shape) > 1 else 1
+    slopes = rng.integers(1, 9, count) / 8
+    spread = slopes.reshape((-1, *(1,) * max(len(shape) - 2, 0)))
+    for turned in (False, True):
+        leaf = ad.tensor(x.T.copy()).permute(*range(len(shape))[::-1]) if turned else ad.tensor(x)
+        weight = ad.tensor(slopes, requires_grad=True)
+        out = ad.nn.functional.prelu(leaf.requires_grad_(), weight)
+        np.testing.assert_array_equal(out.detach().numpy(), np.where(x > 0, x, x * spread))
+        out.backward(ad.tensor(g))
+        assert leaf.grad is not None
+        assert weight.grad is not None
+        np.testing.assert_array_equal(leaf.grad.numpy(), np.where(x > 0, g, g * spread))
+        lost = np.where(x > 0, 0, g * np.minimum(x, 0))
+        others = tuple(d for d in range(len(shape)) if d != 1)
+        total = lost.sum(others) if count > 1 else lost.sum()
+        np.testing.assert_array_equal(weight.grad.numpy(), np.reshape(total, (count,)))

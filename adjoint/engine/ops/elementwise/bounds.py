@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import composite, elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -104,6 +104,14 @@ RELU = elementwise(
     accepts="if",
     check=_refuse_bool,
     rounding="exact",
+    fragment="computed",
+)
+PRELU = composite(
+    "prelu",
+    lambda x, y: WHERE(x > 0, x, x * y),
+    lambda g, x, y: WHERE(x > 0, g, g * y),
+    lambda g, x, y_spec: (g * x).masked_fill(x > 0, 0).sum_to_size(y_spec.shape),
+    keeps_layout=True,
     fragment="computed",
 )
 
@@ -231,4 +239,4 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         raise ShapeError(f"prelu: weight must be a scalar or 1-d, received {weight.ndim} dims")
     elif weight.ndim:
         weight = weight.reshape(())
-    return WHERE(input > 0, input, input * weight)
+    return PRELU(input, weight)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import composite, elementwise
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -116,6 +116,21 @@ def _rounded(x: Any, largest: float) -> Any:
     return copysign(inf, x) if abs(x) > largest else float(x)
 
 
+def _replace(x: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
+    out = x.masked_fill(ISNAN(x), nan)
+    out = out.masked_fill(EQ(x, inf), posinf)
+    return out.masked_fill(EQ(x, -inf), neginf)
+
+
+NAN_TO_NUM = composite(
+    "nan_to_num",
+    _replace,
+    lambda g, x: WHERE(x.isfinite(), g, 0),
+    keeps_layout=True,
+    fragment="computed",
+)
+
+
 @public(method=True, inplace=True, out=True)
 def nan_to_num(
     input: Tensor,
@@ -130,7 +145,9 @@ def nan_to_num(
     if input.dtype.is_complex:
         return view_as_complex(nan_to_num(view_as_real(input), nan, posinf, neginf))
     largest = _LARGEST[input.dtype]
-    nan, posinf, neginf = (_rounded(x, largest) for x in (nan, posinf, neginf))
-    out = input.masked_fill(ISNAN(input), 0.0 if nan is None else nan)
-    out = out.masked_fill(EQ(input, float("inf")), largest if posinf is None else posinf)
-    return out.masked_fill(EQ(input, float("-inf")), -largest if neginf is None else neginf)
+    return NAN_TO_NUM(
+        input,
+        nan=0.0 if nan is None else _rounded(nan, largest),
+        posinf=largest if posinf is None else _rounded(posinf, largest),
+        neginf=-largest if neginf is None else _rounded(neginf, largest),
+    )
