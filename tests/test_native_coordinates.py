@@ -154,3 +154,16 @@ def test_which_coordinates_are_narrow(
     size: Any, tail: list[Op], stores: tuple[int, ...], wanted: list[str]
 ) -> None:
     assert [op.compute for op in narrowed(kernel(size, tail, stores))] == wanted
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_places_of_triangles(lower: bool) -> None:
+    rng = np.random.default_rng(8)
+    sizes = [(0, 3, 0), (3, 0, 0), (4, 4, 9), (4, 4, -9), *rng.integers((0, 0, -9), 9, (60, 3))]
+    for row, col, offset in [tuple(map(int, size)) for size in sizes]:
+        across = np.arange(col)[None] - np.arange(row)[:, None]
+        want = np.stack(np.nonzero(across <= offset if lower else across >= offset))
+        for dtype in (ad.int64, ad.int32):
+            got = (ad.tril_indices if lower else ad.triu_indices)(row, col, offset, dtype=dtype)
+            assert got.dtype is dtype
+            np.testing.assert_array_equal(got.numpy(), want)

@@ -105,9 +105,15 @@ def triangle_indices(
         if count:
             _triangle(xp)(row, col, offset + lower, lower, out[0], out[1])
         return out.astype(NUMPY_OF[dtype], copy=False)
-    i, j = xp.arange(row)[:, None], xp.arange(col)[None, :]
-    mask = j - i <= offset if lower else j - i >= offset
-    return xp.stack(xp.nonzero(mask)).astype(NUMPY_OF[dtype])
+    rows = np.arange(row)
+    edge = (rows + (offset + lower)).clip(0, col)  # of each row: what comes before it is below
+    counts = edge if lower else col - edge
+    ends = counts.cumsum()
+    out = np.empty((2, int(ends[-1]) if row else 0), NUMPY_OF[dtype])
+    out[0] = rows.repeat(counts)
+    first = ends - counts if lower else ends - col  # the pair at which column 0 is, or would be
+    np.subtract(np.arange(out.shape[1]), first.repeat(counts), out=out[1], casting="unsafe")
+    return out
 
 
 @lru_cache(maxsize=1)
