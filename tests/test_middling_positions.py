@@ -164,3 +164,32 @@ def test_windows_and_losses_give_what_the_table_gives(name: str) -> None:
 def test_records_are_fragments_here() -> None:
     names = "index index_put scatter scatter_reduce roll resample resample_all grid_sampler cross"
     assert all(REGISTRY[name].large for name in names.split())
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16])
+@pytest.mark.parametrize("options", [{}, {"padding_idx": 3}, {"scale_grad_by_freq": True}], ids=str)
+@pytest.mark.parametrize("shape", [(700,), (0,), (30, 31)])
+def test_rows_of_a_table(dtype: ad.DType, options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(9)
+    rows = rng.integers(-8, 8, (60, 41)).astype(float)  # exact in every dtype
+    rows[1, 2], rows[2, 1] = np.nan, np.inf
+    index = rng.integers(0, 60, shape)
+    g = rng.integers(-2, 3, (*shape, 41)).astype(float)
+    want = np.zeros((60, 41))
+    counted = index.ravel() != options.get("padding_idx", -1)
+    np.add.at(want, index.ravel()[counted], g.reshape(-1, 41)[counted])
+    if options.get("scale_grad_by_freq"):
+        want /= np.maximum(np.bincount(index.ravel(), minlength=60), 1)[:, None]
+    for turned in (False, True):
+        given = ad.tensor(rows.T.copy(), dtype=dtype).T if turned else ad.tensor(rows, dtype=dtype)
+        table = given.requires_grad_()
+        for _ in range(3):  # by the table, as a fragment, found natively
+            out = F.embedding(ad.tensor(index), table, **options)
+            np.testing.assert_array_equal(out.detach().float().numpy(), rows[index])
+            assert out.is_contiguous()
+        (got,) = ad.autograd.grad(out, table, ad.tensor(g, dtype=dtype))
+        exact = ad.tensor(want).to(dtype).float().numpy()
+        np.testing.assert_allclose(got.float().numpy(), exact, rtol=2 * ad.finfo(dtype).eps)
+    for wrong in (60, -1):
+        with pytest.raises((IndexError, RuntimeError)):
+            F.embedding(ad.tensor(np.append(index, wrong)), table)

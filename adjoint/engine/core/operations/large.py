@@ -24,7 +24,10 @@ AT_ONCE, SEVERAL = 1 << 16, 1 << 13
 LONG_LINE = 1 << 18
 
 # By what a record's `fragment` says.
-_LARGE = {"plain": COMPUTED, "computed": COMPUTED, "composed": COMPOSED, "looped": LOOPED}
+_LARGE = {
+    "plain": COMPUTED, "computed": COMPUTED, "host": COMPUTED, "composed": COMPOSED,
+    "looped": LOOPED,
+}  # fmt: skip
 
 
 def _asked_for() -> int | None:
@@ -65,4 +68,4 @@ def is_large(array: Any, limit: int) -> bool:
 
 def on_device(fragment: str) -> int:
     """The same on a GPU."""
-    return ON_DEVICE if fragment else 0
+    return 0 if fragment in ("", "host") else ON_DEVICE

@@ -142,8 +142,8 @@ class Record:
     position_of: str = ""  # it says where the result of this reduction is
     # How eager mode runs it (Note [fragments], Note [straight programs]). As a fragment, by what it
     # does with an element: "plain" (where NumPy gives the same bits), "computed", "composed",
-    # "looped" (core.operations.large), "device" on a GPU alone, "" never; by default elementwise
-    # operations and reductions are, others are not.
+    # "looped" (core.operations.large), "device" on a GPU alone, "host" on the CPU alone, "" never;
+    # by default elementwise operations and reductions are, others are not.
     fragment: str | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
     on_device: int = 0  # the same, on a GPU

@@ -36,7 +36,8 @@ def _embedding(x: Tensor, index: Tensor, padding: int | None, by_frequency: bool
     if by_frequency:  # the same value, and a gradient divided by the number of occurrences
         share = 1 / INDEX(_occurrences(index, x.shape[0], x.dtype), index, dims=(0,))
         constant = out.detach()
-        out = constant + (out - constant) * share.unsqueeze(-1)
+        scaled = constant + (out - constant) * share.unsqueeze(-1)
+        out = WHERE(constant.isfinite(), scaled, out)  # the difference of infinities is no number
     return out
 
 
@@ -69,6 +70,9 @@ EMBEDDING = composite(
     None,
     operands=("x", "index"),
     infer_specs=_embedding_spec,
+    fragment="host",  # on a GPU its parts are, which are one launch
+    indexed="read",
+    lies_in_rows=True,
 )
 
 
