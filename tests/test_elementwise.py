@@ -341,7 +341,7 @@ def test_derivatives_of_sinc_near_its_middle(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.float16, ad.bfloat16])
 @pytest.mark.parametrize("count", [10, 5063])
-def test_inverse_roots(dtype: ad.DType, count: int) -> None:
+def test_inverse_roots(dtype: Any, count: int) -> None:
     """x ** -0.5 is 1 / sqrt(x), of -0.0 and -inf too, and so is the derivative of x ** 0.5."""
     special = [0.0, -0.0, inf, -inf, math.nan, -1.0, 1e-40, 4.0]
     rest = np.random.default_rng(3).lognormal(0, 3, count - len(special))
@@ -371,7 +371,7 @@ REPLACED = [(None, None, None), (1.5, None, -2.0), (inf, nan, 0.0)]
 
 @pytest.mark.parametrize("dtype", [ad.float32, ad.float64, ad.float16, ad.bfloat16])
 @pytest.mark.parametrize("shape", [(2, 5), (7, 723), (3, 0)])
-def test_replacing_what_is_no_number(dtype: ad.DType, shape: tuple[int, int]) -> None:
+def test_replacing_what_is_no_number(dtype: Any, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(5)
     x = rng.standard_normal(shape)
     kind = rng.integers(0, 5, shape)

@@ -55,7 +55,8 @@ def read_notation(text: str) -> Notation:
         raise RuntimeError(f"expected a kind but found 'eof' here: {text}: nothing is written ()")
     inner = enclosed(inner, 0)[0] if inner.startswith("(") else inner
     results = tuple(_kind(part.strip().split(" ")[0], text)[0] for part in parts(inner))
-    arguments, by_name = [], False
+    arguments: list[SchemaArgument] = []
+    by_name = False
     for part in parts(inside):
         if part.strip() == "*":
             by_name = True

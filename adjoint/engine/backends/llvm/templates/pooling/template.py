@@ -238,7 +238,7 @@ def copied_runs(rule: Rule, transposed: bool) -> list[tuple[int, ...]] | None:
     rows = table(rule, transposed)
     if not all(row and all(weight == 1.0 for _, weight in row) for row in rows):
         return None
-    words = []
+    words: list[tuple[int, ...]] = []
     for t, layer in enumerate(layers(rule, transposed, size // LONG_RUN)):
         if not isinstance(layer, list):
             return None
