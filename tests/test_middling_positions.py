@@ -169,7 +169,7 @@ def test_records_are_fragments_here() -> None:
 @pytest.mark.parametrize("dtype", [ad.float32, ad.bfloat16])
 @pytest.mark.parametrize("options", [{}, {"padding_idx": 3}, {"scale_grad_by_freq": True}], ids=str)
 @pytest.mark.parametrize("shape", [(700,), (0,), (30, 31)])
-def test_rows_of_a_table(dtype: ad.DType, options: dict[str, Any], shape: tuple[int, ...]) -> None:
+def test_rows_of_a_table(dtype: Any, options: dict[str, Any], shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(9)
     rows = rng.integers(-8, 8, (60, 41)).astype(float)  # exact in every dtype
     rows[1, 2], rows[2, 1] = np.nan, np.inf
