@@ -148,3 +148,25 @@ def test_large_results_of_few_elements_stay_programs(operands: tuple[int, int]) 
         assert np.array_equal(np.asarray(x * y), want), turn
     if np.size(want) >= COMPUTED:
         assert straight_program([x, y], lambda: x * y) is None
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+def test_the_derivative_of_digamma(dtype: ad.DType) -> None:
+    """As large fragments compute it: its recurrence and reflection, and limits."""
+    special = pytest.importorskip("scipy.special")
+    rng = np.random.default_rng(4)
+    x = np.concatenate([rng.uniform(0.05, 30, 2500), rng.lognormal(0, 5, 2500)])
+    x = np.concatenate([x, rng.uniform(0.1, 0.9, 500) - rng.integers(0, 9, 500)])
+    leaf = ad.tensor(np.concatenate([x, [np.inf, np.nan]]), dtype=dtype, requires_grad=True)
+    exact = leaf.detach().double().numpy()[:-2]
+    up, down = exact > 0, exact < 0
+    want = np.empty_like(exact)
+    want[up] = special.zeta(2.0, exact[up])
+    sine = np.sin(np.pi * (exact[down] - np.rint(exact[down])))
+    want[down] = (np.pi / sine) ** 2 - special.zeta(2.0, 1 - exact[down])
+    ad.digamma(leaf).sum().backward()
+    assert leaf.grad is not None
+    got = leaf.grad.double().numpy()
+    np.testing.assert_allclose(got[:-2], want, rtol=16 * ad.finfo(dtype).eps)
+    assert got[-2] == 0.0
+    assert np.isnan(got[-1])

@@ -9,7 +9,7 @@ are spread to the shape of the result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import factorial, nan, pi, prod
+from math import factorial, nan, prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
@@ -216,18 +216,13 @@ def exponential(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> V
 
 
 def polygamma(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
-    """n! zeta(n + 1, x) and its sign; PyTorch's first one has large numbers for its poles."""
+    """n! zeta(n + 1, x) and its sign; the first two are computed in registers."""
     (x,), n = inputs, node.params["n"]
-    if n == 0 or x.spec.dtype.name not in CHARS or 0 in x.spec.shape:
+    if n <= 1 or x.spec.dtype.name not in CHARS or 0 in x.spec.shape:
         return None
     emit, spec = builder.emit, x.spec
     order = emit(FULL, n + 1.0, shape=(), dtype=spec.dtype, device=spec.device, strides=None)
-    value = emit(records.MUL, emit(ZETA, order, x), float(factorial(n) * (1 if n % 2 else -1)))
-    if n > 1:
-        return (value,)
-    whole = emit(LOGICAL_AND, emit(records.LE, x, 0.0), emit(records.EQ, x, emit(records.FLOOR, x)))
-    reflected = emit(records.DIV, pi, emit(records.SIN, emit(records.MUL, x, pi)))
-    return (emit(WHERE, whole, emit(records.MUL, reflected, reflected), value),)
+    return (emit(records.MUL, emit(ZETA, order, x), float(factorial(n) * (1 if n % 2 else -1))),)
 
 
 def spread(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
