@@ -352,7 +352,8 @@ def test_inverse_roots(dtype: Any, count: int) -> None:
     tolerance = 2 * ad.finfo(dtype).eps
     largest = ad.finfo(dtype).max
     want[np.abs(want) > largest] *= inf
-    for run in (lambda f: f, ad.compile):
+    ways: tuple[Any, ...] = (lambda f: f, ad.compile)
+    for run in ways:
         for each in (x, x.repeat(2, 1).T[:, 0]):
             got = np.array(run(lambda x: x**-0.5)(each).double().tolist())
             np.testing.assert_allclose(got, want, rtol=tolerance)

@@ -152,7 +152,7 @@ def test_any_window(case: tuple[tuple[int, ...], Pool]) -> None:
     agree(compile(run, backend="native")(source(shape)), run(source(shape)))
 
 
-NUMPY_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+NUMPY_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @pytest.mark.parametrize("mode", NUMPY_MODES)
@@ -164,7 +164,7 @@ def test_padding_from_inside_copies(mode: str, data: Any) -> None:
     (before, after), (above, below) = data.draw(_pairs(0, 6)), data.draw(_pairs(0, 6))
     x = np.random.default_rng(7).standard_normal(shape)
     x[x > 1], x[x < -1] = -0.0, np.nan
-    wide = np.pad(x, ((0, 0), (0, 0), (above, below), (before, after)), mode=NUMPY_MODES[mode])  # type: ignore[call-overload]
+    wide = np.pad(x, ((0, 0), (0, 0), (above, below), (before, after)), mode=NUMPY_MODES[mode])
     pad = compile(lambda x: F.pad(x, (before, after, above, below), mode=mode))
     for given_ in (ad.tensor(x), ad.tensor(x.swapaxes(2, 3).copy()).transpose(2, 3)):
         got = pad(given_).numpy()
@@ -172,7 +172,7 @@ def test_padding_from_inside_copies(mode: str, data: Any) -> None:
         np.testing.assert_array_equal(np.signbit(got), np.signbit(wide))
     # Each element's gradient is the sum of those of the places it was copied to.
     places = np.arange(x.size, dtype=float).reshape(shape)
-    origin = np.pad(places, ((0, 0), (0, 0), (above, below), (before, after)), NUMPY_MODES[mode])  # type: ignore[call-overload]
+    origin = np.pad(places, ((0, 0), (0, 0), (above, below), (before, after)), NUMPY_MODES[mode])
     g = np.round(wide.size * np.sin(np.arange(wide.size)))
     want = np.bincount(origin.astype(int).ravel(), g, x.size).reshape(shape)
     source = ad.tensor(places, requires_grad=True)
