@@ -492,7 +492,7 @@ class PReLU(Module):
     Example:
         >>> import adjoint as ad
         >>> ad.nn.PReLU(init=0.1)(ad.tensor([-1.0, 0.0, 2.0]))
-        tensor([-0.1000,  0.0000,  2.0000], grad_fn=<WhereBackward0>)
+        tensor([-0.1000,  0.0000,  2.0000], grad_fn=<PreluBackward0>)
     """
 
     __constants__ = ["num_parameters"]
