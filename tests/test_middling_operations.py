@@ -151,7 +151,7 @@ def test_large_results_of_few_elements_stay_programs(operands: tuple[int, int]) 
 
 
 @pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
-def test_the_derivative_of_digamma(dtype: ad.DType) -> None:
+def test_the_derivative_of_digamma(dtype: Any) -> None:
     """As large fragments compute it: its recurrence and reflection, and limits."""
     special = pytest.importorskip("scipy.special")
     rng = np.random.default_rng(4)
