@@ -58,6 +58,7 @@ def test_a_program_of_many_steps_is_a_loop() -> None:
         loss: Any = ad.compile(
             lambda x: F.ctc_loss(x, ad.ones(2, 3, dtype=ad.int64), (9, 9), (3, 3)),
             backend="native",
+            validate=True,  # what is validated is planned, be there a program on disk or not
         )
         loss(ad.zeros(steps, 2, 17))
         launches.append(len(loss.latest.executable.plan.steps))
