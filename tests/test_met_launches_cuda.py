@@ -280,3 +280,19 @@ def test_functions_that_write_are_not_tried(
             want = call(here)
             assert got.data_ptr() == there.data_ptr()
             np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_many_lengths_are_found(met: list[bool]) -> None:
+    """Native code finds programs of more sizes than one list compares (Note [listed programs])."""
+    leaves = [draw(n, 16) for n in range(1, 101)]
+    weight = draw(8, 16).requires_grad_()
+    for _ in range(OFTEN):
+        del met[:]
+        for x in leaves:
+            y = F.linear(x, weight).relu()
+            weight.grad = None
+            y.sum().backward()
+            want = (y.detach() > 0).to(ad.float32).t() @ x
+            np.testing.assert_allclose(weight.grad.cpu(), want.cpu(), rtol=1e-4, atol=1e-4)
+    assert len(met) >= 4 * len(leaves)
+    assert all(met)

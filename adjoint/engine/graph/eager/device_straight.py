@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from adjoint.engine.core.device import CURRENT_INDEX
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations.listing import every
 from adjoint.engine.core.operations.public import is_followed
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.small_calls import SmallCalls
@@ -100,7 +101,7 @@ def note(
             if function is None:
                 return
             BY_KIND[kind] = function
-            if any(entry[6] is function for entry in calls.straight):
+            if any(entry[6] is function for entry in every(calls.straight)):
                 return  # with one more way
             given = tuple([copied(x) for x in operands])
             own = {name: copied(x) for name, x in params.items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-LISTED = 32  # programs of one record or rule that native code compares
+from adjoint.engine.core.operations.listing import with_entry
+
 Owned = tuple[Any, Sequence[Any], dict[str, Any], Any]  # record or rules, and what they were given
 _owners: set[Any] = set()
 _straight: set[Any] = set()
@@ -13,19 +14,19 @@ _straight: set[Any] = set()
 
 def enlist(owner: Any, entry: Any) -> None:
     """Have native code find a program for its record or rules; `entry`: what it compares."""
-    owner.small = (entry, *owner.small)[:LISTED]
+    owner.small = with_entry(owner.small, entry)
     _owners.add(owner)
 
 
 def enlist_on_device(owner: Any, entry: Any) -> None:
     """The same of a program on a GPU."""
-    owner.met = (entry, *owner.met)[:LISTED]
+    owner.met = with_entry(owner.met, entry)
     _owners.add(owner)
 
 
 def enlist_straight(calls: Any, entry: Any) -> None:
     """The same of a call that comes to operations known before (Note [calls heard before])."""
-    calls.straight = (entry, *calls.straight)[:LISTED]
+    calls.straight = with_entry(calls.straight, entry)
     _straight.add(calls)
 
 

@@ -8,8 +8,44 @@ from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
 from adjoint.engine.backends.llvm.small.comparing import ARRAY_AT, FIRST, NONE, WANTED
+from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
 from adjoint.engine.capture.python.guards.rows import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
+
+# What has no words is a function, of tensors or of arrays; what is on the tape is none's.
+RUN = """
+  %words = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %is.viewed = icmp eq ptr %words, @false
+  br i1 %is.viewed, label %view, label %taping
+view:
+  %views = call ptr @called(ptr %program, ptr %operands, i1 true)
+  ret ptr %views
+taping:
+  %untaped = icmp eq ptr %taped, @false
+  br i1 %untaped, label %compute, label %look
+look:
+  %free = call i1 @all_free(ptr %program, ptr %operands)
+  br i1 %free, label %compute, label %none
+compute:
+  %is.called = icmp eq ptr %words, %absent
+  br i1 %is.called, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  br label %results
+walk:
+  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  br label %results
+results:
+  %arrays = phi ptr [%computed, %call], [%walked, %walk]
+  %error = icmp eq ptr %arrays, null
+  %nothing = icmp eq ptr %arrays, %absent
+  %as.is = or i1 %error, %nothing
+  br i1 %as.is, label %hand, label %wrap
+hand:
+  ret ptr %arrays
+wrap:
+  %tensors = call ptr @as_tensors(ptr %program, ptr %arrays)
+  ret ptr %tensors"""
 
 
 def offsets() -> tuple[int, int] | None:
@@ -164,66 +200,4 @@ drop:
   call void @Py_DecRef(ptr %arrays)
   ret ptr null
 }}
-define ptr @meet_call(ptr %self, ptr %args, i64 %count) {{
-entry:
-  %slots = alloca [64 x i64]
-  %noneAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %none = load ptr, ptr %noneAt
-  %programs = load ptr, ptr %args
-  %operandsAt = getelementptr ptr, ptr %args, i64 1
-  %operands = load ptr, ptr %operandsAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %tapedAt = getelementptr ptr, ptr %args, i64 3
-  %taped = load ptr, ptr %tapedAt
-  %untaped = icmp eq ptr %taped, @false
-  %many = call i64 @PyTuple_Size(ptr %programs)
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %parameters]
-  %kNext = add i64 %k, 1
-  %more = icmp slt i64 %k, %many
-  br i1 %more, label %each, label %nothing
-each:
-  %program = call ptr @PyTuple_GetItem(ptr %programs, i64 %k)
-  %a = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
-  br i1 %a, label %parameters, label %next
-parameters:
-  %b = call i1 @parameters_fit(ptr %program, ptr %params)
-  br i1 %b, label %tape, label %next
-tape:
-  %words = call ptr @PyTuple_GetItem(ptr %program, i64 0)
-  %is.viewed = icmp eq ptr %words, @false
-  br i1 %is.viewed, label %view, label %taping
-view:
-  %views = call ptr @called(ptr %program, ptr %operands, i1 true)
-  ret ptr %views
-taping:
-  br i1 %untaped, label %run, label %look
-look:
-  %free = call i1 @all_free(ptr %program, ptr %operands)
-  br i1 %free, label %run, label %nothing
-run:
-  %is.called = icmp eq ptr %words, %none
-  br i1 %is.called, label %call, label %walk
-call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
-  br label %results
-walk:
-  %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
-  br label %results
-results:
-  %arrays = phi ptr [%computed, %call], [%walked, %walk]
-  %error = icmp eq ptr %arrays, null
-  %absent = icmp eq ptr %arrays, %none
-  %as.is = or i1 %error, %absent
-  br i1 %as.is, label %hand, label %wrap
-hand:
-  ret ptr %arrays
-wrap:
-  %tensors = call ptr @as_tensors(ptr %program, ptr %arrays)
-  ret ptr %tensors
-nothing:
-  call void @Py_IncRef(ptr %none)
-  ret ptr %none
-}}"""
+{search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped")}"""

@@ -57,7 +57,7 @@ def called(
     of_tensors: bool = False,
 ) -> tuple[Any, ...] | None:
     """The same of a function in the place of makers; in that of words, what it is a function of."""
-    described = wanted_and_slots(operands)
+    described = wanted_and_slots(operands, params)
     if described is None:
         return None
     wanted, slots, alive = described

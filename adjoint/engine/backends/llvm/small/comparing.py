@@ -10,13 +10,14 @@ import numpy as np
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
 from adjoint.engine.capture.python.guards.rows import type_offset
+from adjoint.engine.core.operations.listing import PART_AT, part_of
 from adjoint.engine.core.operations.record import is_tensor
 
 DIMENSIONS = 6  # of an operand at most
-# What is wanted of operands: how many there are, how many have slots; then of each its slot (0: a
-# literal), which earlier one it is (-1: any), dtype, rank (or what number it is), sizes, strides,
-# and what else arrays of its kind have.
-FIRST, WANTED = 2, 4 + 2 * DIMENSIONS
+# What is wanted of operands: how many there are, how many have slots, the part of a list that it is
+# in (Note [listed programs]); then of each its slot (0: a literal), which earlier one it is (-1:
+# any), dtype, rank (or what number it is), sizes, strides, and what else arrays of its kind have.
+FIRST, WANTED = PART_AT + 1, 4 + 2 * DIMENSIONS
 # In the place of a rank: any whole number, whose low 64 bits go into the slot; any number, as the
 # bits of a double.
 NUMBER, REAL = -1, -2
@@ -31,7 +32,8 @@ class ArrayText:
 
     type: int  # their class, by its place among the words of the world
     wanted: int  # words of an operand: `WANTED`, and those that `also` looks at
-    kind_and_rank: str  # %dtype and %rank of %array
+    rank: str  # %rank of %array
+    kind: str  # %dtype of %array
     sizes_and_strides: str  # addresses of those of %array
     address: str  # %data, the address of the elements of %held
     also: str = "true"  # what else must hold, defined by `kind_and_rank` of %array and %wanted
@@ -39,6 +41,7 @@ class ArrayText:
 
 def wanted_of(
     operands: Sequence[Any],
+    params: dict[str, Any],
     slots: dict[int, int],
     more: Callable[[Any], Sequence[int]] = lambda array: (),
     wanted: int = WANTED,
@@ -47,7 +50,7 @@ def wanted_of(
 
     `more` tells what else is wanted of an array; all is `wanted` words long.
     """
-    words = [len(operands), len(slots)]
+    words = [len(operands), len(slots), part_of(sizes_of(operands), params.values())]
     seen: dict[int, int] = {}
     for k, x in enumerate(operands):
         if k not in slots:
@@ -61,6 +64,12 @@ def wanted_of(
             words += [slots[k], first if first != k else -1, id(array.dtype), array.ndim]
             words += [*array.shape, *pad, *array.strides, *pad, *more(array)]
     return np.array(words, np.int64)
+
+
+def sizes_of(operands: Sequence[Any]) -> list[Any]:
+    """What of operands decides the part: shapes of tensors, and what is no number."""
+    shapes = [tuple(x._array.shape) if is_tensor(x) else x for x in operands]
+    return [x for x in shapes if type(x) is not int]
 
 
 def text(arrays: ArrayText) -> str:
@@ -225,7 +234,8 @@ def layout_text(arrays: ArrayText) -> str:
     return f"""
 define i1 @lies_so(ptr %array, ptr %wanted) {{
 entry:
-{arrays.kind_and_rank}
+{arrays.rank}
+{arrays.kind}
   %dtypeWantedAt = getelementptr i64, ptr %wanted, i64 2
   %dtypeWanted = load i64, ptr %dtypeWantedAt
   %rankWantedAt = getelementptr i64, ptr %wanted, i64 3

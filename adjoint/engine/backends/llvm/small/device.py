@@ -26,13 +26,20 @@ import numpy as np
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, slow_address
-from adjoint.engine.backends.llvm.small import comparing, meeting
+from adjoint.engine.backends.llvm.small import comparing, meeting, searching
 from adjoint.engine.backends.llvm.small.comparing import (
     DEVICE_ARRAY,
     DIMENSIONS,
     NONE,
     WANTED,
     ArrayText,
+)
+from adjoint.engine.backends.llvm.small.searching import (
+    OPERANDS,
+    PARAMETERS,
+    REST,
+    SLOTS,
+    search,
 )
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.record import is_tensor
@@ -42,9 +49,10 @@ from adjoint.engine.core.operations.record import is_tensor
 ARRAYS = ArrayText(
     DEVICE_ARRAY,
     WANTED + 2,
-    kind_and_rank=f"""
+    rank="""
+  %rank = call i64 @rank_of(ptr %array)""",
+    kind=f"""
   %dtype = call i64 @dtype_of(ptr %array)
-  %rank = call i64 @rank_of(ptr %array)
   %device = call i64 @device_of(ptr %array)
   %deviceWantedAt = getelementptr i64, ptr %wanted, i64 {WANTED}
   %deviceWanted = load i64, ptr %deviceWantedAt
@@ -64,7 +72,6 @@ ARRAYS = ArrayText(
   %data = call i64 @place_of(ptr %held)""",
     also="%cd",
 )
-SLOTS = 64
 UNUSED = SLOTS - 1  # a slot that no launch reads
 # What a program is launched by, and the slots of what is made for it.
 DEVICE, FUNCTION, RECORD, ROOM, WORKSPACE, CALL, RESULTS = range(7)
@@ -72,6 +79,42 @@ MADE = {"room": ROOM, "workspace": WORKSPACE, "slot": CALL}
 RECORD_SLOT, STREAM_SLOT, GIVEN_SLOT = range(3)
 PAGE = 256  # bytes that memory between kernels begins at a multiple of
 ONLY = 11  # where an entry has the layout of its only result
+
+# What is given besides; programs of the current device; what is done with the one that fits.
+GIVEN = """
+  %device = call i64 @number_at(ptr %args, i64 4)
+  %stream = call i64 @number_at(ptr %args, i64 5)
+  %workspace = call i64 @number_at(ptr %args, i64 6)"""
+HERE = (
+    f"""
+  %about = call ptr @words_of(ptr %program, i64 0)
+  %home = call i64 @at(ptr %about, i64 {DEVICE})""",
+    "icmp eq i64 %home, %device",
+)
+LAUNCH = f"""
+  call void @set(ptr %slots, i64 {STREAM_SLOT}, i64 %stream)
+  %workspaceSlot = call i64 @at(ptr %about, i64 {WORKSPACE})
+  %works = icmp ne i64 %workspaceSlot, 0
+  br i1 %works, label %work, label %aim
+work:
+  call void @set(ptr %slots, i64 %workspaceSlot, i64 %workspace)
+  %lacking = icmp eq i64 %workspace, 0
+  br i1 %lacking, label %none, label %aim
+aim:
+  %has.target = icmp sgt i64 %given, 7
+  br i1 %has.target, label %targeted, label %launch
+targeted:
+  %targetAt = getelementptr ptr, ptr %args, i64 7
+  %into = load ptr, ptr %targetAt
+  br label %launch
+launch:
+  %target = phi ptr [null, %aim], [%into, %targeted]
+  %out = call ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target)
+  ret ptr %out"""
+CALL_STRAIGHT = """
+  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
+  %out = call ptr @PyObject_Call(ptr %function, ptr %operands, ptr null)
+  ret ptr %out"""
 
 
 def text() -> str:
@@ -266,106 +309,8 @@ define i64 @number_at(ptr %args, i64 %k) {{
   %value = call i64 @PyLong_AsLongLong(ptr %object)
   ret i64 %value
 }}
-define ptr @meet_on_device(ptr %self, ptr %args, i64 %given) {{
-entry:
-  %slots = alloca [{SLOTS} x i64]
-  %programs = load ptr, ptr %args
-  %operandsAt = getelementptr ptr, ptr %args, i64 1
-  %operands = load ptr, ptr %operandsAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %restAt = getelementptr ptr, ptr %args, i64 3
-  %rest = load ptr, ptr %restAt
-  %device = call i64 @number_at(ptr %args, i64 4)
-  %stream = call i64 @number_at(ptr %args, i64 5)
-  %workspace = call i64 @number_at(ptr %args, i64 6)
-  %has.target = icmp sgt i64 %given, 7
-  %targetAt = getelementptr ptr, ptr %args, i64 7
-  br i1 %has.target, label %targeted, label %begin
-targeted:
-  %into = load ptr, ptr %targetAt
-  br label %begin
-begin:
-  %target = phi ptr [null, %entry], [%into, %targeted]
-  %many = call i64 @PyTuple_Size(ptr %programs)
-  br label %next
-next:
-  %k = phi i64 [0, %begin], [%kNext, %each], [%kNext, %there], [%kNext, %named], [%kNext, %others]
-  %kNext = add i64 %k, 1
-  %more = icmp slt i64 %k, %many
-  br i1 %more, label %each, label %none
-each:
-  %program = call ptr @PyTuple_GetItem(ptr %programs, i64 %k)
-  %a = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
-  br i1 %a, label %there, label %next
-there:
-  %about = call ptr @words_of(ptr %program, i64 0)
-  %home = call i64 @at(ptr %about, i64 {DEVICE})
-  %current = icmp eq i64 %home, %device
-  br i1 %current, label %named, label %next
-named:
-  %b = call i1 @parameters_fit(ptr %program, ptr %params)
-  br i1 %b, label %others, label %next
-others:
-  %wantedRest = call ptr @PyTuple_GetItem(ptr %program, i64 5)
-  %c = call i1 @same(ptr %rest, ptr %wantedRest)
-  br i1 %c, label %room, label %next
-room:
-  call void @set(ptr %slots, i64 {STREAM_SLOT}, i64 %stream)
-  %workspaceSlot = call i64 @at(ptr %about, i64 {WORKSPACE})
-  %works = icmp ne i64 %workspaceSlot, 0
-  br i1 %works, label %work, label %run
-work:
-  call void @set(ptr %slots, i64 %workspaceSlot, i64 %workspace)
-  %lacking = icmp eq i64 %workspace, 0
-  br i1 %lacking, label %none, label %run
-run:
-  %out = call ptr @launched(ptr %program, ptr %operands, ptr %slots, ptr %target)
-  ret ptr %out
-none:
-  %nothingAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %nothing = load ptr, ptr %nothingAt
-  call void @Py_IncRef(ptr %nothing)
-  ret ptr %nothing
-}}
-define ptr @meet_straight(ptr %self, ptr %args, i64 %given) {{
-entry:
-  %slots = alloca [{SLOTS} x i64]
-  %programs = load ptr, ptr %args
-  %operandsAt = getelementptr ptr, ptr %args, i64 1
-  %operands = load ptr, ptr %operandsAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %restAt = getelementptr ptr, ptr %args, i64 3
-  %rest = load ptr, ptr %restAt
-  %many = call i64 @PyTuple_Size(ptr %programs)
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %named], [%kNext, %others]
-  %kNext = add i64 %k, 1
-  %more = icmp slt i64 %k, %many
-  br i1 %more, label %each, label %none
-each:
-  %program = call ptr @PyTuple_GetItem(ptr %programs, i64 %k)
-  %a = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
-  br i1 %a, label %named, label %next
-named:
-  %b = call i1 @parameters_fit(ptr %program, ptr %params)
-  br i1 %b, label %others, label %next
-others:
-  %wantedRest = call ptr @PyTuple_GetItem(ptr %program, i64 5)
-  %c = call i1 @same(ptr %rest, ptr %wantedRest)
-  br i1 %c, label %run, label %next
-run:
-  %function = call ptr @PyTuple_GetItem(ptr %program, i64 6)
-  %out = call ptr @PyObject_Call(ptr %function, ptr %operands, ptr null)
-  ret ptr %out
-none:
-  %nothingAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %nothing = load ptr, ptr %nothingAt
-  call void @Py_IncRef(ptr %nothing)
-  ret ptr %nothing
-}}"""
+{search("meet_on_device", (OPERANDS, HERE, PARAMETERS, REST), LAUNCH, begin=GIVEN)}
+{search("meet_straight", (OPERANDS, PARAMETERS, REST), CALL_STRAIGHT)}"""
 
 
 Meets = Callable[..., Any]
@@ -391,7 +336,9 @@ def meeting_on(arrays: type, layout: str) -> tuple[Meets, Meets] | None:
         "tensor_of": tensors.tensor_of,
     }  # fmt: skip
     code = library.linked(
-        "met launches", "\n".join([comparing.text(ARRAYS), layout, text()]), symbols
+        "met launches",
+        "\n".join([comparing.text(ARRAYS), searching.text(ARRAYS), layout, text()]),
+        symbols,
     )
     launching, straight = [
         fastcall.builtin(
@@ -434,7 +381,7 @@ def entry_of(
         return None
     if GIVEN_SLOT + len(call.given) > UNUSED or any(a.ndim > DIMENSIONS for a in arrays):
         return None
-    wanted = comparing.wanted_of(operands, slots, call.place, ARRAYS.wanted)
+    wanted = comparing.wanted_of(operands, params, slots, call.place, ARRAYS.wanted)
     literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
     makers = iter(call.results)
     results = tuple([next(makers) if there else None for there in gaps])
@@ -454,7 +401,7 @@ def straight_entry(function: Callable[..., Any], owned: Any) -> tuple[Any, ...] 
         return None
     slots = dict.fromkeys(tensors, UNUSED)
     tell = DEVICE_LAYOUTS[arrays[0].__class__]
-    wanted = comparing.wanted_of(operands, slots, tell, ARRAYS.wanted)
+    wanted = comparing.wanted_of(operands, params, slots, tell, ARRAYS.wanted)
     literals = tuple([None if k in slots else x for k, x in enumerate(operands)])
     alive = [a.dtype for a in arrays]
     return None, wanted, literals, (*params,), (*params.values(),), rest, function, alive

@@ -25,8 +25,9 @@ from adjoint.engine.backends.llvm.runtime.peeking import (
     STRIDES,
     arrays_are_laid_out,
 )
-from adjoint.engine.backends.llvm.small import comparing
+from adjoint.engine.backends.llvm.small import comparing, searching
 from adjoint.engine.backends.llvm.small.comparing import NDARRAY, NONE, WANTED, ArrayText
+from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, REST, search
 from adjoint.engine.capture.python.guards.rows import word_at
 from adjoint.engine.core.spec import Size, Spec
 from adjoint.engine.tensor.tensor import Tensor, wrap
@@ -35,12 +36,13 @@ from adjoint.engine.tensor.tensor import Tensor, wrap
 ARRAYS = ArrayText(
     NDARRAY,
     WANTED,
-    kind_and_rank=f"""
-  %dtypeAt = getelementptr i8, ptr %array, i64 {DTYPE}
-  %dtype = load i64, ptr %dtypeAt
+    rank=f"""
   %rankAt = getelementptr i8, ptr %array, i64 {RANK}
   %rank32 = load i32, ptr %rankAt
   %rank = sext i32 %rank32 to i64""",
+    kind=f"""
+  %dtypeAt = getelementptr i8, ptr %array, i64 {DTYPE}
+  %dtype = load i64, ptr %dtypeAt""",
     sizes_and_strides=f"""
   %sizesAt = getelementptr i8, ptr %array, i64 {SIZES}
   %sizes = load ptr, ptr %sizesAt
@@ -50,6 +52,10 @@ ARRAYS = ArrayText(
   %dataAt = getelementptr i8, ptr %held, i64 {HEAD}
   %data = load i64, ptr %dataAt""",
 )
+
+RUN = """
+  %out = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
+  ret ptr %out"""
 
 
 def array_offset() -> int | None:
@@ -75,7 +81,7 @@ def world() -> Any:
 
 def text() -> str:
     """The functions."""
-    return f"""{comparing.text(ARRAYS)}
+    return f"""{comparing.text(ARRAYS)}{searching.text(ARRAYS)}
 define ptr @results_of(ptr %program, ptr %operands, ptr %slots) {{
 entry:
   %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
@@ -141,40 +147,4 @@ drop:
 error:
   ret ptr null
 }}
-define ptr @meet(ptr %self, ptr %args, i64 %count) {{
-entry:
-  %slots = alloca [64 x i64]
-  %programs = load ptr, ptr %args
-  %operandsAt = getelementptr ptr, ptr %args, i64 1
-  %operands = load ptr, ptr %operandsAt
-  %paramsAt = getelementptr ptr, ptr %args, i64 2
-  %params = load ptr, ptr %paramsAt
-  %restAt = getelementptr ptr, ptr %args, i64 3
-  %rest = load ptr, ptr %restAt
-  %many = call i64 @PyTuple_Size(ptr %programs)
-  br label %next
-next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %parameters], [%kNext, %others]
-  %kNext = add i64 %k, 1
-  %more = icmp slt i64 %k, %many
-  br i1 %more, label %each, label %none
-each:
-  %program = call ptr @PyTuple_GetItem(ptr %programs, i64 %k)
-  %a = call i1 @operands_fit(ptr %program, ptr %operands, ptr %slots)
-  br i1 %a, label %parameters, label %next
-parameters:
-  %b = call i1 @parameters_fit(ptr %program, ptr %params)
-  br i1 %b, label %others, label %next
-others:
-  %wantedRest = call ptr @PyTuple_GetItem(ptr %program, i64 5)
-  %c = call i1 @same(ptr %rest, ptr %wantedRest)
-  br i1 %c, label %run, label %next
-run:
-  %out = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
-  ret ptr %out
-none:
-  %nothingAt = getelementptr ptr, ptr @world, i64 {NONE}
-  %nothing = load ptr, ptr %nothingAt
-  call void @Py_IncRef(ptr %nothing)
-  ret ptr %nothing
-}}"""
+{search("meet", (OPERANDS, PARAMETERS, REST), RUN)}"""

@@ -398,7 +398,7 @@ class Walked:
         Of the results, those that are no `gaps` are there. The operands at `numbers` may be any
         whole numbers, which have slots after the tensors'.
         """
-        described = wanted_and_slots(operands, numbers)
+        described = wanted_and_slots(operands, params, numbers)
         if described is None:
             return None
         wanted, slots, dtypes = described
@@ -410,7 +410,7 @@ class Walked:
 
 
 def wanted_and_slots(
-    operands: Sequence[Any], numbers: Sequence[int] = ()
+    operands: Sequence[Any], params: dict[str, Any], numbers: Sequence[int] = ()
 ) -> tuple[Array, dict[int, int], list[Any]] | None:
     """What a program wants of operands, their slots, and dtypes, which are told by addresses."""
     tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
@@ -420,7 +420,7 @@ def wanted_and_slots(
     ):
         return None
     slots = {k: 1 + place for place, k in enumerate([*tensors, *numbers])}
-    return comparing.wanted_of(operands, slots), slots, [a.dtype for a in arrays]
+    return comparing.wanted_of(operands, params, slots), slots, [a.dtype for a in arrays]
 
 
 def literals_of(operands: Sequence[Any], slots: dict[int, int]) -> tuple[Any, ...]:
