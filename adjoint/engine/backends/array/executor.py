@@ -140,6 +140,9 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
             return create_on_device(record, operands, params)
     if large and not (whole or numbered) and len(arrays) > 1 and record.family == "elementwise":
         whole = is_spread(arrays, large)
+    if record.much is not None and large and not whole and arrays:
+        shapes = [a.shape for a in arrays if a.__class__ is ndarray]
+        whole = record.much(shapes, params)
     if whole and large and may_be_whole(record, tracked, operands):
         try:
             out = HOOKS.fragments.forward(record, operands, params)

@@ -26,7 +26,7 @@ LONG_LINE = 1 << 18
 # By what a record's `fragment` says.
 _LARGE = {
     "plain": COMPUTED, "computed": COMPUTED, "host": COMPUTED, "composed": COMPOSED,
-    "looped": LOOPED,
+    "looped": LOOPED, "host_looped": LOOPED,
 }  # fmt: skip
 
 
@@ -68,4 +68,4 @@ def is_large(array: Any, limit: int) -> bool:
 
 def on_device(fragment: str) -> int:
     """The same on a GPU."""
-    return 0 if fragment in ("", "host") else ON_DEVICE
+    return 0 if fragment in ("", "host", "host_looped") else ON_DEVICE

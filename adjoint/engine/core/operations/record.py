@@ -142,10 +142,13 @@ class Record:
     position_of: str = ""  # it says where the result of this reduction is
     # How eager mode runs it (Note [fragments], Note [straight programs]). As a fragment, by what it
     # does with an element: "plain" (where NumPy gives the same bits), "computed", "composed",
-    # "looped" (core.operations.large), "device" on a GPU alone, "host" on the CPU alone, "" never;
-    # by default elementwise operations and reductions are, others are not.
+    # "looped" (core.operations.large), "device" on a GPU alone, "host" and "host_looped" on the CPU
+    # alone, "" never; by default elementwise operations and reductions are, others are not.
     fragment: str | None = None
     large: int = 0  # elements of an operand from which it runs as a fragment; 0: never
+    # Whether it does, given operands of these shapes and parameters, though they have fewer: what
+    # it does with each element is much, or its result is large.
+    much: Callable[[Sequence[Shape], dict[str, Any]], bool] | None = None
     on_device: int = 0  # the same, on a GPU
     reads_float8: bool = False  # so do its kernels on a GPU, which no others do
     by_library: bool = False  # on a GPU libraries do it better than kernels of a fragment

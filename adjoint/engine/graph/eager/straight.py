@@ -222,7 +222,7 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
     sources = [lifted.get(id(value)) for value in graph.inputs]
     if not apart(graph) or not all(id(source) in given for source in sources):
         raise Unfit
-    if any(map(is_spread, graph.nodes)):
+    if any(is_spread(node) or is_much(node) for node in graph.nodes):
         raise Unfit  # as it is, that is a fragment
     gaps = tuple([x is not None for x in leaves])
     places = [given[id(source)] for source in sources]
@@ -241,6 +241,14 @@ def is_spread(node: Node) -> bool:
     if not limit or node.record.family != "elementwise" or prod(node.outputs[0].spec.shape) < limit:
         return False
     return all(x.__class__ is Value and prod(x.spec.shape) < limit for x in node.inputs)
+
+
+def is_much(node: Node) -> bool:
+    """Whether an operation on few elements is a fragment all the same."""
+    if node.record.much is None or not node.record.large:
+        return False
+    shapes = [x.spec.shape for x in node.inputs if x.__class__ is Value]
+    return node.record.much(shapes, node.params)
 
 
 def apart(graph: DataflowGraph) -> bool:

@@ -79,6 +79,7 @@ TRIANGULAR_SOLVE: Record = primitive(
     joint=_triangular_joint,
     joint_for={"out": ("x",)},
     batched_params=same_params,
+    fragment="host_looped",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.layout import strided
 from adjoint.engine.core.operations.families import bilinear, device_of
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.record import Record, Shape, is_tensor
 from adjoint.engine.core.spec import Spec, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -54,6 +55,14 @@ def _pulled(x: Tensor, y: Tensor) -> Tensor:
     return x * y if type(inner) is int and inner == 1 else MATMUL(x, y)
 
 
+LITTLES = 64  # matrices from which on a library, which takes them one by one, is slower
+
+
+def _of_littles(shapes: Sequence[Shape], _: Any) -> bool:
+    """Whether there are many products."""
+    return any(prod(shape[:-2]) >= LITTLES for shape in shapes)
+
+
 # (..., m, k) @ (..., k, n), batch dimensions broadcast.
 MATMUL: Record = bilinear(
     "matmul",
@@ -64,6 +73,7 @@ MATMUL: Record = bilinear(
     batch_mixed=lambda size, values, batched: _shared(size, values, batched),
     native_check=True,
     fragment="computed",
+    much=_of_littles,
     lies_in_rows=True,
     flops=lambda shapes, out: 2 * prod(out) * shapes[0][-1],
 )

@@ -14,6 +14,7 @@ from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     rounded,
 )
 from adjoint.engine.backends.llvm.templates.product import kernel as product
+from adjoint.engine.backends.llvm.templates.product import little_kernel as little
 from adjoint.engine.backends.llvm.templates.product import row_kernel as rows
 from adjoint.engine.backends.llvm.templates.product import thin_kernel as dots
 from adjoint.engine.backends.llvm.templates.product.ending import Ending
@@ -36,6 +37,7 @@ THIN = 8  # columns up to which sums go along the depth
 MANY = 64  # rows from which on it is worth a launch to have them do so
 LARGE = 1 << 20  # bytes of a matrix from which on one row goes along its rows
 STRIP = 1 << 11  # bytes of a row that one piece goes along, at least
+LITTLES = 8  # members of a batch from which on it is worth a function of their own sizes
 DEEP = 1 << 14  # rows that are added up one after another, at most
 
 Lasts = Callable[[PlannedBuffer], bool]
@@ -158,7 +160,9 @@ def described(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts) -> TiledPr
 def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never) -> list[Launch]:
     """The launches of a product whose batch has two ranges."""
     product = described(a, b, c, dims, lasts)
-    if is_thin(product):
+    if is_little(product):
+        littles(product)
+    elif is_thin(product):
         thin(product)
     elif is_thin(product.turned):
         thin(product.turned)
@@ -181,7 +185,7 @@ def product_steps_with(
 ) -> list[Launch] | None:
     """The same with an epilogue; None where another kernel than that of tiles is better."""
     product = described(a, b, c, dims, lasts)
-    if is_thin(product) or is_thin(product.turned) or product.c.shape[1] == 1:
+    if is_little(product) or is_thin(product) or is_thin(product.turned) or product.c.shape[1] == 1:
         return None
     product.label = (*product.label, "+" + "+".join(epilogue.origin))
     product.ending = Ending(epilogue, stored)
@@ -194,6 +198,13 @@ def product_steps_with(
             product.c = replace(product.c, base=start)
     tiles(product)
     return product.launches
+
+
+def is_little(p: TiledProduct) -> bool:
+    """Whether many products fit into registers (Note [little products])."""
+    if any(map(is_extent, p.sizes)) or typical(p.batch) < LITTLES:
+        return False
+    return min(p.sizes) > 0 and max(p.sizes) <= little.MOST and p.c.rows_lie
 
 
 def is_thin(p: TiledProduct) -> bool:
@@ -266,6 +277,20 @@ def along_rows(p: TiledProduct) -> None:
     ).listed()  # fmt: skip
     name = f"along_rows_{tiled(p.kind)}"
     launch(p, name, partial(rows.along_rows_text, kind=p.kind), words, p.batch * parts)
+
+
+def littles(p: TiledProduct) -> None:
+    """Many products that fit into registers."""
+    m, n, k = p.sizes
+    a, b, c = p.a, p.b, p.c
+    kernel = little.Little(p.kind, m, n, k, b.rows_lie)
+    words = little.LittleWords(
+        x=a.base, y=b.base, c=c.base, x_row=a.row, x_column=a.column, y_row=b.row,
+        y_column=b.column, c_row=c.row, members=p.batch, inner=p.ranges[1],
+        outer_x=a.outer, outer_y=b.outer, outer_c=c.outer,
+        inner_x=a.inner, inner_y=b.inner, inner_c=c.inner,
+    ).listed()  # fmt: skip
+    launch(p, kernel.function, kernel.text, words, p.batch)
 
 
 def thin(p: TiledProduct) -> None:
@@ -377,7 +402,9 @@ def deepest(kind: str, tile: Tile, part: int, copies: bool, across: bool) -> int
     return computed(min, panel, room if across else room - product.SKEW)
 
 
-def launch(p: TiledProduct, name: str, text: partial[Text], words: list[Any], pieces: int) -> None:
+def launch(
+    p: TiledProduct, name: str, text: Callable[[str], Text], words: list[Any], pieces: int
+) -> None:
     """The launch of a product itself."""
     m, n, k = p.sizes
     more_reads, more_writes = [], []
