@@ -284,6 +284,7 @@ def test_composites_against_finite_differences(row: Row) -> None:
 # Made by other composites, or tested where they are: BATCHED here by every mode of vmap.
 WITHIN = {
     "batched",
+    "constant_pad",  # where nobody looks on: tests/test_native_padding.py
     "dropout",  # on a GPU, where it draws again: tests/test_calls_cuda.py
     "extreme",  # off the tape, as are the largest, running_extreme and sort
     "largest",

@@ -20,6 +20,7 @@ from adjoint.engine.backends.llvm.templates.groups import template as groups
 from adjoint.engine.backends.llvm.templates.integers import template as integers
 from adjoint.engine.backends.llvm.templates.lapack import substitutes as routine_substitutes
 from adjoint.engine.backends.llvm.templates.lapack import template as routines
+from adjoint.engine.backends.llvm.templates.padding import template as padding
 from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
@@ -54,7 +55,7 @@ class LlvmTarget(Target):
             "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
-    kept_whole = frozenset(groups.TEMPLATES).union(running.KEPT_WHOLE)
+    kept_whole = frozenset(groups.TEMPLATES).union(padding.KEPT_WHOLE, running.KEPT_WHOLE)
     reads_parts = True
     few_columns = 1024
     templates = {
@@ -64,8 +65,8 @@ class LlvmTarget(Target):
         **elements.TEMPLATES, **groups.TEMPLATES,
         **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),
         **routines.of_pairs(borrowed.FACTOR_TEMPLATE),
-        **integers.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES, **rows.TEMPLATES,
-        **running.TEMPLATES, **searching.TEMPLATES, **sorting.TEMPLATES,
+        **integers.TEMPLATES, **padding.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
+        **rows.TEMPLATES, **running.TEMPLATES, **searching.TEMPLATES, **sorting.TEMPLATES,
         **spectra.TEMPLATES,
     }  # fmt: skip
 

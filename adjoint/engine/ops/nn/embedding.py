@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import int32, int64
 from adjoint.engine.core.errors import CaptureError, DTypeError, ShapeError, ShapeValueError
 from adjoint.engine.core.operations.families import composite
@@ -20,6 +22,9 @@ from adjoint.engine.ops.reduce.norms import p_norm
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
+
+
+LARGE_RESULT = 1 << 11  # elements of one-hot vectors from which on they are a program's
 
 
 def _occurrences(index: Tensor, rows: int, dtype: Any) -> Tensor:
@@ -390,7 +395,24 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max()) + 1
     elif num_classes < 1 and tensor.numel():
         raise RuntimeError(f"one_hot: num_classes should be positive, received {num_classes}")
-    tensor = require(tensor, tensor >= 0, "one_hot: Class values must be non-negative.")
+    if CONTEXT.settled and tensor.device is CPU and num_classes:
+        return ONE_HOT(tensor, classes=num_classes)
+    return _one_hot(tensor, num_classes)
+
+
+def _one_hot(index: Tensor, classes: int) -> Tensor:
+    index = require(index, index >= 0, "one_hot: Class values must be non-negative.")
     less = "one_hot: Class values must be smaller than num_classes."
-    tensor = require(tensor, tensor < num_classes, less)
-    return tensor.unsqueeze(-1).eq(tensor.new_arange(num_classes)).to(int64)
+    index = require(index, index < classes, less)
+    return index.unsqueeze(-1).eq(index.new_arange(classes)).to(int64)
+
+
+# Eager execution's on the CPU; its size is that of its result.
+ONE_HOT = composite(
+    "one_hot",
+    _one_hot,
+    operands=("index",),
+    fragment="host_looped",
+    much=lambda shapes, params: prod(shapes[0]) * params["classes"] >= LARGE_RESULT,
+    lies_in_rows=True,
+)

@@ -5,18 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
+from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import ShapeError
+from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints
 from adjoint.engine.ops.shape.views import SLICE, scatter
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
 
+# What programs on the CPU move whole; pairs of numbers are two of them, others are rare.
+PROGRAMMED = frozenset(
+    {dt.bool_, dt.uint8, dt.int8, dt.int16, dt.int32, dt.int64}
+    | {dt.float16, dt.bfloat16, dt.float32, dt.float64}
+)
+
+Widths = Sequence[tuple[int, int]]
+
 
 @method
-def constant_pad(self: Tensor, widths: Sequence[tuple[int, int]], value: Any) -> Tensor:
+def constant_pad(self: Tensor, widths: Widths, value: Any) -> Tensor:
     """`value` added before and after each dimension; a negative width cuts (used by rules)."""
+    whole = CONTEXT.settled and self._array.__class__ is ndarray and self.dtype in PROGRAMMED
+    if whole and type(value) in (int, float, bool):
+        return CONSTANT_PAD(self, widths=tuple([tuple(pair) for pair in widths]), value=value)
+    return _padded(self, widths, value)
+
+
+def _padded(self: Tensor, widths: Widths, value: Any) -> Tensor:
+    """The same, as what is kept put into a tensor of the constant."""
     shape = self._array.shape
     new = [n + a + b for n, (a, b) in zip(shape, widths, strict=True)]
     if any(n < 0 for n in new):
@@ -42,6 +63,23 @@ def constant_pad(self: Tensor, widths: Sequence[tuple[int, int]], value: Any) ->
         ]
     )
     return scatter(self.new_full(new, value), inner, (SLICE, {"index": place}))
+
+
+def _cut(g: Tensor, widths: Widths) -> Tensor:
+    """What comes back to the elements that were kept; none to those that were cut."""
+    return g.constant_pad([(-before, -after) for before, after in widths], 0)
+
+
+# Eager execution's on the CPU: in graphs, what it is composed of is part of larger programs.
+CONSTANT_PAD = composite(
+    "constant_pad",
+    lambda x, widths, value: _padded(x, widths, value),
+    _cut,
+    operands=("x",),
+    fragment="plain",
+    rounding="exact",
+    lies_in_rows=True,
+)
 
 
 @public()

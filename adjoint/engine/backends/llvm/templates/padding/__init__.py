@@ -1,0 +1,1 @@
+"""Rows with elements added around them, or cut."""
