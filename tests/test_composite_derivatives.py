@@ -290,6 +290,7 @@ WITHIN = {
     "largest",
     "lstm_gates_backward",
     "max_pool_backward",
+    "one_hot",  # of whole numbers
     "running_extreme",
     "gru_gates_backward",
     "key_ranges",  # of whole numbers
