@@ -22,6 +22,8 @@ from adjoint.nn import functional as F
 Call = Callable[..., Any]
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-38, 3e38, -1.0)
 
+WHOLE = (ad.int64, ad.int32, ad.int16, ad.int8, ad.uint8, ad.bool)
+
 
 def places(x: ad.Tensor) -> ad.Tensor:
     """Indices of the shape of a matrix, some of them twice."""
@@ -167,6 +169,16 @@ NEW: dict[str, Call] = {
     "diagonal of a stack": lambda x, y: ad.stack([x[:2, :2], y[:2, :2]]).fill_diagonal_(3),
     "diagonal of a view": lambda x, y: y.clone().T.fill_diagonal_(2),
     "as itself": lambda x, y: (x.float(), x.double(), x.contiguous(), x.long()),
+    "as whole numbers": lambda x, y: [x.to(d) for d in WHOLE],
+    "whole ones as others": lambda x, y: [(places(x) * 100 - 150).to(d) for d in WHOLE],
+    "bytes as others": lambda x, y: [places(x).byte().to(d) for d in (*WHOLE, ad.float32)],
+    "large ones as whole numbers": lambda x, y: [(x * 3e9).to(d) for d in WHOLE],
+    "truths as others": lambda x, y: [(x > y).to(d) for d in (*WHOLE, ad.float64)],
+    "histc of many bins": lambda x, y: (x.histc(), y.histc(7), x.histc(3, -3, 3e38)),
+    "argwhere": lambda x, y: (ad.argwhere(x > y), (x > y)[:, 0].argwhere(), x[0, 0].argwhere()),
+    "equal of others": lambda x, y: ad.tensor(
+        [ad.equal(x, y.to(x.dtype)), ad.equal(x, x.double()), ad.equal(-x * 0, x * 0)]
+    ),
     "batch norm": lambda x, y: batch_normed(x, y),
 }  # fmt: skip
 

@@ -10,7 +10,10 @@ from numpy import ndarray
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.families import elementwise
-from adjoint.engine.core.operations.public import may_be_small, public
+from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.common.scalars import require_tensors
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ ISINF = elementwise("isinf", None, promotion="logical")
 ISFINITE = elementwise("isfinite", None, promotion="logical")
 SIGNBIT = elementwise("signbit", None, promotion="logical", accepts="bif")
 
+FEWEST = 16  # elements that are compared sooner as numbers
 FEW = 1 << 11  # elements that are compared sooner than operations are called
 
 
@@ -223,11 +227,13 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
-def _are_few(x: Any, y: Any) -> bool:
-    """Whether arrays are alike, of a dtype of NumPy's own, and sooner compared than bound."""
-    return bool(
-        x.size <= FEW and x.shape == y.shape and x.dtype is y.dtype and x.dtype.isbuiltin == 1
-    )
+def _few_are_equal(x: Any, y: Any) -> bool:
+    """Whether arrays of one of NumPy's own dtypes have the same shape and elements."""
+    if x.shape != y.shape:
+        return False
+    if x.size <= FEWEST:
+        return bool(x.tolist() == y.tolist())  # numbers made for each: NaN is not itself
+    return True not in (x != y).tobytes()
 
 
 @public(method=True)
@@ -240,8 +246,16 @@ def equal(input: Tensor, other: Tensor) -> bool:
         True
     """
     x, y = getattr(input, "_array", None), getattr(other, "_array", None)
-    if x.__class__ is ndarray is y.__class__ and _are_few(x, y) and may_be_small(input):
-        return True not in (x != y).tobytes()
+    if (
+        x.__class__ is ndarray is y.__class__
+        and x.size <= FEW
+        and x.dtype is y.dtype
+        and x.dtype.isbuiltin == 1
+        and CONTEXT.plain
+        and not LISTENERS
+        and not OVERRIDES.active
+    ):
+        return _few_are_equal(x, y)
     require_tensors("equal", input, other)
     if input.shape != other.shape:
         return False

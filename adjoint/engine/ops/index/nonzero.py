@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from numpy import ascontiguousarray, ndarray
+from numpy import array, ascontiguousarray, ndarray
+from numpy import int64 as numpy_int64
 
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeTypeError
@@ -55,14 +56,23 @@ MASK_RANK: Record = primitive(
 )
 
 
+def coordinates(x: Any) -> Any:
+    """The rows of `NONZERO` of an array of NumPy's: a column lies in one piece, as in PyTorch."""
+    return array(x.nonzero(), numpy_int64).T
+
+
 def nonzero_rows(x: Tensor) -> Any:
     """`NONZERO`; of a constant (a mask written as a list) also while a function is recorded."""
+    elements = x._array
+    few = elements.__class__ is ndarray and elements.ndim and elements.size <= FEW
+    if few and may_be_small(x):
+        return HOOKS.array.wrap(coordinates(elements))
     capture = CONTEXT.capture
-    array = None if capture is None or x._storage.level is not None else capture.known(x)
-    if capture is None or array is None:
+    known = None if capture is None or x._storage.level is not None else capture.known(x)
+    if capture is None or known is None:
         return NONZERO(x)
     with CONTEXT.having(capture=None, grad_enabled=False):
-        rows = NONZERO(HOOKS.array.wrap(array))
+        rows = NONZERO(HOOKS.array.wrap(known))
     return capture.constant(rows)
 
 
@@ -85,7 +95,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 @public(method=True)
 def argwhere(input: Tensor) -> Tensor:
     """The coordinates of elements that are not zero, one row each."""
-    return NONZERO(input)
+    need_tensor("argwhere", input)
+    return nonzero_rows(input)  # type: ignore[no-any-return]
 
 
 @public(method=True, out=True)
@@ -101,12 +112,14 @@ def chosen_by(x: Tensor, mask: Tensor) -> Tensor | None:
 
     The mask covers the first dimensions.
     """
-    array, mask_array = x._array, mask._array
-    if array.__class__ is not ndarray or mask_array.__class__ is not ndarray or array.size > FEW:
+    elements, mask_array = x._array, mask._array
+    if elements.__class__ is not ndarray or mask_array.__class__ is not ndarray:
+        return None
+    if elements.size > FEW:
         return None
     if not mask_array.ndim or not may_be_small(x) or (CONTEXT.grad_enabled and x.requires_grad):
         return None
-    return HOOKS.array.wrap(ascontiguousarray(array[mask_array]))
+    return HOOKS.array.wrap(ascontiguousarray(elements[mask_array]))
 
 
 def require_mask(name: str, mask: Tensor) -> None:

@@ -303,7 +303,8 @@ fail:
 fine:
 """
 FLOATS = {"f": "float", "d": "double"}
-INTEGERS = {"?": 8, "b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # with a sign, or 0 and 1
+INTEGERS = {"?": 8, "B": 8, "b": 8, "h": 16, "i": 32, "l": 64, "q": 64}  # bits
+UNSIGNED = "?B"
 
 
 def _moves() -> list[str]:
@@ -339,37 +340,95 @@ def _moves() -> list[str]:
 
 
 def _conversions() -> list[str]:
-    texts = []
-    for have, bits in INTEGERS.items():
-        for want, kind in FLOATS.items():
-            op = "uitofp" if have == "?" else "sitofp"
-            body = (
-                f"  %x = load i{bits}, ptr %p0\n  %y = {op} i{bits} %x to {kind}\n"
-                f"  store {kind} %y, ptr %p1"
-            )
-            texts.append(inner_loop(conversion(have, want), 2, body))
-    for have, bits in INTEGERS.items():
-        op = "zext" if have == "?" else "sext"
-        for want in "lq" if bits < 64 else ():
-            body = (
-                f"  %x = load i{bits}, ptr %p0\n  %y = {op} i{bits} %x to i64\n"
-                "  store i64 %y, ptr %p1"
-            )
-            texts.append(inner_loop(conversion(have, want), 2, body))
-    for have, kind in {**FLOATS, "l": "i64", "q": "i64", "i": "i32"}.items():
-        unequal = f"fcmp une {kind} %x, 0.0" if have in FLOATS else f"icmp ne {kind} %x, 0"
-        body = (
-            f"  %x = load {kind}, ptr %p0\n  %c = {unequal}\n  %y = zext i1 %c to i8\n"
-            "  store i8 %y, ptr %p1"
-        )
-        texts.append(inner_loop(conversion(have, "?"), 2, body))
-    for have, want, op in (("f", "d", "fpext"), ("d", "f", "fptrunc")):
-        body = (
-            f"  %x = load {FLOATS[have]}, ptr %p0\n"
-            f"  %y = {op} {FLOATS[have]} %x to {FLOATS[want]}\n  store {FLOATS[want]} %y, ptr %p1"
-        )
-        texts.append(inner_loop(conversion(have, want), 2, body))
-    return texts
+    kinds = {**FLOATS, **{char: f"i{bits}" for char, bits in INTEGERS.items()}}
+    return [
+        inner_loop(conversion(have, want), 2, _converting(have, want, kinds))
+        for have in kinds
+        for want in kinds
+        if can_convert(have, want)
+    ]
+
+
+def _converting(have: str, want: str, kinds: dict[str, str]) -> str:
+    """One element in another dtype, as NumPy converts it."""
+    old, new = kinds[have], kinds[want]
+    load, store = f"  %x = load {old}, ptr %p0\n", f"\n  store {new} %y, ptr %p1"
+    if want == "?":
+        unequal = f"fcmp une {old} %x, 0.0" if have in FLOATS else f"icmp ne {old} %x, 0"
+        return f"{load}  %c = {unequal}\n  %y = zext i1 %c to i8{store}"
+    if have in FLOATS and want in INTEGERS:
+        return load + _to_whole(want, old, new) + store
+    if have in FLOATS:
+        op = "fpext" if want == "d" else "fptrunc"
+    elif want in FLOATS:
+        op = "uitofp" if have in UNSIGNED else "sitofp"
+    elif INTEGERS[have] == INTEGERS[want]:
+        op = "bitcast"
+    elif INTEGERS[have] > INTEGERS[want]:
+        op = "trunc"
+    else:
+        op = "zext" if have in UNSIGNED else "sext"
+    return f"{load}  %y = {op} {old} %x to {new}{store}"
+
+
+def _to_whole(want: str, old: str, new: str) -> str:
+    """The whole part of a number; the row fails where it has no place, which machines do each in
+    their own way. Eight bits without a sign are the low ones of 64 (`CAST`)."""
+    through = "i64" if want in UNSIGNED else new
+    limit = f"{2.0 ** (int(through[1:]) - 1):.1f}"
+    return (
+        f"  %high = fcmp olt {old} %x, {limit}\n  %low = fcmp ogt {old} %x, -{limit}\n"
+        "  %fits = and i1 %high, %low\n  br i1 %fits, label %fine, label %fail\n"
+        "fail:\n  store i64 1, ptr %own\n  ret void\n"
+        f"fine:\n  %w = fptosi {old} %x to {through}\n"
+        f"  %y = {'trunc' if through != new else 'bitcast'} {through} %w to {new}"
+    )
+
+
+def _counting(char: str) -> str:
+    """How many elements are in each of equal bins between two numbers, every step rounded; the row
+    fails where one of those is not finite, or where their distance is not."""
+    kind = FLOATS[char]
+    before = """
+  %binsAt = getelementptr i64, ptr %dims, i64 1
+  %bins = load i64, ptr %binsAt
+  %last = sub i64 %bins, 1
+  %many = sitofp i64 %bins to KIND
+  %low = load KIND, ptr %b1
+  %high = load KIND, ptr %b2
+  %range = fsub KIND %high, %low
+  %none = fsub KIND %range, %range
+  %finite = fcmp oeq KIND %none, 0.0
+  br i1 %finite, label %begin, label %astray
+astray:
+  store i64 1, ptr %own
+  ret void
+begin:"""
+    body = """
+  %x = load KIND, ptr %p0
+  %above = fcmp oge KIND %x, %low
+  %below = fcmp ole KIND %x, %high
+  %inside = and i1 %above, %below
+  br i1 %inside, label %count, label %next
+count:
+  %far = fsub KIND %x, %low
+  %scaled = fmul KIND %far, %many
+  %spot = fdiv KIND %scaled, %range
+  %ends = fcmp ole KIND %spot, %many
+  br i1 %ends, label %fits, label %fail
+fail:
+  store i64 1, ptr %own
+  ret void
+fits:
+  %at = fptosi KIND %spot to i64
+  %beyond = icmp sgt i64 %at, %last
+  %bin = select i1 %beyond, i64 %last, i64 %at
+  %to = getelementptr KIND, ptr %p3, i64 %bin
+  %old = load KIND, ptr %to
+  %new = fadd KIND %old, 1.0
+  store KIND %new, ptr %to"""
+    before, body = (part.replace("KIND", kind) for part in (before, body))
+    return inner_loop(f"count_{char}", 4, body, before).replace("%entry]", "%begin]")
 
 
 def conversion(have: str, want: str) -> str:
@@ -406,6 +465,7 @@ def _native() -> SmallCode | None:
     if not COUNTED or address is slow_address or world is None:
         return None
     parts = [WALK, LAUNCHES, meeting.text(), order_loops.text(), *_moves(), *_conversions()]
+    parts += map(_counting, FLOATS)
     symbols = {**fastcall.interpreter(), "world": slow_address(world)}
     tensors, offsets = objects(), calling.offsets()
     names = ["walk", "meet"]
@@ -426,11 +486,8 @@ def _native() -> SmallCode | None:
 
 def can_convert(have: str, want: str) -> bool:
     """Whether there is a loop from one of NumPy's characters of dtypes to another."""
-    if have in INTEGERS and want in FLOATS:
-        return True
-    if want in ("l", "q"):
-        return have in INTEGERS and INTEGERS[have] < 64
-    return (have, want) in (("f", "d"), ("d", "f")) or (want == "?" and have in "fdlqi")
+    known = FLOATS.keys() | INTEGERS.keys()
+    return have != want and have in known and want in known
 
 
 def mask_of(dtype: np.dtype[Any]) -> int:

@@ -17,11 +17,12 @@ from adjoint.engine.backends.llvm.small.order_loops import DESCENDING, DISTINCT
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, RowWriter, Spot, writes
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.elementwise import rounding
-from adjoint.engine.ops.order import search, sort
+from adjoint.engine.ops.order import histogram, search, sort
 from adjoint.engine.ops.reduce import extremes, product, reduction, scan
 from adjoint.engine.ops.shape import rearrange, triangular
 
 LONGEST = 64  # steps of a running result: each is a row
+EXACT_COUNTS = 1 << 24  # elements whose number a float can tell
 
 # -- order --------------------------------------------------------------------------------------
 
@@ -126,6 +127,16 @@ def write_searchsorted(w: RowWriter, out: Array, x: Spot, y: Spot, right: bool) 
     steps = [(0,) * out.ndim, values.strides, place.array.strides]
     loop, sizes = w.loop(f"search_{sequence.dtype.char}"), (len(sequence), int(right))
     w.call(loop, [x, y, place], out.shape, steps, sizes, (step,))
+    return place
+
+
+@writes(histogram.HISTC)
+def write_histc(w: RowWriter, out: Array, x: Spot, low: Spot, high: Spot, bins: int) -> Spot:
+    if out.dtype.char not in "fd" or x.array.size > EXACT_COUNTS:
+        raise NoRow
+    place = w.copy(w.constant(0, out.dtype), w.scratch(out))
+    steps = [x.array.strides, (0,), (0,), (0,)]
+    w.call(w.loop(f"count_{out.dtype.char}"), [x, low, high, place], x.array.shape, steps, (bins,))
     return place
 
 

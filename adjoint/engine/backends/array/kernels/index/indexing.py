@@ -305,11 +305,11 @@ def scatter_reduce(xp: Any, x: Array, y: Array, picks: Array, dim: int, reduce: 
 def nonzero_(xp: Any, x: Array) -> Array:
     if not x.ndim:
         return xp.zeros((int(x != 0), 0), dtype=np.int64)
-    # A column lies in one piece, as in PyTorch.
+    if xp is np:
+        return nonzero.coordinates(x)
     if on_device(xp) and x.dtype.names is None:
         return choosing.nonzero(xp, x).T
-    places = x.nonzero()
-    return (np.array(places, np.int64) if xp is np else xp.stack(places, axis=0)).T
+    return xp.stack(x.nonzero(), axis=0).T
 
 
 @lowers(nonzero.NONZERO_STATIC)
