@@ -9,8 +9,9 @@ from typing import Any
 
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import modern
-from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES
+from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES, write_small
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.operations.small_calls import small_writes
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.rng import Filling, Generator
 from adjoint.engine.ops.elementwise.arithmetic import scaled
@@ -25,10 +26,12 @@ _SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * 
 
 
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    record = DIRECT.get(name)
+    record, small = DIRECT.get(name), small_writes(fn.__name__.rstrip("_"))
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if small is not None and write_small(small, fn, self, args, kwargs):
+            return self
         if record is not None and len(args) == 1:
             if not kwargs:
                 return update(in_place, self, record, args[0])

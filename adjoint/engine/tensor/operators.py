@@ -11,9 +11,9 @@ from numbers import Number
 from typing import Any
 
 from adjoint.engine.core.operations.autocast import with_autocast
-from adjoint.engine.core.operations.public import call_small, may_be_small
+from adjoint.engine.core.operations.public import call_small, may_be_small, write_small
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
-from adjoint.engine.core.operations.small_calls import small_calls
+from adjoint.engine.core.operations.small_calls import small_calls, small_writes
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.core.value import TensorBase
@@ -62,8 +62,12 @@ def _reflected(compute: Method) -> Method:
     return method
 
 
-def _inplace(name: str, compute: Method) -> Method:
+def _inplace(name: str, compute: Method, base: str) -> Method:
+    small = small_writes(base)
+
     def method(self: Tensor, other: Any) -> Any:
+        if small is not None and write_small(small, compute, self, (other,), NO_PARAMETERS):
+            return self
         if not isinstance(other, _OPERAND):
             other = _foreign(other)
         return other if other is NotImplemented else update(name, self, compute, other)
@@ -144,7 +148,7 @@ def install_operators() -> None:
     for name, compute in _BINARY.items():
         _put(f"__{name}__", _forward(compute, _LONG.get(name, name)))
         _put(f"__r{name}__", _reflected(compute))
-        _put(f"__i{name}__", _inplace(f"__i{name}__", compute))
+        _put(f"__i{name}__", _inplace(f"__i{name}__", compute, _LONG.get(name, name)))
     for name in ("truediv", "div"):
         _put(f"__r{name}__", _reflected(_multiple_of_reciprocal))
     for name, record in _COMPARISONS.items():

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from numpy import ndarray
+
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.dtype import as_dtype
@@ -353,6 +355,38 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[s
     if not small.seen % EVERY:
         HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **kwargs))
     return None
+
+
+def write_small(
+    small: SmallCalls, fn: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether a program of a function wrote what it gives to its first argument.
+
+    Note [small writes]
+        The rows of a small call compute in memory of their own and copy the result at the end, so
+        they may as well copy it to the first operand, if that lies as a result would. What
+        `direct_array` asks of a target is asked here as well: that nobody must know of the write.
+        Rows that fail, fail before anything is written. A program without rows gives a tensor,
+        which is copied here.
+    """
+    array, storage = target._array, target._storage
+    if array.__class__ is not ndarray or not CONTEXT.plain or LISTENERS or OVERRIDES.active:
+        return False
+    operands = (target, *args)
+    if small.small and storage.version >= 0 and array.flags.writeable:
+        try:
+            written = HOOKS.meet_into_small(small.small, operands, kwargs, CONTEXT.grad_enabled)
+        except Exception:  # as it is, it succeeds or says what is wrong
+            written = None
+        if written is not None:
+            if written is not True:
+                array[...] = written._array
+            storage.version += 1
+            return True
+    small.seen += 1
+    if not small.seen % EVERY:
+        HOOKS.note_call(small, operands, kwargs, lambda: fn(*operands, **kwargs))
+    return False
 
 
 # What PyTorch also computes of numbers alone, as tensors without dimensions.

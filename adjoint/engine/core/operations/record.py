@@ -301,6 +301,7 @@ class Hooks:
     meet_straight: Callable[..., Any] = _unset  # a function of tensors there: backends.triton
     straight_entry: Callable[..., Any] = _unset  # what that is found by: backends.llvm
     meet_call: Callable[..., Any] = _unset  # the same of a public function's, to tensors
+    meet_into_small: Callable[..., Any] = _unset  # the same, written to its first operand
     view_call: Callable[..., Any] = _unset  # chains of views, to be followed: backends.array
     note_call: Callable[..., Any] = _unset  # one that no program fits: graph.eager.small_calls
     note_on_device: Callable[..., Any] = _unset  # the same on a GPU: graph.eager.device_calls

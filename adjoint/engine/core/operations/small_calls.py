@@ -67,6 +67,8 @@ JOINING = frozenset(
 )
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS)).split())
+# Of which some are in place.
+WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION}".split())
 # On a GPU those that its fragments do as one (Note [calls on a device]), some of them only there.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
@@ -101,12 +103,13 @@ class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
     __slots__ = (
-        "goes_straight", "joins", "kind", "makes", "may_write", "met", "name", "on_cpu",
+        "goes_straight", "into", "joins", "kind", "makes", "may_write", "met", "name", "on_cpu",
         "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small", "straight",
     )  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, into: bool = False) -> None:
         self.name = name
+        self.into = into  # whether results are written to the first argument
         self.joins = name in JOINING
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
@@ -117,6 +120,11 @@ class SmallCalls:
         self.kind: Any = None  # what several results come in
         self.rebuild: Callable[[Any], Any] = tuple  # makes it of them
         self.seen = self.seen_there = self.seen_straight = 0  # on the CPU, twice on a GPU
+
+
+def small_writes(name: str) -> SmallCalls | None:
+    """The same of a function's in-place form (Note [small writes])."""
+    return SmallCalls(name, into=True) if name in WRITING else None
 
 
 def small_calls(name: str) -> SmallCalls | None:

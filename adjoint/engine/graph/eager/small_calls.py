@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from numpy import ndarray
@@ -73,7 +73,10 @@ def note(
         if entry < SIGHTED or unloaded:
             PROGRAMS.by_kind[kind] = entry + 1
             return
-        entry = PROGRAMS.by_kind[kind] = entry_of(calls, operands, params, call)
+        entry = entry_of(calls, operands, params, call)
+        if calls.into and entry is not None and not gives_its_like(entry, operands):
+            entry = None
+        PROGRAMS.by_kind[kind] = entry
     if entry is not None:  # perhaps again: more recent ones had pushed it out
         enlisted.enlist(calls, entry)
 
@@ -144,6 +147,30 @@ def entry_of(
     finally:
         CONTEXT.__dict__.update(before)  # an interrupt may have left them
     return None if settings or warned else entry
+
+
+def gives_its_like(entry: tuple[Any, ...], operands: Sequence[Any]) -> bool:
+    """Whether a program gives one result that can be written to its first operand.
+
+    Rows write to it as to a result, so it must lie as one does; each of its elements is apart.
+    """
+    words, *_, single, found, _ = entry
+    target = operands[0]._array
+    reach = target.itemsize
+    for step, size in sorted(zip(map(abs, target.strides), target.shape, strict=True)):
+        if size > 1 and step < reach:
+            return False
+        reach += step * (size - 1)
+    if single is not True:
+        return False
+    if words is None:  # a function in the place of makers
+        like = found(*[x._array for x in operands if isinstance(x, Tensor)])[0]
+    else:
+        ((make, given),) = found
+        like = make(*given)
+        if like.strides != target.strides:
+            return False
+    return bool(like.dtype == target.dtype and like.shape == target.shape)
 
 
 @contextlib.contextmanager

@@ -7,20 +7,32 @@ from typing import Any
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
-from adjoint.engine.core.operations.public import method, public
+from adjoint.engine.core.operations.public import method, public, write_small
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import INDEX_PUT
+from adjoint.engine.ops.shape.convert import CLONE
 from adjoint.engine.tensor.reading.item import elements, plain_number, scalar_tensor
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.engine.tensor.writing.mutation import assign, constants, direct_array, update, write
+
+NO_PARAMETERS: dict[str, Any] = {}
+_COPY, _FILL, _ZERO = (SmallCalls(name, into=True) for name in ("copy", "fill", "zero"))
+
+
+def _copied(target: Tensor, source: Tensor) -> Tensor:
+    """What `copy_` writes where nothing is broadcast."""
+    return CLONE(source) if source.dtype is target.dtype else source.to(target.dtype)
 
 
 @method
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Overwrite with the elements of `other`, broadcast and converted."""
+    if write_small(_COPY, _copied, self, (other,), NO_PARAMETERS):
+        return self
     if isinstance(other, Tensor) and constants(other, self):
         array, source = direct_array(self), other._array
         if array is not None and source.shape == array.shape and source.dtype == array.dtype:
@@ -84,6 +96,8 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @public(method=True, name="fill_", numbers="values")
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrite every element with `value`, a number or a 0-d tensor."""
+    if write_small(_FILL, fill, input, (value,), NO_PARAMETERS):
+        return input
     if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
         once.fill_(value)
         return input
@@ -112,9 +126,15 @@ def _fits(value: Any, target: Tensor) -> bool:
     return type(value) in (float, int) and -65504 <= value <= 65504 and target.dtype.is_inexact
 
 
+def _zeros(target: Tensor) -> Tensor:
+    return FULL(0, shape=tuple(target.shape), dtype=target.dtype, device=target.device)
+
+
 @public(method=True, name="zero_")
 def zero_(input: Tensor) -> Tensor:
     """Overwrite with zeros."""
+    if write_small(_ZERO, _zeros, input, (), NO_PARAMETERS):
+        return input
     if 0 in input._array.strides and (once := _without_repeats(input)) is not input:
         once.zero_()
         return input

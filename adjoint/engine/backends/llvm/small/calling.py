@@ -1,7 +1,9 @@
 """The native code that finds and runs a small call (Note [small calls]).
 
 It compares as `meeting` does. Besides, no operand may be on the tape where that is on; results are
-tensors; and a program that has no rows is a function of arrays, which is called.
+tensors; and a program that has no rows is a function of arrays, which is called. `meet_into` has
+rows write their result to the first operand (Note [small writes]): it gives True where they did,
+and what is to be written where a function was called.
 """
 
 from __future__ import annotations
@@ -47,6 +49,47 @@ wrap:
   %tensors = call ptr @as_tensors(ptr %program, ptr %arrays)
   ret ptr %tensors"""
 
+# The same of what is written to the first operand, the result's slot is then its.
+WRITE = f"""
+  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
+  %untaped = icmp eq ptr %taped, @false
+  br i1 %untaped, label %compute, label %look
+look:
+  %free = call i1 @all_free(ptr %program, ptr %operands)
+  br i1 %free, label %compute, label %none
+compute:
+  %is.called = icmp eq ptr %wordsObject, %absent
+  br i1 %is.called, label %call, label %walk
+call:
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  %error = icmp eq ptr %computed, null
+  br i1 %error, label %failed, label %wrap
+failed:
+  ret ptr null
+wrap:
+  %tensor = call ptr @as_tensors(ptr %program, ptr %computed)
+  ret ptr %tensor
+walk:
+  %wordsAt = getelementptr i8, ptr %wordsObject, i64 {HEAD}
+  %words = load ptr, ptr %wordsAt
+  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
+  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
+  %wanted = load ptr, ptr %wantedAt
+  %tensorsAt = getelementptr i64, ptr %wanted, i64 1
+  %tensors = load i64, ptr %tensorsAt
+  %resultSlot = add i64 %tensors, 1
+  %targetAt = getelementptr i64, ptr %slots, i64 1
+  %target = load i64, ptr %targetAt
+  %resultAt = getelementptr i64, ptr %slots, i64 %resultSlot
+  store i64 %target, ptr %resultAt
+  %filled = add i64 %tensors, 2
+  %wrong = call i64 @carry_out(ptr %words, ptr %slots, i64 %filled)
+  %fine = icmp eq i64 %wrong, 0
+  br i1 %fine, label %done, label %none
+done:
+  call void @Py_IncRef(ptr @true)
+  ret ptr @true"""
+
 
 def offsets() -> tuple[int, int] | None:
     """Where tensors keep whether they need a gradient, and what they are views of."""
@@ -60,6 +103,7 @@ def text(requires_grad_at: int, base_at: int) -> str:
     """The functions."""
     return f"""
 @false = external global i8
+@true = external global i8
 declare ptr @tensor_of(ptr)
 
 define i1 @is_free(ptr %x, i1 %is.root) {{
@@ -200,4 +244,5 @@ drop:
   call void @Py_DecRef(ptr %arrays)
   ret ptr null
 }}
-{search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped")}"""
+{search("meet_call", (OPERANDS, PARAMETERS), RUN, fourth="taped")}
+{search("meet_into", (OPERANDS, PARAMETERS), WRITE, fourth="taped")}"""

@@ -31,7 +31,7 @@ def entry_of(
     native = loops.native()
     if native is None or native.meet_call is None:
         return None
-    HOOKS.meet_call = native.meet_call
+    HOOKS.meet_call, HOOKS.meet_into_small = native.meet_call, native.meet_into
     if rows is None:
         return called(kernels, operands, params, single, of_tensors=of_tensors)
     want = kernels(*arrays)

@@ -137,7 +137,11 @@ inner:
   br label %innerEnd
 innerEnd:
   %again = icmp slt i64 %iNext, %a
-  br i1 %again, label %outer, label %rowEnd
+  br i1 %again, label %outer, label %rowLast
+rowLast:
+  %wrongNow = load i64, ptr %failedAt
+  %wrong = icmp ne i64 %wrongNow, 0
+  br i1 %wrong, label %done, label %rowEnd
 rowEnd:
   %rNext = add i64 %r, 1
   %rowNext = getelementptr i64, ptr %words.r, i64 {ROW}
@@ -444,6 +448,7 @@ class SmallCode(NamedTuple):
     meet: Callable[..., Any]
     address: Callable[[str], int]  # of an inner loop of ours
     meet_call: Callable[..., Any] | None  # of public functions, where tensors can be made natively
+    meet_into: Callable[..., Any] | None = None  # of their in-place forms
 
 
 _lock = forks.lock(forks.LockOrder.LIBRARY)
@@ -471,8 +476,8 @@ def _native() -> SmallCode | None:
     names = ["walk", "meet"]
     if tensors is not None and offsets is not None:
         parts.append(calling.text(*offsets))
-        symbols |= {"tensor_of": tensors.tensor_of, "false": id(False)}
-        names.append("meet_call")
+        symbols |= {"tensor_of": tensors.tensor_of, "false": id(False), "true": id(True)}
+        names += ["meet_call", "meet_into"]
     code = library.linked("small rows", "\n".join(parts), symbols)
     walk, meet, *calls = (
         fastcall.builtin(
@@ -481,7 +486,7 @@ def _native() -> SmallCode | None:
         for name in names
     )
     HOOKS.meet, HOOKS.small_code = meet, True
-    return SmallCode(walk, meet, code.address, calls[0] if calls else None)
+    return SmallCode(walk, meet, code.address, *(calls or [None]))
 
 
 def can_convert(have: str, want: str) -> bool:
