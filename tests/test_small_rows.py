@@ -16,6 +16,7 @@ from adjoint.engine.backends.llvm.small import images, loops, rows
 from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.graph.eager import small_calls, straight
+from adjoint.engine.ops.index import index
 from adjoint.engine.ops.nn.losses import ctc
 from adjoint.nn import functional as F
 
@@ -217,6 +218,51 @@ def test_running_extremes_and_elements_put_are_walked() -> None:
             return [t * 1 for t in (*best, x.scatter(dim, at, x + 10), x.xlogy(x.abs()))]
 
         assert compare(run, make)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.bool_])
+def test_several_indices_are_walked(dtype: Any) -> None:
+    """Read, written and added up: adjacent dimensions and others, blocks of any rank, repeats."""
+    rng = np.random.default_rng(3)
+    blocks = [[(7,), (7,)], [(2, 3), (3,)], [(), (4,)], [(3, 1), (1, 2)]]
+    for dims in ((0, 1), (1, 2), (0, 2), (0, 1, 2), (2,)):
+        for a, b in blocks:
+            for turned in (False, True):
+                shapes = [a, b, a][: len(dims)]
+                picks = [rng.integers(0, 4 + d, s) for d, s in zip(dims, shapes, strict=True)]
+
+                def make(wild: bool, turned: bool = turned) -> Any:
+                    found = rng.integers(-9, 9, (4, 5, 6)).astype(dtype)
+                    return np.ascontiguousarray(found.T).T if turned else found
+
+                def read(x: ad.Tensor, *at: ad.Tensor, dims: Any = dims) -> Any:
+                    return index.INDEX(x, *at, dims=dims)
+
+                def put(x: ad.Tensor, *at: ad.Tensor, dims: Any = dims) -> Any:
+                    values = index.INDEX(x * 1, *at, dims=dims)
+                    return index.INDEX_PUT(x, values + values, *at, dims=dims, accumulate=False)
+
+                def add(x: ad.Tensor, *at: ad.Tensor, dims: Any = dims) -> Any:
+                    values = index.INDEX(x, *at, dims=dims) / 3
+                    return index.INDEX_PUT(x, values, *at, dims=dims, accumulate=True)
+
+                assert compare(read, make, *picks)
+                if dtype is not np.bool_:
+                    assert compare(put, make, *picks) == (len({p.shape for p in picks}) == 1)
+                if dtype in (np.float32, np.float64):
+                    assert compare(add, make, *picks)
+
+
+def test_several_indices_out_of_bounds_are_left_to_the_kernels() -> None:
+    x = np.arange(20, dtype=np.float32).reshape(4, 5)
+    inside = [np.array([0, 3, 1]), np.array([4, 0, 2])]
+    tensors = [ad.from_numpy(array) for array in (x, *inside)]
+    program = straight.recorded(tensors, lambda: index.INDEX(tensors[0], *tensors[1:], dims=(0, 1)))
+    run = program.rows([t._array for t in tensors]).run  # type: ignore[misc]
+    for down, along in (([0, 4, 1], [4, 0, 2]), ([0, 3, 1], [5, 0, 2]), ([0, 1, -1], [0, 0, 0])):
+        assert run(x, np.array(down), np.array(along)) is None
+        (again,) = run(x, *inside)  # what failed before leaves nothing behind
+        assert again.tolist() == x[tuple(inside)].tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])

@@ -332,6 +332,8 @@ def _moves() -> list[str]:
             f"  %x = load {word}, ptr %p0\n  store {word} %x, ptr %to"
         )
         texts.append(inner_loop(f"scatter{size}", 3, scatter, _picking(3)))
+    further = f"{_PICK}  %x = load i64, ptr %p0\n  %z = add i64 %x, %away\n  store i64 %z, ptr %p2"
+    texts.append(inner_loop("position", 3, further, _picking(3)))
     texts.append(inner_loop("need", 1, _NEED))
     for char, kind in FLOATS.items():
         add = (

@@ -5,6 +5,7 @@ Each takes the same steps as its kernel in `backends/array`, of which it must gi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -335,21 +336,55 @@ def write_scatter(
     return place
 
 
+def picked_at(
+    w: RowWriter, x: Spot, indices: Sequence[Spot], dims: tuple[int, ...]
+) -> tuple[Spot, int, int]:
+    """What names the elements of each block, how many names there are, and the bytes of one.
+
+    One index is that by itself. Several come to how many bytes away from the first element theirs
+    is: each row adds what one index says, once it is known to be in bounds.
+    """
+    array = x.array
+    if len(dims) == 1:
+        return indices[0], array.shape[dims[0]], array.strides[dims[0]]
+    if any(array.strides[d] < 0 for d in dims):
+        raise NoRow
+    block = np.broadcast_shapes(*[i.array.shape for i in indices])
+    at, away = w.constant(0, np.int64), np.zeros(block, np.int64)
+    for d, picks in zip(dims, indices, strict=True):
+        size, along = array.shape[d], array.strides[d]
+        away = away + picks.array % size * along  # a value from the start: rows may fail midway
+        place = w.scratch(away)
+        steps = [spread(p.array, block) for p in (at, picks, place)]
+        pick(w, "position", [at, picks, place], block, steps, size, along)
+        place.array[...] = away
+        at = place
+    reach = sum([(array.shape[d] - 1) * array.strides[d] for d in dims])
+    return at, reach + 1, 1
+
+
+def around(array: Array, dims: tuple[int, ...], block: Sequence[int]) -> list[int]:
+    """The steps of an array at the dimensions that are not indexed, with a block's where it is."""
+    rest = [step for d, step in enumerate(array.strides) if d not in dims]
+    first = index.block_position(dims)
+    return [*rest[:first], *block, *rest[first:]]
+
+
+def beside(at: Array, dims: tuple[int, ...], rank: int) -> list[int]:
+    """The steps of a block's index, which stays where it is along the other dimensions."""
+    first = index.block_position(dims)
+    return [*[0] * first, *at.strides, *[0] * (rank - len(dims) - first)]
+
+
 @writes(index.INDEX)
 def write_index(
     w: RowWriter, out: Array, x: Spot, *indices: Spot, dims: tuple[int, ...], wrap: bool = True
 ) -> Spot:
-    if len(dims) != 1 or not x.array.flags.c_contiguous:
-        raise NoRow
-    (d,), (picks,) = dims, indices
-    place, a, n = w.scratch(out), x.array, indices[0].array.ndim
-    steps = [
-        [*a.strides[:d], *[0] * n, *a.strides[d + 1 :]],
-        [*[0] * d, *picks.array.strides, *[0] * (a.ndim - d - 1)],
-        [*place.array.strides],
-    ]
-    where = [x, picks, place]
-    pick(w, f"gather{a.itemsize}", where, out.shape, steps, a.shape[d], a.strides[d])
+    place, a = w.scratch(out), x.array
+    at, count, along = picked_at(w, x, indices, dims)
+    none = [0] * at.array.ndim
+    steps = [around(a, dims, none), beside(at.array, dims, a.ndim), [*place.array.strides]]
+    pick(w, f"gather{a.itemsize}", [x, at, place], out.shape, steps, count, along)
     return place
 
 
@@ -364,18 +399,25 @@ def write_index_put(
     accumulate: bool,
     wrap: bool = True,
 ) -> Spot:
-    shape = (*indices[0].array.shape, *out.shape[1:])
-    if not accumulate or dims != (0,) or values.array.shape != shape:
+    """Sums go through the values in order; so does what overwrites, of which the last one stays."""
+    if not x.array.dtype == values.array.dtype == out.dtype:
         raise NoRow
-    if not x.array.dtype == values.array.dtype == out.dtype or out.dtype.char not in "fd":
+    if accumulate:
+        fits = out.dtype.char in "fd"
+    else:
+        in_order = all(one_piece(p.array) for p in (values, *indices))
+        same = len({p.array.shape for p in indices}) == 1
+        fits = in_order and same and out.dtype.kind in "fiub"
+    if not fits:
         raise NoRow
-    place, (picks,), rest = w.copy(x, w.scratch(out)), indices, out.ndim - 1
-    array = place.array
+    place = w.copy(x, w.scratch(out))
+    array, shape = place.array, values.array.shape
+    at, count, along = picked_at(w, place, indices, dims)
     steps = [
         [*values.array.strides],
-        [*picks.array.strides, *[0] * rest],
-        [*[0] * picks.array.ndim, *array.strides[1:]],
+        beside(at.array, dims, array.ndim),
+        around(array, dims, [0] * at.array.ndim),
     ]
-    name, where = f"scatter_add_{out.dtype.char}", [values, picks, place]
-    pick(w, name, where, shape, steps, array.shape[0], array.strides[0])
+    name = f"scatter_add_{out.dtype.char}" if accumulate else f"scatter{array.itemsize}"
+    pick(w, name, [values, at, place], shape, steps, count, along)
     return place
