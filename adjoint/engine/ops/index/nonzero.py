@@ -96,7 +96,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 def argwhere(input: Tensor) -> Tensor:
     """The coordinates of elements that are not zero, one row each."""
     need_tensor("argwhere", input)
-    return nonzero_rows(input)  # type: ignore[no-any-return]
+    return nonzero_rows(input)
 
 
 @public(method=True, out=True)

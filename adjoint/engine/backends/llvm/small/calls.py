@@ -29,7 +29,7 @@ def entry_of(
     """
     operands, params, single = given
     native = loops.native()
-    if native is None or native.meet_call is None:
+    if native is None or native.meet_call is None or native.meet_into is None:
         return None
     HOOKS.meet_call, HOOKS.meet_into_small = native.meet_call, native.meet_into
     if rows is None:

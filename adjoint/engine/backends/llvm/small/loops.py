@@ -488,7 +488,7 @@ def _native() -> SmallCode | None:
         for name in names
     )
     HOOKS.meet, HOOKS.small_code = meet, True
-    return SmallCode(walk, meet, code.address, *(calls or [None]))
+    return SmallCode(walk, meet, code.address, *calls)
 
 
 def can_convert(have: str, want: str) -> bool:
