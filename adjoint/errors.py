@@ -12,6 +12,7 @@ from adjoint.engine.core.errors import AcceleratorError as AcceleratorError
 from adjoint.engine.core.errors import AdjointError as AdjointError
 from adjoint.engine.core.errors import AnyDTypeError as AnyDTypeError
 from adjoint.engine.core.errors import AnyShapeError as AnyShapeError
+from adjoint.engine.core.errors import BoundsError as BoundsError
 from adjoint.engine.core.errors import CaptureError as CaptureError
 from adjoint.engine.core.errors import DeviceError as DeviceError
 from adjoint.engine.core.errors import DTypeError as DTypeError

@@ -40,6 +40,11 @@ class ShapeIndexError(AnyShapeError, IndexError):
     """A shape has no such dimension, where PyTorch raises IndexError: `ones(2).sum(1)`."""
 
 
+class BoundsError(AdjointError, IndexError, RuntimeError):
+    """An index names no element, where PyTorch raises IndexError of some shapes and RuntimeError
+    of others: `zeros(3).index_add(0, tensor([5]), ones(1))`, an entry of `embedding_bag`."""
+
+
 class AnyDTypeError(AdjointError):
     """A dtype does not fit, whichever type PyTorch raises there; one of the three below."""
 

@@ -184,7 +184,7 @@ class TapeNode(BackwardNode):
 
 
 class ConstantNode(BackwardNode):
-    """A tracked tensor overwritten by a constant: gradients end here."""
+    """A tracked tensor overwritten by a constant: what it was has a gradient of zero."""
 
     __slots__ = ()
 
@@ -198,7 +198,9 @@ class ConstantNode(BackwardNode):
     def apply(
         self, grads: Sequence[Any], needed: Sequence[bool] | None, level: Any
     ) -> Sequence[Any]:
-        return ()
+        if grads[0] is None or (needed is not None and not needed[0]):
+            return (None,)
+        return (grads[0].new_zeros(grads[0].shape),)
 
 
 class IdentityNode(BackwardNode):
@@ -262,9 +264,9 @@ def placed(tensor: Tensor, edge: Edge) -> Tensor:
     return out
 
 
-def attach_constant(target: Tensor) -> None:
-    """A tracked tensor now holds a constant; it stays tracked, with nothing behind it."""
-    target._node, target._nr = ConstantNode((), 1), 0
+def attach_constant(target: Tensor, before: Tensor) -> None:
+    """A tracked tensor now holds a constant; it stays tracked, and what was `before` gets zeros."""
+    target._node, target._nr = ConstantNode((edge_of(before),), 1), 0
 
 
 def sequence_now() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
-from adjoint.engine.core.errors import LinAlgError
+from adjoint.engine.core.errors import BoundsError, LinAlgError
 from adjoint.engine.core.operations.families import primitive
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ NUMBER = "{number}"  # stands in a message for an integer that was wrong
 MATRIX, PLACE = "{matrix}", "{place}"
 PLACE_BITS = 16
 ERRORS: dict[str, type[Exception]] = {
-    kind.__name__: kind for kind in (IndexError, LinAlgError, RuntimeError, ValueError)
+    kind.__name__: kind for kind in (BoundsError, IndexError, LinAlgError, RuntimeError, ValueError)
 }
 
 # REQUIRE(x, condition, message, error): x, or an error where some element of the condition is

@@ -78,13 +78,16 @@ ADDCDIV = elementwise(
 
 
 def check_alpha(name: str, alpha: Any, result: DType) -> None:
-    """PyTorch's rules for a multiplier: its category must not exceed the result's."""
+    """PyTorch's rules for a multiplier: its category must not exceed the result's.
+
+    Masks take whole numbers, of which only whether they are zero counts.
+    """
     have = dtype_of(alpha)
     if have is dt.bool_ and result is not dt.bool_:
         raise DTypeError(
             f"{name}: Boolean alpha only supported for Boolean results, received {result.name}"
         )
-    if have.category > result.category:
+    if have.category > max(result.category, dt.INT):
         what = "complex number" if have.is_complex else "floating point number"
         kind = "non-complex" if have.is_complex else "integral"
         raise DTypeError(
@@ -99,6 +102,8 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     check_alpha(name, alpha, common)
     if common.category == dt.INT:
         alpha = converted(_whole_in, alpha, name, common)
+    elif common is dt.bool_:
+        alpha = converted(bool, alpha)
     else:
         require_fit(name, alpha, common)
     if is_tensor(other) and other.dtype is not common:

@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.ops.common.scalars import is_large, require_fit, require_tensors
-from adjoint.engine.ops.elementwise.condition import WHERE
+from adjoint.engine.ops.elementwise.condition import WHERE, filled
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -214,7 +214,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
         raise NotImplementedError(
             f"hardshrink: not implemented for {input.dtype.name}. Convert to a floating dtype."
         )
-    return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
+    return filled(input, (input >= -lambd) & (input <= lambd), 0)
 
 
 @public(method=True)

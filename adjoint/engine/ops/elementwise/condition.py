@@ -80,6 +80,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             f"masked_fill: only supports boolean masks, but got mask with dtype {mask.dtype.name}. "
             "Compare first: x.masked_fill(y != 0, value)."
         )
+    out = filled(input, mask, value)
+    return out if out.is_contiguous() else out.contiguous()  # whatever the input's layout
+
+
+def filled(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`masked_fill` in the input's own memory layout."""
     return WHERE(mask, fill_value("masked_fill", value, input), input)
 
 
@@ -117,9 +123,9 @@ def _rounded(x: Any, largest: float) -> Any:
 
 
 def _replace(x: Tensor, nan: Any, posinf: Any, neginf: Any) -> Tensor:
-    out = x.masked_fill(ISNAN(x), nan)
-    out = out.masked_fill(EQ(x, inf), posinf)
-    return out.masked_fill(EQ(x, -inf), neginf)
+    out = filled(x, ISNAN(x), nan)
+    out = filled(out, EQ(x, inf), posinf)
+    return filled(out, EQ(x, -inf), neginf)
 
 
 NAN_TO_NUM = composite(

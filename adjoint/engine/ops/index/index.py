@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, int32, int64, uint8
-from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeIndexError
+from adjoint.engine.core.errors import BoundsError, DTypeError, ShapeError, ShapeIndexError
 from adjoint.engine.core.operations.families import linear
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -156,7 +156,8 @@ def out_of_bounds(
         return IndexError(f"{classes_of}: Target {index} is out of bounds for {size} classes.")
     along = name in ("gather", "scatter", "scatter_reduce")
     added = name == "index_put" and accumulate and not wrap  # index_add
-    kind = RuntimeError if along or added else IndexError
+    rows = name == "index" and not wrap  # index_select, embedding, embedding_bag
+    kind = BoundsError if added or rows else RuntimeError if along else IndexError
     return kind(f"{name}: index {index} is out of bounds for dimension {dim} with size {size}")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import int64, join
 from adjoint.engine.core.errors import DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import broadcast_shapes, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, in_float32
@@ -45,7 +44,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         >>> ad.cosine_similarity(ad.tensor([[1.0, 0.0]]), ad.tensor([[1.0, 1.0]]))
         tensor([0.7071])
     """
-    common = common_dtype((x1, x2))
+    common = join([x1.dtype, x2.dtype], [], [])  # a 0-d tensor's dtype counts like any other
     if not common.is_floating_point:
         raise DTypeError(
             f"cosine_similarity: expected common dtype to be floating point, yet common dtype is "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.ops.elementwise.bounds import RELU, hardshrink, prelu
-from adjoint.engine.ops.elementwise.condition import WHERE
+from adjoint.engine.ops.elementwise.condition import WHERE, filled
 from adjoint.engine.ops.nn.activations import activation
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, apply, require_floating
 from adjoint.engine.ops.random.random import draw
@@ -26,19 +26,19 @@ LEAKY_RELU = activation(
 # Unlike clamp, no gradient at the bounds themselves.
 HARDTANH = activation(
     "hardtanh",
-    lambda x, low, high: x.masked_fill(x <= low, low).masked_fill(x >= high, high),
-    lambda g, x, low, high: g.masked_fill((x <= low) | (x >= high), 0),
+    lambda x, low, high: filled(filled(x, x <= low, low), x >= high, high),
+    lambda g, x, low, high: filled(g, (x <= low) | (x >= high), 0),
 )
 HARDSIGMOID = activation(
     "hardsigmoid",
-    lambda x: (x / 6 + 0.5).masked_fill(x <= -3, 0).masked_fill(x >= 3, 1),
+    lambda x: filled(filled(x / 6 + 0.5, x <= -3, 0), x >= 3, 1),
     lambda g, x: WHERE((x > -3) & (x < 3), g / 6, 0),
 )
 
 
 def _hardswish_vjp(g: Tensor, x: Tensor) -> Tensor:
-    within = x.masked_fill(x.abs() >= 3, 0)  # finite where another branch is taken
-    return WHERE(x >= 3, g, (g * (within / 3 + 0.5)).masked_fill(x <= -3, 0))
+    within = filled(x, x.abs() >= 3, 0)  # finite where another branch is taken
+    return WHERE(x >= 3, g, filled(g * (within / 3 + 0.5), x <= -3, 0))
 
 
 HARDSWISH = activation(
@@ -49,8 +49,8 @@ HARDSWISH = activation(
 )
 SOFTSHRINK = activation(
     "softshrink",
-    lambda x, lambd: (x - x.sign() * lambd).masked_fill((x >= -lambd) & (x <= lambd), 0),
-    lambda g, x, lambd: g.masked_fill((x >= -lambd) & (x <= lambd), 0),
+    lambda x, lambd: filled(x - x.sign() * lambd, (x >= -lambd) & (x <= lambd), 0),
+    lambda g, x, lambd: filled(g, (x >= -lambd) & (x <= lambd), 0),
 )
 
 
@@ -173,7 +173,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def _threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    return input.masked_fill(input <= threshold, value)
+    return filled(input, input <= threshold, value)
 
 
 @public(namespaces=FUNCTIONAL, numbers="values")

@@ -246,7 +246,7 @@ def rebase(target: Tensor, value: Tensor, before: Tensor) -> None:
                 target._node, target._nr = value.view_as(value)._node, 0
             target._requires_grad = True
         else:
-            HOOKS.attach_constant(target)
+            HOOKS.attach_constant(target, before)
         if target._grad_meta is not None and target._grad_meta.retains_grad is not None:
             HOOKS.keep_retaining(target)
         return

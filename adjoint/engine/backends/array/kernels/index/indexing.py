@@ -12,6 +12,7 @@ from adjoint.engine.backends.array.devices import library
 from adjoint.engine.backends.array.dtypes import accumulator
 from adjoint.engine.backends.array.kernels.order import choosing
 from adjoint.engine.backends.array.table import lowers, on_device, row_major
+from adjoint.engine.core.errors import BoundsError
 from adjoint.engine.core.state import determinism
 from adjoint.engine.ops.index import gather, index, nonzero, scatter
 from adjoint.engine.tensor.tensor import DTYPE_OF, wrap
@@ -58,9 +59,10 @@ def full_index(
     return tuple(at.get(d, slice(None)) for d in range(dims[-1] + 1))
 
 
-def _renamed(name: str, error: IndexError) -> IndexError:
-    """NumPy's message in our words."""
-    return IndexError(f"{name}: {str(error).replace('for axis', 'for dimension')}")
+def _renamed(name: str, error: IndexError, wrap: bool = True) -> IndexError:
+    """NumPy's message in our words; of rows that are chosen (no `wrap`) as `out_of_bounds`."""
+    kind = IndexError if wrap or name != "index" else BoundsError
+    return kind(f"{name}: {str(error).replace('for axis', 'for dimension')}")
 
 
 @lowers(index.INDEX)
@@ -77,7 +79,7 @@ def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool
             return row_major(xp, x.take(indices[0], axis=dims[0]))
         out = x[where]
     except IndexError as error:
-        raise _renamed("index", error) from None
+        raise _renamed("index", error, wrap) from None
     # Where the indexed block stays in the middle NumPy's result is a transposed array.
     return out if not out.ndim else xp.ascontiguousarray(out)
 
