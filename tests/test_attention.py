@@ -388,3 +388,59 @@ def test_what_is_not_finite_reaches_the_same_rows_by_parts(
             want = step(*leaves)
         for got, wanted in zip(ad.compile(step)(*leaves), want, strict=True):
             np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def _heads(order: tuple[int, ...], **options: Any) -> ad.Tensor:
+    """(2, 3, 5, 4), made in memory in another order of dimensions."""
+    shape = (2, 3, 5, 4)
+    made = ad.randn(*[shape[d] for d in order], **options)
+    return made.permute([order.index(d) for d in range(4)])
+
+
+@pytest.mark.parametrize(
+    ("order", "options", "wanted"),
+    [
+        ((0, 1, 2, 3), {}, (60, 20, 4, 1)),
+        ((0, 2, 1, 3), {}, (60, 4, 12, 1)),
+        ((0, 2, 1, 3), {"is_causal": True}, (60, 4, 12, 1)),
+        ((0, 2, 1, 3), {"attn_mask": ad.ones(5, 5, dtype=ad.bool)}, (60, 4, 12, 1)),
+        ((0, 2, 1, 3), {"dropout_p": 0.5}, (60, 20, 4, 1)),
+        ((2, 0, 1, 3), {}, (12, 4, 24, 1)),
+        ((0, 1, 3, 2), {}, (60, 20, 4, 1)),
+    ],
+)
+def test_results_lie_as_transposed_queries_do(
+    order: tuple[int, ...], options: dict[str, Any], wanted: tuple[int, ...]
+) -> None:
+    """So `out.transpose(1, 2).view(...)` works where PyTorch's does; with the same values."""
+    q, k, v = (_heads(order).detach().requires_grad_() for _ in range(3))
+
+    def attended(q: ad.Tensor, k: ad.Tensor, v: ad.Tensor) -> ad.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, **options)
+
+    for fn in (attended, ad.compile(attended)):
+        out = fn(q, k, v)
+        assert out.stride() == wanted
+        if order == (0, 2, 1, 3) and "dropout_p" not in options:
+            assert out.transpose(1, 2).view(2, 5, 12).shape == (2, 5, 12)
+            plain = attended(q.contiguous(), k.contiguous(), v.contiguous())
+            assert ad.allclose(out, plain, atol=1e-6)
+            out.sin().sum().backward()
+            got, q.grad = q.grad, None
+            plain.sin().sum().backward()
+            assert ad.allclose(got, q.grad, atol=1e-6)
+            q.grad = None
+
+
+def test_layout_of_attention_pins_no_length() -> None:
+    """One program serves several lengths, with transposed queries cut from one product."""
+
+    def block(x: ad.Tensor) -> ad.Tensor:
+        q, k, v = (t.view(2, -1, 4, 8).transpose(1, 2) for t in x.chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).view(2, -1, 32)
+
+    compiled = ad.compile(block, dynamic=True)
+    for length in (6, 9, 13):
+        x = ad.randn(2, length, 96)
+        assert ad.allclose(compiled(x), block(x), atol=1e-6)
+    assert compiled.traces == 2  # at fixed sizes, and for all

@@ -9,6 +9,7 @@ import pytest
 
 import adjoint as ad
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.ops.nn.attention import _group_heads, attend
 from adjoint.nn.attention.varlen import AuxRequest, varlen_attn
 
 WINDOWS = [(-1, -1), (-1, 0), (3, 0), (2, 2), (-1, 1)]
@@ -170,14 +171,12 @@ def test_results_lie_row_after_row_however_operands_lie(order: Any, shared: bool
     k, v = (laid(2, 2 if shared else 4, 5, 8) for _ in range(2))
     mask = ad.randn(6, 5)
     with CONTEXT.having(reference=True):
-        out = ad.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=shared)
-        plain = (
-            ad.nn.functional.scaled_dot_product_attention(
-                q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
-            )
-            if not shared
-            else out
-        )
+        if shared:
+            plain = out = attend(*_group_heads(q, k, v, mask), 0.0, False, 0.5)
+        else:
+            out = attend(q, k, v, mask, 0.0, False, 0.5)
+            turned = (x.transpose(0, 1) for x in (q, k, v))
+            plain = attend(*turned, None, 0.0, False, 0.5)
         gradients = ad.autograd.grad(out.sum(), (q, k, v))
     assert out.is_contiguous()
     assert plain.is_contiguous()

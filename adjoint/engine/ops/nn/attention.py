@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import bool_, float32, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -16,6 +17,7 @@ from adjoint.engine.ops.nn.attention_rows import NAME, How, Problem, batch_of, w
 from adjoint.engine.ops.products.matmul import product
 from adjoint.engine.ops.random.placed import place_tensor
 from adjoint.engine.ops.random.random import batch_levels, blocks, draw, word_bits
+from adjoint.engine.ops.shape.convert import CLONE
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -299,7 +301,24 @@ def scaled_dot_product_attention(
     _check(query, key, value, attn_mask, is_causal)
     factor = 1.0 / math.sqrt(max(query.shape[-1], 1)) if scale is None else float(scale)
     if not enable_gqa:
-        return attend(query, key, value, attn_mask, dropout_p, is_causal, factor)
-    q, k, v, mask = _group_heads(query, key, value, attn_mask)
-    out = attend(q, k, v, mask, dropout_p, is_causal, factor)
-    return out if q is query else out.flatten(-4, -3)
+        out = attend(query, key, value, attn_mask, dropout_p, is_causal, factor)
+    else:
+        q, k, v, mask = _group_heads(query, key, value, attn_mask)
+        out = attend(q, k, v, mask, dropout_p, is_causal, factor)
+        out = out if q is query else out.flatten(-4, -3)
+    strides = None if dropout_p else _query_strides(query, out)
+    return out if strides is None else CLONE(out, strides=strides)
+
+
+def _query_strides(query: Tensor, out: Tensor) -> tuple[int, ...] | None:
+    """How a result lies in memory: as queries do that were transposed; None: row by row.
+
+    Programs made of (batch, positions, heads, features) count on `out.transpose(1, 2).view(...)`.
+    """
+    if query.ndim != 4 or out.shape[-1] != query.shape[-1]:
+        return None
+    batch, head, row, feature = query.stride()
+    if feature != 1 or not batch or not head or not head < row:
+        return None
+    order = (0, 2, 1, 3) if row <= batch else (2, 0, 1, 3)
+    return ordered_strides(tuple(out._array.shape), order)
