@@ -104,3 +104,15 @@ def test_masked_fill_of_transposed_tensors_is_contiguous() -> None:
 def test_cosine_similarity_counts_the_dtype_of_0d_tensors() -> None:
     """Both tensors are converted to one dtype, of whatever rank they are."""
     assert F.cosine_similarity(ad.tensor(2.0), ad.ones(2).bfloat16(), dim=-1).dtype == ad.float32
+
+
+@pytest.mark.parametrize("size", [4, 1000])
+@pytest.mark.parametrize(
+    "name",
+    "elu softplus mish selu celu hardtanh hardswish hardsigmoid softshrink hardshrink relu6".split(),
+)
+def test_activations_keep_the_layout(name: str, size: int) -> None:
+    """Those that fill masks on their way too, eagerly as compiled."""
+    x = ad.randn(2, 3, size).permute(2, 0, 1)
+    fn = getattr(F, name)
+    assert fn(x).stride() == ad.compile(fn)(x).stride() == x.stride()

@@ -10,7 +10,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import wrap_dim
-from adjoint.engine.ops.elementwise.condition import WHERE
+from adjoint.engine.ops.elementwise.condition import WHERE, filled
 from adjoint.engine.ops.elementwise.exponential import sigmoid
 from adjoint.engine.ops.elementwise.trigonometric import tanh
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, apply, in_float32, require_floating
@@ -103,7 +103,7 @@ def _mish_vjp(g: Tensor, x: Tensor) -> Tensor:
 def _softplus(x: Tensor, beta: float, threshold: float) -> Tensor:
     scaled = x * beta
     linear = scaled > threshold
-    return WHERE(linear, x, scaled.masked_fill(linear, 0).exp().log1p() / beta)
+    return WHERE(linear, x, filled(scaled, linear, 0).exp().log1p() / beta)
 
 
 def _softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
@@ -172,13 +172,13 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def _elu(x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
     # zero where not taken, so that overflow there cannot spoil the derivative
-    below = (x.masked_fill(x > 0, 0) * input_scale).expm1() * (alpha * scale)
+    below = (filled(x, x > 0, 0) * input_scale).expm1() * (alpha * scale)
     return WHERE(x < 0, below, x * scale if scale != 1 else x)
 
 
 def _elu_vjp(g: Tensor, x: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
-    below = (x.masked_fill(x >= 0, 0) * input_scale).exp() * (alpha * scale * input_scale)
-    return g * below.masked_fill(x > 0, scale)
+    below = (filled(x, x >= 0, 0) * input_scale).exp() * (alpha * scale * input_scale)
+    return g * filled(below, x > 0, scale)
 
 
 ELU = activation("elu", _elu, _elu_vjp)
