@@ -34,7 +34,7 @@ from adjoint.engine.graph.eager.straight import LOADED, straight_program
 from adjoint.engine.graph.ir import frozen
 from adjoint.engine.tensor.tensor import Tensor
 
-SIGHTED = 6  # times that a kind is looked at before it gets a program
+SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
 KEPT = 4096  # kinds
 VIEWING, DRAWING = frozenset(VIEWS.split()), frozenset(DRAWS.split())

@@ -44,7 +44,7 @@ from adjoint.engine.tensor.tensor import Tensor, wrap, wrap_all
 AFTER = 8  # calls of a kind: recording one takes as long as some dozens
 MOST = 1 << 14  # elements of a tensor: beyond, what is between parts costs nothing, but memory
 KEPT = 2048  # kinds
-OFTEN = 64  # calls of a program: writing its rows takes as long as these
+OFTEN = 16  # calls of a program: writing its rows takes as long as they save in some dozens
 LOADED = 1024  # calls of all programs before native code for few elements is loaded
 Arrays = Sequence[Any]
 SIMPLE = frozenset({tuple, list, *all_types().values()})

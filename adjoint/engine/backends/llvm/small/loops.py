@@ -335,11 +335,11 @@ def _moves() -> list[str]:
     further = f"{_PICK}  %x = load i64, ptr %p0\n  %z = add i64 %x, %away\n  store i64 %z, ptr %p2"
     texts.append(inner_loop("position", 3, further, _picking(3)))
     texts.append(inner_loop("need", 1, _NEED))
-    for char, kind in FLOATS.items():
+    for char, kind in {**FLOATS, "l": "i64"}.items():
         add = (
             f"{_PICK}  %to = getelementptr i8, ptr %p2, i64 %away\n"
             f"  %x = load {kind}, ptr %p0\n  %y = load {kind}, ptr %to\n"
-            f"  %z = fadd {kind} %y, %x\n  store {kind} %z, ptr %to"
+            f"  %z = {'add' if kind == 'i64' else 'fadd'} {kind} %y, %x\n  store {kind} %z, ptr %to"
         )
         texts.append(inner_loop(f"scatter_add_{char}", 3, add, _picking(3)))
     return texts

@@ -322,7 +322,7 @@ def write_scatter(
     if y.array.shape != picks.array.shape or not x.array.dtype == y.array.dtype == out.dtype:
         raise NoRow
     if accumulate:
-        fits = out.dtype.char in "fd"
+        fits = out.dtype.char in "fdl"
     else:
         in_order = one_piece(picks.array) and one_piece(y.array)
         fits = in_order and out.dtype.kind in "fiub"
@@ -403,7 +403,7 @@ def write_index_put(
     if not x.array.dtype == values.array.dtype == out.dtype:
         raise NoRow
     if accumulate:
-        fits = out.dtype.char in "fd"
+        fits = out.dtype.char in "fdl"
     else:
         in_order = all(one_piece(p.array) for p in (values, *indices))
         same = len({p.array.shape for p in indices}) == 1
