@@ -25,6 +25,7 @@ from adjoint.engine.backends.llvm.templates.pooling import template as pooling
 from adjoint.engine.backends.llvm.templates.product import template as product
 from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
+from adjoint.engine.backends.llvm.templates.sampling import template as sampling
 from adjoint.engine.backends.llvm.templates.searching import template as searching
 from adjoint.engine.backends.llvm.templates.sorting import template as sorting
 from adjoint.engine.backends.llvm.templates.spectra import template as spectra
@@ -55,7 +56,9 @@ class LlvmTarget(Target):
             "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
-    kept_whole = frozenset(groups.TEMPLATES).union(padding.KEPT_WHOLE, running.KEPT_WHOLE)
+    kept_whole = frozenset({*groups.TEMPLATES, *sampling.TEMPLATES}).union(
+        padding.KEPT_WHOLE, running.KEPT_WHOLE
+    )
     reads_parts = True
     few_columns = 1024
     templates = {
@@ -66,8 +69,8 @@ class LlvmTarget(Target):
         **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),
         **routines.of_pairs(borrowed.FACTOR_TEMPLATE),
         **integers.TEMPLATES, **padding.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
-        **rows.TEMPLATES, **running.TEMPLATES, **searching.TEMPLATES, **sorting.TEMPLATES,
-        **spectra.TEMPLATES,
+        **rows.TEMPLATES, **running.TEMPLATES, **sampling.TEMPLATES,
+        **searching.TEMPLATES, **sorting.TEMPLATES, **spectra.TEMPLATES,
     }  # fmt: skip
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DeviceError, DTypeError, ShapeError
 from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
@@ -173,26 +174,32 @@ def _pull(
     g: Tensor, x: Tensor, y: Tensor, needed: Sequence[bool], params: dict[str, Any]
 ) -> tuple[Tensor | None, Tensor | None]:
     wanted = (bool(needed[0]), bool(needed[1]))
-    pulled = GRID_SAMPLER_GRADIENT if CONTEXT.plain else _pulled
+    here = x.device.type == "cpu" and not CONTEXT.levels  # also where it is recorded
+    pulled = GRID_SAMPLER_GRADIENT if CONTEXT.plain or here else _pulled
     gradients = iter(pulled(g, x, y, wanted=wanted, **params))
     return next(gradients) if wanted[0] else None, next(gradients) if wanted[1] else None
 
 
 GRID_SAMPLER = composite("grid_sampler", _sample, fragment="computed")
-# In eager mode on a GPU, which has kernels of both.
-GRID_SAMPLER_WHOLE = composite("grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"))
+# In eager mode on a GPU, which has kernels of both, and of some thousand elements on the CPU, which
+# has templates.
+GRID_SAMPLER_WHOLE = composite(
+    "grid_sampler_whole", _sample, joint=_pull, operands=("x", "y"), fragment="host",
+    lies_in_rows=True,
+)  # fmt: skip
 GRID_SAMPLER_GRADIENT = composite(
-    "grid_sampler_gradient", _pulled, operands=("g", "x", "y"), outputs=0
-)
+    "grid_sampler_gradient", _pulled, operands=("g", "x", "y"), outputs=0, fragment="host",
+    lies_in_rows=True,
+)  # fmt: skip
 
 
 def _sampled(input: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> Tensor:
-    whole = (
-        CONTEXT.plain
-        and input.device.type == "cuda"
-        and not input.dtype.is_half
-        and not are_deterministic_algorithms_enabled()  # pixels get their sums in any order
-    )
+    whole = CONTEXT.plain and not input.dtype.is_half
+    if input.device.type == "cuda":  # pixels get their sums in any order
+        whole = whole and not are_deterministic_algorithms_enabled()
+    else:
+        limit = GRID_SAMPLER_WHOLE.large
+        whole = whole and (is_large(input._array, limit) or is_large(grid._array, limit))
     record = GRID_SAMPLER_WHOLE if whole else GRID_SAMPLER
     sampled = record(input, grid, interpolation=mode, padding=padding, align=bool(align))
     if mode == NEAREST and grid.requires_grad and not whole:

@@ -1,0 +1,1 @@
+"""Images sampled at the points of a grid, and the gradients of that."""
