@@ -389,6 +389,14 @@ GENERAL = [
         lambda lib, w, i: lib.nn.functional.embedding(i, w, padding_idx=0),
         ((ORDINARY, np.array([1, 0, 1])),),
     ),
+    *[
+        Row(
+            f"embedding_bag {mode}",
+            lambda lib, w, i, at, mode=mode: lib.nn.functional.embedding_bag(i, w, at, mode=mode),
+            ((ORDINARY, np.array([1, 0, 1, 1]), np.array([0, 1, 1, 3])),),
+        )
+        for mode in ("sum", "mean")
+    ],
     Row(
         "cosine_embedding_loss",
         lambda lib, x, y: lib.nn.functional.cosine_embedding_loss(

@@ -8,6 +8,7 @@ from typing import Any, final
 from adjoint.engine.backends.llvm.ir.machine import is_this_process
 from adjoint.engine.backends.llvm.loops import advancing
 from adjoint.engine.backends.llvm.loops.launch_words import fill_words, joined
+from adjoint.engine.backends.llvm.templates.bags import template as bags
 from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
@@ -56,7 +57,7 @@ class LlvmTarget(Target):
             "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
-    kept_whole = frozenset({*groups.TEMPLATES, *sampling.TEMPLATES}).union(
+    kept_whole = frozenset({*bags.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}).union(
         padding.KEPT_WHOLE, running.KEPT_WHOLE
     )
     reads_parts = True
@@ -64,7 +65,7 @@ class LlvmTarget(Target):
     templates = {
         **joins.TEMPLATES, "cat": joined(joins.TEMPLATES["cat"]),
         **pairs.TEMPLATES, **flow.TEMPLATES,
-        **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
+        **bags.TEMPLATES, **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
         **elements.TEMPLATES, **groups.TEMPLATES,
         **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),
         **routines.of_pairs(borrowed.FACTOR_TEMPLATE),

@@ -17,6 +17,7 @@ from adjoint.engine.ops.common.arguments import whole
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
+from adjoint.engine.ops.nn.bags import bag_numbers, pool, pool_evenly, pool_whole
 from adjoint.engine.ops.nn.common import FUNCTIONAL, widen
 from adjoint.engine.ops.reduce.norms import p_norm
 
@@ -205,47 +206,6 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
 # -- bags ---------------------------------------------------------------------------------------
 
 
-def _bag_numbers(offsets: Tensor, length: int) -> Tensor:
-    """The number of the bag each of `length` positions falls in, from where the bags begin."""
-    begins = offsets.new_zeros((length + 1,))
-    begins = begins.index_add(0, offsets, offsets.new_ones(offsets.shape))
-    return begins.cumsum(0)[:length] - 1
-
-
-def _pool(rows: Tensor, bag: Tensor, bags: int, counted: Tensor | None, mode: str) -> Tensor:
-    """Rows of each bag summed, averaged or maximised, those not `counted` left out."""
-    size = (bags, rows.shape[1])
-    if mode == "max":
-        if counted is not None:
-            rows = rows.masked_fill(counted.logical_not().unsqueeze(1), -float("inf"))
-        spread = bag.unsqueeze(1).expand(tuple(rows.shape))
-        top = rows.new_full(size, -float("inf")).scatter_reduce(0, spread, rows, "amax")
-        return top.masked_fill(top.eq(-float("inf")), 0)  # empty bags
-    if counted is not None:
-        rows = rows.masked_fill(counted.logical_not().unsqueeze(1), 0)
-    total = rows.new_zeros(size).index_add(0, bag, rows)
-    if mode == "sum":
-        return total
-    ones = rows.new_ones(bag.shape) if counted is None else counted.to(rows.dtype)
-    number = rows.new_zeros((bags,)).index_add(0, bag, ones)
-    return total / number.clamp_min(1).unsqueeze(1)
-
-
-def _pool_evenly(rows: Tensor, bags: int, counted: Tensor | None, mode: str) -> Tensor:
-    """The same of bags of one length, one after another."""
-    rows = rows.reshape((bags, -1, rows.shape[1]))  # (bags, rows of each, features)
-    if counted is None:
-        if mode == "max":
-            return rows.amax(1)
-        return rows.sum(1) if mode == "sum" else rows.mean(1)
-    counted = counted.reshape((bags, -1, 1))
-    if mode == "max":
-        top = rows.masked_fill(counted.logical_not(), -float("inf")).amax(1)
-        return top.masked_fill(top.eq(-float("inf")), 0)  # bags of padding alone
-    total = rows.masked_fill(counted.logical_not(), 0).sum(1)
-    return total if mode == "sum" else total / counted.to(rows.dtype).sum(1).clamp_min(1)
-
-
 def _check_factors(factors: Tensor, input: Tensor, weight: Tensor, mode: str) -> None:
     """Raise unless factors of the rows fit (`per_sample_weights`)."""
     if factors.shape != input.shape:
@@ -347,7 +307,7 @@ def embedding_bag(
         raise ValueError("embedding_bag: max mode does not support sparse weights")
     record = _kind("embedding_bag", sparse, weight)
     padding = _check_padding("embedding_bag", padding_idx, weight.shape[0])
-    bag: Tensor | None = None  # which bag each row is in, where it does not follow from its place
+    begins: Tensor | None = None  # where bags begin, where that does not follow from their number
     if index.ndim == 2:
         bags = index.shape[0]
         index = index.reshape(-1)
@@ -360,18 +320,23 @@ def embedding_bag(
                 )
             begins = begins[:-1]
         bags = begins.shape[0]
-        bag = _bag_numbers(begins, index.shape[0])
     if max_norm is not None:
         renormalise(weight, index, max_norm, norm_type)
+    plain = padding is None and per_sample_weights is None and not scale_grad_by_freq
+    if plain and record is EMBEDDING:
+        whole = pool_whole(weight, index, begins, bags, mode)
+        if whole is not None:
+            return whole
     rows = widen(record(weight, index, padding=padding, by_frequency=scale_grad_by_freq))
     if per_sample_weights is not None:
         rows = rows * widen(per_sample_weights).reshape((-1, 1))
     counted = None if padding is None else index.ne(padding)
     if not index.shape[0]:
         return (rows.new_zeros((bags, weight.shape[1])) + rows.sum()).to(weight.dtype)
-    if bag is None:
-        return _pool_evenly(rows, bags, counted, mode).to(weight.dtype)
-    return _pool(rows, bag, bags, counted, mode).to(weight.dtype)
+    if begins is None:
+        return pool_evenly(rows, bags, counted, mode).to(weight.dtype)
+    bag = bag_numbers(begins, index.shape[0])
+    return pool(rows, bag, bags, counted, mode).to(weight.dtype)
 
 
 @public(namespaces=FUNCTIONAL)

@@ -1,0 +1,1 @@
+"""Rows of a table pooled in bags, and the gradient of that."""
