@@ -449,7 +449,7 @@ class SmallCode(NamedTuple):
     walk: Callable[..., int]
     meet: Callable[..., Any]
     address: Callable[[str], int]  # of an inner loop of ours
-    meet_call: Callable[..., Any] | None  # of public functions, where tensors can be made natively
+    meet_call: Callable[..., Any] | None = None  # of public functions, where tensors are native
     meet_into: Callable[..., Any] | None = None  # of their in-place forms
 
 
