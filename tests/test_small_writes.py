@@ -40,6 +40,41 @@ def places(x: ad.Tensor) -> ad.Tensor:
     return ad.arange(x.numel()).reshape(x.shape) % x.shape[1]
 
 
+ROWS, COLUMNS = ad.tensor([0, 1]), ad.tensor([1, -1])
+
+
+def put(key: Any, value: Callable[[ad.Tensor, ad.Tensor], Any]) -> Write:
+    """Of `x[key] = value`; keys may be made of both matrices."""
+
+    def write(x: ad.Tensor, y: ad.Tensor) -> ad.Tensor:
+        x[key(x, y) if callable(key) else key] = value(x, y)
+        return x
+
+    return write
+
+
+KEYS: dict[str, Any] = {
+    "two indices": (ROWS, COLUMNS),
+    "an index": ROWS,
+    "a list": [1, 0],
+    "lists": ([0, 1], [-1, 1]),
+    "columns": (slice(None), [0, 2]),
+    "an index and a number": (1, ROWS),
+    "an index out of range": (ROWS, COLUMNS + 7),
+    "a mask": lambda x, y: y > 0,
+    "a mask of rows": lambda x, y: y[:, 0] > 0,
+    "truths": [True, False],
+}
+VALUES: dict[str, Callable[[ad.Tensor, ad.Tensor], Any]] = {
+    "a number": lambda x, y: 2.5,
+    "its like": lambda x, y: y[ROWS, COLUMNS],
+    "rows": lambda x, y: y[:2],
+    "columns": lambda x, y: y[:, 1:3],
+    "what a mask chooses": lambda x, y: y[y > 0],
+    "its own elements": lambda x, y: x[0, :2],
+    "others of its own": lambda x, y: x[y > 0],
+    "another dtype": lambda x, y: y[ROWS, COLUMNS].double(),
+}
 # Of a matrix that is written to, and another of its shape.
 WRITES: dict[str, Write] = {
     **{name: unary(name) for name in UNARY.split()},
@@ -77,6 +112,7 @@ WRITES: dict[str, Write] = {
     "fill with what does not fit": lambda x, y: x.fill_(1e300),
     "zero rows": lambda x, y: x[::2].zero_(),
     "turned": lambda x, y: x.T.exp_(),
+    **{f"{k} = {v}": put(KEYS[k], VALUES[v]) for k in KEYS for v in VALUES},
     "expanded": lambda x, y: x[:1].expand(3, x.shape[1]).add_(1),
     "expanded and filled": lambda x, y: x[:1].expand(3, x.shape[1]).fill_(4.0),
 }  # fmt: skip

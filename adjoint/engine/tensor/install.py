@@ -26,7 +26,8 @@ _SCALED = ("add", "sub", "subtract")  # x.add_(y, alpha=a): a temporary for a * 
 
 
 def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    record, small = DIRECT.get(name), small_writes(fn.__name__.rstrip("_"))
+    record = DIRECT.get(name)
+    small = small_writes(name) or small_writes(fn.__name__.rstrip("_"))
 
     @functools.wraps(fn)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -50,6 +50,50 @@ COMPLEX = "angle complex conj_physical fft fft2 fftn ifft ifft2 ifftn irfft pola
 LINALG = (
     "cholesky det eigh eigvalsh inv inverse lu pinv qr slogdet solve solve_triangular svd svdvals"
 )
+# More of them, which on a GPU are as they are.
+SPECIAL = (
+    "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 bitwise_left_shift bitwise_right_shift "
+    "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
+    "deg2rad digamma dist entr erfcx erfinv frexp gammainc gammaincc gammaln gcd "
+    "hermite_polynomial_h hermite_polynomial_he i0 i0e i1 i1e igamma igammac isneginf isposinf "
+    "isreal laguerre_polynomial_l lcm ldexp legendre_polynomial_p lgamma log_ndtr logaddexp2 "
+    "modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 multigammaln "
+    "mvlgamma ndtr ndtri nextafter polygamma psi rad2deg rsub scaled_modified_bessel_k0 "
+    "scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
+    "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w spherical_bessel_j0 threshold "
+    "xlog1py zeta"
+)
+ARRANGING = (
+    "as_strided_scatter block_diag cartesian_prod channel_shuffle combinations constant_pad_nd "
+    "corrcoef cov cumulative_trapezoid diagflat diagonal_scatter diff gradient histogram "
+    "index_copy index_fill index_put index_reduce isin masked_scatter mode msort nanmedian "
+    "nanquantile put quantile renorm scatter_reduce select_scatter slice_scatter sum_to_size "
+    "trapezoid trapz unravel_index vander"
+)
+MADE = (
+    "bartlett bartlett_window blackman blackman_window cosine fftfreq gaussian "
+    "general_cosine general_hamming hamming hamming_window hann hann_window kaiser kaiser_window "
+    "new_arange new_eye nuttall rfftfreq scalar_tensor"
+)
+LAYERS = (
+    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool1d_with_indices adaptive_max_pool2d "
+    "adaptive_max_pool2d_with_indices adaptive_max_pool3d adaptive_max_pool3d_with_indices "
+    "affine_grid bilinear conv_transpose1d conv_transpose2d conv_transpose3d "
+    "cosine_embedding_loss fold gaussian_nll_loss grid_sample hinge_embedding_loss interpolate "
+    "local_response_norm lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss "
+    "max_pool1d_with_indices max_pool2d_with_indices max_pool3d max_pool3d_with_indices "
+    "max_unpool1d max_unpool2d max_unpool3d multi_margin_loss multilabel_margin_loss "
+    "multilabel_soft_margin_loss pdist poisson_nll_loss soft_margin_loss triplet_margin_loss"
+)
+MATRICES = (
+    "cholesky_ex cholesky_inverse cholesky_solve cond eig eigvals fftshift geqrf hfft hfft2 hfftn "
+    "householder_product ifftshift ihfft ihfft2 ihfftn inv_ex irfft2 irfftn ldl_factor "
+    "ldl_factor_ex ldl_solve logdet lstsq lu_factor lu_factor_ex lu_solve lu_unpack matrix_exp "
+    "matrix_rank multi_dot orgqr ormqr pinverse solve_ex stft tensorinv tensorsolve "
+    "triangular_solve vecdot"
+)
+NARROW = "bfloat16 cdouble cfloat half"
+MORE = f"{SPECIAL} {ARRANGING} {MADE} {LAYERS} {MATRICES} {NARROW}"
 # Or they are drawn, or whatever was in memory (Note [small draws]).
 DRAWS = (
     "bernoulli empty empty_like new_empty normal rand rand_like randint randint_like "
@@ -63,13 +107,14 @@ VIEWS = (
 )
 # Whose first argument is a list of tensors.
 JOINING = frozenset(
-    "cat column_stack concat concatenate dstack hstack row_stack stack vstack chain_matmul".split()
+    "cat column_stack concat concatenate dstack hstack multi_dot row_stack stack vstack "
+    "chain_matmul".split()
 )
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
-NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, DRAWS, VIEWS)).split())
+NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, MORE, DRAWS, VIEWS)).split())
 # Of which some are in place.
-WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION}".split())
-# On a GPU those that its fragments do as one (Note [calls on a device]), some of them only there.
+WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
+# On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
     "embedding embedding_bag gaussian_nll_loss hinge_embedding_loss index_copy interpolate "

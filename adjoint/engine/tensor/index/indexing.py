@@ -12,7 +12,7 @@ from typing import Any
 
 from adjoint.engine.core.dtype import bool_, int64
 from adjoint.engine.core.errors import DTypeError, DTypeValueError
-from adjoint.engine.core.operations.public import public
+from adjoint.engine.core.operations.public import may_be_small, public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.host import fits_a_word
@@ -32,6 +32,7 @@ from adjoint.engine.ops.index.index import (
 )
 from adjoint.engine.ops.index.nonzero import chosen_by, nonzero_rows, spread
 from adjoint.engine.ops.shape.views import SLICE
+from adjoint.engine.tensor.index import few
 from adjoint.engine.tensor.index.subscripts import Basic, Picks, quick_index, split_key
 from adjoint.engine.tensor.reading.item import known, plain_number, scalar_tensor
 from adjoint.engine.tensor.storage import Window
@@ -87,6 +88,9 @@ def getitem(self: Tensor, key: Any) -> Any:
     alone = _only_index(self, key)
     if alone is not None:
         return INDEX(self, key[alone], dims=(alone,))
+    selected = few.taken(self, key)
+    if selected is not None:
+        return selected
     basic, picks = split_key(self, key)
     if not picks:
         return SLICE(self, index=basic)
@@ -205,7 +209,7 @@ def _write_directly(self: Tensor, key: Any, value: Any, basic: Basic | None) -> 
             HOOKS.array.fill_where(array, key._array, source)
         else:
             return False
-    else:
+    elif not may_be_small(self) or not few.put(array, key, source):
         return False
     self._storage.version += 1
     return True

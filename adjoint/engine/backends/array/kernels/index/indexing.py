@@ -80,8 +80,11 @@ def index_(xp: Any, x: Array, *indices: Array, dims: tuple[int, ...], wrap: bool
         out = x[where]
     except IndexError as error:
         raise _renamed("index", error, wrap) from None
-    # Where the indexed block stays in the middle NumPy's result is a transposed array.
-    return out if not out.ndim else xp.ascontiguousarray(out)
+    if not out.ndim:
+        return out
+    # Where the indexed block stays in the middle NumPy's result is a transposed array, with strides
+    # of its own also where it is one slice.
+    return out.copy() if dims[0] else xp.ascontiguousarray(out)
 
 
 def in_bounds(
