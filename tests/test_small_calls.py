@@ -238,6 +238,12 @@ VIEWS: dict[str, Call] = {
     "chunk": lambda x: x.chunk(2, 1),
     "split": lambda x: x.split(1),
     "unbind": lambda x: x.unbind(0),
+    "adjoint": lambda x: x.adjoint(),
+    "as_strided": lambda x: x.as_strided((2, 2), (4, 1), 1),
+    "as_strided of a part": lambda x: x[1:].as_strided((2, 2), (1, 2)),
+    "hsplit": lambda x: x.hsplit(2),
+    "vsplit": lambda x: ad.vsplit(x, [1]),
+    "split_with_sizes": lambda x: x.split([1, 3], 1),
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType, get_default_dtype, named
 from adjoint.engine.core.errors import CaptureError, DeviceError, ShapeError
@@ -369,7 +371,8 @@ def itemsize(self: Tensor) -> int:
 @prop
 def nbytes(self: Tensor) -> int:
     """Bytes of all elements, counted once each."""
-    return int(self._array.size) * self.dtype.itemsize
+    array = self._array
+    return array.nbytes if array.__class__ is ndarray else int(array.size) * self.dtype.itemsize
 
 
 @method

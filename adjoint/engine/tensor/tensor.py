@@ -115,7 +115,7 @@ class Tensor(TensorMethods, metaclass=TensorType):
     @property
     def shape(self) -> Size:
         """The sizes of the dimensions."""
-        return Size(self._array.shape)
+        return _new_tuple(Size, self._array.shape)
 
     @property
     def dtype(self) -> DType:
@@ -147,11 +147,11 @@ class Tensor(TensorMethods, metaclass=TensorType):
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements along each dimension, in elements."""
         array = self._array
-        if type(array) is Window:
+        if array.__class__ is Window:
             strides = array.strides
         else:
-            size = array.dtype.itemsize
-            strides = tuple(s // size for s in array.strides)
+            size = array.itemsize
+            strides = tuple([s // size for s in array.strides])
             if not array.size:  # libraries disagree on empty arrays; mostly it is row-major
                 strides = contiguous_strides(array.shape)
             elif 0 in strides:

@@ -126,12 +126,25 @@ class enable_grad(GradMode):
     _enabled = True
 
 
-class set_grad_enabled(ImmediateMode):
+class set_grad_enabled(Mode):
     """Turn recording on or off, as a function or for a block."""
 
     def __init__(self, mode: bool) -> None:
-        super().__init__(grad_enabled=bool(mode))
         self.mode = bool(mode)
+        super().__init__(grad_enabled=self.mode)
+        self._outer = CONTEXT.grad_enabled
+        CONTEXT.grad_enabled = self.mode  # from now on, as of `ImmediateMode`; one field, directly
+
+    def __enter__(self) -> None:
+        self._before.append(self._outer)
+        CONTEXT.grad_enabled = self.mode
+
+    def __exit__(self, *_: object) -> None:
+        CONTEXT.grad_enabled = self._before.pop()
+
+    def __call__(self, fn: F) -> F:
+        CONTEXT.grad_enabled = self._outer  # a decorator changes nothing before the function runs
+        return super().__call__(fn)
 
 
 class inference_mode(Mode):

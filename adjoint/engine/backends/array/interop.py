@@ -449,16 +449,19 @@ def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scala
 @method
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
+    array = self._array
+    if array.__class__ is np.ndarray and CONTEXT.plain:
+        return Buffers.address(array) if array.size else 0
     if self.is_meta:
         return 0
     _check_exportable(self.detach(), "data_ptr")
-    return Buffers.address(self._array) if self._array.size else 0
+    return Buffers.address(array) if array.size else 0
 
 
 @method
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU."""
-    return self.to(CPU)
+    return self if self._array.__class__ is np.ndarray else self.to(CPU)
 
 
 @method

@@ -101,9 +101,10 @@ DRAWS = (
 )
 # Or all of them are views of the one tensor among the arguments.
 VIEWS = (
-    "T broadcast_to chunk diagonal expand flatten imag mT moveaxis movedim narrow permute ravel "
-    "real reshape select split squeeze swapaxes swapdims t tensor_split transpose unbind "
-    "unflatten unsqueeze view view_as_complex view_as_real unfold"
+    "T adjoint as_strided broadcast_to chunk diagonal dsplit expand flatten hsplit imag mT "
+    "moveaxis movedim narrow permute ravel real reshape select split split_with_sizes squeeze "
+    "swapaxes swapdims t tensor_split transpose unbind unflatten unsqueeze view view_as_complex "
+    "view_as_real vsplit unfold"
 )
 # Whose first argument is a list of tensors.
 JOINING = frozenset(
@@ -140,7 +141,9 @@ STRAIGHT = frozenset(
     "empty_like grid_sample huber_loss kl_div l1_loss layer_norm linear mse_loss "
     "multi_margin_loss new_empty nll_loss rand_like randint_like randn_like "
     "smooth_l1_loss".split()
-).union(VIEWS.split()) - {"unfold"}
+).union(VIEWS.split()) - frozenset(
+    "adjoint as_strided dsplit hsplit split_with_sizes unfold vsplit".split()
+)
 EVERY = 8  # calls that no program fits, of which one is looked at
 
 

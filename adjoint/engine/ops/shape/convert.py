@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy import ndarray
 
 from adjoint.engine.core import dtype as dt
-from adjoint.engine.core.device import Device
+from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.layout import (
@@ -281,3 +281,24 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """This tensor with the dtype and device of `other`."""
     return convert(self, other.dtype, other.device)
+
+
+def _unless_it_is_there(convert_to: Callable[..., Any]) -> Callable[..., Any]:
+    """`to` and `type_as` where they hand the tensor back: to the CPU, its dtype, another's."""
+
+    @functools.wraps(convert_to)
+    def variant(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and self._array.__class__ is ndarray:
+            (wanted,) = args
+            if wanted is CPU or (wanted.__class__ is str and wanted == "cpu"):
+                return self
+            array = getattr(wanted, "_array", None)
+            if array.__class__ is ndarray and array.dtype is self._array.dtype:
+                return self
+        return convert_to(self, *args, **kwargs)
+
+    return variant
+
+
+for _name in ("to", "type_as"):
+    METHODS[_name] = _unless_it_is_there(METHODS[_name])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.layout import contiguous_format, has_format, strided
 from adjoint.engine.core.operations.public import method, prop, public
 from adjoint.engine.core.operations.record import HOOKS
@@ -55,6 +57,8 @@ def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
 def storage_offset(self: Tensor) -> int:
     """The position of the first element in the storage, in elements."""
     array = self._array
+    if array is self._storage.buffer:
+        return 0
     if type(array) is Window:
         return int(array.offset)
     return HOOKS.array.offset_in(array, self._storage.buffer)
@@ -154,7 +158,7 @@ def is_cpu(self: Tensor) -> bool:
 @prop
 def is_cuda(self: Tensor) -> bool:
     """Whether the elements are on an NVIDIA GPU."""
-    return self.device.type == "cuda"
+    return self._array.__class__ is not ndarray and self.device.type == "cuda"
 
 
 @prop
