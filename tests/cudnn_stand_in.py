@@ -8,7 +8,7 @@ same bytes again is told so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import POINTER, c_int, c_size_t, c_ubyte, c_void_p, cast, memmove
+from ctypes import POINTER, c_int, c_size_t, c_ubyte, c_void_p, cast, memmove, memset
 from dataclasses import replace
 from math import prod
 from types import SimpleNamespace
@@ -106,7 +106,10 @@ def host_cupy() -> Any:
         made[...] = values
         return made
 
-    runtime = SimpleNamespace(memcpyAsync=copied)
+    def filled(to: int, byte: int, size: int, stream: int) -> None:
+        memset(to, byte, size)
+
+    runtime = SimpleNamespace(memcpyAsync=copied, memsetAsync=filled)
     cuda = SimpleNamespace(
         Device=Device, runtime=runtime, get_current_stream=lambda: SimpleNamespace(ptr=5)
     )

@@ -268,6 +268,8 @@ def create_on_device(record: Record, operands: tuple[Any, ...], params: dict[str
 
 def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """`run` of what libraries do on a GPU: convolutions at once, if such were met before."""
+    if record.compose is not None:
+        return run_whole(record, operands, params)
     x, y = operands[0], operands[-1]
     two = len(operands) == 2 and is_tensor(y) and y._array.__class__ in DEVICE_LAYOUTS
     if faults.BLOCKING or not two or record.draws:
@@ -283,6 +285,28 @@ def run_by_library(record: Record, operands: tuple[Any, ...], params: dict[str, 
     if CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
+
+
+def run_whole(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`run` of tensors whose composition a library does at once, if all are on the current GPU."""
+    arrays = [x._array for x in operands]
+    one, index = arrays[0].__class__, cupy().cuda.runtime.getDevice()
+    here = all(a.__class__ is one and a.data.device_id == index for a in arrays)
+    taped = CONTEXT.grad_enabled and any(x.requires_grad for x in operands)
+    kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
+    composed = kernel is None or not here or (taped and not record.differentiable)
+    if composed or faults.BLOCKING or LISTENERS:
+        return run_general(record, operands, params)
+    faults.LATEST.append((record.name, None, 0))
+    try:
+        outs = tuple([wrap(array) for array in kernel(*arrays, **params)])
+    except Exception as error:
+        if faults.is_fault(error):
+            raise faults.reported(error) from error
+        raise explain(record, operands, params, error) from error
+    if taped:
+        HOOKS.attach(record, operands, params, outs)
+    return outs
 
 
 def prepared_step(
@@ -347,7 +371,7 @@ def find_kernel(record: Record) -> Any:
 
 
 def find_device_kernel(record: Record) -> Any:
-    """The kernel of a view for arrays of CuPy's."""
+    """The kernel for arrays of CuPy's."""
     kernel = record.plans[DEVICE_KERNEL] = kernel_for(record, cupy())
     return kernel
 

@@ -144,6 +144,11 @@ def _pulled(
     return pulled
 
 
+def _dense(x: Tensor) -> Tensor:
+    """`contiguous()` of a tensor that is no capture's."""
+    return x if x._array.flags.c_contiguous else x.contiguous()
+
+
 def _pull(
     gs: Sequence[Any],
     first_outs: Sequence[Tensor],
@@ -156,22 +161,27 @@ def _pull(
     of_results = [gs[0], *gs[2:]]
     got = tuple(g is not None for g in of_results)
     wanted = tuple(map(bool, needed))
-    cotangents = (g.contiguous() for g in of_results if g is not None)
-    operands = (*cotangents, *first_outs, x, *rest)
-    with CONTEXT.having(autocast=None):  # precision is settled by what was handed over
-        pulled = RECURRENT_GRADIENT if CONTEXT.plain else _pulled
-        gradients = iter(pulled(*operands, got=got, wanted=wanted, network=network, given=given))
+    cotangents = [g for g in of_results if g is not None]
+    how = {"got": got, "wanted": wanted, "network": network, "given": given}
+    if CONTEXT.plain:
+        operands = (*map(_dense, cotangents), *first_outs, x, *rest)
+        gradients = iter(RECURRENT_GRADIENT(*operands, **how))
+    else:
+        operands = (*(g.contiguous() for g in cotangents), *first_outs, x, *rest)
+        with CONTEXT.having(autocast=None):  # precision is settled by what was handed over
+            pulled = RECURRENT_GRADIENT if CONTEXT.plain else _pulled
+            gradients = iter(pulled(*operands, **how))
     return [next(gradients) if w else None for w in wanted]
 
 
 # RECURRENT_NETWORK(x, *states, *weights) -> (outputs, kept bytes, *last states); `given` says how
 # many states there are, none for zeros.
 RECURRENT_NETWORK: Record = composite(
-    "recurrent_network", _network, operands=("x", "*rest"), outputs=0, joint=_pull
+    "recurrent_network", _network, operands=("x", "*rest"), outputs=0, joint=_pull, by_library=True
 )
 # (*cotangents, outputs, kept bytes, x, *states, *weights) -> the gradients that are wanted
 RECURRENT_GRADIENT: Record = composite(
-    "recurrent_network_gradient", _pulled, operands=("*xs",), outputs=0
+    "recurrent_network_gradient", _pulled, operands=("*xs",), outputs=0, by_library=True
 )
 
 
@@ -191,19 +201,23 @@ def _chosen(
     if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly or CONTEXT.observers:
         return None
     given = (x, *states, *params)
-    choose = CHOOSE.get(x.device.type)
+    device = x.device
+    choose = CHOOSE.get(device.type)
     if choose is None or not all(map(is_tensor, given)):
         return None
-    dtype, device, one = x.dtype, x.device, x._array.__class__
+    arrays = [t._array for t in given]
+    first = arrays[0]
+    one, dtype = first.__class__, first.dtype
     if one not in DEVICE_LAYOUTS:
         return None
-    shapes = []
-    for t in given:
-        if t._array.__class__ is not one or t.dtype is not dtype or t.device != device:
+    place = DEVICE_LAYOUTS[one]
+    index, _ = place(first)
+    for a in arrays:
+        if a.__class__ is not one or a.dtype != dtype or place(a)[0] != index:
             return None
-        shapes.append(tuple(t._array.shape))
+    shapes = tuple([a.shape for a in arrays])
     options = (layers, 1 + both, biases, tuple(sizes or ()))
-    network = _network_of(cell, dtype.name, tuple(shapes), len(states), *options)
+    network = _network_of(cell, x.dtype.name, shapes, len(states), *options)
     return None if network is None else choose(network, device.index or 0)
 
 
@@ -245,7 +259,7 @@ def _packed(sizes: Shape, rows: int) -> Shape | None:
 def _run_whole(
     network: RecurrentNetwork, x: Tensor, states: State, params: Sequence[Tensor]
 ) -> tuple[Tensor, State]:
-    operands = [t.contiguous() for t in (x, *states, *params)]
+    operands = [*map(_dense, (x, *states, *params))]
     training = CONTEXT.grad_enabled and any(t.requires_grad for t in operands)
     out, _, *last = RECURRENT_NETWORK(
         *operands, network=network, given=len(states), training=training

@@ -9,7 +9,9 @@ Note [reserve]
 
 Note [weight space]
     Parameters are read from one block of memory, in an order that cuDNN is asked for, once for a
-    kind of network. They are copied there at each call.
+    kind of network. They are copied there by each call forward. In training the block lies behind
+    the reserve, so that backward finds it there: the tape sees to it that parameters are still the
+    same.
 
 Note [tried networks]
     What cuDNN does not run it says when it is called, and some of its algorithms were seen to give
@@ -50,6 +52,7 @@ INFERENCE, TRAINING = 0, 1
 ON_DEVICE = 3  # cudaMemcpyKind
 ADDED = 0  # gradients of weights are added to what is there
 KINDS_KEPT = 256
+PAGE = 256  # bytes that CUDA's memory begins at a multiple of
 
 
 def math_of(network: RecurrentNetwork) -> int:
@@ -143,12 +146,13 @@ class Recurrence:
         getattr(self.functions, name)(byref(made))
         return int(made.value or 0)
 
-    def follow(self) -> None:
-        """Have calls join the current stream; under the lock."""
+    def follow(self) -> int:
+        """Have calls join the current stream, which is returned; under the lock."""
         stream = int(cupy().cuda.get_current_stream().ptr)
         if stream != self.stream:
             self.functions.cudnnSetStream(self.handle, stream)
             self.stream = stream
+        return stream
 
 
 @cache
@@ -271,86 +275,115 @@ class PreparedNetwork:
         self.owner, self.network = owner, network
         self.about = DescribedNetwork(owner, network)
         self.shapes = network.weight_shapes()
+        self.out_shape, self.state_shape = network.out_shape, network.state_shape
+        self.state_size = prod(self.state_shape) * named(network.dtype).itemsize
+        self.bytes = [prod(shape) * named(network.dtype).itemsize for shape in self.shapes]
         self.empty: Callable[..., Array] = cupy().ndarray
+        self.nothing = cupy().ndarray(0, np.uint8)
         self.offsets = weight_offsets(owner, replace(network, length=1, batch=1, sizes=()))
 
     def forward(
         self, x: Array, states: Sequence[Array], weights: Sequence[Array], training: bool
     ) -> tuple[Array, ...]:
-        """The outputs, the reserve and the last states; `states` may be none, which is zeros."""
-        n, about, empty = self.network, self.about, self.empty
-        out = empty(n.out_shape, x.dtype)
-        last = [empty(n.state_shape, x.dtype) for _ in range(n.states)]
-        work, reserve = (empty(size, np.uint8) for size in about.rooms[training])
-        space = self.packed(weights)
+        """The outputs, what is kept and the last states; `states` may be none, which is zeros.
+
+        What is kept is the reserve and, behind it, the weight space; without training nothing.
+        """
+        about, empty, owner = self.about, self.empty, self.owner
+        out = empty(self.out_shape, x.dtype)
+        last = self.states(x.dtype)
+        size, reserve = about.rooms[training]
+        before = paged(reserve if training else size)
+        block = empty(before + about.weights, np.uint8)  # the reserve or memory to work in, weights
+        begin: int = block.data.ptr
+        work = empty(size, np.uint8) if training else block
         hx, cx = addresses(states)
         hy, cy = addresses(last)
-        owner = self.owner
         with owner.lock:
-            owner.follow()
+            self.pack(weights, begin + before, owner.follow())
             owner.functions.cudnnRNNForward(
                 owner.handle, about.rnn, int(training), None, about.x, x.data.ptr, about.y,
                 out.data.ptr, about.state, hx, hy, about.state, cx, cy,
-                about.weights, space.data.ptr, work.nbytes, work.data.ptr,
-                reserve.nbytes, reserve.data.ptr,
+                about.weights, begin + before, size, work.data.ptr,
+                reserve, begin if training else None,
             )  # fmt: skip
-        return out, reserve, *last
+        return out, block if training else self.nothing, *last
 
     def backward(
         self,
         x: Array,
         states: Sequence[Array],
-        weights: Sequence[Array],
-        outs: Sequence[Array],  # the outputs, and the reserve
+        outs: Sequence[Array],  # the outputs, and what is kept
         gs: Sequence[Array | None],  # of the outputs and of the last states
         of_weights: bool,
     ) -> tuple[Array, list[Array], list[Array]]:
         """The cotangents of the inputs, of the first states, and of parameters if asked for."""
-        n, about, empty = self.network, self.about, self.empty
-        out, reserve = outs
-        reserve = reserve.copy()  # Note [reserve]
-        g_out = cupy().zeros(n.out_shape, x.dtype) if gs[0] is None else gs[0]
+        about, empty, owner = self.about, self.empty, self.owner
+        out, kept = outs
+        size, reserve = about.rooms[TRAINING]
+        before = paged(reserve)
+        room = empty(before + size, np.uint8)  # a copy of the reserve, and memory to work in
+        begin: int = room.data.ptr
+        g_out = empty(self.out_shape, x.dtype) if gs[0] is None else gs[0]
         dx = empty(x.shape, x.dtype)
-        first = [empty(n.state_shape, x.dtype) for _ in range(n.states)]
-        work = empty(about.rooms[TRAINING][0], np.uint8)
-        space = self.packed(weights)
+        first = self.states(x.dtype)
+        into = empty(about.weights, np.uint8) if of_weights else None
         hx, cx = addresses(states)
         ghy, gcy = addresses(gs[1:])
         ghx, gcx = addresses(first)
-        rest = (work.nbytes, work.data.ptr, reserve.nbytes, reserve.data.ptr)
-        into = cupy().zeros(about.weights, np.uint8) if of_weights else None
-        owner = self.owner
+        rest = (size, begin + before, reserve, begin)
+        runtime = cupy().cuda.runtime
         with owner.lock:
-            owner.follow()
+            stream = owner.follow()
+            runtime.memcpyAsync(begin, kept.data.ptr, reserve, ON_DEVICE, stream)  # Note [reserve]
+            if gs[0] is None:
+                runtime.memsetAsync(g_out.data.ptr, 0, g_out.nbytes, stream)
             owner.functions.cudnnRNNBackwardData_v8(
                 owner.handle, about.rnn, None, about.y, out.data.ptr, g_out.data.ptr, about.x,
                 dx.data.ptr, about.state, hx, ghy, ghx, about.state, cx, gcy, gcx,
-                about.weights, space.data.ptr, *rest,
+                about.weights, kept.data.ptr + before, *rest,
             )  # fmt: skip
             if into is not None:
+                runtime.memsetAsync(into.data.ptr, 0, about.weights, stream)
                 owner.functions.cudnnRNNBackwardWeights_v8(
                     owner.handle, about.rnn, ADDED, None, about.x, x.data.ptr, about.state, hx,
                     about.y, out.data.ptr, about.weights, into.data.ptr, *rest,
                 )  # fmt: skip
         return dx, first, [] if into is None else self.unpacked(into, x.dtype)
 
-    def packed(self, weights: Sequence[Array]) -> Array:
-        """The weight space (Note [weight space])."""
-        room = self.empty if self.network.biases else cupy().zeros
-        space = room(self.about.weights, np.uint8)
-        begin = space.data.ptr
-        stream = cupy().cuda.get_current_stream().ptr
-        copy = cupy().cuda.runtime.memcpyAsync
-        for weight, offset in zip(weights, self.offsets, strict=True):
-            copy(begin + offset, weight.data.ptr, weight.nbytes, ON_DEVICE, stream)
-        return space
+    def states(self, dtype: Any) -> list[Array]:
+        """New states, in memory that is asked for once."""
+        if self.network.states == 1:
+            return [self.empty(self.state_shape, dtype)]
+        step, array = paged(self.state_size), cupy().ndarray
+        begin = self.empty(2 * step, np.uint8).data
+        return [array(self.state_shape, dtype, begin + at) for at in (0, step)]
+
+    def pack(self, weights: Sequence[Array], begin: int, stream: int) -> None:
+        """Fill a weight space (Note [weight space])."""
+        runtime = cupy().cuda.runtime
+        if not self.network.biases:
+            runtime.memsetAsync(begin, 0, self.about.weights, stream)
+        copy = runtime.memcpyAsync
+        for weight, offset, size in zip(weights, self.offsets, self.bytes, strict=True):
+            copy(begin + offset, weight.data.ptr, size, ON_DEVICE, stream)
 
     def unpacked(self, space: Array, dtype: Any) -> list[Array]:
         """The parts of a weight space, in place."""
+        array, begin = cupy().ndarray, space.data
         return [
-            cupy().ndarray(shape, dtype, space.data + offset)
+            array(shape, dtype, begin + offset)
             for shape, offset in zip(self.shapes, self.offsets, strict=True)
         ]
+
+
+def paged(size: int) -> int:
+    """So many bytes and as many more as the next block needs to begin where memory of its own does.
+
+    >>> paged(0), paged(1), paged(512)
+    (0, 256, 512)
+    """
+    return -(-size // PAGE) * PAGE
 
 
 def addresses(arrays: Sequence[Array | None]) -> tuple[int | None, int | None]:
@@ -393,9 +426,9 @@ def results(owner: Recurrence, network: RecurrentNetwork) -> list[Any] | None:
         x, weights = random((*n.out_shape[:-1], n.inputs)), list(map(random, n.weight_shapes()))
         states = [random(n.state_shape) for _ in range(n.states)]
         alone = ready.forward(x, states, weights, training=False)[0]
-        out, reserve, *last = ready.forward(x, states, weights, training=True)
+        out, kept, *last = ready.forward(x, states, weights, training=True)
         gs = [random(g.shape) for g in (out, *last)]
-        dx, first, parts = ready.backward(x, states, weights, (out, reserve), gs, of_weights=True)
+        dx, first, parts = ready.backward(x, states, (out, kept), gs, of_weights=True)
     except CudnnRefusal:
         return None
     found = (alone, out, *last, dx, *first, *parts)

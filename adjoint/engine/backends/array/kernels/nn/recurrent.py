@@ -94,12 +94,13 @@ def recurrent_gradient(
     given: int,
 ) -> tuple[Array, ...]:
     """The gradients that are wanted, of the inputs, the first states and the parameters."""
-    dense = iter(_dense(xp, xs))
+    # Parameters, which come last, are read from what was kept.
+    dense = iter(_dense(xp, xs[: sum(got) + 3 + given]))
     gs = [next(dense) if g else None for g in got]
     outs = next(dense), next(dense)
-    x, *rest = dense
+    x, *states = dense
     run: Any = prepared(x.data.device_id, network)
     of_weights = any(wanted[1 + given :])
-    dx, first, parts = run.backward(x, rest[:given], rest[given:], outs, gs, of_weights)
+    dx, first, parts = run.backward(x, states, outs, gs, of_weights)
     found = (dx, *first[:given], *parts)
     return tuple(g for g, w in zip(found, wanted, strict=False) if w)
