@@ -262,7 +262,8 @@ class FakeCudnn:
         self, network: RecurrentNetwork, arrays: list[Any], given: int
     ) -> tuple[Any, list[Any]]:
         leaves = [ad.tensor(a).requires_grad_() for a in arrays]
-        out, _, *last = RECURRENT_NETWORK(*leaves, network=network, given=given, training=True)
+        with ad.enable_grad():  # callers are a backward pass
+            out, _, *last = RECURRENT_NETWORK(*leaves, network=network, given=given, training=True)
         return leaves, [out, *last]
 
     def _cudnnRNNForward(

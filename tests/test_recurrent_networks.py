@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 import adjoint as ad
+from adjoint.engine.backends.array import executor
 from adjoint.engine.backends.array.kernels.nn import recurrent as kernels
 from adjoint.engine.backends.array.libraries import recurrent as library
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.nn import recurrent_networks as networks
 from adjoint.engine.ops.nn.recurrent_networks import GATES, RECURRENT_NETWORK, RecurrentNetwork
+from adjoint.engine.tensor.tensor import wrap
 from adjoint.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from tests.cudnn_stand_in import WRONG, FakeCudnn, HostArray, host_cupy
 
@@ -406,6 +410,59 @@ def test_calls_of_cudnn(name: str, kind: str, given: bool, cudnn: Any) -> None:
     assert cudnn.streams == [5]
     for x, array in zip(leaves, arrays, strict=True):
         assert_allclose(array, x.detach().numpy(), rtol=0)
+
+
+@pytest.fixture
+def on_a_gpu(cudnn: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What libraries run is run by the stand-in; the names of what goes the long way."""
+    memory, general = library.cupy(), []
+    memory.cuda.runtime.getDevice = lambda: 0
+    monkeypatch.setattr(executor, "cupy", lambda: memory)
+    monkeypatch.setitem(DEVICE_LAYOUTS, HostArray, lambda array: (0, False))
+    for record, kernel in (
+        (RECURRENT_NETWORK, kernels.recurrent_network),
+        (networks.RECURRENT_GRADIENT, kernels.recurrent_gradient),
+    ):
+        monkeypatch.setitem(record.plans, executor.DEVICE_KERNEL, partial(kernel, memory))
+    run_general = executor.run_general
+
+    def noted(record: Any, operands: Any, params: Any) -> Any:
+        if type(operands[0]._array) is not HostArray:  # the stand-in's own
+            return run_general(record, operands, params)
+        general.append(record.name)
+        return None
+
+    monkeypatch.setattr(executor, "run_general", noted)
+    return general
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["zeros", "states"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_the_short_way(kind: str, given: bool, on_a_gpu: list[str]) -> None:
+    """Results and gradients, along the tape; what is differentiated twice is composed."""
+    ad.manual_seed(7)
+    network = network_of(kind, OPTIONS["two layers"], (3, 2, 3, 2))
+    shapes = [(3, 2, 3), *[network.state_shape] * (network.states * given)]
+    shapes += network.weight_shapes()
+    leaves = [ad.randn(*shape, dtype=ad.float64).requires_grad_() for shape in shapes]
+    mine = [wrap(held(x)).requires_grad_() for x in leaves]
+    how = {"network": network, "given": network.states * given, "training": True}
+    outs, wanted = (RECURRENT_NETWORK(*xs, **how) for xs in (mine, leaves))
+    g = ad.randn(*wanted[0].shape, dtype=ad.float64)
+    pulled = [
+        ad.autograd.grad([xs[0]], operands, [gs])
+        for xs, operands, gs in ((outs, mine, wrap(held(g))), (wanted, leaves, g))
+    ]
+    assert on_a_gpu == []
+    outs, wanted = ([xs[0], *xs[2:]] for xs in (outs, wanted))
+    for here, there in zip((*outs, *pulled[0]), (*wanted, *pulled[1]), strict=True):
+        assert type(here._array) is HostArray
+        assert_allclose(here._array, there.detach().numpy(), rtol=1e-10, atol=1e-12)
+    with ad.no_grad():
+        assert not RECURRENT_NETWORK(*mine, **how)[0].requires_grad
+    assert on_a_gpu == []
+    networks.RECURRENT_GRADIENT(*mine, got=(True,), wanted=(), network=network, given=0)
+    assert on_a_gpu == ["recurrent_network_gradient"]
 
 
 def test_what_the_stand_in_refuses(cudnn: Any) -> None:
