@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from adjoint.engine.core.state import loading
 
 # Every thread begins elsewhere in the list of names, so that all are asked for first by some.
 ASKING = """
@@ -156,3 +159,28 @@ def test_loading_leaves_the_methods_that_are_there() -> None:
 
 def test_names_that_no_tensor_has_load_nothing() -> None:
     run(LATE_METHODS)
+
+
+def test_a_module_that_asks_for_itself_is_not_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for its end; once there, it is handed out at once, and again if it goes."""
+    name = "module_that_asks_for_itself"
+    (tmp_path / f"{name}.py").write_text(
+        "from adjoint.engine.core.state import loading\n"
+        "loading.brought(__name__)\n"
+        "known = __name__ in loading._there\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    first = loading.brought(name)
+    assert not first.known
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "bring", None)
+        assert loading.brought(name) is first
+    monkeypatch.delitem(sys.modules, name)
+    loading._there.discard(name)
+    second = loading.brought(name)
+    assert second is not first
+    monkeypatch.delitem(sys.modules, name)
+    assert loading.brought(name) is not second
+    loading._there.discard(name)

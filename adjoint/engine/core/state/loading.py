@@ -11,21 +11,26 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
 from adjoint.engine.core.state import forks
 
 _turn = forks.reentrant(forks.LockOrder.IMPORTS)
+_there: set[str] = set()  # modules that were imported to their end
 
 
 def bring(names: Iterable[str]) -> None:
     """Import modules, one thread at a time."""
-    with _taking_turns():
+    if _inside_import():
+        for name in names:
+            importlib.import_module(name)  # perhaps one that is on its way: not there yet
+        return
+    with _turn:
         for name in names:
             importlib.import_module(name)
+            _there.add(name)
 
 
 def brought(name: str) -> Any:
@@ -34,17 +39,9 @@ def brought(name: str) -> Any:
     >>> brought("adjoint.engine.core.state.loading").__name__
     'adjoint.engine.core.state.loading'
     """
-    bring([name])
+    if name not in _there or name not in sys.modules:
+        bring([name])
     return sys.modules[name]
-
-
-@contextmanager
-def _taking_turns() -> Iterator[None]:
-    if _inside_import():
-        yield
-    else:
-        with _turn:
-            yield
 
 
 def _inside_import() -> bool:
