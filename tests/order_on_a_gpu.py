@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 
@@ -68,6 +69,12 @@ def random_bits(n: int, dtype: str, seed: int) -> Any:
     return x.view(getattr(ad, dtype)), bits.view(dtype)
 
 
+def bits_of(x: Any) -> Any:
+    """The words that a tensor's elements are, on the CPU."""
+    x = x.cpu().reshape(-1)
+    return (x if x.dtype is ad.bool else x.view(getattr(ad, f"int{8 * x.itemsize}"))).numpy()
+
+
 def check_line(n: int, dtype: str, seed: int = 0) -> None:
     """One long line: in order both ways, medians, the k-th, many of the largest, distinct ones."""
     x, array = random_bits(n, dtype, seed)
@@ -81,7 +88,12 @@ def check_line(n: int, dtype: str, seed: int = 0) -> None:
     def shown(y: Any) -> Any:
         return (y.float() if dtype == "bfloat16" else y).cpu().numpy()
 
-    np.testing.assert_array_equal(shown(x.sort(stable=True).values), array[order])
+    for descending, want in ((False, order), (True, down)):
+        for line in (x, x.reshape(1, -1, 1)):
+            values, at = line.sort(1 if line.ndim == 3 else 0, descending, stable=True)
+            assert values.shape == at.shape == line.shape
+            np.testing.assert_array_equal(at.cpu().numpy().reshape(-1), want)
+            np.testing.assert_array_equal(bits_of(values), bits_of(x)[want])
     if dtype == "bool":
         return
     np.testing.assert_array_equal(x.topk(1000).indices.cpu().numpy(), down[:1000])
@@ -128,9 +140,62 @@ def check(shape: tuple[int, ...], dim: int, dtype: str, seed: int = 0) -> None:
     np.testing.assert_array_equal(found, [mode_of(line) for line in lines], err_msg=told)
 
 
+def check_table() -> None:
+    """A long line is one call of the eager table, unless somebody looks on."""
+    executor = importlib.import_module("adjoint.engine.backends.array.executor")
+    devices = importlib.import_module("adjoint.engine.backends.array.devices")
+    timeline = importlib.import_module("adjoint.engine.core.state.timeline")
+    record = importlib.import_module("adjoint.engine.ops.order.sort").SORT
+    calls = []
+
+    def kernel(x: Any, dim: int, descending: bool, stable: bool) -> Any:
+        calls.append(dim)
+        at = devices.cupy().argsort(-x if descending else x, dim)
+        return devices.cupy().take_along_axis(x, at, dim), at
+
+    record.plans[executor.DEVICE_KERNEL] = kernel
+    array = np.random.default_rng(2).standard_normal(1 << 18).astype(np.float32)
+    x = ad.from_numpy(array).to("cuda")
+    leaf = x.detach().requires_grad_()
+
+    def listened() -> Any:
+        timeline.LISTENERS.append(MagicMock())
+        try:
+            return x.sort()
+        finally:
+            timeline.LISTENERS.pop()
+
+    def sorted_leaf() -> Any:
+        values, at = leaf.sort()
+        (g,) = ad.autograd.grad(values[0], leaf)
+        assert g.cpu().numpy().nonzero()[0].tolist() == [int(array.argmin())]
+        return values.detach(), at
+
+    ways = {
+        "plain": (x.sort, 1), "of a row": (lambda: x.reshape(1, -1).sort(1), 1),
+        "of columns": (lambda: x.reshape(-1, 1).sort(1), 0), "short": (x[:1000].sort, 0),
+        "on the tape": (sorted_leaf, 0), "listened to": (listened, 0),
+        "without the tape": (ad.no_grad()(lambda: leaf.sort()), 0),
+    }  # fmt: skip
+    for name, (way, count) in ways.items():
+        calls.clear()
+        values, at = way()
+        assert len(calls) == count, name
+        want = array[:1000] if name == "short" else array
+        order = np.arange(len(want)) if name == "of columns" else np.argsort(want, kind="stable")
+        np.testing.assert_array_equal(
+            at.cpu().numpy().reshape(-1) + (order if name == "of columns" else 0),
+            order,
+            err_msg=name,
+        )
+        np.testing.assert_array_equal(values.cpu().numpy().reshape(-1), want[order], err_msg=name)
+    del record.plans[executor.DEVICE_KERNEL]
+
+
 def main() -> None:
     """All of it on the stand-in."""
     importlib.import_module("tests.cupy_stand_in").connect()
+    check_table()
     for shape, dim in SHAPES:
         for dtype in DTYPES if shape[-1] < 1000 else DTYPES[:2]:
             check(shape, dim, dtype)

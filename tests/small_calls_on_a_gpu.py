@@ -5,6 +5,7 @@ TRITON_INTERPRET=1 python -m tests.small_calls_on_a_gpu
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -52,8 +53,10 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "operators": lambda x, y: x.__iadd__(y).__imul__(0.5),
     "zero_": lambda x, y: x.zero_(),
     "fill_ with a negative zero": lambda x, y: x.fill_(-0.0),
+    "fill_": lambda x, y: x.fill_(0.3),
+    "add_ with alpha": lambda x, y: x.add_(y, alpha=-0.7),
 }
-NOT_FOUND = ("itself", "a part of itself", "zero_", "fill_ with a negative zero")
+NOT_FOUND = ("itself", "a part of itself", "zero_", "fill_ with a negative zero", "fill_")
 DRAWS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "normal_": ("normal_", ()),
     "normal_ of a mean": ("normal_", (1.0, 2.0)),
@@ -154,6 +157,42 @@ def check_write(write: str, layout: str) -> None:
             assert x.data_ptr() == place
             assert x._version == before + want._version, (write, layout)
     assert bool(found[0]) == (fits and write not in NOT_FOUND), (write, layout, found)
+
+
+def check_fill(dtype: Any) -> None:
+    """Elements of every size, filled with numbers that one word fills and others; neighbours stay.
+
+    The driver fills what is in one piece, wherever it begins.
+    """
+    for value in (0.3, -0.0, 2, -7.25, float("inf"), float("nan"), 65504, 1e30):
+        whole = numbers(37).to(dtype)
+        part = whole.to("cuda")
+        if value == 1e30 and dtype is ad.float16:
+            continue
+        for begin in (0, 1, 5):
+            want, got = whole.clone(), part.clone()
+            want[begin : begin + 30].fill_(value)
+            assert got[begin : begin + 30].fill_(value)._version == got._version
+            same(got, want, f"{dtype} {value} {begin}")
+
+
+def check_multiples() -> None:
+    """Multiples that differ at each call, of rows, of halves, of itself, and on the tape."""
+    host = numbers(5, 7)
+    for k in range(30):
+        other, alpha = numbers(5, 7), 0.37 * k - 3
+        x, want = host.to("cuda"), host.clone()
+        there = other.to("cuda")
+        same(x.add_(there, alpha=alpha), want.add_(other, alpha=alpha), f"{alpha}")
+        same(x.sub_(there, alpha=k), want.sub_(other, alpha=k), f"less {k}")
+        same(x.add_(there[0], alpha=k), want.add_(other[0], alpha=k), f"of a row {k}")
+        same(x.add_(x.t().t(), alpha=2), want.add_(want * 1, alpha=2), f"of itself {k}")
+        half = host.half().to("cuda").add_(there.half(), alpha=alpha)
+        same(half, host.half().add_(other.half(), alpha=alpha), f"of halves {alpha}")
+        leaf = there.requires_grad_()
+        (x * 1).add_(leaf, alpha=alpha).sum().backward()
+        assert leaf.grad is not None
+        np.testing.assert_array_equal(leaf.grad.cpu().numpy(), np.full((5, 7), alpha, np.float32))
 
 
 def check_draw(draw: str, layout: str, dtype: Any = ad.float32) -> None:
@@ -326,6 +365,30 @@ def check_late_fault(name: str) -> None:
     assert told, name
 
 
+FILLED = (ad.float32, ad.float64, ad.float16, ad.bfloat16)
+
+
+@contextmanager
+def filled_by_words() -> Iterator[list[tuple[int, int]]]:
+    """The stand-in's memory is filled as a driver would fill it."""
+    buffers = importlib.import_module("adjoint.engine.backends.array.buffers")
+    before, fills = buffers.filling, []
+
+    def filling(width: int) -> Any:
+        def fill(at: int, word: int, count: int, stream: int) -> int:
+            fills.append((width, count))
+            ctypes.memmove(at, word.to_bytes(width, "little") * count, width * count)
+            return 0
+
+        return fill
+
+    buffers.filling = filling
+    try:
+        yield fills
+    finally:
+        buffers.filling = before
+
+
 def check_first_write() -> None:
     """A write before any other operation on a GPU."""
     x, y = numbers(3, 4).to("cuda"), numbers(3, 4).to("cuda")
@@ -337,6 +400,12 @@ def main() -> None:
     """All of it on the stand-in."""
     importlib.import_module("tests.cupy_stand_in").connect()
     check_first_write()
+    with filled_by_words() as fills:
+        for layout in LAYOUTS:
+            check_write("fill_", layout)
+        for dtype in FILLED:
+            check_fill(dtype)
+    assert {width for width, _ in fills} == {2, 4}
     for layout in LAYOUTS:
         for write in WRITES:
             check_write(write, layout)
@@ -355,6 +424,7 @@ def main() -> None:
     for name in FOLLOWING:
         check_late_fault(name)
     check_empty()
+    check_multiples()
     print("all cases hold")
 
 

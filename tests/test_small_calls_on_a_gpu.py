@@ -169,5 +169,16 @@ def test_late_faults(name: str) -> None:
 
 
 @pytest.mark.cuda
+def test_multiples() -> None:
+    calls.check_multiples()
+
+
+@pytest.mark.cuda
 def test_empty() -> None:
     calls.check_empty()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_fills(dtype: str) -> None:
+    calls.check_fill(getattr(calls.ad, dtype))

@@ -184,9 +184,9 @@ class EventRecorder:
     def timed_write(self, compute: Callable[..., bool]) -> Callable[..., bool]:
         """The door of operations in place: what cannot be done there comes by another."""
 
-        def compute_into(record: Record, target: Any, other: Any) -> bool:
+        def compute_into(record: Record, target: Any, *others: Any) -> bool:
             log, start = self.log(), perf_counter_ns()
-            done = compute(record, target, other)
+            done = compute(record, target, *others)
             if done:
                 log.words += ("cpu_op", record, start, None, perf_counter_ns(), None)
             return done

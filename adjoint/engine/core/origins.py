@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from adjoint.engine.core.errors import EXECUTING, show_line, users_place
+from adjoint.engine.core.errors import announce, show_line, users_place
 
 
 class Where(NamedTuple):
@@ -128,4 +128,4 @@ def executing(code: CodeType, tell: Callable[[FrameType], tuple[CodeType, Any, i
         executed, _, line = tell(frame)
         return executed.co_filename, line
 
-    EXECUTING[id(code)] = place
+    announce(code, place)

@@ -7,14 +7,16 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import modern
 from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES, write_small
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.operations.small_calls import small_writes
 from adjoint.engine.core.state import forks
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Filling, Generator
-from adjoint.engine.ops.elementwise.arithmetic import scaled
+from adjoint.engine.ops.elementwise.arithmetic import ADD_SCALED, is_scaled_at_once, scaled
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.indexing import install_indexing
 from adjoint.engine.tensor.operators import DIRECT, install_operators
@@ -37,6 +39,10 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
             if not kwargs:
                 return update(in_place, self, record, args[0])
             if name in _SCALED and kwargs.keys() == {"alpha"} and not _shares(self, args[0]):
+                alpha = kwargs["alpha"]
+                if _is_scaled_there(self, args[0], alpha):
+                    factor = float(alpha if name == "add" else -alpha)
+                    return update(in_place, self, ADD_SCALED, args[0], factor)
                 return update(in_place, self, record, scaled(name, self, args[0], kwargs["alpha"]))
         try:
             return update(in_place, self, fn, *args, **kwargs)
@@ -76,6 +82,13 @@ def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
 def _shares(tensor: Tensor, other: Any) -> bool:
     """Whether what is added lies in the memory written to."""
     return isinstance(other, Tensor) and other._storage is tensor._storage
+
+
+def _is_scaled_there(tensor: Tensor, other: Any, alpha: Any) -> bool:
+    """Whether a multiple is added on a GPU by one program (x - a y is x + (-a) y in every bit)."""
+    there = tensor._array.__class__ in DEVICE_LAYOUTS and CONTEXT.plain
+    plain = there and is_scaled_at_once(tensor, other, alpha) and other.shape == tensor.shape
+    return plain and tensor.dtype in (float32, float64)  # halves are rounded between the two
 
 
 _given: dict[str, Any] = {}  # by name on the class: the function it was derived from

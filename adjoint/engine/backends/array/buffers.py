@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from ctypes import c_size_t
-from functools import cache
+from functools import cache, lru_cache
 from math import copysign, prod
 from operator import iadd
 from sys import getrefcount
@@ -14,14 +14,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from adjoint.engine.backends.array.devices import full_device, library
+from adjoint.engine.backends.array.devices import cupy, full_device, library
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.gpu.device_memory import POOLS
+from adjoint.engine.backends.array.gpu.driver import filling, word_of
 from adjoint.engine.backends.array.gpu.transfers import copy_across, is_pinned, pin, transfer
 from adjoint.engine.backends.array.memory.strides import element_strides, span, strided
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.core.device import CPU, CURRENT_INDEX
-from adjoint.engine.core.errors import FileError
+from adjoint.engine.core.dtype import bfloat16, float16, float32, float64
+from adjoint.engine.core.errors import DeviceError, FileError
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
@@ -39,10 +41,14 @@ Array = Any
 
 def copy_into(target: Array, source: Array) -> None:
     """Overwrite an array's elements."""
-    if isinstance(target, np.ndarray):
+    if isinstance(target, np.ndarray) and target.__class__ not in DEVICE_LAYOUTS:
         quietly(np.copyto, (target, source), {"casting": "unsafe"})
         return
-    if copied_at_once(target, source) or zeroed_at_once(target, source):
+    if (
+        copied_at_once(target, source)
+        or zeroed_at_once(target, source)
+        or filled_at_once(target, source)
+    ):
         return
     xp = library(wrap(target).device)
     quietly(xp.copyto, as_they_lie(target, source), {"casting": "unsafe"})
@@ -77,6 +83,41 @@ def zeroed_at_once(target: Array, source: Any) -> bool:
         return False
     memory.memset_async(0, target.nbytes)
     return True
+
+
+FILLED = frozenset(NUMPY_OF[d] for d in (bfloat16, float16, float32, float64))
+
+
+def filling_word(value: float, dtype: Any) -> tuple[int, int] | None:
+    """The word that fills memory with a number, and its bytes; None where no one word does."""
+    return word_of(quietly(np.array, (value, dtype), {}).tobytes())
+
+
+known_word = lru_cache(maxsize=256)(filling_word)  # not of zeros, whose signs it does not tell
+
+
+def filled_at_once(target: Array, source: Any) -> bool:
+    """Set an array of the current GPU that is in one piece to a number, if one word fills it.
+
+    The driver is asked at once, where CuPy would look for a kernel that writes elements.
+    """
+    if source.__class__ not in (int, float) or target.__class__ not in DEVICE_LAYOUTS:
+        return False
+    if target.dtype not in FILLED or not target.flags.c_contiguous or not target.size:
+        return False
+    memory = target.data
+    if memory.device_id != CURRENT_INDEX["cuda"]():
+        return False
+    found = (known_word if source else filling_word)(source, target.dtype)
+    if found is None:
+        return False
+    width, word = found
+    try:
+        fill = filling(width)
+    except DeviceError:
+        return False
+    stream = cupy().cuda.get_current_stream().ptr
+    return bool(fill(memory.ptr, word, target.nbytes // width, stream) == 0)
 
 
 def add_into(target: Array, source: Array) -> None:

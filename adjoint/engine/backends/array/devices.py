@@ -102,7 +102,7 @@ def cupy() -> Any:
     _gpus[:] = known
     DEVICE_OF[module.ndarray] = lambda array: known[array.data.device_id]
     DEVICE_LAYOUTS[module.ndarray] = lie
-    CURRENT_INDEX["cuda"] = lambda: int(module.cuda.runtime.getDevice())
+    CURRENT_INDEX["cuda"] = module.cuda.runtime.getDevice
     install(module)
     _cupy = module
     return module

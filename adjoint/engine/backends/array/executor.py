@@ -230,6 +230,8 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
                         HOOKS.attach(record, operands, params, out)
                         break
             return out
+    if record.by_table is not None and record.by_table(operands, params):
+        return run_by_table(record, operands, params)
     if faults.BLOCKING:
         faults.note(record.name)
     else:  # to find the line would take as long as the rest
@@ -245,6 +247,33 @@ def run_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, A
     if CONTEXT.grad_enabled:
         HOOKS.attach(record, operands, params, out)
     return out
+
+
+def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`run` of what the eager table does better on a GPU: at once, where nobody looks on.
+
+    So where all operands are tensors of the current GPU that the tape does not follow.
+    """
+    kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
+    if faults.BLOCKING or LISTENERS or kernel is None or record.promotion is not None:
+        return run_general(record, operands, params)
+    arrays, current = [], cupy().cuda.runtime.getDevice()
+    for x in operands:
+        if not is_tensor(x) or (CONTEXT.grad_enabled and x.requires_grad):
+            return run_general(record, operands, params)
+        a = x._array
+        here = a.__class__ in DEVICE_LAYOUTS and a.data.device_id == current
+        if not here or a.dtype.names is not None:
+            return run_general(record, operands, params)
+        arrays.append(a)
+    faults.LATEST.append((record.name, None, 0))
+    try:
+        if not record.native_check and record.compose is None:
+            check(record, operands, params)
+        result = call(record, kernel, arrays, (), params)
+    except Exception:
+        return run_general(record, operands, params)  # which says what is wrong
+    return wrap_results(result, cupy())
 
 
 def create_on_device(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -326,12 +355,14 @@ def prepared_step(
     timed, name, recent = switches.get(BENCHMARK), record.name, faults.LATEST.append
 
     def run_prepared(operands: tuple[Any, ...]) -> Any:
-        if switches.get(BENCHMARK) != timed:
+        if record.by_library and switches.get(BENCHMARK) != timed:
             return None
         recent((name, None, 0))
         x, y = operands
         out = wrap(prepared(x._array, y._array))
-        if CONTEXT.grad_enabled:
+        if CONTEXT.grad_enabled and (
+            x._requires_grad or y._requires_grad or x._base is not None or y._base is not None
+        ):
             HOOKS.attach(record, operands, params, out)
         return out
 
@@ -407,7 +438,7 @@ Links = tuple[tuple[Record, dict[str, Any]], ...]
 def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..., Any]:
     """A function that shows a tensor through these chains, whose links were checked.
 
-    All that it is given lie in memory as `like` does.
+    All that it is given lie in memory as `like` does; more arguments may follow the tensor.
     """
 
     def shown(source: Any, record: Record, show: Any, params: dict[str, Any]) -> Any:
@@ -428,7 +459,7 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
 
     every = [prepared(links) for links in chains]
 
-    def follow(source: Any) -> Any:
+    def follow(source: Any, *_: Any) -> Any:
         outs = []
         for links in every:
             out = source
@@ -440,7 +471,15 @@ def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..
     if not single or len(every[0]) != 1:
         return follow
     (((record, show, params),),) = every
-    return lambda source: shown(source, record, show, params)
+
+    def follow_one(source: Any, *_: Any) -> Any:  # `shown`, inline
+        out = window(source, show(source._array), record, params)
+        mark_view(out, source)
+        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
+            HOOKS.attach(record, (source,), params, out)
+        return out
+
+    return follow_one
 
 
 def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:

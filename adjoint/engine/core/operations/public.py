@@ -184,7 +184,14 @@ def _adapted(
             and not LISTENERS
             and not (small.may_write and writes(args, kwargs))
         ):
-            if DEVICE_LAYOUTS and is_of_device(args):
+            if (
+                DEVICE_LAYOUTS
+                and args
+                and (
+                    getattr(args[0], "_array", None).__class__ in DEVICE_LAYOUTS
+                    or is_of_device(args)
+                )
+            ):
                 if small.on_device:
                     result = call_on_device(small, variant, args, kwargs)
                     if result is not None:

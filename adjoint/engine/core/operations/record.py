@@ -156,6 +156,7 @@ class Record:
     by_table: Callable[[tuple[Any, ...], dict[str, Any]], bool] | None = None
     fills_zeros: bool = False  # its vjp puts values into zeros, which a program need not make first
     of_rows: bool = False  # a product of rows, given another shape at the end (`fragments.as_made`)
+    given_floats: bool = False  # a composite's operands that are floats differ at each call
     given_a_draw: bool = False  # the seed and the place of one, which differ at each call
     # Its results lie row after row, however its operands lie: to find that out by trying would take
     # memory that a fragment does without.

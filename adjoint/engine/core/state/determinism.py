@@ -60,6 +60,6 @@ def fills_uninitialized() -> bool:
     >>> fills_uninitialized()
     False
     """
-    return are_deterministic_algorithms_enabled() and bool(
+    return bool(switches.get(_NAME)) and bool(
         switches.get("utils.deterministic.fill_uninitialized_memory")
     )

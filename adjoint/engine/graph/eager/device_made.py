@@ -119,9 +119,13 @@ def unwritten(node: Node, index: int) -> Callable[[], Any]:
         raise Unfit
     make, current = partial(sample.__class__, shape, sample.dtype), CURRENT_INDEX["cuda"]
     wrap = HOOKS.array.wrap
+    # As long as no switch is set anew, this one is not either.
+    unfilled = None if fills_uninitialized() else switches.computed_with
 
     def made() -> Any:
-        if current() != index or fills_uninitialized():
+        if current() != index:
+            return None
+        if switches.computed_with is not unfilled and fills_uninitialized():
             return None
         return wrap(make())
 

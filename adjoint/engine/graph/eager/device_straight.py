@@ -128,7 +128,7 @@ def viewed(
     every, single = chains
     follow: Function = HOOKS.view_call(every, single, source._array)
     place = next(k for k, x in enumerate(operands) if x is source)
-    return follow if len(operands) == 1 else lambda *given: follow(given[place])
+    return follow if place == 0 else lambda *given: follow(given[place])
 
 
 def likened(

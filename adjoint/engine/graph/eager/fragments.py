@@ -224,8 +224,8 @@ class Fragments:
         except (RuntimeError, IndexError):
             return self.described(record, operands, params)  # which says what is wrong
 
-    def compute_into(self, record: Record, target: Tensor, other: Any) -> bool:
-        """record(target, other) in the memory of `target` on a GPU, if its fragment can do that.
+    def compute_into(self, record: Record, target: Tensor, *others: Any) -> bool:
+        """record(target, ...) in the memory of `target` on a GPU, if its fragment can do that.
 
         Each of its elements is read before it is written, by the same thread.
         """
@@ -233,13 +233,14 @@ class Fragments:
         tensors: list[Tensor] = []
         numbers: list[float] = []
         given = self.given.get(record) or self.given.setdefault(record, given_kind(record))
-        if not add_operands(key, (target, other), given, tensors, numbers):
+        if not add_operands(key, (target, *others), given, tensors, numbers):
             return False
         fragment = self.quick.get(tuple(key))
         if fragment is None:
             return False
         if not fragment.is_settled:
-            fragment.settle_on_device(given, (record, (target, other), {}, switches.computed_with))
+            owned = (record, (target, *others), {}, switches.computed_with)
+            fragment.settle_on_device(given, owned)
         return fragment.compute_into(target._array, tensors, numbers)
 
     def run_quickly(

@@ -33,7 +33,7 @@ def given_kind(record: Record) -> type:
     if record.draws or record.given_a_draw:
         return int
     is_open = record.family == "elementwise" and record.cost != "function"
-    return float if is_open else type(Ellipsis)
+    return float if is_open or record.given_floats else type(Ellipsis)
 
 
 def add_values(key: list[Any], values: Iterable[Any]) -> bool:

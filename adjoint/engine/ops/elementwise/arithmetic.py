@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
-from adjoint.engine.core.operations.families import elementwise
+from adjoint.engine.core.operations.families import composite, elementwise
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
@@ -96,8 +96,33 @@ def check_alpha(name: str, alpha: Any, result: DType) -> None:
         )
 
 
+# x + a y, rounded twice, as one program where it is written to x on a GPU.
+ADD_SCALED = composite(
+    "add_scaled",
+    lambda x, y, a: ADD(x, MUL(y, a)),
+    operands=("x", "y", "a"),
+    fragment="device",
+    given_floats=True,
+)
+SCALED_AT_ONCE = frozenset({dt.float16, dt.bfloat16, dt.float32, dt.float64})
+
+
+def is_scaled_at_once(input: Any, other: Any, alpha: Any) -> bool:
+    """Whether a multiplier needs no look: a number that every dtype of floats has room for."""
+    return (
+        type(alpha) in (float, int)
+        and -65504 <= alpha <= 65504
+        and is_tensor(other)
+        and is_tensor(input)
+        and other.dtype is input.dtype
+        and other.dtype in SCALED_AT_ONCE
+    )
+
+
 def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other in the dtype that input and other have in common."""
+    if is_scaled_at_once(input, other, alpha):
+        return other * alpha
     common = common_dtype((input, other))
     check_alpha(name, alpha, common)
     if common.category == dt.INT:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float64, int64
 from adjoint.engine.core.operations.families import composite, primitive
-from adjoint.engine.core.operations.large import LONG_LINE, is_large
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, LONG_LINE, is_large
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.operations.reductions import infer_reduction, shift_reduction
@@ -43,7 +43,10 @@ FEW = 64  # elements of a line that are found one after another
 
 def _is_long_line(operands: tuple[Any, ...], params: dict[str, Any]) -> bool:
     """Whether all elements are one long line; a graph cannot capture what sorts it."""
-    shape = operands[0]._array.shape
+    array = operands[0]._array
+    if array.size < LONG_LINE:
+        return False
+    shape = array.shape
     dims = params["dims"] if "dims" in params else (params["dim"],)
     long = LONG_LINE <= prod(shape[d] for d in dims) == prod(shape)
     return bool(long) and STREAM_CAPTURE.graph is None
@@ -120,14 +123,24 @@ def _largest(x: Tensor, dim: int, k: int, largest: bool, in_order: bool) -> tupl
 
 
 # Positions and the values there as one fragment, where there is one: half of what each of two costs
-# is the call.
-SORT = composite("sort", _sorted, operands=("x",), outputs=2, fragment="composed")
+# is the call. A long line on a GPU is put in order by one kernel of the eager table.
+SORT = composite(
+    "sort", _sorted, operands=("x",), outputs=2, fragment="composed", by_table=_is_long_line
+)
 LARGEST = composite("largest", _largest, operands=("x",), outputs=2, fragment="composed")
 
 
 def _is_whole(record: Record, x: Tensor) -> bool:
     """Whether a composition in the CPU's memory, which nobody looks at, is a fragment."""
     return is_large(x._array, record.large) and CONTEXT.plain and not x.requires_grad
+
+
+def _is_one_call(x: Tensor, dim: int) -> bool:
+    """Whether a line on a GPU, which nobody looks at, is put in order by one kernel."""
+    array = x._array
+    there = array.__class__ in DEVICE_LAYOUTS and array.dtype.names is None  # float8 has some
+    plain = there and CONTEXT.plain and not x.requires_grad
+    return plain and _is_long_line((x,), {"dim": dim})
 
 
 @public(method=True, out=True)
@@ -142,7 +155,7 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
         raise TypeError(f"sort: dim must be an int, received {dim!r}")
     refuse_complex("sort", input)
     x, d = along("sort", input, dim)
-    order = SORT if _is_whole(SORT, x) else _sorted
+    order = SORT if _is_whole(SORT, x) or _is_one_call(x, d) else _sorted
     values, at = order(x, dim=d, descending=descending, stable=bool(stable))
     return RETURN_TYPES["sort"](like(input, values), like(input, at))
 

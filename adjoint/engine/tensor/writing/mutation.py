@@ -48,13 +48,13 @@ def update(
     """An in-place operation: compute(target, ...) written into target."""
     if (
         isinstance(compute, Record)
-        and len(args) == 1
+        and len(args) in (1, 2)
         and not kwargs
-        and _is_constant(args[0])
+        and all(map(_is_constant, args))
         and (CONTEXT.autocast is None or compute.policies is None)  # which has no say in it
     ):
         into = direct_array(target)
-        if into is not None and HOOKS.compute_into(compute, target, args[0]):
+        if into is not None and HOOKS.compute_into(compute, target, *args):
             target._storage.version += 1
             return target
     since = HOOKS.sequence_now()

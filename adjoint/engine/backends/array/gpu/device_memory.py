@@ -174,10 +174,10 @@ class Pools:
     def serving(self, pool: Any) -> Callable[[int], Any]:
         """What hands out memory of a pool in counted blocks."""
         malloc, pointer, block_class = pool.malloc, self.memory.MemoryPointer, self.block
-        full = self.memory.OutOfMemoryError
+        full, waiting = self.memory.OutOfMemoryError, self.waiting
 
         def serve(size: int) -> Any:
-            if self.waiting:
+            if waiting:
                 self.release()
             try:
                 memory = malloc(size).mem

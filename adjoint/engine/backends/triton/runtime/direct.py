@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import c_int, c_size_t, c_uint, c_void_p
+from ctypes import c_int, c_size_t, c_void_p
 from dataclasses import replace
 from functools import cache, reduce
 from math import prod
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.driver import NO_CONTEXT, launch_function
 from adjoint.engine.backends.disk import store
 from adjoint.engine.backends.triton.launch_words import Written
 from adjoint.engine.backends.triton.program.faults import FaultBoard
@@ -56,7 +57,7 @@ from adjoint.engine.backends.triton.runtime.launching import (
     recorded,
 )
 from adjoint.engine.backends.triton.templates.product import MatrixProduct
-from adjoint.engine.core.errors import AcceleratorError, DeviceError, OutOfMemoryError
+from adjoint.engine.core.errors import AcceleratorError, OutOfMemoryError
 from adjoint.engine.core.identity.keys import key_of
 from adjoint.engine.core.state.late_faults import BOARDS
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
@@ -64,22 +65,8 @@ from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 Shape = tuple[int, ...]
 Launcher = Callable[[int], None]  # on a stream
 BUFFER, SIZE, END = 1, 2, 0  # how the driver is given arguments that lie in one piece
-NO_CONTEXT = 201  # what the driver says in a thread that has not used the device
 TABLES = 32  # copies of a table that may be under way
 ALIGNED = 256  # bytes that cuBLASLt takes addresses for multiples of, unless it is told
-
-
-@cache
-def launch_function() -> Any:
-    """The driver's `cuLaunchKernel`."""
-    for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll"):
-        try:
-            driver = ctypes.CDLL(name)
-        except OSError:
-            continue
-        kinds = [c_void_p, *[c_uint] * 7, c_void_p, c_void_p, c_void_p]
-        return ctypes.CFUNCTYPE(c_int, *kinds)(("cuLaunchKernel", driver))
-    raise DeviceError("cuda: the driver's library, libcuda, was not found")
 
 
 @cache

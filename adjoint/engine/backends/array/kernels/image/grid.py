@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.devices import cupy
+from adjoint.engine.backends.array.gpu.driver import PackedLaunch
 from adjoint.engine.backends.array.libraries.prepared import PREPARERS
 from adjoint.engine.backends.array.table import lowers_on_gpu
 from adjoint.engine.ops.image.grid import BICUBIC, GRID_SAMPLER_GRADIENT, GRID_SAMPLER_WHOLE
@@ -21,6 +22,7 @@ from adjoint.engine.ops.image.grid import BICUBIC, GRID_SAMPLER_GRADIENT, GRID_S
 Array = Any
 THREADS = 256
 CHANNELS = 4  # that a thread goes through
+ARGUMENTS = "PPPqiqiiiiiPPP"  # of the kernel (`PackedLaunch`)
 
 SOURCE = r"""
 typedef REAL real;
@@ -213,13 +215,13 @@ def prepared(
         return None
     xp, shape, dtype = cupy(), (*x.shape[:2], *y.shape[1:-1]), x.dtype
     launch = _kernel(xp, dtype.char, y.shape[-1], interpolation, padding, align)
-    blocks, numbers = _numbers(x, y, CHANNELS)
-    make, nothing = xp.ndarray, np.uint64(0)
-    before, after = (*numbers, np.int32(0)), (nothing, nothing)
+    (blocks,), numbers = _numbers(x, y, CHANNELS)
+    make, given = xp.ndarray, (*map(int, numbers), 0)
+    packed = PackedLaunch(xp.cuda, launch.kernel, THREADS, ARGUMENTS)
 
     def sample(x: Array, y: Array) -> Array:
         out = make(shape, dtype)
-        launch(blocks, (THREADS,), (x, y, nothing, *before, out, *after))
+        packed(blocks, x.data.ptr, y.data.ptr, 0, *given, out.data.ptr, 0, 0)
         return out
 
     return sample

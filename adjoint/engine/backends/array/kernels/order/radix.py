@@ -11,6 +11,10 @@ Note [digits]
     blocks run at once, or none. A digit that is the same in all keys costs its counting alone
     (random words for permutations have such digits).
 
+    The elements themselves are written beside their places where they are asked for: a key is
+    turned back into the bits it was made of, but for NaN and zeros, which have one key for several
+    and are read again.
+
     Within a tile the elements of a warp have places one after another. A thread's rank is the
     number of those of its digit in the warp's earlier rows, which the warp counts, and of threads
     before it that vote for the same eight bits.
@@ -23,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.gpu.driver import PackedLaunch
 from adjoint.engine.backends.array.table import on_device
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
@@ -30,6 +35,7 @@ Array = Any
 THREADS = 512  # of a block; at least as many as there are digits
 HELD = 1 << 15  # bytes of the keys and places of a tile
 GATE = 256  # bytes of the number that blocks meet by
+KEPT = 256  # lengths of lines whose sizes are known
 LONGEST = 1 << 32  # elements whose places are numbers of 32 bits
 LONG_OF_WIDE = 1 << 21  # whole numbers of 64 bits, of which CuPy's sort does more sooner
 WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
@@ -51,6 +57,12 @@ KEYS = {
     REAL: "(x & ~TOP & MOST) > INFINITE ? MOST : !(x & ~TOP & MOST) ? TOP : x & TOP ? ~x & MOST "
     ": x | TOP",
 }
+# The word of a key k, which item `one` has.
+TAKEN = {
+    UNSIGNED: "(word)k",
+    SIGNED: "(word)(k ^ TOP)",
+    REAL: "k == MOST || k == TOP ? x[one.y] : (word)(k & TOP ? k ^ TOP : ~k & MOST)",
+}
 IS_NUMBER = {UNSIGNED: "true", SIGNED: "true", REAL: "(x & ~TOP & MOST) <= INFINITE"}
 
 SOURCE = r"""
@@ -67,6 +79,12 @@ __device__ __forceinline__ key key_of(word x)
 {
     key k = MADE;
     return DOWN ? ~k & MOST : k;
+}
+
+__device__ __forceinline__ word word_of(item one, const word* x)
+{
+    const key k = DOWN ? ~one.x & MOST : one.x;
+    return TAKEN;
 }
 
 __device__ __forceinline__ bool is_number(word x) { return NUMBER; }
@@ -121,7 +139,8 @@ __device__ u32 summed(u32 own, u32* sums)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
-    const word* x, long long n, item* one, item* other, u32* counts, u32* gate, long long* out)
+    const word* x, long long n, item* one, item* other, u32* counts, u32* gate, long long* out,
+    word* values)
 {
     __shared__ item held[TILE];
     __shared__ unsigned short within[WARPS][DIGITS];  // of a digit, in earlier rows or warps
@@ -209,7 +228,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
             for (int j = t; j < count; j += THREADS) {
                 const item moved = held[j];
                 const u32 digit = digit_of(moved, shift), at = base[digit] + j - first[digit];
-                if (last) out[at] = moved.y; else to[at] = moved;
+                if (!last) { to[at] = moved; continue; }
+                out[at] = moved.y;
+                if (values) values[at] = word_of(moved, x);
             }
             __syncthreads();
             if (t < DIGITS) base[t] += here;
@@ -218,7 +239,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) adjoint_order(
         from = to;
         meet(gate, blocks * ++meetings);
     }
-    for (long long i = begin + t; i < end; i += THREADS) out[i] = from ? __ldcg(from + i).y : i;
+    for (long long i = begin + t; i < end; i += THREADS) {
+        const item found = fetched(x, from, i);
+        out[i] = found.y;
+        if (values) values[i] = word_of(found, x);
+    }
 }
 
 // Of a line in order, its median and where it is, one block: numbers come before all NaN.
@@ -252,7 +277,8 @@ def source(dtype: str, descending: bool) -> str:
     wide, bits = size == 8, 8 * size
     text = SOURCE
     for name, meaning in (
-        ("MADE", KEYS[kind]), ("NUMBER", IS_NUMBER[kind]), ("WORD", WORDS[size]), ("ROUNDS", size),
+        ("MADE", KEYS[kind]), ("TAKEN", TAKEN[kind]), ("NUMBER", IS_NUMBER[kind]),
+        ("WORD", WORDS[size]), ("ROUNDS", size),
         ("KEY", WORDS[8 if wide else 4]), ("PAIR", "ulonglong2" if wide else "uint2"),
         ("DOWN", int(descending)),
         ("INFINITE", f"(key){INFINITE.get(dtype, 0):#x}"),
@@ -269,38 +295,61 @@ class LineSort:
     def __init__(self, xp: Any, dtype: str, descending: bool) -> None:
         self.xp, self.rounds = xp, ELEMENTS[dtype][1]
         self.item = 16 if self.rounds == 8 else 8
+        self.known: dict[int, tuple[int, int, int, int]] = {}  # sizes, by elements
         module = xp.RawModule(code=source(dtype, descending))
-        self.kernel, self.middle_kernel = (
-            module.get_function(f"adjoint_{name}") for name in ("order", "middle")
+        function, middle = (
+            module.get_function(f"adjoint_{name}").kernel for name in ("order", "middle")
         )
         cuda = xp.cuda
-        function = self.kernel.kernel
         blocks = cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, THREADS, 0)
         self.most = blocks * cuda.Device().attributes["MultiProcessorCount"]
-        self.function = function
+        self.order = PackedLaunch(cuda, function, THREADS, "PqPPPPPP", cooperative=True)
+        self.choose = PackedLaunch(cuda, middle, THREADS, "PPq?PP")
 
-    def __call__(self, line: Array) -> Array:
-        """Places of a contiguous line's elements in their order."""
-        xp, n = self.xp, line.size
-        tiles = -(-n // (HELD // self.item))
-        blocks = -(-tiles // -(-tiles // self.most))
-        out = xp.empty(n, np.int64)
+    def sizes(self, n: int) -> tuple[int, int, int, int]:
+        """Of a line of n: blocks, and bytes of counts, of keys with places, and of all of it."""
+        known = self.known.get(n)
+        if known is None:
+            tiles = -(-n // (HELD // self.item))
+            blocks = -(-tiles // -(-tiles // self.most))
+            counts, once = GATE + 4 * 256 * (blocks + 1), n * self.item
+            once += -once % 16
+            known = blocks, counts, once, counts + once * min(self.rounds - 1, 2)
+            if len(self.known) >= KEPT:
+                self.known.clear()
+            self.known[n] = known
+        return known
+
+    def launch(self, line: Array, room: int, out: int, values: int) -> None:
+        """Write places, and values unless that is 0, to addresses, by way of some memory."""
+        n = line.size
+        blocks, counts, once, _ = self.sizes(n)
+        cuda = self.xp.cuda
+        cuda.runtime.memsetAsync(room, 0, GATE, cuda.get_current_stream().ptr)
+        keys = room + counts
+        self.order(blocks, line.data.ptr, n, keys, keys + once, room + GATE, room, out, values)
+
+    def __call__(self, line: Array, *, with_values: bool = False) -> tuple[Array, Array | None]:
+        """Places of a contiguous line's elements in their order, and the elements so."""
+        make, n = self.xp.ndarray, line.size
+        out = make((n,), np.int64)
+        values = make((n,), line.dtype) if with_values else None
         # One piece of memory: where blocks meet, counts, keys and places twice.
-        counts, once = GATE + 4 * 256 * (blocks + 1), n * self.item
-        once += -once % 16
-        room = xp.empty(counts + once * min(self.rounds - 1, 2), np.uint8)
-        start = room.data.ptr
-        xp.cuda.runtime.memsetAsync(start, 0, GATE, xp.cuda.get_current_stream().ptr)
-        places = (start + counts, start + counts + once, start + GATE, start)
-        given = (line, np.int64(n), *map(np.uint64, places), out)
-        self.function((blocks,), (THREADS,), given, enable_cooperative_groups=True)
-        return out
+        room = make((self.sizes(n)[-1],), np.uint8)
+        there = 0 if values is None else values.data.ptr
+        self.launch(line, room.data.ptr, out.data.ptr, there)
+        return out, values
 
     def middle(self, line: Array, omit: bool) -> tuple[Array, Array]:
         """The place of a contiguous line's median, and the median; arrays of one."""
-        place, found = self.xp.empty(1, np.int64), self.xp.empty(1, line.dtype)
-        given = (line, self(line), np.int64(line.size), np.bool_(omit), place, found)
-        self.middle_kernel((1,), (THREADS,), given)
+        make, n = self.xp.ndarray, line.size
+        place, found = make((1,), np.int64), make((1,), line.dtype)
+        needed = self.sizes(n)[-1]
+        needed += -needed % 8
+        room = make((needed + 8 * n,), np.uint8)
+        order = room.data.ptr + needed
+        self.launch(line, room.data.ptr, order, 0)
+        self.choose(1, line.data.ptr, order, n, omit, place.data.ptr, found.data.ptr)
         return place, found
 
 
@@ -311,7 +360,7 @@ def _sort_of(xp: Any, device: int, dtype: str, descending: bool) -> LineSort:
 
 def line_sort(xp: Any, line: Array, descending: bool = False) -> LineSort:
     """What sorts lines of the dtype of one that is on the current GPU."""
-    return _sort_of(xp, xp.cuda.Device().id, DTYPE_OF[line.dtype].name, descending)
+    return _sort_of(xp, xp.cuda.runtime.getDevice(), DTYPE_OF[line.dtype].name, descending)
 
 
 def is_line(xp: Any, x: Array, dim: int) -> bool:
@@ -326,7 +375,14 @@ def is_line(xp: Any, x: Array, dim: int) -> bool:
 def order(xp: Any, x: Array, descending: bool = False) -> Array:
     """Places of a line's elements in their order, equal ones as they come."""
     line = xp.ascontiguousarray(x).reshape(-1)
-    return line_sort(xp, line, descending)(line).reshape(x.shape)
+    return line_sort(xp, line, descending)(line)[0].reshape(x.shape)
+
+
+def ordered(xp: Any, x: Array, descending: bool = False) -> tuple[Array, Array]:
+    """A line's elements in their order, and their places."""
+    line = xp.ascontiguousarray(x).reshape(-1)
+    at, values = line_sort(xp, line, descending)(line, with_values=True)
+    return (values, at) if x.ndim == 1 else (values.reshape(x.shape), at.reshape(x.shape))
 
 
 def middle(xp: Any, x: Array, omit: bool) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from adjoint.engine.backends.array.kernels.order import radix, ties
 from adjoint.engine.backends.array.kernels.reduce.reduction import part, widen
 from adjoint.engine.backends.array.kernels.reduce.scan import accumulate
-from adjoint.engine.backends.array.table import lowers
+from adjoint.engine.backends.array.table import lowers, lowers_on_gpu, on_device
 from adjoint.engine.ops.order import sort
 
 Array = Any
@@ -38,6 +38,16 @@ def argsort(xp: Any, x: Array, dim: int, descending: bool, stable: bool = True) 
         return ascending(xp, x, dim).astype(np.int64, copy=False)
     backwards = xp.flip(ascending(xp, xp.flip(x, axis=dim), dim), axis=dim)
     return (x.shape[dim] - 1 - backwards).astype(np.int64, copy=False)
+
+
+@lowers_on_gpu(sort.SORT)
+def sorted_whole(
+    xp: Any, x: Array, dim: int, descending: bool, stable: bool = True
+) -> tuple[Array, Array]:
+    if radix.is_line(xp, x, dim):
+        return radix.ordered(xp, x, descending)
+    at = argsort(xp, x, dim, descending, stable)
+    return xp.take_along_axis(x, at, dim), at
 
 
 @lowers(sort.TOPK)
@@ -153,13 +163,13 @@ def argmedian(xp: Any, x: Array, dim: int, omit: bool) -> Array:
 
 @lowers(sort.MEDIAN)
 def median(xp: Any, x: Array, dims: tuple[int, ...], keepdim: bool, omit: bool) -> Array:
+    if on_device(xp) and len(dims) == x.ndim and radix.is_line(xp, line := x.reshape(-1), 0):
+        return radix.middle(xp, line, omit)[1].reshape((1,) * x.ndim if keepdim else ())
     others = [d for d in range(x.ndim) if d not in dims]
     rows = [x.shape[d] for d in others]
     shape = [1 if d in dims else n for d, n in enumerate(x.shape)] if keepdim else rows
     n = prod(x.shape[d] for d in dims)
     flat = x.transpose((*others, *dims)).reshape((*rows, n))
-    if not rows and radix.is_line(xp, flat, 0):
-        return radix.middle(xp, flat, omit)[1].reshape(shape)
     wide, last = widen(flat), len(rows)
     if missing(wide):
         out = xp.take_along_axis(flat, argmedian(xp, wide, last, omit), last)
