@@ -389,6 +389,60 @@ def filled_by_words() -> Iterator[list[tuple[int, int]]]:
         buffers.filling = before
 
 
+def check_bags() -> None:
+    """Bags that offsets divide are one call of the eager table, unless somebody must know of it."""
+    executor = importlib.import_module("adjoint.engine.backends.array.executor")
+    record = importlib.import_module("adjoint.engine.ops.nn.bags").EMBEDDING_BAG_WHOLE
+    calls = []
+
+    def kernel(x: Any, index: Any, begins: Any, mode: str) -> Any:
+        calls.append(mode)
+        ends = [*np.asarray(begins)[1:], index.size]
+        out = type(x)((begins.size, x.shape[1]), x.dtype)
+        for k, (begin, end) in enumerate(zip(np.asarray(begins), ends, strict=True)):
+            rows = [x[i] for i in np.asarray(index)[begin:end]]
+            pool = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
+            out[k] = pool(np.asarray(rows), 0) if rows else 0
+        return out
+
+    record.plans[executor.DEVICE_KERNEL] = kernel
+    table, begins = numbers(6, 3).to("cuda"), ad.tensor([0, 2, 2, 5]).to("cuda")
+    index, many = ad.tensor([1, 5, 0, 3, 5, 2]).to("cuda"), ad.ones(5000, dtype=ad.int64)
+    leaf = table.detach().requires_grad_()
+    cases: dict[str, tuple[int, tuple[Any, ...], dict[str, Any]]] = {
+        "sum": (1, (index, table, begins), {"mode": "sum"}),
+        "mean": (1, (index, table, begins), {}),
+        "max": (1, (index, table, begins), {"mode": "max"}),
+        "padded": (0, (index, table, begins), {"padding_idx": 5}),
+        "short numbers": (1, (index.int(), table, begins.int()), {}),
+        "with its end": (
+            1, (index, table, ad.tensor([0, 4, 6]).to("cuda")), {"include_last_offset": True}
+        ),
+        "weighed": (
+            0, (index, table, begins), {"mode": "sum", "per_sample_weights": table.reshape(-1)[:6]}
+        ),
+        "of one length": (0, (index.reshape(2, 3), table), {}),
+        "on the tape": (0, (index, leaf, begins), {}),
+        "long bags": (0, (many.to("cuda"), table, begins), {"mode": "max"}),
+        "double": (1, (index, table.double(), begins), {}),
+        "half": (0, (index, table.half(), begins), {}),
+        "nothing": (0, (index[:0], table, begins * 0), {}),
+    }  # fmt: skip
+    for name, (count, given, options) in cases.items():
+        hosts = [x.detach().cpu() for x in given]
+        own = {k: x.cpu() if isinstance(x, ad.Tensor) else x for k, x in options.items()}
+        want = F.embedding_bag(*hosts, **own)
+        for _ in range(30 if name == "mean" else 1):
+            calls.clear()
+            got = F.embedding_bag(*given, **options)
+            assert bool(calls) == count, name
+            assert got.dtype is want.dtype, name
+            far = 2e-3 if name == "half" else 1e-6
+            np.testing.assert_allclose(got.detach().cpu().numpy(), want.numpy(), far, far)
+        assert len(calls) == count, name  # where it is not tried any more
+    del record.plans[executor.DEVICE_KERNEL]
+
+
 def check_first_write() -> None:
     """A write before any other operation on a GPU."""
     x, y = numbers(3, 4).to("cuda"), numbers(3, 4).to("cuda")
@@ -425,6 +479,7 @@ def main() -> None:
         check_late_fault(name)
     check_empty()
     check_multiples()
+    check_bags()
     print("all cases hold")
 
 

@@ -125,6 +125,7 @@ NETWORKS: tuple[str, ...] = (
     "adjoint.engine.backends.array.kernels.image.pooling",
     "adjoint.engine.backends.array.kernels.image.fold",
     "adjoint.engine.backends.array.kernels.image.grid",
+    "adjoint.engine.backends.array.kernels.nn.bags",
     "adjoint.engine.backends.array.kernels.nn.gates",
     "adjoint.engine.backends.array.kernels.nn.ctc",
     "adjoint.engine.backends.array.kernels.nn.recurrent",

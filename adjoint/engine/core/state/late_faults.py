@@ -12,8 +12,8 @@ from typing import Protocol
 class Board(Protocol):
     """Where kernels on one device report to."""
 
-    def reported_by(self, fault: tuple[str, str]) -> tuple[int, int, int] | None:
-        """The word's address, a new call's code for an error, a code's bits; None: none left."""
+    def reported_by(self, *faults: tuple[str, str]) -> tuple[int, list[int], int] | None:
+        """The word's address, a new call's codes for errors, a code's bits; None: none left."""
 
 
 BOARDS: dict[int, Board] = {}  # by the device's number

@@ -62,7 +62,7 @@ def note(
     calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any], call: Callable[[], Any]
 ) -> None:
     """One more call without a program: give its kind one, if there were some of that kind."""
-    if STREAM_CAPTURE.graph is not None or is_inside_another():
+    if STREAM_CAPTURE.graph is not None or is_inside_another() or is_uneven(calls, operands):
         return
     kind = kind_of(calls, operands, params)
     if kind is None:
@@ -86,6 +86,12 @@ def note(
         entry = BY_KIND[kind] = tried(calls, operands, params, call, wanted)
     if entry is not None:  # perhaps again: more recent ones had pushed it out
         enlist_on_device(calls, entry)
+
+
+def is_uneven(calls: SmallCalls, operands: tuple[Any, ...]) -> bool:
+    """Whether a call is about bags that offsets divide: one kernel of the eager table does that."""
+    first = operands[0] if operands else None
+    return calls.name == "embedding_bag" and isinstance(first, Tensor) and first.ndim == 1
 
 
 def is_inside_another() -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.device import CPU
-from adjoint.engine.core.dtype import int64
+from adjoint.engine.core.dtype import float32, float64, int64
 from adjoint.engine.core.operations.families import composite
-from adjoint.engine.core.operations.large import is_large
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, is_large
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
 from adjoint.engine.ops.create.ranges import ARANGE
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
 from adjoint.engine.ops.nn.common import widen
@@ -122,12 +123,43 @@ EMBEDDING_BAG_MAX: Record = composite(
 )  # fmt: skip
 
 
+# -- as one kernel of the eager table, on a GPU, where the tape does not follow it ----------------
+
+
+LONG_BAG = 1 << 10  # rows, on the average
+
+
+def _are_short(operands: tuple[Any, ...], _: dict[str, Any]) -> bool:
+    """Whether a thread that goes through a bag alone is done soon; a graph captures no reports."""
+    _, index, begins = (x._array for x in operands)
+    return bool(index.size <= LONG_BAG * begins.size) and STREAM_CAPTURE.graph is None
+
+
+EMBEDDING_BAG_WHOLE: Record = composite(
+    "embedding_bag_whole", _bags, operands=("x", "index", "begins"), fragment="device",
+    by_table=_are_short,
+)  # fmt: skip
+
+
+def _is_one_kernel(weight: Tensor, index: Tensor, begins: Tensor) -> bool:
+    """Whether bags on a GPU are pooled by one kernel: nobody looks on."""
+    there = CONTEXT.plain and all(
+        x._array.__class__ in DEVICE_LAYOUTS and x._array.size for x in (weight, index, begins)
+    )
+    followed = CONTEXT.grad_enabled and weight.requires_grad
+    return there and not followed and weight.dtype in (float32, float64)
+
+
 def pool_whole(weight: Tensor, index: Tensor, begins: Tensor | None, bags: int, mode: str) -> Any:
     """Bags as one node: of a large table one program; None where its parts do as well.
+
+    On a GPU that is a kernel.
 
     Without `begins` all are of one length.
     """
     count = index.shape[0]
+    if begins is not None and _is_one_kernel(weight, index, begins):
+        return EMBEDDING_BAG_WHOLE(weight, index, begins, mode=mode)
     if weight.device is not CPU or not count:
         return None
     if begins is not None and mode != "max":  # parts take longer to be called than what they do

@@ -28,18 +28,30 @@ __device__ void report(unsigned long long* status, long long code, int bits, lon
 """
 
 
-class Report:
-    """An error that a launch may have to report: the exception's name, and its message."""
+Fault = tuple[str, str]  # the name of an exception, and its message
 
-    def __init__(self, xp: Any, device: int, kind: str, message: str) -> None:
-        self.fault = kind, message
+
+def fault_of(error: Exception) -> Fault:
+    """What an error is reported as."""
+    return type(error).__name__, str(error)
+
+
+class Report:
+    """Errors that a launch may have to report.
+
+    `words` are the status, a code for each of them, and the bits of a code.
+    """
+
+    def __init__(self, xp: Any, device: int, *faults: Fault) -> None:
+        self.faults = faults
         self.own: Array | None = None
         board = late_faults.BOARDS.get(device)
-        found = None if board is None else board.reported_by(self.fault)
+        found = None if board is None else board.reported_by(*faults)
         if found is None:
             self.own = xp.zeros(1, np.int64)
-            found = int(self.own.data.ptr), 1, BITS
-        self.words = np.uint64(found[0]), np.int64(found[1]), np.int32(found[2])
+            found = int(self.own.data.ptr), [*range(1, len(faults) + 1)], BITS
+        status, codes, bits = found
+        self.words = status, *codes, bits
 
     def look(self) -> None:
         """Raise what was found, where nobody will look later."""
@@ -50,5 +62,5 @@ class Report:
         status = int(self.own[0])
         if status:
             number = status >> BITS
-            kind, message = self.fault
+            kind, message = self.faults[(status & (1 << BITS) - 1) - 1]
             raise failure(message, kind, None if number == -(1 << (63 - BITS)) else number)

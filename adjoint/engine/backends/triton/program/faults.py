@@ -61,10 +61,13 @@ class FaultBoard:
         self.pending = True
         return slot
 
-    def reported_by(self, fault: tuple[str, str]) -> tuple[int, int, int] | None:
-        """What a kernel of the eager table reports an error by (`late_faults.Board`)."""
-        number = self.number(fault)
-        return (self.address, number << CALL_BITS | self.launched(), CODE_BITS) if number else None
+    def reported_by(self, *faults: tuple[str, str]) -> tuple[int, list[int], int] | None:
+        """What a kernel of the eager table reports errors by (`late_faults.Board`)."""
+        numbers = [*map(self.number, faults)]
+        if not all(numbers):
+            return None
+        call = self.launched()
+        return self.address, [number << CALL_BITS | call for number in numbers], CODE_BITS
 
     def keep(self, undo: Undo) -> None:
         """Undo something if a call before it has failed: so many calls are told apart."""

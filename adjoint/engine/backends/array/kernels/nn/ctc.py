@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from adjoint.engine.backends.array.gpu.reports import REPORT, Report
+from adjoint.engine.backends.array.gpu.reports import REPORT, Report, fault_of
 from adjoint.engine.backends.array.kernels.reduce.reduction import widen
 from adjoint.engine.backends.array.table import lowers_on_gpu
 from adjoint.engine.ops.common.checks import NUMBER
@@ -262,10 +262,12 @@ class CtcOperands:
         )
         losses = xp.empty(self.batch, self.kind)
         wrong = out_of_bounds("gather", NUMBER, 2, self.classes)
-        report = Report(xp, self.x.device.id, type(wrong).__name__, str(wrong))
+        report = Report(xp, self.x.device.id, fault_of(wrong))
+        status, code, bits = report.words
+        told = np.uint64(status), np.int64(code), np.int32(bits)
         threads = min(WIDEST, -(-states // 32) * 32)
         given = (
-            *self.words, np.int32(history), np.int32(shared), alpha, beta, losses, *report.words
+            *self.words, np.int32(history), np.int32(shared), alpha, beta, losses, *told
         )  # fmt: skip
         blocks = self.batch * (2 if history else 1)
         launch = self.kernels.get_function("adjoint_ctc_paths")
