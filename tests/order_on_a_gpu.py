@@ -146,7 +146,7 @@ def check_table() -> None:
     devices = importlib.import_module("adjoint.engine.backends.array.devices")
     timeline = importlib.import_module("adjoint.engine.core.state.timeline")
     record = importlib.import_module("adjoint.engine.ops.order.sort").SORT
-    calls = []
+    calls: list[int] = []
 
     def kernel(x: Any, dim: int, descending: bool, stable: bool) -> Any:
         calls.append(dim)

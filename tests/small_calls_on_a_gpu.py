@@ -372,7 +372,8 @@ FILLED = (ad.float32, ad.float64, ad.float16, ad.bfloat16)
 def filled_by_words() -> Iterator[list[tuple[int, int]]]:
     """The stand-in's memory is filled as a driver would fill it."""
     buffers = importlib.import_module("adjoint.engine.backends.array.buffers")
-    before, fills = buffers.filling, []
+    before = buffers.filling
+    fills: list[tuple[int, int]] = []
 
     def filling(width: int) -> Any:
         def fill(at: int, word: int, count: int, stream: int) -> int:
@@ -393,7 +394,7 @@ def check_bags() -> None:
     """Bags that offsets divide are one call of the eager table, unless somebody must know of it."""
     executor = importlib.import_module("adjoint.engine.backends.array.executor")
     record = importlib.import_module("adjoint.engine.ops.nn.bags").EMBEDDING_BAG_WHOLE
-    calls = []
+    calls: list[str] = []
 
     def kernel(x: Any, index: Any, begins: Any, mode: str) -> Any:
         calls.append(mode)

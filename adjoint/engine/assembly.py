@@ -74,6 +74,7 @@ EAGER = (
     "adjoint.engine.backends.array.memory.allocator",
     "adjoint.engine.backends.array.executor",
     "adjoint.engine.backends.array.in_place",
+    "adjoint.engine.backends.array.view_chains",
     "adjoint.engine.backends.array.buffers",
     "adjoint.engine.backends.array.interop",
     "adjoint.engine.backends.array.tensor_types",

@@ -108,7 +108,8 @@ def filled_at_once(target: Array, source: Any) -> bool:
     memory = target.data
     if memory.device_id != CURRENT_INDEX["cuda"]():
         return False
-    found = (known_word if source else filling_word)(source, target.dtype)
+    dtype = target.dtype
+    found = known_word(source, dtype) if source else filling_word(source, dtype)
     if found is None:
         return False
     width, word = found

@@ -7,7 +7,6 @@ the dtype pattern, look up the plan for that pattern, call the kernel, wrap, rec
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import zip_longest
 from math import prod
 from typing import Any
@@ -257,7 +256,8 @@ def run_by_table(record: Record, operands: tuple[Any, ...], params: dict[str, An
     kernel = record.plans.get(DEVICE_KERNEL) or find_device_kernel(record)
     if faults.BLOCKING or LISTENERS or kernel is None or record.promotion is not None:
         return run_general(record, operands, params)
-    arrays, current = [], cupy().cuda.runtime.getDevice()
+    arrays: list[Any] = []
+    current = cupy().cuda.runtime.getDevice()
     for x in operands:
         if not is_tensor(x) or (CONTEXT.grad_enabled and x.requires_grad):
             return run_general(record, operands, params)
@@ -352,12 +352,12 @@ def prepared_step(
     prepared = prepared_for(record, arrays[0], arrays[1], params)
     if prepared is None:
         return None
-    timed, name, recent = switches.get(BENCHMARK), record.name, faults.LATEST.append
+    timed, recent = switches.get(BENCHMARK), faults.LATEST.append
 
     def run_prepared(operands: tuple[Any, ...]) -> Any:
         if record.by_library and switches.get(BENCHMARK) != timed:
             return None
-        recent((name, None, 0))
+        recent((record.name, None, 0))
         x, y = operands
         out = wrap(prepared(x._array, y._array))
         if CONTEXT.grad_enabled and (
@@ -430,72 +430,6 @@ def run_view(record: Record, source: Any, params: dict[str, Any]) -> Any:
     if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
         HOOKS.attach(record, (source,), params, out)
     return out
-
-
-Links = tuple[tuple[Record, dict[str, Any]], ...]
-
-
-def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..., Any]:
-    """A function that shows a tensor through these chains, whose links were checked.
-
-    All that it is given lie in memory as `like` does; more arguments may follow the tensor.
-    """
-
-    def shown(source: Any, record: Record, show: Any, params: dict[str, Any]) -> Any:
-        out = window(source, show(source._array), record, params)
-        mark_view(out, source)
-        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
-            HOOKS.attach(record, (source,), params, out)
-        return out
-
-    def prepared(links: Links) -> list[tuple[Record, Callable[[Any], Any], dict[str, Any]]]:
-        array, ready = like, []
-        for record, params in links:
-            find = find_kernel if array.__class__ is ndarray else find_device_kernel
-            kernel = partial(find(record), **params)
-            ready.append((record, shower(array, kernel), params))
-            array = kernel(array)
-        return ready
-
-    every = [prepared(links) for links in chains]
-
-    def follow(source: Any, *_: Any) -> Any:
-        outs = []
-        for links in every:
-            out = source
-            for link in links:
-                out = shown(out, *link)
-            outs.append(out)
-        return outs[0] if single else tuple(outs)
-
-    if not single or len(every[0]) != 1:
-        return follow
-    (((record, show, params),),) = every
-
-    def follow_one(source: Any, *_: Any) -> Any:  # `shown`, inline
-        out = window(source, show(source._array), record, params)
-        mark_view(out, source)
-        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
-            HOOKS.attach(record, (source,), params, out)
-        return out
-
-    return follow_one
-
-
-def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What shows arrays that lie as `like` does the way a kernel of views does.
-
-    Of an array in one piece a view is known by its place, which NumPy is told at once.
-    """
-    if like.__class__ is not ndarray:
-        return kernel
-    seen = kernel(like)
-    plain = like.flags.c_contiguous and like.dtype.isbuiltin == 1 and seen.flags.writeable
-    if not plain or not seen.size or not np.may_share_memory(seen, like):
-        return kernel
-    shape, dtype, strides = seen.shape, seen.dtype, seen.strides
-    ahead = seen.ctypes.data - like.ctypes.data
-    return lambda array: ndarray(shape, dtype, array, ahead, strides)
 
 
 def wrap_results(result: Any, xp: Any) -> Any:
@@ -623,5 +557,4 @@ def place(record: Record, tensors: list[Any], params: dict[str, Any]) -> Device:
 
 HOOKS.run = run
 HOOKS.execute = execute
-HOOKS.view_call = view_call
 HOOKS.prepared_step = prepared_step

@@ -109,7 +109,7 @@ SCALED_AT_ONCE = frozenset({dt.float16, dt.bfloat16, dt.float32, dt.float64})
 
 def is_scaled_at_once(input: Any, other: Any, alpha: Any) -> bool:
     """Whether a multiplier needs no look: a number that every dtype of floats has room for."""
-    return (
+    return bool(
         type(alpha) in (float, int)
         and -65504 <= alpha <= 65504
         and is_tensor(other)

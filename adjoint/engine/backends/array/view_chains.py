@@ -1,0 +1,83 @@
+"""Chains of views whose links were checked before, followed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from adjoint.engine.backends.array.executor import find_device_kernel, find_kernel
+from adjoint.engine.core.operations.record import HOOKS, Record
+from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.tensor.tensor import mark_view, window
+
+Links = tuple[tuple[Record, dict[str, Any]], ...]
+
+
+def view_call(chains: tuple[Links, ...], single: bool, like: Any) -> Callable[..., Any]:
+    """A function that shows a tensor through these chains, whose links were checked.
+
+    All that it is given lie in memory as `like` does; more arguments may follow the tensor.
+    """
+
+    def shown(source: Any, record: Record, show: Any, params: dict[str, Any]) -> Any:
+        out = window(source, show(source._array), record, params)
+        mark_view(out, source)
+        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
+            HOOKS.attach(record, (source,), params, out)
+        return out
+
+    def prepared(links: Links) -> list[tuple[Record, Callable[[Any], Any], dict[str, Any]]]:
+        array, ready = like, []
+        for record, params in links:
+            find = find_kernel if array.__class__ is ndarray else find_device_kernel
+            kernel = partial(find(record), **params)
+            ready.append((record, shower(array, kernel), params))
+            array = kernel(array)
+        return ready
+
+    every = [prepared(links) for links in chains]
+
+    def follow(source: Any, *_: Any) -> Any:
+        outs = []
+        for links in every:
+            out = source
+            for link in links:
+                out = shown(out, *link)
+            outs.append(out)
+        return outs[0] if single else tuple(outs)
+
+    if not single or len(every[0]) != 1:
+        return follow
+    (((record, show, params),),) = every
+
+    def follow_one(source: Any, *_: Any) -> Any:  # `shown`, inline
+        out = window(source, show(source._array), record, params)
+        mark_view(out, source)
+        if (source._requires_grad or source._base is not None) and CONTEXT.grad_enabled:
+            HOOKS.attach(record, (source,), params, out)
+        return out
+
+    return follow_one
+
+
+def shower(like: Any, kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What shows arrays that lie as `like` does the way a kernel of views does.
+
+    Of an array in one piece a view is known by its place, which NumPy is told at once.
+    """
+    if like.__class__ is not ndarray:
+        return kernel
+    seen = kernel(like)
+    plain = like.flags.c_contiguous and like.dtype.isbuiltin == 1 and seen.flags.writeable
+    if not plain or not seen.size or not np.may_share_memory(seen, like):
+        return kernel
+    shape, dtype, strides = seen.shape, seen.dtype, seen.strides
+    ahead = seen.ctypes.data - like.ctypes.data
+    return lambda array: ndarray(shape, dtype, array, ahead, strides)
+
+
+HOOKS.view_call = view_call
