@@ -214,7 +214,7 @@ ADDRESS_AT = object.__basicsize__  # of an array of NumPy's, after what every ob
 @cache
 def arrays_begin_with_addresses() -> bool:
     """Whether arrays have the address of their elements where it is expected."""
-    samples = [np.arange(6), np.zeros((2, 3))[:, 1:], np.ones((), np.float32)]
+    samples: list[Array] = [np.arange(6), np.zeros((2, 3))[:, 1:], np.ones((), np.float32)]
     return sys.implementation.name == "cpython" and all(
         c_size_t.from_address(id(a) + ADDRESS_AT).value == a.__array_interface__["data"][0]
         for a in samples

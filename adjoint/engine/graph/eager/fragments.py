@@ -239,7 +239,7 @@ class Fragments:
         if fragment is None:
             return False
         if not fragment.is_settled:
-            owned = (record, (target, *others), {}, switches.computed_with)
+            owned: Any = (record, (target, *others), {}, switches.computed_with)
             fragment.settle_on_device(given, owned)
         return fragment.compute_into(target._array, tensors, numbers)
 

@@ -12,7 +12,7 @@ from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.stream_capture import STREAM_CAPTURE
-from adjoint.engine.ops.create.ranges import ARANGE
+from adjoint.engine.ops.create.creation import ARANGE
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT
 from adjoint.engine.ops.nn.common import widen
 

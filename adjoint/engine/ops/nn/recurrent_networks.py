@@ -162,7 +162,7 @@ def _pull(
     got = tuple(g is not None for g in of_results)
     wanted = tuple(map(bool, needed))
     cotangents = [g for g in of_results if g is not None]
-    how = {"got": got, "wanted": wanted, "network": network, "given": given}
+    how: dict[str, Any] = {"got": got, "wanted": wanted, "network": network, "given": given}
     if CONTEXT.plain:
         operands = (*map(_dense, cotangents), *first_outs, x, *rest)
         gradients = iter(RECURRENT_GRADIENT(*operands, **how))

@@ -77,7 +77,7 @@ def taken(x: Tensor, key: Any) -> Tensor | None:
         return None
     # Where slices come first NumPy's result is a transposed array.
     turned = picks[0].__class__ is slice
-    return HOOKS.array.wrap(selected.copy() if turned else np.ascontiguousarray(selected))  # type: ignore[no-any-return]
+    return HOOKS.array.wrap(selected.copy() if turned else np.ascontiguousarray(selected))
 
 
 def put(array: Any, key: Any, source: Any) -> bool:

@@ -382,6 +382,7 @@ def ordered(xp: Any, x: Array, descending: bool = False) -> tuple[Array, Array]:
     """A line's elements in their order, and their places."""
     line = xp.ascontiguousarray(x).reshape(-1)
     at, values = line_sort(xp, line, descending)(line, with_values=True)
+    assert values is not None
     return (values, at) if x.ndim == 1 else (values.reshape(x.shape), at.reshape(x.shape))
 
 
