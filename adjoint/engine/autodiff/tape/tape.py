@@ -12,7 +12,7 @@ from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
 from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.origins import place_now
 from adjoint.engine.core.spec import Spec, same_shape
@@ -83,6 +83,8 @@ class RecordNode(TapeNode):
         if g is not None and g._array.__class__ in DEVICE_LAYOUTS:
             return None if CONTEXT.grad_enabled else self.apply_on_device(grads, needed)
         least = plan.record.large
+        if least > HALVES and g is not None and g._array.dtype in HALF_DTYPES:
+            least = HALVES
         # An elementwise operation has one result, of the size of its largest operand.
         if not plan.whole or (plan.elementwise and (g is None or g._array.size < least)):
             return None

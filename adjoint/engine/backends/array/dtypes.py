@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.dtype import DTYPES, STORAGE_DTYPES, DType
+from adjoint.engine.core.operations.large import HALF_DTYPES
 from adjoint.engine.tensor.tensor import DTYPE_OF
 
 
@@ -33,6 +34,7 @@ FLOAT8: dict[np.dtype[Any], np.dtype[Any]] = {
     NUMPY_OF[d]: np.dtype([(d.name, np.uint8)]) for d in (dt.float8_e4m3fn, dt.float8_e5m2)
 }
 HOST_FLOAT8 = {there: here for here, there in FLOAT8.items()}
+HALF_DTYPES.update(v for k, v in NUMPY_OF.items() if k.is_half)
 DTYPE_OF.update({v: k for k, v in NUMPY_OF.items()})
 DTYPE_OF.update({there: DTYPE_OF[here] for here, there in FLOAT8.items()})
 

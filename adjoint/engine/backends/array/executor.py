@@ -35,7 +35,7 @@ from adjoint.engine.core.device import CPU, Device
 from adjoint.engine.core.errors import OutOfMemoryError
 from adjoint.engine.core.operations.dispatch import PLAIN, bind_composite, with_plain_numbers
 from adjoint.engine.core.operations.families import device_of
-from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
+from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.promotion import check_whole_numbers
 from adjoint.engine.core.spec import UnknownShapeError
@@ -110,7 +110,8 @@ def run(record: Record, operands: tuple[Any, ...], params: dict[str, Any]) -> An
                         return run_by_library(record, operands, params)
                 return run_general(record, operands, params)
             arrays.append(array)
-            if array.size >= large and array.size > whole:
+            least = HALVES if array.size < large and array.dtype in HALF_DTYPES else large
+            if array.size >= least and array.size > whole:
                 whole = array.size
             key.append(array.dtype if array.ndim else (array.dtype,))
             if x._requires_grad or x._base is not None:  # type: ignore[attr-defined]

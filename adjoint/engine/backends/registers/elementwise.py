@@ -11,7 +11,7 @@ what is covered: the rest runs through the eager table. Operands that are number
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +29,7 @@ from adjoint.engine.backends.registers.math import (
 )
 from adjoint.engine.backends.registers.math.common import sign_bit
 from adjoint.engine.backends.registers.vector import (
+    Number,
     V,
     is_signed,
     nan_max,
@@ -79,18 +80,43 @@ def from_memory(x: V, dtype: DType) -> V:
     """What was loaded (in `stored_kind`) as a value in registers."""
     if dtype is dt.bool_:
         return x.ne(0)
-    if dtype is dt.float16:
-        return half_bits.from_float16_bits(x)
-    return half_bits.from_bfloat16_bits(x) if dtype is dt.bfloat16 else x
+    if not dtype.is_half:
+        return x
+    is_short = dtype is dt.float16
+    value = half_bits.from_float16_bits(x) if is_short else half_bits.from_bfloat16_bits(x)
+    x.code.words[value.ref] = (dtype.name, x)
+    return value
 
 
 def to_memory(x: V, dtype: DType) -> V:
     """A value in registers as it is stored; halves are rounded."""
     if dtype is dt.bool_:
         return x.convert("u8")
+    known, word = x.code.words.get(x.ref, ("", x))
+    if known == dtype.name:
+        return word
     if dtype is dt.float16:
         return half_bits.float16_bits(x)
     return half_bits.bfloat16_bits(x) if dtype is dt.bfloat16 else x
+
+
+# Their results are halves where all that they take are.
+KEEP_HALVES = frozenset("neg abs relu maximum minimum fmax fmin clamp where clone".split())
+
+
+def round_result(name: str, x: V, operands: Sequence[V | Number], dtype: DType) -> V:
+    """The result of an operation, rounded to its dtype; those that need none are left as they are.
+
+    A bfloat16 is the upper half of its float32; float16 is rounded by one instruction.
+    """
+    if dtype is not dt.bfloat16 or name not in KEEP_HALVES or x.kind != "f32":
+        return round_to(x, dtype)
+    for given in operands[name == "where" :]:  # not its condition
+        known = isinstance(given, V) and given.code.words.get(given.ref, ("",))[0] == dtype.name
+        if not (known or (not isinstance(given, V) and half_bits.is_bfloat16(given))):
+            return round_to(x, dtype)
+    x.code.words[x.ref] = (dtype.name, half_bits.upper_half(x))
+    return x
 
 
 def cast(x: V, old: DType, new: DType) -> V:

@@ -7,7 +7,9 @@ the conversion.
 
 from __future__ import annotations
 
-from adjoint.engine.backends.registers.vector import V, select, type_text
+import struct
+
+from adjoint.engine.backends.registers.vector import Number, V, select, type_text
 
 
 def bfloat16_bits(x: V) -> V:
@@ -16,6 +18,25 @@ def bfloat16_bits(x: V) -> V:
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
     quiet = (bits & 0x80000000) | 0x7FC00000
     return (select(x.isnan(), quiet, rounded) >> 16).convert("u16")
+
+
+def upper_half(x: V) -> V:
+    """The word of a float32 that is a bfloat16."""
+    return (x.bits(signed=False) >> 16).convert("u16")
+
+
+def is_bfloat16(value: Number) -> bool:
+    """Whether a number is one.
+
+    >>> is_bfloat16(0), is_bfloat16(-1.5), is_bfloat16(0.1), is_bfloat16(float("inf"))
+    (True, True, False, True)
+    """
+    try:
+        (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    except OverflowError:
+        return False
+    exact = value != value or struct.unpack("<f", struct.pack("<f", value))[0] == value
+    return exact and not bits & 0xFFFF
 
 
 def from_bfloat16_bits(word: V) -> V:

@@ -91,6 +91,9 @@ class Code:
     block: str = "entry"
     branching: bool = False
     count: int = 0
+    # Of values that are halves: the dtype and the word that each is in memory, so that storing what
+    # was loaded, or rounded already, takes no rounding.
+    words: dict[str, tuple[str, V]] = field(default_factory=dict)
 
     def let(self, expression: str) -> str:
         """Name the result of an instruction."""

@@ -27,6 +27,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
+from adjoint.engine.core.operations.large import HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
 from adjoint.engine.core.state.context import CONTEXT
@@ -245,10 +246,13 @@ def is_spread(node: Node) -> bool:
 
 def is_much(node: Node) -> bool:
     """Whether an operation on few elements is a fragment all the same."""
-    if node.record.much is None or not node.record.large:
+    if not node.record.large:
         return False
-    shapes = [x.spec.shape for x in node.inputs if x.__class__ is Value]
-    return node.record.much(shapes, node.params)
+    specs = [x.spec for x in node.inputs if x.__class__ is Value]
+    if any(spec.dtype.is_half and prod(spec.shape) >= HALVES for spec in specs):
+        return True
+    much = node.record.much
+    return much is not None and much([spec.shape for spec in specs], node.params)
 
 
 def apart(graph: DataflowGraph) -> bool:

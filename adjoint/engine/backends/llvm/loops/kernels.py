@@ -20,7 +20,7 @@ from adjoint.engine.backends.llvm.loops.pieces import (
     words_of,
 )
 from adjoint.engine.backends.llvm.loops.signs import never_positive
-from adjoint.engine.backends.registers.elementwise import round_to
+from adjoint.engine.backends.registers.elementwise import round_result, round_to
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample
 from adjoint.engine.backends.registers.vector import Code, V, select
@@ -299,7 +299,9 @@ class LoopEmitter:
                     x = code.splat(operands[0].convert(KIND[op.compute][0]), lanes)
                     value = rounded(exp_of_negative(x).convert(KIND[op.dtype][0]), op.dtype)
                 else:
-                    value = rounded(lower(code, op, operands, lanes), op.dtype)
+                    value = lower(code, op, operands, lanes)
+                    name = "" if op.params else op.name  # a bound may be among them
+                    value = round_result(name, value, operands, named(op.dtype))
                 for j, (bad, _) in enumerate(code.faults):
                     self.access.report(bad, k, j)
                 code.faults.clear()

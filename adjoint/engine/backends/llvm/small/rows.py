@@ -39,6 +39,7 @@ from adjoint.engine.graph.ir import DataflowGraph, Value
 Array = Any
 MOST = 1 << 11  # elements of a value: beyond, NumPy's preparations take no time that matters
 ROWS = 2048  # of a program
+ONE_OF_A_KIND = (1, 2)  # dtypes that are one object each: NumPy's own, and those it was told of
 OPERANDS = 16  # of a program that native code finds, at most
 
 
@@ -432,7 +433,7 @@ def wanted_and_slots(
     tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
     arrays = [x._array for x in tensors.values()]
     if len(operands) > OPERANDS or any(
-        a.ndim > comparing.DIMENSIONS or a.dtype.isbuiltin != 1 for a in arrays
+        a.ndim > comparing.DIMENSIONS or a.dtype.isbuiltin not in ONE_OF_A_KIND for a in arrays
     ):
         return None
     slots = {k: 1 + place for place, k in enumerate([*tensors, *numbers])}
