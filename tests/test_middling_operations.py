@@ -170,3 +170,23 @@ def test_the_derivative_of_digamma(dtype: Any) -> None:
     np.testing.assert_allclose(got[:-2], want, rtol=16 * ad.finfo(dtype).eps)
     assert got[-2] == 0.0
     assert np.isnan(got[-1])
+
+
+@pytest.mark.parametrize("dims", [(1, 0), (0, 2, 1), (2, 1, 0), (1, 2, 0), (3, 1, 0, 2)])
+def test_permuted_operands_make_results_that_lie_as_they_do(dims: tuple[int, ...]) -> None:
+    """In one pass, and found by native code once there were many."""
+    rng = np.random.default_rng(len(dims))
+    shape = [(70, 61), (9, 20, 31), (4, 9, 11, 17)][len(dims) - 2]
+    for turn in range(60):
+        array = rng.standard_normal(shape).astype("f4")
+        x = ad.from_numpy(array).permute(*dims)
+        want = array.transpose(dims)
+        for got, expected in (
+            (x + x, want + want),
+            (x * x[:1], want * want[:1]),
+            (x.clamp(-0.5, 0.5), want.clip(-0.5, 0.5)),
+        ):
+            assert np.array_equal(got.numpy(), expected), turn
+            assert got.stride() == x.stride()
+    made = [f for f in FRAGMENTS.by_kind.values() if f is not None and "permute" in f.what]
+    assert all(len(f.executable.image.segments[0]) == 1 for f in made)

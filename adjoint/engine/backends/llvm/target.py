@@ -60,6 +60,7 @@ class LlvmTarget(Target):
     kept_whole = frozenset({*bags.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}).union(
         padding.KEPT_WHOLE, running.KEPT_WHOLE
     )
+    permutes = True
     reads_parts = True
     few_columns = 1024
     templates = {

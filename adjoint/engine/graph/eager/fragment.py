@@ -82,11 +82,12 @@ class Fragment:
             return
         self.is_settled = True
         simple = self.structure is None or self.structure.kind in (tuple, list)
-        if not simple or any(r is not None and not r.as_made for r in self.results):
+        if not simple or any(r is not None and r.shape is not None for r in self.results):
             return
         gaps = [r is not None for r in self.results]
+        orders = [r.order for r in self.results if r is not None]
         try:
-            entry = HOOKS.small_launches(self.executable, self.places, numbers, owned, gaps)
+            entry = HOOKS.small_launches(self.executable, self.places, numbers, owned, gaps, orders)
         except Exception:  # whatever it is, calls go on as before
             return
         if entry is not None:

@@ -39,13 +39,22 @@ ALONE, OF_TWO, OF_ONE = 160_000, 400_000, 1_000_000
 MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has a copy
 
 
+Orders = Sequence[tuple[int, ...] | None]
+
+
 def launched(
-    executable: Any, places: Sequence[int], given: Sequence[float], owned: Any, gaps: Sequence[bool]
+    executable: Any,
+    places: Sequence[int],
+    given: Sequence[float],
+    owned: Any,
+    gaps: Sequence[bool],
+    orders: Orders,
 ) -> tuple[Any, ...] | None:
     """What native code finds a fragment by; None where it cannot, or would not give the same.
 
     `owned` is the record or rules, and what they were given: tensors, of which with the numbers
-    after them (`given`) some (`places`) are the program's inputs.
+    after them (`given`) some (`places`) are the program's inputs. `orders` tell of each result how
+    its dimensions lie in what the program makes.
     """
     _, operands, params, rest = owned
     arrays = [x._array for x in operands if is_tensor(x)]
@@ -53,18 +62,34 @@ def launched(
     numbers = [k for k, x in enumerate(operands) if type(x) in kinds]
     if [operands[k] for k in numbers] != [*given]:
         raise NoRow
-    walked = written(executable, places, arrays, len(given))
+    walked = written(executable, places, arrays, len(given), orders)
     entry = walked.entry(operands, params, rest, gaps, numbers)
     if entry is None:
         return None
     results = walked.native.meet((entry,), operands, params, rest)
     inputs = [*arrays, *given]
-    want = executable([inputs[k] for k in places], [])
+    made = executable([inputs[k] for k in places], [])
+    want = [a if o is None else a.transpose(o) for a, o in zip(made, orders, strict=True)]
     same = results is not None and same_arrays([x for x in results if x is not None], want)
     return entry if same else None
 
 
-def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbers: int) -> Walked:
+def maker_of(shape: Sequence[int], dtype: Any, order: tuple[int, ...] | None) -> tuple[Any, Any]:
+    """What makes an array that a program fills, its dimensions in some order.
+
+    >>> make, given = maker_of((2, 3), np.dtype("f4"), (1, 0))
+    >>> make(*given).shape, make(*given).strides
+    ((3, 2), (4, 12))
+    """
+    if order is None:
+        return np.empty, (shape, dtype)
+    seen = np.empty(shape, dtype).transpose(order)
+    return np.ndarray, (seen.shape, dtype, None, 0, seen.strides)
+
+
+def written(
+    executable: Any, places: Sequence[int], arrays: Sequence[Any], numbers: int, orders: Orders
+) -> Walked:
     """A program as rows, of arrays and so many numbers."""
     native = loops.native()
     if native is None or executable.__class__ is not Native:
@@ -84,7 +109,7 @@ def written(executable: Any, places: Sequence[int], arrays: Sequence[Any], numbe
     for output, shape, dtype in image.results:
         if output != len(makers):
             raise NoRow
-        makers.append((np.empty, (shape, NUMPY_OF[named(dtype)])))
+        makers.append(maker_of(shape, NUMPY_OF[named(dtype)], orders[output]))
         slot = 1 + len(arrays) + numbers + output
         put(writer, slot, patches.pop(f"result {output}", []), words)
     for k, place in enumerate(places):
