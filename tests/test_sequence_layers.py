@@ -133,6 +133,27 @@ def test_packed_equals_each_sequence_alone() -> None:
         np.testing.assert_allclose(out[i, :n].detach().numpy(), alone.detach().numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_packed_sequences_of_one_length_are_not_packed(
+    kind: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit what the layer gives of the tensor, with gradients, by the same operations."""
+    layer = getattr(ad.nn, kind)(4, 5, num_layers=2, bidirectional=True)
+    x = ad.randn(6, batch, 4, requires_grad=True)
+    for name in ("_over_shrinking", "_over_growing"):
+        monkeypatch.delattr(recurrent, name)
+    found = []
+    for given in (x, pack_padded_sequence(x, [6] * batch)):
+        out, last = layer(given)
+        data = out if isinstance(out, ad.Tensor) else pad_packed_sequence(out)[0]
+        states = last if isinstance(last, tuple) else (last,)
+        total = (data * data).sum() + sum((s * 3).sin().sum() for s in states)
+        found.append([data, *states, *ad.autograd.grad(total, [x, *layer.parameters()])])
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.tolist() == theirs.tolist()
+
+
 def test_rotary_turns_pairs() -> None:
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     got = ad.nn.RotaryEmbedding(4)(ad.tensor(x), offset=2).numpy()

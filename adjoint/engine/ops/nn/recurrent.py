@@ -212,6 +212,9 @@ def over_layers(
     starts = list(zip(*(s.unbind(0) for s in states), strict=True))
     if not input.shape[0]:
         raise RuntimeError("rnn: expected sequence length to be larger than 0 in RNN")
+    even = sizes is not None and sizes[0] == sizes[-1]  # they never grow: nothing is packed
+    if sizes is not None and even:
+        input, sizes = input.reshape((len(sizes), sizes[0], *input.shape[1:])), None
     finals: list[State] = []
     for layer in range(num_layers):
         outputs = []
@@ -223,6 +226,8 @@ def over_layers(
         input = outputs[0] if directions == 1 else cat(outputs, -1)
         if dropout and train and layer < num_layers - 1:
             input = input * dropout_factors(input.shape, dropout, input)
+    if even:
+        input = input.flatten(0, 1)
     return input, tuple(stack(list(parts), 0) for parts in zip(*finals, strict=True))
 
 
