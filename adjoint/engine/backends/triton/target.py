@@ -49,7 +49,10 @@ from adjoint.engine.graph.passes.recomputation.recompute import Costs
 
 FEW = 4  # kernels of a step that eager mode launches one by one
 SUMMED_ALONE = 1 << 20  # elements that are worth a launch of their own
-CALLED = frozenset({"ctc_loss_small", "ctc_loss_gradient"})  # kernels of the eager table
+# Kernels of the eager table.
+CALLED = frozenset(
+    {"ctc_loss_small", "ctc_loss_gradient", "recurrent_network", "recurrent_network_gradient"}
+)
 
 
 class TritonTarget(Target):

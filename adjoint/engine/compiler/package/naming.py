@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 from array import array
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from adjoint.engine.compiler.loops.ir import Form
@@ -136,4 +137,6 @@ def plain(x: Any) -> Any:
         return (kind.__name__, str(x))
     if isinstance(x, DataflowGraph):
         return (kind.__name__, graph_key(x))
+    if is_dataclass(x):
+        return (kind.__name__, *[plain(getattr(x, field.name)) for field in fields(x)])
     raise Unnameable(kind.__name__)

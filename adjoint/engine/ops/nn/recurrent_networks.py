@@ -18,6 +18,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
+from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn.attention import dropout_factors
 from adjoint.engine.ops.nn.recurrent import CELLS, State, over_layers
@@ -97,6 +98,9 @@ class RecurrentNetwork:
 # By type of device, filled by backends: the network with what a library chose for it on a device,
 # by its number; None where no library runs it.
 CHOOSE: dict[str, Callable[[RecurrentNetwork, int], RecurrentNetwork | None]] = {}
+# Of what was chosen: bytes that the library keeps for backward; None where a compiled program is
+# quicker moment by moment.
+KEPT: dict[str, Callable[[RecurrentNetwork, int], int | None]] = {}
 
 
 def _composed(
@@ -114,11 +118,29 @@ def _composed(
 
 
 def _network(
-    x: Tensor, *rest: Tensor, network: RecurrentNetwork, given: int, training: bool
+    x: Tensor, *rest: Tensor, network: RecurrentNetwork, given: int, training: bool, kept: int = 0
 ) -> Any:
     """(outputs, what a library keeps for backward, *last states)."""
     out, *last = _composed(network, x, rest[:given], rest[given:])
-    return out, x.new_zeros((0,), dtype=uint8), *last
+    return out, x.new_zeros((kept,), dtype=uint8), *last
+
+
+def _specs(
+    x: Spec, *rest: Spec, network: RecurrentNetwork, given: int, training: bool, kept: int = 0
+) -> tuple[Spec, ...]:
+    state = Spec(network.state_shape, x.dtype, x.device)
+    out, block = Spec(network.out_shape, x.dtype, x.device), Spec((kept,), uint8, x.device)
+    return out, block, *[state] * network.states
+
+
+def _gradient_specs(
+    *xs: Spec,
+    got: tuple[bool, ...],
+    wanted: tuple[bool, ...],
+    network: RecurrentNetwork,
+    given: int,
+) -> tuple[Spec, ...]:
+    return tuple(x for x, w in zip(xs[sum(got) + 2 :], wanted, strict=True) if w)
 
 
 def _pulled(
@@ -168,20 +190,32 @@ def _pull(
         gradients = iter(RECURRENT_GRADIENT(*operands, **how))
     else:
         operands = (*(g.contiguous() for g in cotangents), *first_outs, x, *rest)
+        is_recorded = CONTEXT.capture is not None and 0 not in first_outs[1].shape
         with CONTEXT.having(autocast=None):  # precision is settled by what was handed over
-            pulled = RECURRENT_GRADIENT if CONTEXT.plain else _pulled
+            pulled = RECURRENT_GRADIENT if CONTEXT.plain or is_recorded else _pulled
             gradients = iter(pulled(*operands, **how))
     return [next(gradients) if w else None for w in wanted]
 
 
 # RECURRENT_NETWORK(x, *states, *weights) -> (outputs, kept bytes, *last states); `given` says how
-# many states there are, none for zeros.
+# many states there are, none for zeros, and `kept` how many bytes, where a program is recorded.
 RECURRENT_NETWORK: Record = composite(
-    "recurrent_network", _network, operands=("x", "*rest"), outputs=0, joint=_pull, by_library=True
+    "recurrent_network",
+    _network,
+    operands=("x", "*rest"),
+    outputs=0,
+    joint=_pull,
+    by_library=True,
+    infer_specs=_specs,
 )
 # (*cotangents, outputs, kept bytes, x, *states, *weights) -> the gradients that are wanted
 RECURRENT_GRADIENT: Record = composite(
-    "recurrent_network_gradient", _pulled, operands=("*xs",), outputs=0, by_library=True
+    "recurrent_network_gradient",
+    _pulled,
+    operands=("*xs",),
+    outputs=0,
+    by_library=True,
+    infer_specs=_gradient_specs,
 )
 
 
@@ -196,7 +230,7 @@ def _chosen(
     both: bool,
 ) -> RecurrentNetwork | None:
     """The network as a library will run it; None where the composition runs."""
-    if CONTEXT.capture is not None or CONTEXT.autocast is not None or CONTEXT.levels:
+    if CONTEXT.autocast is not None or CONTEXT.levels:
         return None
     if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly or CONTEXT.observers:
         return None
@@ -205,7 +239,20 @@ def _chosen(
     choose = CHOOSE.get(device.type)
     if choose is None or not all(map(is_tensor, given)):
         return None
-    arrays = [t._array for t in given]
+    shapes = _shapes(given) if CONTEXT.capture is None else _recorded_shapes(given)
+    if shapes is None:
+        return None
+    options = (layers, 1 + both, biases, tuple(sizes or ()))
+    network = _network_of(cell, x.dtype.name, shapes, len(states), *options)
+    chosen = None if network is None else choose(network, device.index or 0)
+    if CONTEXT.capture is None or chosen is None:
+        return chosen
+    return None if KEPT[device.type](chosen, device.index or 0) is None else chosen
+
+
+def _shapes(tensors: Sequence[Tensor]) -> tuple[Shape, ...] | None:
+    """Those of tensors of one dtype on one GPU; None where some are others."""
+    arrays = [t._array for t in tensors]
     first = arrays[0]
     one, dtype = first.__class__, first.dtype
     if one not in DEVICE_LAYOUTS:
@@ -215,10 +262,17 @@ def _chosen(
     for a in arrays:
         if a.__class__ is not one or a.dtype != dtype or place(a)[0] != index:
             return None
-    shapes = tuple([a.shape for a in arrays])
-    options = (layers, 1 + both, biases, tuple(sizes or ()))
-    network = _network_of(cell, x.dtype.name, shapes, len(states), *options)
-    return None if network is None else choose(network, device.index or 0)
+    return tuple([a.shape for a in arrays])
+
+
+def _recorded_shapes(tensors: Sequence[Tensor]) -> tuple[Shape, ...] | None:
+    """The same while a program is recorded; None where a size is not known."""
+    specs = [t._spec for t in tensors]
+    if any(s.dtype is not specs[0].dtype or s.device != specs[0].device for s in specs):
+        return None
+    if any(type(n) is not int for s in specs for n in s.shape):
+        return None
+    return tuple([tuple(s.shape) for s in specs])
 
 
 @lru_cache(maxsize=1024)
@@ -259,10 +313,17 @@ def _packed(sizes: Shape, rows: int) -> Shape | None:
 def _run_whole(
     network: RecurrentNetwork, x: Tensor, states: State, params: Sequence[Tensor]
 ) -> tuple[Tensor, State]:
-    operands = [*map(_dense, (x, *states, *params))]
-    training = CONTEXT.grad_enabled and any(t.requires_grad for t in operands)
+    given = (x, *states, *params)
+    training = CONTEXT.grad_enabled and any(t.requires_grad for t in given)
+    kept: int | None = 0
+    if CONTEXT.capture is None:
+        operands = [*map(_dense, given)]
+    else:
+        operands = [t.contiguous() for t in given]
+        if training:
+            kept = KEPT[x.device.type](network, x.device.index or 0)
     out, _, *last = RECURRENT_NETWORK(
-        *operands, network=network, given=len(states), training=training
+        *operands, network=network, given=len(states), training=training, kept=kept
     )
     return out, tuple(last)
 

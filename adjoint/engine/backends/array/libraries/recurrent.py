@@ -280,6 +280,7 @@ class PreparedNetwork:
         self.bytes = [prod(shape) * named(network.dtype).itemsize for shape in self.shapes]
         self.empty: Callable[..., Array] = cupy().ndarray
         self.nothing = cupy().ndarray(0, np.uint8)
+        self.kept = paged(self.about.rooms[TRAINING][1]) + self.about.weights  # bytes
         self.offsets = weight_offsets(owner, replace(network, length=1, batch=1, sizes=()))
 
     def forward(
@@ -320,6 +321,8 @@ class PreparedNetwork:
         """The cotangents of the inputs, of the first states, and of parameters if asked for."""
         about, empty, owner = self.about, self.empty, self.owner
         out, kept = outs
+        if kept.data.ptr % PAGE:  # in a program's memory
+            kept = kept.copy()
         size, reserve = about.rooms[TRAINING]
         before = paged(reserve)
         room = empty(before + size, np.uint8)  # a copy of the reserve, and memory to work in

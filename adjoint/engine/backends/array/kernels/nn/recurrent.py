@@ -28,6 +28,9 @@ from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 Array = Any
 ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", "").strip() != "0"
 SMALL = 256  # states that the algorithm for small ones was seen to be right for
+# Moments of all layers from which on one call of the algorithm for small states, between two graphs
+# of launches, is quicker than a product and a kernel for each of them (benchmarks/NOTES.md).
+MOMENTS = 48
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
 
@@ -60,8 +63,17 @@ def algorithms(network: RecurrentNetwork) -> tuple[int, ...]:
     return PERSISTENT_SMALL, STANDARD
 
 
+def kept(network: RecurrentNetwork, index: int) -> int | None:
+    """Bytes that a chosen network keeps; None where kernels of a program are quicker."""
+    moments = network.length * network.layers * network.directions
+    if network.algorithm != PERSISTENT_SMALL or moments < MOMENTS:
+        return None
+    ready = prepared(index, network)
+    return None if ready is None else ready.kept
+
+
 if ASKED:
-    ops.CHOOSE["cuda"] = choose
+    ops.CHOOSE["cuda"], ops.KEPT["cuda"] = choose, kept
 
 
 def _dense(xp: Any, arrays: Sequence[Array]) -> list[Array]:
@@ -76,7 +88,13 @@ def _dense(xp: Any, arrays: Sequence[Array]) -> list[Array]:
 
 @lowers_on_gpu(ops.RECURRENT_NETWORK)
 def recurrent_network(
-    xp: Any, x: Array, *rest: Array, network: RecurrentNetwork, given: int, training: bool
+    xp: Any,
+    x: Array,
+    *rest: Array,
+    network: RecurrentNetwork,
+    given: int,
+    training: bool,
+    kept: int = 0,
 ) -> tuple[Array, ...]:
     first, *others = _dense(xp, (x, *rest))
     run: Any = prepared(x.data.device_id, network)
