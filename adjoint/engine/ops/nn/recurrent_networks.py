@@ -240,7 +240,7 @@ def _chosen(
     if choose is None or not all(map(is_tensor, given)):
         return None
     shapes = _shapes(given) if CONTEXT.capture is None else _recorded_shapes(given)
-    if shapes is None:
+    if shapes is None or any(type(n) is not int for n in sizes or ()):
         return None
     options = (layers, 1 + both, biases, tuple(sizes or ()))
     network = _network_of(cell, x.dtype.name, shapes, len(states), *options)
@@ -345,11 +345,13 @@ def run(
     `states` may be a function that makes zeros, which is not called where nobody reads them.
     """
     if CHOOSE.get(input.device.type) is not None:
-        if dropout and train and num_layers > 1 and CONTEXT.capture is None:
-            how = (has_biases, num_layers, dropout, bidirectional)
-            return _run_dropping(cell, input, sizes, states, params, *how)
+        drops = bool(dropout) and train and num_layers > 1
+        if drops and CONTEXT.capture is None:
+            options = (has_biases, num_layers, dropout, bidirectional)
+            return _run_dropping(cell, input, sizes, states, params, *options)
         first = () if callable(states) else states
-        network = _chosen(cell, input, sizes, first, params, has_biases, num_layers, bidirectional)
+        kind = (first, params, has_biases, num_layers, bidirectional)
+        network = None if drops else _chosen(cell, input, sizes, *kind)
         if network is not None:
             return _run_whole(network, input, first, params)
     return over_layers(
