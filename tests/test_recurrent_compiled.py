@@ -73,6 +73,22 @@ def test_compiled_with_dropout_is_no_library_s(monkeypatch: pytest.MonkeyPatch) 
     ad.testing.assert_close(compiled(x), want, rtol=1e-5, atol=1e-6)
 
 
+def test_what_is_exported_has_no_library_s_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(network: RecurrentNetwork, index: int) -> RecurrentNetwork:
+        raise AssertionError(network)
+
+    monkeypatch.setitem(networks.CHOOSE, "cpu", choose)
+    layer, x = ad.nn.GRU(3, 2), ad.randn(4, 5, 3)
+    with monkeypatch.context() as eager:
+        eager.delitem(networks.CHOOSE, "cpu")
+        want = layer(x)[0]
+    ad.export.save(ad.export.export(layer, (x,)), tmp_path / "layer.pt2")
+    found = ad.export.load(tmp_path / "layer.pt2").module()(x)[0]
+    ad.testing.assert_close(found, want, rtol=1e-5, atol=1e-6)
+
+
 INTERPRETED = """
 import importlib
 import adjoint as ad

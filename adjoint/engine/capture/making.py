@@ -61,6 +61,7 @@ class Recordable(Inspection):
         self.traces = 0
         self.dynamic = dynamic
         self.fullgraph = fullgraph  # whether what cannot be recorded is an error
+        self.for_others = False  # whether programs are for other processes: exported
         self.in_call = False  # whether a call is under way that finds no recording
         self.free = FreeNumbers()
         self.families = Families(name_of(fn), automatic=dynamic)
@@ -167,6 +168,7 @@ class Recordable(Inspection):
         how = {identity: "window" if n == 1 else "whole" for identity, n in counts.items()}
         while True:
             trace = Trace(located=True)
+            trace.runs_here = not self.for_others
             try:
                 for i, leaf in enumerate(leaves):
                     if is_tensor(leaf):
@@ -345,6 +347,7 @@ class Recordable(Inspection):
         Float arguments are numbers of each call where the function allows that. State that the
         recording made (an optimizer's) stays until `program.take_back` is called.
         """
+        self.for_others = True
         leaves, structure = flatten((args, kwargs))
         numbers = slots(range(len(leaves)), leaves)
         with TRACING, uncollected():

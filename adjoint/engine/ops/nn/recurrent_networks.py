@@ -230,7 +230,10 @@ def _chosen(
     both: bool,
 ) -> RecurrentNetwork | None:
     """The network as a library will run it; None where the composition runs."""
+    capture = CONTEXT.capture
     if CONTEXT.autocast is not None or CONTEXT.levels:
+        return None
+    if capture is not None and not capture.runs_here:
         return None
     if CONTEXT.reference or CONTEXT.takers or CONTEXT.anomaly or CONTEXT.observers:
         return None
@@ -239,13 +242,13 @@ def _chosen(
     choose = CHOOSE.get(device.type)
     if choose is None or not all(map(is_tensor, given)):
         return None
-    shapes = _shapes(given) if CONTEXT.capture is None else _recorded_shapes(given)
+    shapes = _shapes(given) if capture is None else _recorded_shapes(given)
     if shapes is None or any(type(n) is not int for n in sizes or ()):
         return None
     options = (layers, 1 + both, biases, tuple(sizes or ()))
     network = _network_of(cell, x.dtype.name, shapes, len(states), *options)
     chosen = None if network is None else choose(network, device.index or 0)
-    if CONTEXT.capture is None or chosen is None:
+    if capture is None or chosen is None:
         return chosen
     return None if KEPT[device.type](chosen, device.index or 0) is None else chosen
 
