@@ -23,8 +23,15 @@ from adjoint.engine.core.layout import (
     preserve_format,
 )
 from adjoint.engine.core.operations.families import fit, linear
-from adjoint.engine.core.operations.public import METHODS, method, public
+from adjoint.engine.core.operations.public import (
+    METHODS,
+    call_small,
+    may_be_small,
+    method,
+    public,
+)
 from adjoint.engine.core.operations.record import Record, is_tensor
+from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
 
@@ -81,13 +88,25 @@ def _strides(x: Tensor, memory_format: Any) -> Any:
     return format_strides("memory_format", tuple(x._array.shape), x.stride(), memory_format)
 
 
+_DENSE = SmallCalls("contiguous")
+
+
+def _dense(x: Tensor) -> Tensor:
+    return CLONE(x, strides=None)
+
+
 @method
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its elements lie in memory in the order asked for, else such a copy."""
     if memory_format is contiguous_format:
         array = self._array
-        if array.__class__ is ndarray and array.flags.c_contiguous:  # no recording's own
-            return self
+        if array.__class__ is ndarray:  # no recording's own
+            if array.flags.c_contiguous:
+                return self
+            if not self._requires_grad and may_be_small(self):
+                dense = call_small(_DENSE, _dense, (self,), {})
+                if dense is not None:
+                    return dense  # type: ignore[no-any-return]
         capture = CONTEXT.capture
         if capture is not None and capture.reshapes.doubts(self):
             dense = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)

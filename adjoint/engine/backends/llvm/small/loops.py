@@ -38,6 +38,7 @@ ROW = ARGUMENTS_AT + ARGUMENTS * ARGUMENT
 
 # `@carry_out` runs the rows on arrays whose addresses are in slots, and tells whether one failed.
 WALK = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @PyLong_FromLongLong(i64)
 define i64 @carry_out(ptr %table, ptr %slots, i64 %count) {{
 entry:
@@ -241,14 +242,18 @@ end:
 
 
 def inner_loop(name: str, arguments: int, body: str, before: str = "") -> str:
-    """A loop over elements, called as NumPy calls its own; `body` may use %p0, %p1, ..."""
+    """A loop over elements, called as NumPy calls its own; `body` may use %p0, %p1, ...
+
+    What comes before the loop may use %b0, %b1, ..., and end in a block %begin of its own.
+    """
     heads, phis, nexts = [], [], []
+    start = "begin" if before.endswith("begin:") else "entry"
     for k in range(arguments):
         heads.append(f"  %q{k} = getelementptr ptr, ptr %args, i64 {k}")
         heads.append(f"  %b{k} = load ptr, ptr %q{k}")
         heads.append(f"  %r{k} = getelementptr i64, ptr %steps, i64 {k}")
         heads.append(f"  %s{k} = load i64, ptr %r{k}")
-        phis.append(f"  %p{k} = phi ptr [%b{k}, %entry], [%n{k}, %next]")
+        phis.append(f"  %p{k} = phi ptr [%b{k}, %{start}], [%n{k}, %next]")
         nexts.append(f"  %n{k} = getelementptr i8, ptr %p{k}, i64 %s{k}")
     newline = "\n"
     return f"""
@@ -259,7 +264,7 @@ entry:
 {before}
   br label %loop
 loop:
-  %i = phi i64 [0, %entry], [%iNext, %next]
+  %i = phi i64 [0, %{start}], [%iNext, %next]
 {newline.join(phis)}
   %more = icmp slt i64 %i, %n
   br i1 %more, label %each, label %end
@@ -315,7 +320,14 @@ def _moves() -> list[str]:
     texts = []
     for size, word in WORDS.items():
         move = f"  %x = load {word}, ptr %p0\n  store {word} %x, ptr %p1"
-        texts.append(inner_loop(f"copy{size}", 2, move))
+        at_once = (
+            f"  %near = icmp eq i64 %s0, {size}\n  %next.to = icmp eq i64 %s1, {size}\n"
+            "  %in.one = and i1 %near, %next.to\n  br i1 %in.one, label %piece, label %begin\n"
+            f"piece:\n  %bytes = mul i64 %n, {size}\n"
+            "  call void @llvm.memcpy.p0.p0.i64(ptr %b1, ptr %b0, i64 %bytes, i1 false)\n"
+            "  ret void\nbegin:"
+        )
+        texts.append(inner_loop(f"copy{size}", 2, move, at_once))
         select = (
             "  %c = load i8, ptr %p0\n  %yes = icmp ne i8 %c, 0\n"
             f"  %x = load {word}, ptr %p1\n  %y = load {word}, ptr %p2\n"
@@ -434,7 +446,7 @@ fits:
   %new = fadd KIND %old, 1.0
   store KIND %new, ptr %to"""
     before, body = (part.replace("KIND", kind) for part in (before, body))
-    return inner_loop(f"count_{char}", 4, body, before).replace("%entry]", "%begin]")
+    return inner_loop(f"count_{char}", 4, body, before)
 
 
 def conversion(have: str, want: str) -> str:
