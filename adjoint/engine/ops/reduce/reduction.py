@@ -120,6 +120,8 @@ def mean(
     """
     wanted = _mean_dtype("mean", input, dtype)
     dims = all_dims("mean", dim, input.ndim)
+    if wanted is input.dtype and not wanted.is_half:
+        return SUM(input, dims=dims, keepdim=keepdim) / count(input.shape, dims)
     # A half sum may overflow where its mean would not.
     x = input.to(float32 if wanted.is_half else wanted)
     out = SUM(x, dims=dims, keepdim=keepdim) / count(x.shape, dims)

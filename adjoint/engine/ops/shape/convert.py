@@ -309,6 +309,8 @@ def _unless_it_is_there(convert_to: Callable[..., Any]) -> Callable[..., Any]:
     def variant(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and self._array.__class__ is ndarray:
             (wanted,) = args
+            if wanted is self.dtype:
+                return self
             if wanted is CPU or (wanted.__class__ is str and wanted == "cpu"):
                 return self
             array = getattr(wanted, "_array", None)

@@ -399,7 +399,10 @@ def write_index_put(
     accumulate: bool,
     wrap: bool = True,
 ) -> Spot:
-    """Sums go through the values in order; so does what overwrites, of which the last one stays."""
+    """Sums go through the values in order; so does what overwrites, of which the last one stays.
+
+    One value may be put at all of them.
+    """
     if not x.array.dtype == values.array.dtype == out.dtype:
         raise NoRow
     if accumulate:
@@ -407,14 +410,18 @@ def write_index_put(
     else:
         in_order = all(one_piece(p.array) for p in (values, *indices))
         same = len({p.array.shape for p in indices}) == 1
-        fits = in_order and same and out.dtype.kind in "fiub"
+        fits = (values.array.size == 1 or (in_order and same)) and out.dtype.kind in "fiub"
     if not fits:
         raise NoRow
     place = w.copy(x, w.scratch(out))
-    array, shape = place.array, values.array.shape
+    array, first = place.array, index.block_position(dims)
     at, count, along = picked_at(w, place, indices, dims)
+    rest = [size for d, size in enumerate(array.shape) if d not in dims]
+    shape = (*rest[:first], *at.array.shape, *rest[first:])
+    if accumulate and values.array.shape != shape:
+        raise NoRow
     steps = [
-        [*values.array.strides],
+        spread(values.array, shape),
         beside(at.array, dims, array.ndim),
         around(array, dims, [0] * at.array.ndim),
     ]
