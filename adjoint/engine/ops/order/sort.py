@@ -67,6 +67,7 @@ ARGSORT = primitive(
     native_check=True,
     fragment="composed",
     by_table=_is_long_line,
+    in_steps=True,
 )
 TOPK = primitive(
     "topk",
@@ -76,6 +77,7 @@ TOPK = primitive(
     native_check=True,
     fragment="composed",
     by_table=_takes_many,
+    in_steps=True,
 )
 KTHVALUE = primitive(
     "kthvalue",
@@ -85,6 +87,7 @@ KTHVALUE = primitive(
     native_check=True,
     fragment="composed",
     by_table=_is_long_line,
+    in_steps=True,
 )
 # The lower median; with `omit` NaN do not count, else any NaN is the median.
 ARGMEDIAN = primitive(
@@ -95,6 +98,7 @@ ARGMEDIAN = primitive(
     native_check=True,
     fragment="composed",
     by_table=_is_long_line,
+    in_steps=True,
 )
 ARGMODE = primitive(
     "argmode", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="device"

@@ -130,6 +130,7 @@ ARGMAX = primitive(
     rounding="exact",
     position_of="amax",
     fragment="device",
+    in_steps=True,
 )
 ARGMIN = primitive(
     "argmin",
@@ -140,6 +141,7 @@ ARGMIN = primitive(
     rounding="exact",
     position_of="amin",
     fragment="device",
+    in_steps=True,
 )
 
 

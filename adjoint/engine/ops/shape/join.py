@@ -54,6 +54,7 @@ CAT = linear(
     native_check=True,
     rounding="exact",
     fragment="plain",
+    in_steps=True,
 )
 
 
@@ -79,6 +80,7 @@ STACK = linear(
     native_check=True,
     rounding="exact",
     fragment="plain",
+    in_steps=True,
 )
 
 

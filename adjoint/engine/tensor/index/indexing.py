@@ -88,6 +88,8 @@ def getitem(self: Tensor, key: Any) -> Any:
     alone = _only_index(self, key)
     if alone is not None:
         return INDEX(self, key[alone], dims=(alone,))
+    if self._requires_grad and _are_indices(self, key):
+        return INDEX(self, *key, dims=tuple(range(len(key))))
     selected = few.taken(self, key)
     if selected is not None:
         return selected
@@ -116,6 +118,18 @@ def _only_index(x: Tensor, key: Any) -> int | None:
             return None
         at = d
     return at
+
+
+def _are_indices(x: Tensor, key: Any) -> bool:
+    """Whether a key is several index tensors and nothing else, of a rank and on its device."""
+    return (
+        key.__class__ is tuple
+        and 1 < len(key) <= x.ndim
+        and all(
+            isinstance(k, Tensor) and k.dtype is int64 and k._array.shape and k.device == x.device
+            for k in key
+        )
+    )
 
 
 def _select(x: Tensor, dim: int, mask: Tensor) -> Tensor:
