@@ -67,6 +67,9 @@ def test_a_step_of_a_transformer() -> None:
     norms = [n for label, n in found.items() if "sub+mul+sub+mul" in label and "sum" in label]
     assert sum(norms) == 5
     assert sum(n for label, n in found.items() if label in ("cast+mul+sum", "mul+sum")) == 0
+    # Attention's gradients are written side by side: nothing puts them there but their bias's sum.
+    assert not [label for label in found if "where" in label and label.startswith("eq+where+eq")]
+    assert found["cast+sum"] == 2
 
 
 def test_rotary_positions_are_part_of_one_kernel() -> None:

@@ -6,7 +6,8 @@ Note [choices]
     before or after it is in the same kernel. Where parts are equally long and only loops read the
     whole, element i of part p is the choice of the p-th: an operation on each element, all of whose
     operands are read at element i. What is small work is done again for that: a part that loops
-    make is made where it is read, from what lies in memory.
+    make is made where it is read, from what lies in memory. What a product reads lies in memory
+    whatever happens: its parts are written side by side by whoever makes them.
 """
 
 from __future__ import annotations
@@ -86,10 +87,24 @@ class Choosing:
         """Whether only loops read a value, or views of it."""
         readers = self.readers.get(x, [])
         return x not in self.handed and bool(readers) and all(
-            is_pointwise(node)
+            (is_pointwise(node) and not self.is_for_a_product(node))
             or (is_plain_view(node) and self.is_for_loops(node.outputs[0]))
             for node in readers
         )  # fmt: skip
+
+    def is_for_a_product(self, node: Node) -> bool:
+        """Whether a node widens halves that a product reads as such (Note [narrow products])."""
+        if node.record.name != "cast" or not node.inputs[0].spec.dtype.is_half:
+            return False
+        return self.is_multiplied(node.outputs[0])
+
+    def is_multiplied(self, x: Value) -> bool:
+        """Whether a product reads a value, or a view of it."""
+        return any(
+            node.record.name == "matmul"
+            or (is_plain_view(node) and self.is_multiplied(node.outputs[0]))
+            for node in self.readers.get(x, [])
+        )
 
     def choice(self, node: Node) -> Value:
         """The choice of a part by the number of each."""
