@@ -165,3 +165,37 @@ def test_two_kept_values_and_results_over_them(activation: Any, shape: tuple[int
         np.testing.assert_allclose(got.item(), want.item(), rtol=1e-5, atol=1e-6)
         for g, w in zip(ad.autograd.grad(got, b), ad.autograd.grad(want, b), strict=True):
             np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("dims", [(1, 0, 2), (0, 1, 2), (2, 1, 0), (0, 2, 1)])
+@pytest.mark.parametrize("shape", [(3, 5, 8), (2, 7, 3), (4, 1, 6), (1, 4, 5)])
+def test_permuted_parts_are_made_side_by_side(dims: Any, shape: tuple[int, ...]) -> None:
+    """Parts that are views of what loops and products make, one of them a result of its own too."""
+    rng = np.random.default_rng(5)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    w = rng.standard_normal((shape[-1], shape[-1])).astype(np.float32)
+
+    def joined(m: Any, x: Any, y: Any, w: Any, axis: int) -> Any:
+        total = (x * y)[..., :1]
+        parts = [x * 2 + 1, m.exp(y) - total, x @ w, x * 0 + y[:1]]
+        turned = [m.transpose(part, dims) for part in parts]
+        flat = [m.reshape(part, (part.shape[0], -1, part.shape[-1])) for part in turned]
+        return m.concatenate(flat, axis=axis), parts[1]
+
+    class Names:
+        """NumPy's names for what is used of both."""
+
+        exp = ad.exp
+        transpose = staticmethod(lambda x, dims: x.permute(dims))
+        reshape = staticmethod(lambda x, shape: x.reshape(shape))
+        concatenate = staticmethod(lambda xs, axis: ad.cat(xs, axis))
+
+    for axis in range(3):
+
+        def run(x: Any, y: Any, w: Any, axis: int = axis) -> Any:
+            return joined(Names, x, y, w, axis)
+
+        got = ad.compile(run)(*map(ad.from_numpy, (x, y, w)))
+        want = joined(np, x, y, w, axis)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-5)

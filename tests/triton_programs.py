@@ -91,6 +91,21 @@ def joined(x: Any, weight: Any, bias: Any) -> Any:
     return tuple(found)
 
 
+def over_sequences(x: Any, weight: Any, bias: Any) -> Any:
+    """The same where the length comes before the batch, and the product has three dimensions."""
+    found = []
+    for dtype in (ad.float32, ad.bfloat16):
+        leaves = [t.detach().to(dtype).requires_grad_() for t in (x, weight, bias)]
+        rows = F.linear(leaves[0].transpose(0, 1), leaves[1].t(), leaves[2])  # (T, B, 3 E)
+        q, k, v = (
+            part.transpose(0, 1).reshape(2, 128, 2, 16).transpose(1, 2)
+            for part in rows.chunk(3, -1)
+        )
+        out = F.scaled_dot_product_attention(q, k, v)
+        found += ad.autograd.grad((out * out).float().sum() / 2048, leaves)
+    return tuple(found)
+
+
 def dropped(q: Any, k: Any, v: Any) -> Any:
     """Attention with dropout from a place that is a tensor, as on a GPU; and its gradients."""
     found = []
@@ -475,6 +490,9 @@ PROGRAMS: dict[str, Program] = {
     "attention with a learned mask": (with_learned_mask, qkv),
     "joined attention of halves": (
         joined, lambda: (ad.randn(2, 128, 32), ad.randn(32, 96) * 0.3, ad.randn(96))
+    ),
+    "attention of halves over sequences": (
+        over_sequences, lambda: (ad.randn(2, 128, 32), ad.randn(32, 96) * 0.3, ad.randn(96))
     ),
     "shared heads": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True),

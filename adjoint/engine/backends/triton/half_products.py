@@ -11,7 +11,8 @@ Note [narrow products]
 
 Note [biases]
     A product that is only read to add a vector to all of its rows takes that as a third operand:
-    cuBLASLt adds it before the result is rounded and written (halves: once, not twice).
+    cuBLASLt adds it before the result is rounded and written (halves: once, not twice). So it does
+    where the product is of rows, and the sum of more dimensions.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 from adjoint.engine.ops.nn.losses.classification import ROW_STATISTICS
 from adjoint.engine.ops.nn.normalization import MOMENTS
+from adjoint.engine.ops.shape.views import RESHAPE
 
 STATISTICS = {ROW_STATISTICS.name, MOMENTS.name}  # that are found in float32 whatever they read
 SMALL, LARGE = 2.0**-16, 2.0**16  # factors that lose nothing of a bfloat16 worth having
@@ -102,19 +104,29 @@ class Narrowing:
         ):
             return (inputs[0],)
         for old, x, bias in zip(node.inputs, inputs, inputs[::-1], strict=True):
-            if not (is_device_tensor(x) and is_device_tensor(bias) and is_matmul(x)):
+            if not (is_device_tensor(x) and is_device_tensor(bias)):
                 continue
-            shape, out = x.spec.shape, node.outputs[0].spec
-            if x.spec != out or bias.spec.dtype is not out.dtype:
+            out, made = node.outputs[0].spec, self.product_of(old, x)
+            if made is None or x.spec != out or bias.spec.dtype is not out.dtype:
                 continue
             if not (out.dtype is float32 or out.dtype.is_half):
                 continue
-            if self.users.get(old) != 1 or bias.spec.shape != shape[-1:]:
+            if not bias.spec.shape == made.spec.shape[-1:] == out.shape[-1:]:
                 continue
-            results = self.again(x, x.spec, bias)
-            if x in self.narrowed:
-                self.narrowed.add(results[0])
-            return tuple(results)
+            (result,) = self.again(made, made.spec, bias)
+            if made in self.narrowed:
+                self.narrowed.add(result)
+            return (result if made is x else self.builder.emit(RESHAPE, result, shape=out.shape),)
+        return None
+
+    def product_of(self, old: Value, x: Value) -> Value | None:
+        """The product that a value is, or that it shows in another shape; nothing else reads it."""
+        while self.users.get(old) == 1 and x.node is not None and old.node is not None:
+            if is_matmul(x):
+                return x
+            if not x.node.record is old.node.record is RESHAPE:
+                return None
+            old, x = old.node.inputs[0], x.node.inputs[0]
         return None
 
     def unrounded(self, node: Node, x: Value) -> tuple[Value, ...] | None:

@@ -13,7 +13,7 @@ from adjoint.engine.backends.triton.choices import is_plain_view
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.rewrite import GraphBuilder
 
-BETWEEN = 8  # nodes, views or conversions, that two products may be apart
+BETWEEN = 8  # nodes that two products may be apart
 
 
 def order_products(graph: DataflowGraph) -> DataflowGraph:
@@ -54,8 +54,6 @@ def second_product(nodes: list[Node], at: int) -> int | None:
             return None  # it would have to come after what it reads
         if node.record.name == "matmul":
             return k if bases.intersection(map(base, node.inputs)) else None
-        if not is_passed(node):
-            return None
     return None
 
 

@@ -113,9 +113,9 @@ class Placing:
                 maker = self.fusion.unit_of.get(base)
                 if maker is None or len(self.readers.get(base, ())) != 1:
                     continue
-                if node.inputs.count(x) > 1 or any(v.record.name != "reshape" for v in views):
+                if node.inputs.count(x) > 1 or not all(map(keeps_rows, views)):
                     continue
-                window_place = reshaped(window, base.spec.shape)
+                window_place = before_views(window, views)
                 if window_place is not None and self.can_make_at(maker, window_place):
                     self.places[base] = window_place
 
@@ -164,17 +164,7 @@ class Placing:
                 continue
             if maker.epilogue is not None:
                 continue
-            place: Place | None = target
-            for view in reversed(views):
-                if view.record.name == "permute":
-                    assert place is not None
-                    place = unpermuted(place, view.params["dims"])
-                elif view.record.name == "reshape" and place is not None:
-                    place = reshaped(place, view.inputs[0].spec.shape)
-                else:
-                    place = None
-                if place is None:
-                    break
+            place = before_views(target, views)
             # Who would read it later reads the copy.
             if (
                 place is not None
@@ -393,6 +383,32 @@ class Placing:
                     if strides_over(seen.strides, unit.maps[node.outputs[0]]) != wanted:
                         return False
         return True
+
+
+def before_views(place: Place, views: Sequence[Node]) -> Place | None:
+    """Where a value lies that views, permutations and reshapes, show at a place; None: nowhere."""
+    found: Place | None = place
+    for view in reversed(views):
+        if found is None:
+            return None
+        if view.record.name == "permute":
+            found = unpermuted(found, view.params["dims"])
+        elif view.record.name == "reshape":
+            found = reshaped(found, view.inputs[0].spec.shape)
+        else:
+            return None
+    return found
+
+
+def keeps_rows(view: Node) -> bool:
+    """Whether a view is a reshape, or a permutation that leaves the last dimension where it is.
+
+    What makes a value then still writes neighbours side by side.
+    """
+    if view.record.name == "permute":
+        dims = view.params["dims"]
+        return bool(dims) and dims[-1] == len(dims) - 1
+    return view.record.name == "reshape"
 
 
 def is_implied(check: Check, checked: set[Check]) -> bool:
