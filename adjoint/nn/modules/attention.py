@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.creation import empty
-from adjoint.engine.ops.nn.multi_head import multi_head_attention_forward
+from adjoint.engine.ops.nn.multi_head import attend_by_heads
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.linear import NonDynamicallyQuantizableLinear
@@ -139,13 +139,7 @@ class MultiheadAttention(Module):
             average_attn_weights: whether to average the weights over heads.
             is_causal: promise that `attn_mask` is the causal one.
         """
-        swap = self.batch_first and query.ndim == 3
-        if swap:
-            key_is_value, query_is_key = key is value, query is key
-            query = query.transpose(1, 0)
-            key = query if query_is_key else key.transpose(1, 0)
-            value = key if key_is_value else value.transpose(1, 0)
-        out, weights = multi_head_attention_forward(
+        return attend_by_heads(
             query,
             key,
             value,
@@ -169,8 +163,8 @@ class MultiheadAttention(Module):
             v_proj_weight=self.v_proj_weight,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
+            batch_first=self.batch_first,
         )
-        return (out.transpose(1, 0) if swap else out), weights
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

@@ -205,12 +205,72 @@ def multi_head_attention_forward(
         query (L, B, E) or (L, E), key and value (S, B, E) or (S, E) ->
         (L, B, E) or (L, E), and weights (B, L, S), (L, S), or with a dimension of heads before L.
     """
+    return attend_by_heads(
+        query,
+        key,
+        value,
+        embed_dim_to_check,
+        num_heads,
+        in_proj_weight,
+        in_proj_bias,
+        bias_k,
+        bias_v,
+        add_zero_attn,
+        dropout_p,
+        out_proj_weight,
+        out_proj_bias,
+        training,
+        key_padding_mask,
+        need_weights,
+        attn_mask,
+        use_separate_proj_weight,
+        q_proj_weight,
+        k_proj_weight,
+        v_proj_weight,
+        static_k,
+        static_v,
+        average_attn_weights,
+        is_causal,
+    )
+
+
+def attend_by_heads(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+    batch_first: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """The same, also of sequences in a batch: (B, L, E), which need not be turned round then."""
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         query, key, value = _as_batch(query, key, value)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
-    length, batch, embed = query.shape
+        batch_first = False
+    along, over = (1, 0) if batch_first else (0, 1)  # dimensions: the sequence, the batch
+    length, batch, embed = query.shape[along], query.shape[over], query.shape[2]
     if is_causal and attn_mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
@@ -222,14 +282,15 @@ def multi_head_attention_forward(
     causal = is_causal and padding is None and not need_weights
     mask = None if causal else additive(attn_mask, "attn_mask", query)
     if mask is not None:
-        mask = _check_mask(mask, num_heads, batch, length, key.shape[0])
+        mask = _check_mask(mask, num_heads, batch, length, key.shape[along])
 
     if use_separate_proj_weight:
         weights = {"q": q_proj_weight, "k": k_proj_weight, "v": v_proj_weight}
         q, k, v = _project_apart((query, key, value), weights, in_proj_bias)
     else:
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
-    q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
+    if not batch_first:
+        q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
     static = static_k is not None or static_v is not None
     k, v, is_longer = _with_biases(k, v, bias_k, bias_v, static)
     if is_longer:
@@ -253,7 +314,8 @@ def multi_head_attention_forward(
     dropped = dropout_p if training else 0.0
     asked = (q, k, v, mask, dropped, causal, 1 / math.sqrt(head))
     out, shown = attend_and_show(*asked) if need_weights else (attend(*asked), None)
-    out = out.permute((2, 0, 1, 3)).reshape((length, batch, embed))
+    out = out.permute((0, 2, 1, 3) if batch_first else (2, 0, 1, 3))
+    out = out.reshape((*query.shape[:2], embed))
     out = linear(out, out_proj_weight, out_proj_bias)
     if not batched:
         out = out.squeeze(1)
