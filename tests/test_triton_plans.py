@@ -125,6 +125,25 @@ def test_rotary_positions_are_part_of_one_kernel() -> None:
     assert sum(n for label, n in found.items() if "neg" in label) == 2  # forward and backward
 
 
+def test_gradients_of_turned_queries_lie_as_products_read_them() -> None:
+    weights = [ad.randn(n, 256).requires_grad_() for n in (256, 64, 64)]
+    angle = ad.randn(512, 64)
+
+    def turned(x: Any) -> Any:
+        a, b = x.chunk(2, -1)
+        return (x * angle.cos() + ad.cat([-b, a], -1) * angle.sin()).to(x.dtype)
+
+    def step(x: Any) -> Any:
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            q, k, v = (F.linear(x, w).view(4, 512, -1, 64).transpose(1, 2) for w in weights)
+            y = F.scaled_dot_product_attention(
+                turned(q), turned(k), v, is_causal=True, enable_gqa=True
+            )
+        return ad.autograd.grad((y * y).sum(), (x, *weights))
+
+    assert not labels(step, ad.zeros(4, 512, 256).requires_grad_())["clone"]
+
+
 def test_pairs_of_rows_are_counted_by_one_kernel_and_compared_by_another() -> None:
     def distances(x: Any) -> Any:
         one, other = (x.index_select(0, side) for side in counted_pairs(x))

@@ -146,7 +146,7 @@ class Placing:
                 self.places[base] = place
 
     def multiply_in_place(self) -> None:
-        """Have products write where a mere rearrangement of them would be copied to."""
+        """Have products and loops write where a mere rearrangement would be copied to."""
         moved: set[Value] = set()  # each lies in its first copy, which another one reads
         for unit in self.units:
             node = unit.nodes[0]
@@ -159,21 +159,29 @@ class Placing:
                 continue
             if base in moved or target.buffer.kind not in OWN:
                 continue
-            template = self.template_of(maker)
-            if template is None or template.writes_to is None:
-                continue
-            if maker.epilogue is not None:
-                continue
             place = before_views(target, views)
             # Who would read it later reads the copy.
             if (
                 place is not None
-                and template.writes_to(place)
+                and self.can_write_to(maker, base, views, place)
                 and self.can_all_read(base, place, unit)
             ):
                 self.places[base] = place
                 moved.add(base)
                 self.skipped.add(unit.index)
+
+    def can_write_to(self, maker: Unit, base: Value, views: Sequence[Node], place: Place) -> bool:
+        """Whether a unit writes its result where a copy of a view of it would be."""
+        if maker.epilogue is not None:
+            return False
+        if maker.kind == "loop":  # the copy came too late to be part of it
+            return len(self.readers[base]) == 1 and all(map(keeps_rows, views))
+        template = self.template_of(maker)
+        return (
+            template is not None
+            and template.writes_to is not None
+            and bool(template.writes_to(place))
+        )
 
     def can_all_read(self, base: Value, place: Place, but: Unit) -> bool:
         """Whether all units but one are loops that can read a value where it would lie instead."""
