@@ -77,6 +77,29 @@ def test_a_step_of_a_transformer() -> None:
     assert found["cast+sum"] == 2
 
 
+@pytest.mark.parametrize("length", [37, 197])
+def test_norms_over_odd_lengths_take_as_many_launches_as_others(length: int) -> None:
+    norms, layers = ([make() for _ in range(2)] for make in (norm_of_128, linear_of_128))
+    leaves = [p for module in (*norms, *layers) for p in module.parameters()]
+
+    def step(x: Any) -> Any:
+        with ad.autocast("cpu", dtype=ad.bfloat16):
+            for norm, layer in zip(norms, layers, strict=True):
+                x = x + layer(norm(x))
+        return ad.autograd.grad(x.square().sum(), leaves)
+
+    found, usual = (sum(labels(step, ad.zeros(64, n, 128)).values()) for n in (length, 64))
+    assert found == usual
+
+
+def norm_of_128() -> ad.nn.Module:
+    return ad.nn.LayerNorm(128)
+
+
+def linear_of_128() -> ad.nn.Module:
+    return ad.nn.Linear(128, 128)
+
+
 def test_layers_over_sequences() -> None:
     layer = ad.nn.TransformerEncoderLayer(
         128, 2, 256, 0.0, "gelu", batch_first=True, norm_first=True

@@ -500,6 +500,7 @@ PROGRAMS: dict[str, Program] = {
     ),
     "norms": (normed, lambda: (ad.randn(2304, 8),)),
     "root norms": (root_normed, lambda: (ad.randn(2304, 8),)),
+    "norms of odd lengths": (normed, lambda: (ad.randn(64, 37, 8),)),
     "norms of a few": (normed, lambda: (ad.randn(3, 7, 24),)),
     "affine": (
         lambda x: (F.linear(x, x, x[0]), ad.addmm(x[0], x, x), F.linear(x[None] + 1, x, x[1])),

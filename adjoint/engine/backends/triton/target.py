@@ -12,6 +12,7 @@ from adjoint.engine.backends.registers.operations import KIND
 from adjoint.engine.backends.triton import reducing
 from adjoint.engine.backends.triton.added_rows import add_rows
 from adjoint.engine.backends.triton.choices import choose_parts
+from adjoint.engine.backends.triton.flat_rows import flatten_rows
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
@@ -127,7 +128,8 @@ class TritonTarget(Target):
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
         self.images |= convolution.shapes_in_order(graph)
-        remade_graph, levels = remade(order_products(graph), self.costs)
+        graph = order_products(flatten_rows(graph, self.part))
+        remade_graph, levels = remade(graph, self.costs)
         self.levels |= levels
         return remade_graph
 
