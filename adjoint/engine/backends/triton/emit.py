@@ -28,7 +28,7 @@ from adjoint.engine.backends.triton.reducing import (
     reduced,
     total_kind,
 )
-from adjoint.engine.backends.triton.schedule import fills_loops
+from adjoint.engine.backends.triton.schedule import ONE_ROW, fills_loops
 from adjoint.engine.backends.triton.tile_sizes import TileSizes
 from adjoint.engine.compiler.loops.ir import (
     COLUMN,
@@ -44,7 +44,7 @@ from adjoint.engine.compiler.package.status import CODE_BITS, LEAST
 from adjoint.engine.core.dtype import named
 
 Env = dict[int, V]
-STAGES = 3  # rows of a part that are loaded ahead
+STAGES, SHORT_STAGES = 3, 4  # rows of a part that are loaded ahead; those of one row's tiles
 LONG = 8  # steps of a loop down columns that are many
 AHEAD, HEAVY_AHEAD = 4, 2  # of many, those that are under way together; where registers are full
 
@@ -158,7 +158,8 @@ class TileEmitter(TileSizes):
         for k, op in enumerate(form.ops):
             if op.kind in (LOAD, HOST) and len(op.args) == 1 and "x" not in self.varies(k):
                 self.get(k, known, known, 0)
-        code.put(f"for step in tl.range(0, {rows}, {tiles.x}, num_stages={STAGES}):")
+        ahead = SHORT_STAGES if (tiles.x, tiles.r) == (1, ONE_ROW) else STAGES
+        code.put(f"for step in tl.range(0, {rows}, {tiles.x}, num_stages={ahead}):")
         margin, code.margin = code.margin, code.margin + "    "
         code.put(f"i = (step + tl.arange(0, {tiles.x}))[:, None]")
         code.put(f"x = part * ({rows}) + i")
