@@ -41,7 +41,7 @@ READ = 4096  # elements of a tile of which only results of rows are written
 MANY = 16  # programs for each processor that are worth larger ones
 LONG_LINE = 1 << 14  # elements of a line from which its tiles are larger: more is under way
 SUMMED = 1024  # elements of a tile of a kernel that also sums columns
-ONE_ROW = 1024  # elements of a tile of one row that two warps do in fewer instructions than four
+ONE_ROW = 1024  # elements of a tile of one row, of which more are loaded ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
         r = power_of_two(inner)
         rows = max(prod(k.outer[-form.columns :]) for k in kernels)
         x = power_of_two(rows, max(1, SUMMED // r))
-        return Tiles(x, r, True, row_warps(x, r))
+        return Tiles(x, r, True, row_warps(x * r))
     if not form.inner:
         line = line_of(form, kernels)
         if line:
@@ -135,7 +135,7 @@ def tiles_of(form: Form, kernels: list[Kernel]) -> Tiles:
             x = power_of_two(outer, max(1, room // r))
             while x > 1 and outer < x * PROCESSORS * (2 if room == 1024 else MANY):
                 x //= 2
-            return Tiles(x, r, True, row_warps(x, r) if written else warps(x * r))
+            return Tiles(x, r, True, row_warps(x * r) if written else warps(x * r))
         return Tiles(1, ROW, False, 8)
     x = power_of_two(outer, COLUMNS)
     while x > 16 and outer * len(kernels) < x * PROCESSORS:
@@ -175,13 +175,13 @@ def warps(elements: int) -> int:
     return max(1, min(8, elements // 256))
 
 
-def row_warps(x: int, r: int) -> int:
-    """Warps for a tile of whole rows that are written.
+def row_warps(elements: int) -> int:
+    """Warps for a tile of whole rows that are written: half as many as for others.
 
-    What is done once for a row, each warp does. As timed on an H200: norms of 768 bfloat16 take
-    29.8 us backward (33.3 by four warps) and 27.9 forward (29.5).
+    What is done once for a row every warp does, and each then waits for the others. Timed on an
+    H200 for rows of 128 to 2,048 (`benchmarks/NOTES.md`).
     """
-    return 2 if (x, r) == (1, ONE_ROW) else warps(x * r)
+    return warps(elements // 2)
 
 
 def same_sizes(kernels: list[Kernel]) -> bool:

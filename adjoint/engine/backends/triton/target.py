@@ -16,7 +16,6 @@ from adjoint.engine.backends.triton.flat_rows import flatten_rows
 from adjoint.engine.backends.triton.functions import computes
 from adjoint.engine.backends.triton.half_products import narrow
 from adjoint.engine.backends.triton.launch_words import fill_words
-from adjoint.engine.backends.triton.product_order import order_products
 from adjoint.engine.backends.triton.remake import Levels, remade
 from adjoint.engine.backends.triton.schedule import schedule
 from adjoint.engine.backends.triton.templates import (
@@ -128,8 +127,7 @@ class TritonTarget(Target):
         if self.long_attention is not None:
             graph = self.long_attention.with_results(graph)
         self.images |= convolution.shapes_in_order(graph)
-        graph = order_products(flatten_rows(graph, self.part))
-        remade_graph, levels = remade(graph, self.costs)
+        remade_graph, levels = remade(flatten_rows(graph, self.part), self.costs)
         self.levels |= levels
         return remade_graph
 
