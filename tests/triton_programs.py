@@ -225,6 +225,20 @@ def rotated(q: Any, k: Any, v: Any) -> Any:
     return tuple(found)
 
 
+def turned_queries(x: Any, weight: Any) -> Any:
+    """Attention of turned queries and shared keys, projected apart; gradients of its weights."""
+    angle = ad.arange(16.0, device=x.device)[:, None] * ad.ones(16, device=x.device) / 7
+    leaves = [w.detach().bfloat16().requires_grad_() for w in weight.split((64, 16, 16))]
+
+    def turned(y: Any) -> Any:
+        a, b = y.chunk(2, -1)
+        return (y * angle.cos() + ad.cat([-b, a], -1) * angle.sin()).to(y.dtype)
+
+    q, k, v = (F.linear(x.bfloat16(), w).view(2, 16, -1, 16).transpose(1, 2) for w in leaves)
+    out = F.scaled_dot_product_attention(turned(q), turned(k), v, enable_gqa=True)
+    return ad.autograd.grad((out * out).float().sum() / 2048, leaves)
+
+
 def beside(x: Any) -> Any:
     """Parts side by side: along each dimension, three of them, drawn, summed up, and handed out."""
     three = ad.cat([x, x + 1, x.sin()], 1) * 2
@@ -457,6 +471,9 @@ PROGRAMS: dict[str, Program] = {
     "extremes": (lambda x: (x.argmax(-1), x.amin(0), (x > 0).any(-1), x.max()), small),
     "softmax": (lambda x: x.softmax(-1) * x.log_softmax(-1), small),
     "rotary positions": (rotated, qkv),
+    "turned queries of halves": (
+        turned_queries, lambda: (ad.randn(2, 16, 24), ad.randn(96, 24) * 0.3)
+    ),
     "long attention of halves": (attended_long, lambda: (ad.randn(512, 432),)),
     "parts side by side": (beside, small),
     "tied weights of halves": (tied, lambda: (ad.randn(20, 8), ad.tensor([3, -4, 3, 0, 19, 7]))),
