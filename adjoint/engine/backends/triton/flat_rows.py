@@ -44,7 +44,7 @@ def summed_both_ways(graph: DataflowGraph, part: int) -> set[Shape]:
 def is_along_rows(node: Node) -> bool:
     """Whether a reduction is one of each row, which stays a row of one element."""
     last = len(node.inputs[0].spec.shape) - 1
-    return tuple(node.params["dims"]) == (last,) and node.params["keepdim"]
+    return tuple(node.params["dims"]) == (last,) and bool(node.params["keepdim"])
 
 
 def is_down_columns(node: Node) -> bool:

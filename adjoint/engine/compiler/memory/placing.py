@@ -414,7 +414,7 @@ def keeps_rows(view: Node) -> bool:
     What makes a value then still writes neighbours side by side.
     """
     if view.record.name == "permute":
-        dims = view.params["dims"]
+        dims: Sequence[int] = view.params["dims"]
         return bool(dims) and dims[-1] == len(dims) - 1
     return view.record.name == "reshape"
 
