@@ -1,1 +1,22 @@
 """PyTorch's paths of quantised layers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from adjoint.engine.core.state import config
+from adjoint.engine.core.state.loading import brought as _brought
+
+ON_FIRST_USE = ("intrinsic", "qat", "quantized")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ON_FIRST_USE:
+        return _brought(f"adjoint.ao.nn.{name}")
+    raise AttributeError(
+        f"module '{config.display_name}.ao.nn' has no attribute {name!r}. If PyTorch has it, "
+        "Adjoint does not yet",
+        name=name,
+        obj=sys.modules[__name__],
+    )

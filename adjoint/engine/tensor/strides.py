@@ -18,7 +18,7 @@ def result_strides(
 ) -> Shape | None:
     """The strides eager execution would give a result; None means row-major.
 
-    Operations that keep the layout do so when all operands agree on it (`merged_strides`).
+    Where operands lie differently, the first that has an order decides (`merged_strides`).
     """
     wanted: Shape | str | None = params.get("strides", "same")
     if not isinstance(wanted, str):
@@ -27,17 +27,16 @@ def result_strides(
         return None
     if record.keeps_layout == "first":
         operands = operands[:1]
-    alike, others = set(), []
+    alike, given = set(), []
     for x in operands:
-        if is_tensor(x):
-            if same_shape(x._array.shape, shape):
-                alike.add(tuple(x.stride()))
-            elif x.ndim > 1:
-                others.append(broadcast_strides(x._array.shape, x.stride(), len(shape)))
-    if len(alike) != 1 or others:
-        return merged_strides(
-            shape, [*[broadcast_strides(shape, steps, len(shape)) for steps in alike], *others]
-        )
+        if is_tensor(x) and x.ndim > 1:
+            steps = tuple(x.stride())
+            given.append(broadcast_strides(x._array.shape, steps, len(shape)))
+            alike.add(steps if same_shape(x._array.shape, shape) else None)
+        elif is_tensor(x) and same_shape(x._array.shape, shape):
+            alike.add(tuple(x.stride()))
+    if len(alike) != 1 or None in alike:
+        return merged_strides(shape, given)
     (strides,) = alike
     return format_strides(record.name, shape, strides, preserve_format) or strides
 
@@ -50,12 +49,13 @@ def broadcast_strides(shape: Shape, strides: Shape, rank: int) -> Shape:
 
 
 def merged_strides(shape: Shape, operands: Iterable[Shape]) -> Shape | None:
-    """The strides NumPy gives the result of operands with these strides; None: row-major.
+    """The strides PyTorch gives the result of operands with these strides; None: row-major.
 
-    A dimension lies inside another where some operand says so and none contradicts; an operand
-    that repeats itself along one of them says nothing. Sizes that are symbols are not compared.
+    Which of two dimensions lies inside the other, the first operand says that has a stride along
+    both; one that repeats itself along one of them says nothing. Sizes that are symbols are not
+    compared.
 
-    >>> merged_strides((2, 3), [(1, 2), (0, 1)]), merged_strides((2, 3), [(1, 2), (3, 1)])
+    >>> merged_strides((2, 3), [(1, 2), (0, 1)]), merged_strides((2, 3), [(3, 1), (1, 2)])
     ((1, 2), None)
     """
     given = list(operands)
@@ -65,15 +65,27 @@ def merged_strides(shape: Shape, operands: Iterable[Shape]) -> Shape | None:
     for i in range(1, len(order)):
         at = i
         for j in reversed(range(i)):
-            inner, outer = order[j], order[i]
-            said = [steps[inner] > steps[outer] for steps in given if steps[inner] and steps[outer]]
-            if said and not all(said):
-                break
-            if said:
+            turned = _lies_inside(order[at], order[j], shape, given)
+            if turned:
+                order[j], order[at] = order[at], order[j]
                 at = j
-        order.insert(at, order.pop(i))
+            elif turned is False:
+                break
     strides = ordered_strides(shape, order[::-1])
     return None if strides == contiguous_strides(shape) else strides
+
+
+def _lies_inside(inner: int, outer: int, shape: Shape, given: Iterable[Shape]) -> bool | None:
+    """Whether one dimension lies inside another in memory; None where no operand says."""
+    for steps in given:
+        one, other = steps[outer], steps[inner]
+        if not one or not other:
+            continue
+        if one != other:
+            return one > other
+        if shape[outer] > shape[inner]:
+            return True
+    return None
 
 
 def lane_strides(value: Any, shape: Shape) -> Shape | None:

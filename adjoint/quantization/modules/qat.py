@@ -65,6 +65,26 @@ class _QATConv:
         super().__init__(*args, **kwargs)
         self.qconfig = _check_config("Conv", qconfig)
         self.weight_fake_quant = qconfig.weight()
+        self.freeze_bn = False  # whether the batch norm keeps its statistics while training
+
+    def freeze_bn_stats(self: Any) -> Any:
+        """Have the batch norm use its running statistics, and leave them as they are."""
+        self.freeze_bn = True
+        self.bn.training = False
+        return self
+
+    def update_bn_stats(self: Any) -> Any:
+        """Have the batch norm use each batch's statistics again, and follow them."""
+        self.freeze_bn = False
+        self.bn.training = True
+        return self
+
+    def train(self: Any, mode: bool = True) -> Any:
+        """Set whether it trains; a frozen batch norm does not."""
+        super().train(mode)  # type: ignore[misc]
+        if self.norms and self.freeze_bn:
+            self.bn.training = False
+        return self
 
     @classmethod
     def from_float(cls, mod: Any, **_: Any) -> Any:
@@ -148,3 +168,29 @@ QAT_CONVOLUTIONS: dict[tuple[int, bool, bool], Any] = {
     for norms in (False, True)
     for relu in (False, True)
 }
+
+
+def freeze_bn_stats(mod: nn.Module) -> None:
+    """Freeze the batch norm in a convolution under training; for `model.apply`.
+
+    Example:
+        >>> from adjoint import nn
+        >>> from adjoint.ao.nn.intrinsic.qat import freeze_bn_stats
+        >>> model = nn.Sequential(nn.Conv2d(1, 1, 1))
+        >>> _ = model.apply(freeze_bn_stats)  # which has none: nothing happens
+    """
+    if isinstance(mod, _QATConv) and mod.norms:
+        mod.freeze_bn_stats()
+
+
+def update_bn_stats(mod: nn.Module) -> None:
+    """Have the batch norm in a convolution under training follow batches; for `model.apply`.
+
+    Example:
+        >>> from adjoint import nn
+        >>> from adjoint.ao.nn.intrinsic.qat import update_bn_stats
+        >>> model = nn.Sequential(nn.Conv2d(1, 1, 1))
+        >>> _ = model.apply(update_bn_stats)  # which has none: nothing happens
+    """
+    if isinstance(mod, _QATConv) and mod.norms:
+        mod.update_bn_stats()

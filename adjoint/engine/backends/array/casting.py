@@ -17,12 +17,15 @@ from adjoint.engine.tensor.tensor import DTYPE_OF
 class Casting:
     """How operands of one dtype pattern reach the kernel and what dtype comes back."""
 
-    __slots__ = ("casts", "result", "whole")
+    __slots__ = ("casts", "result", "several", "whole")
 
-    def __init__(self, casts: tuple[Any, ...] | None, result: Any, whole: tuple[int, ...]) -> None:
+    def __init__(
+        self, casts: tuple[Any, ...] | None, result: Any, whole: tuple[int, ...], several: bool
+    ) -> None:
         self.casts = casts  # per operand: an array dtype, or None to pass it on
         self.result = result  # the array dtype of the result
         self.whole = whole  # which operands are whole numbers of Python's
+        self.several = several  # whether a result's layout follows from that of several arrays
 
 
 LARGE = 2**63  # from here on a whole number is no int64
@@ -67,7 +70,8 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Cast
             casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
     whole = tuple([i for i in range(skip, len(arrays)) if type(arrays[i]) is int])
     casting = tuple(casts) if any(c is not None for c in casts) else None
-    return Casting(casting, NUMPY_OF[result], whole)
+    several = record.family == "elementwise" and sum(hasattr(a, "ndim") for a in arrays) > 1
+    return Casting(casting, NUMPY_OF[result], whole, several)
 
 
 def _forget_plans() -> None:

@@ -23,6 +23,7 @@ from adjoint.engine.backends.array.casting import (
 from adjoint.engine.backends.array.devices import active, cupy, full_device, library
 from adjoint.engine.backends.array.gpu import faults
 from adjoint.engine.backends.array.gpu.transfers import transfer
+from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first
 from adjoint.engine.backends.array.libraries.prepared import (
     BENCHMARK,
     PREPARERS,
@@ -72,6 +73,11 @@ def call(
         if plan.casts is not None:
             arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
         out = kernel(*arrays, **params)
+        if plan.several:  # NumPy lays out row by row where operands differ
+            for a in arrays:
+                if a.__class__ is ndarray and not a.flags.c_contiguous:
+                    out = as_first(out, arrays)
+                    break
         return out if out.dtype == plan.result else out.astype(plan.result)
     finally:
         restore(token)

@@ -11,8 +11,10 @@ from numpy import ndarray
 
 from adjoint.engine.backends.array.casting import cast_operand, make_plan
 from adjoint.engine.backends.array.executor import pattern
+from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first
 from adjoint.engine.backends.array.quiet import QUIET, quietly, restore, silence
 from adjoint.engine.backends.array.table import kernel_for
+from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.device import CPU
 from adjoint.engine.core.generated import function_of_text
 from adjoint.engine.core.operations.record import HOOKS, Record
@@ -28,7 +30,7 @@ class StraightWriter:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {
             "asarray": np.asarray, "cast_operand": cast_operand, "quiet": QUIET,
-            "silence": silence, "restore": restore,
+            "silence": silence, "restore": restore, "laid_out": laid_out,
         }  # fmt: skip
 
     def name(self, thing: Any) -> str:
@@ -60,6 +62,11 @@ class StraightWriter:
         out = quietly(kernel, arrays, params)
         bound = self.name(partial(kernel, **params) if params else kernel)
         text = f"{bound}({', '.join(names)})"
+        if plan is not None and plan.several:
+            lying = as_first(out, arrays)
+            if lying is not out:
+                steps = tuple(step // out.itemsize for step in lying.strides)
+                text, out = f"laid_out({text}, {self.name(steps)})", lying
         if plan is not None and out.dtype != plan.result:
             text, out = f"{text}.astype({self.name(plan.result)})", out.astype(plan.result)
         if isinstance(out, tuple):

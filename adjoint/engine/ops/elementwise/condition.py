@@ -5,14 +5,19 @@ from __future__ import annotations
 from math import copysign, inf
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.numeric_limits import iinfo
 from adjoint.engine.core.operations.families import composite, elementwise
 from adjoint.engine.core.operations.public import method, public
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import checked_scalar
+from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.common.scalars import is_large, require_fit, require_tensors
 from adjoint.engine.ops.elementwise.comparison import EQ, ISNAN
 from adjoint.engine.ops.shape.reinterpret import view_as_complex, view_as_real
@@ -103,8 +108,28 @@ def fill_value(name: str, value: Any, target: Tensor) -> Any:
                 f"{name}: value cannot be converted to type {d.name} without overflow: it is "
                 "complex. Take its real part first."
             )
-        return value if value.dtype is d else value.to(d)
+        return value if value.dtype is d else fitting(name, value, d)
     return checked_scalar(name, value, d)
+
+
+def fitting(name: str, value: Tensor, d: dt.DType) -> Tensor:
+    """A 0-d tensor converted to the dtype it fills, refused where that has no room for it."""
+    have = value.dtype
+    if have is d or d is dt.bool_ or d.is_complex or have is dt.bool_:
+        return value.to(d)
+    if CONTEXT.plain and value._array.__class__ is ndarray:
+        checked_scalar(name, value.detach().item(), d)
+        return (value.real if have.is_complex else value).to(d)
+    message = f"{name}: value cannot be converted to type {d.name} without overflow"
+    if have.is_complex:
+        value = require(value.real, value.imag == 0, message)
+    whole = value.detach().to(dt.float64)
+    if d in _LARGEST:
+        room = (whole.abs() <= _LARGEST[d]) | whole.isfinite().logical_not()
+    else:  # unsigned numbers take negative ones as their complement
+        limits = iinfo(d)
+        room = (whole <= limits.max) & (whole >= (limits.min or -limits.max))
+    return require(value, room, message).to(d)
 
 
 _LARGEST = {

@@ -172,7 +172,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         MASK_RANK(widened, leading=0, limit=source.numel())
         none_of_it = source.reshape(-1).narrow(0, 0, 0)  # the source's derivative is zero, not none
         return cat([x.reshape(-1), none_of_it]).reshape(shape)
-    return WHERE(widened, spread(widened, source.reshape(-1), 0), x)
+    return WHERE(widened, spread(widened, source.reshape(-1), 0), x).contiguous()
 
 
 @public()

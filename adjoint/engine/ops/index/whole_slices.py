@@ -11,6 +11,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.spec import wrap_dim
 from adjoint.engine.ops.common.arguments import checked_scalar
 from adjoint.engine.ops.create.creation import FULL
+from adjoint.engine.ops.elementwise.condition import fitting
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.gather import at_least_1d
 from adjoint.engine.ops.index.index import INDEX, INDEX_PUT, require_index, same_dtype
@@ -81,7 +82,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
                 "index_fill: only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)"
             )
-        filler = value.to(input.dtype)
+        filler = fitting("index_fill", value, input.dtype)
     else:
         if isinstance(value, complex) and not input.dtype.is_complex:
             raise DTypeError(

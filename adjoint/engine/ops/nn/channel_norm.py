@@ -15,7 +15,7 @@ from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
+from adjoint.engine.ops.nn.common import FUNCTIONAL, in_rows, require_floating, widen
 from adjoint.engine.ops.nn.normalization import (
     MOMENTS,
     Dims,
@@ -23,13 +23,13 @@ from adjoint.engine.ops.nn.normalization import (
     check_affine,
     check_dtypes,
     given,
-    lying_as,
     narrow,
     parameter_gradient,
     per_channel,
     pull_back,
     weighted,
 )
+from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -269,14 +269,16 @@ def batch_norm(
                 "batch_norm: expected running_mean and running_var to be defined when "
                 "training=False"
             )
-        return BATCH_NORM_INFERENCE(input, running_mean, running_var, *affine, eps=eps)
+        return BATCH_NORM_INFERENCE(
+            in_rows(input, True), running_mean, running_var, *affine, eps=eps
+        )
     values = input.numel() // max(channels, 1)
     if values == 1 and input.numel():
         raise ShapeValueError(
             f"Expected more than 1 value per channel when training, got input size {input.shape}. "
             "Use larger batches, a loader with drop_last=True, or eval() to test."
         )
-    out, mean, variance = BATCH_NORM(input, *affine, batch=True, eps=eps)
+    out, mean, variance = BATCH_NORM(in_rows(input, True), *affine, batch=True, eps=eps)
     if not input.numel():  # an empty batch says nothing
         return out
     blend_both((running_mean, running_var), (mean, variance), momentum, values)
@@ -341,7 +343,8 @@ def instance_norm(
     )
     require_floating("instance_norm", input)
     check_dtypes("instance_norm", input, weight, bias, running_mean, running_var)
-    out, mean, variance = INSTANCE_NORM(input, *given(weight, bias), batch=False, eps=eps)
+    affine = given(weight, bias)
+    out, mean, variance = INSTANCE_NORM(in_rows(input), *affine, batch=False, eps=eps)
     if running_mean is not None:
         blend(running_mean, mean.mean(0), momentum)
     if running_var is not None:

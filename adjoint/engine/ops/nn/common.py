@@ -6,7 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
+from adjoint.engine.core.layout import channels_last, channels_last_3d, has_format
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.ops.shape.convert import CLONE
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -50,6 +54,17 @@ def require_floating(name: str, x: Any) -> None:
         raise NotImplementedError(
             f"{name}: not implemented for {x.dtype.name}. Convert the input to a floating dtype."
         )
+
+
+def in_rows(x: Tensor, images: bool = False) -> Tensor:
+    """As normalisations lay it out: row by row, or channels innermost where `images` lie so."""
+    array = x._array
+    if (array.__class__ is ndarray and array.flags.c_contiguous) or x.is_contiguous():
+        return x
+    kept = {4: channels_last, 5: channels_last_3d}.get(x.ndim) if images else None
+    if kept is not None and has_format(tuple(array.shape), x.stride(), kept):
+        return x
+    return CLONE(x, strides=None)
 
 
 def apply(name: str, fn: Fn, input: Tensor, inplace: bool, *args: Any) -> Any:

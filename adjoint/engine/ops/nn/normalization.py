@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.core.errors import DTypeError, ShapeError, ShapeValueError
-from adjoint.engine.core.layout import format_strides, preserve_format
 from adjoint.engine.core.numeric_limits import finfo
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.common.arguments import ints
-from adjoint.engine.ops.nn.common import FUNCTIONAL, require_floating, widen
+from adjoint.engine.ops.nn.common import FUNCTIONAL, in_rows, require_floating, widen
 from adjoint.engine.ops.reduce.reduction import SUM, count
-from adjoint.engine.ops.shape.convert import CLONE
+from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -63,14 +62,6 @@ def affine_map(y: Tensor, affine: Any, shape: Dims) -> Tensor:
         p = widen(parameter).reshape(shape)
         y = y + p if i else y * p
     return y
-
-
-def lying_as(x: Tensor, out: Tensor) -> Tensor:
-    """A result in the memory layout of x, where statistics, which lie row by row, changed that."""
-    if x.is_contiguous():
-        return out
-    strides = format_strides("norm", tuple(x._array.shape), tuple(x.stride()), preserve_format)
-    return out if tuple(out.stride()) == strides else CLONE(out, strides=strides)
 
 
 def weighted(g: Tensor | None, affine: Any, shape: Dims) -> Tensor | None:
@@ -217,12 +208,12 @@ def layer_norm(
         tensor([[-1.0000,  1.0000]])
     """
     if _is_usual(input, normalized_shape, weight, bias):
-        return LAYER_NORM(input, weight, bias, rank=1, eps=eps)[0]
+        return LAYER_NORM(in_rows(input), weight, bias, rank=1, eps=eps)[0]
     shape = _check_shape("layer_norm", input, normalized_shape)
     check_affine("layer_norm", shape, weight=weight, bias=bias)
     check_dtypes("layer_norm", input, weight, bias)
     require_floating("layer_norm", input)
-    return LAYER_NORM(input, *given(weight, bias), rank=len(shape), eps=eps)[0]
+    return LAYER_NORM(in_rows(input), *given(weight, bias), rank=len(shape), eps=eps)[0]
 
 
 def _is_usual(input: Tensor, shape: Any, weight: Tensor | None, bias: Tensor | None) -> bool:
@@ -317,7 +308,7 @@ def rms_norm(
     check_affine("rms_norm", shape, weight=weight)
     require_floating("rms_norm", input)
     value = finfo(widen(input).dtype).eps if eps is None else eps
-    return RMS_NORM(input, *given(weight, None), rank=len(shape), eps=float(value))
+    return RMS_NORM(in_rows(input, True), *given(weight, None), rank=len(shape), eps=float(value))
 
 
 def _complex_rms_norm(input: Tensor, normalized_shape: Any, weight: Any, eps: Any) -> Tensor:
@@ -447,7 +438,7 @@ def group_norm(
     check_affine("group_norm", (channels,), weight=weight, bias=bias)
     check_dtypes("group_norm", input, weight, bias)
     require_floating("group_norm", input)
-    return GROUP_NORM(input, *given(weight, bias), groups=num_groups, eps=eps)[0]
+    return GROUP_NORM(in_rows(input, True), *given(weight, bias), groups=num_groups, eps=eps)[0]
 
 
 @public(name="group_norm")

@@ -25,6 +25,7 @@ from adjoint.engine.ops.reduce.extremes import (
     share_tangent,
 )
 from adjoint.engine.ops.reduce.scan import along, infer_positions, like, shift_dim
+from adjoint.engine.ops.shape.convert import lying_as
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -161,7 +162,8 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool | 
     x, d = along("sort", input, dim)
     order = SORT if _is_whole(SORT, x) or _is_one_call(x, d) else _sorted
     values, at = order(x, dim=d, descending=descending, stable=bool(stable))
-    return RETURN_TYPES["sort"](like(input, values), like(input, at))
+    values, at = (lying_as(input, like(input, found)) for found in (values, at))
+    return RETURN_TYPES["sort"](values, at)
 
 
 @public(method=True)
@@ -175,7 +177,8 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     """
     refuse_complex("argsort", input)
     x, d = along("argsort", input, dim)
-    return like(input, ARGSORT(x, dim=d, descending=descending, stable=stable))
+    at = like(input, ARGSORT(x, dim=d, descending=descending, stable=stable))
+    return lying_as(input, at)
 
 
 @public(method=True, out=True)

@@ -122,6 +122,14 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return CLONE(self, strides=_strides(self, memory_format))
 
 
+def lying_as(x: Tensor, out: Tensor) -> Tensor:
+    """A result in the memory layout of `x`, of its shape, where what computed it changed that."""
+    if x.is_contiguous():
+        return out
+    strides = _strides(x, preserve_format)
+    return out if tuple(out.stride()) == strides else CLONE(out, strides=strides)
+
+
 # -- to -----------------------------------------------------------------------------------------
 
 

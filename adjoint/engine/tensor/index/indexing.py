@@ -19,6 +19,7 @@ from adjoint.engine.core.state.host import fits_a_word
 from adjoint.engine.core.value import TensorBase
 from adjoint.engine.ops.common.arguments import rounded_scalar
 from adjoint.engine.ops.common.scalars import LARGEST, converted
+from adjoint.engine.ops.elementwise.condition import fitting
 from adjoint.engine.ops.elementwise.records import WHERE
 from adjoint.engine.ops.index.index import (
     INDEX,
@@ -287,7 +288,7 @@ def _write_masked(target: Tensor, value: Tensor, dim: int, mask: Tensor) -> None
     broadcasts to (leading, mask, trailing) at once.
     """
     if value.numel() == 1:  # fills, and so converts
-        value = value.reshape(()).to(target.dtype)
+        value = fitting("index_put", value.reshape(()), target.dtype)
     _check_dtype(target, value)
     check_mask(mask, target.shape, dim)
     trailing = tuple(target.shape[dim + mask.ndim :])

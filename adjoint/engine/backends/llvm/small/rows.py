@@ -28,6 +28,7 @@ from numpy import ndarray
 
 from adjoint.engine.backends.array.casting import cast_operand, make_plan
 from adjoint.engine.backends.array.executor import pattern
+from adjoint.engine.backends.array.kernels.elementwise.layouts import as_first
 from adjoint.engine.backends.array.quiet import quietly
 from adjoint.engine.backends.array.table import kernel_for
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop, inner_loop_of
@@ -302,17 +303,19 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
     if record.creates:
         folded = kernel(*given, **params)
         return [writer.constant(folded, folded.dtype)]
-    result = None
+    result, laid = None, False
     if record.promotion is not None:
         key = pattern(arrays)
         plan = record.plans.get(key) or make_plan(record, arrays, params)
-        result = plan.result
+        result, laid = plan.result, plan.several
         for k, cast in enumerate(plan.casts or ()):
             if cast is not None:
                 given[k] = converted(writer, given[k], cast)
     dtype = next((x.array.dtype for x in given if isinstance(x, Spot)), None)
     now = [x.array if isinstance(x, Spot) else x for x in given]
     out = quietly(kernel, now, params)
+    if laid:
+        out = as_first(out, now)
     if not record.draws and all(map(writer.is_constant, given)):
         return as_constants(writer, out, result)
     if isinstance(out, tuple):

@@ -1,0 +1,92 @@
+"""How results lie in memory: PyTorch's strides, of operands that lie in different ways."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import adjoint as ad
+
+torch: Any = pytest.importorskip("torch")
+
+pytestmark = [pytest.mark.compare, pytest.mark.filterwarnings("ignore")]
+
+Fn = Callable[..., Any]
+TWO: dict[str, Fn] = {
+    "add": lambda lib, x, y: x + y,
+    "compare": lambda lib, x, y: x < y,
+    "where": lambda lib, x, y: lib.where(x > y, x, y),
+    "lerp": lambda lib, x, y: lib.lerp(x, y, 0.3),
+    "clamp": lambda lib, x, y: lib.clamp(x, y, y + 1),
+    "addcmul": lambda lib, x, y: lib.addcmul(x, y, y),
+    "maximum": lambda lib, x, y: lib.maximum(x, y),
+    "atan2": lambda lib, x, y: lib.atan2(x, y),
+}
+ONE: dict[str, Fn] = {
+    "layer_norm": lambda lib, x: lib.nn.functional.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda lib, x: lib.nn.functional.rms_norm(x, x.shape[-1:]),
+    "group_norm": lambda lib, x: lib.nn.functional.group_norm(x, 1),
+    "instance_norm": lambda lib, x: lib.nn.functional.instance_norm(x),
+    "batch_norm": lambda lib, x: lib.nn.functional.batch_norm(x, None, None, training=True),
+    "centred": lambda lib, x: (x - x.mean(0, keepdim=True)) / x.std(-1, keepdim=True),
+    "normalize": lambda lib, x: lib.nn.functional.normalize(x, dim=1),
+    "dropout": lambda lib, x: lib.nn.functional.dropout(x, 0.5),
+    "elu": lambda lib, x: lib.nn.functional.elu(x),
+    "sort": lambda lib, x: lib.sort(x, 0)[0],
+    "argsort": lambda lib, x: lib.argsort(x, -1),
+    "masked_fill": lambda lib, x: x.masked_fill(x > 0, 1.0),
+    "masked_scatter": lambda lib, x: x.masked_scatter(x > 0, lib.ones_like(x)),
+}
+
+
+def _operand(chance: random.Random, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The same memory in both libraries: dimensions in any order, some repeated, some cut."""
+    order = chance.sample(range(len(shape)), len(shape))
+    steps = [chance.choice([1, 1, 2]) for _ in shape]
+    once = [chance.random() < 0.2 for _ in shape]
+    made = []
+    for lib in (ad, torch):
+        sizes = [1 if once[d] else shape[d] * steps[d] for d in order]
+        x = lib.arange(float(_product(sizes))).reshape(sizes)
+        x = x.permute([order.index(d) for d in range(len(shape))])
+        cut = tuple(slice(None, None, 1 if once[d] else steps[d]) for d in range(len(shape)))
+        made.append(x[cut])
+    return made[0], made[1]
+
+
+def _product(sizes: list[int]) -> int:
+    total = 1
+    for n in sizes:
+        total *= n
+    return total
+
+
+def _steps(x: Any) -> list[int]:
+    """The strides that matter: of dimensions with more than one element."""
+    return [step for size, step in zip(x.shape, x.stride(), strict=True) if size > 1]
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_operands(name: str) -> None:
+    """The first decides where they differ, whatever is repeated along a dimension."""
+    chance, fn = random.Random(name), TWO[name]
+    for _ in range(60):
+        shape = tuple(chance.choice([2, 3, 4]) for _ in range(chance.choice([2, 3, 4])))
+        (x, tx), (y, ty) = _operand(chance, shape), _operand(chance, shape)
+        want, out = fn(torch, tx, ty), fn(ad, x, y)
+        assert _steps(out) == _steps(want), (x.shape, x.stride(), y.shape, y.stride())
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_operand(name: str) -> None:
+    """Kept where PyTorch keeps it, row by row where it does not."""
+    chance, fn = random.Random(name), ONE[name]
+    for _ in range(20):
+        shape = tuple(chance.choice([2, 3, 4]) for _ in range(chance.choice([3, 4])))
+        order = chance.sample(range(len(shape)), len(shape))
+        turned = [order.index(d) for d in range(len(shape))]
+        x, tx = (lib.randn([shape[d] for d in order]).permute(turned) for lib in (ad, torch))
+        assert _steps(fn(ad, x)) == _steps(fn(torch, tx)), (x.shape, x.stride())
