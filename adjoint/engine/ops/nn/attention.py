@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import bool_, float32, int64
 from adjoint.engine.core.errors import DTypeError, ShapeError
-from adjoint.engine.core.layout import ordered_strides
 from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.record import Record, is_tensor
@@ -315,10 +316,13 @@ def _query_strides(query: Tensor, out: Tensor) -> tuple[int, ...] | None:
 
     Programs made of (batch, positions, heads, features) count on `out.transpose(1, 2).view(...)`.
     """
-    if query.ndim != 4 or out.shape[-1] != query.shape[-1]:
+    array = query._array
+    if array.ndim != 4 or (array.__class__ is ndarray and array.flags.c_contiguous):
         return None
     batch, head, row, feature = query.stride()
-    if feature != 1 or not batch or not head or not head < row:
+    number, heads, rows, width = out._array.shape
+    if feature != 1 or not batch or not head or not head < row or width != array.shape[-1]:
         return None
-    order = (0, 2, 1, 3) if row <= batch else (2, 0, 1, 3)
-    return ordered_strides(tuple(out._array.shape), order)
+    if row <= batch:
+        return heads * rows * width, width, heads * width, 1
+    return heads * width, width, number * heads * width, 1
