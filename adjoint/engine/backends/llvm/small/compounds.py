@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,16 @@ from adjoint.engine.backends.llvm.small.rows import (
     spread,
     writes,
 )
-from adjoint.engine.core.operations.record import Record
 from adjoint.engine.ops.common.checks import REQUIRE
-from adjoint.engine.ops.elementwise import arithmetic, division, exponential
+from adjoint.engine.ops.elementwise import (
+    arithmetic,
+    comparison,
+    complex_parts,
+    division,
+    exponential,
+    rounding,
+    sign,
+)
 from adjoint.engine.ops.random.tensor_parameters import BERNOULLI
 
 # -- elementwise --------------------------------------------------------------------------------
@@ -69,18 +77,95 @@ def write_xlogy(w: RowWriter, out: Array, x: Spot, y: Spot) -> Spot:
     return select(w, w.scratch(out), nothing, w.constant(0, out.dtype), product)
 
 
-def writes_whole_division(record: Record, function: np.ufunc) -> None:
-    """A function of integers and one whole number, which is not zero."""
+def whole_division(w: RowWriter, function: np.ufunc, x: Any, y: Any) -> Spot | None:
+    """A function of integers and one whole number, which is not zero; None for others."""
+    if not isinstance(x, Spot) or x.array.dtype.kind != "i":
+        return None
+    if isinstance(y, Spot) or not y:
+        raise NoRow
+    return ufunc_of(w, function, x, y)
 
-    @writes(record)
-    def write_whole_division(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
-        if not isinstance(x, Spot) or isinstance(y, Spot) or not y or x.array.dtype.kind != "i":
+
+def floats(w: RowWriter, *operands: Any) -> list[Spot]:
+    """Operands as places of one dtype that NumPy computes in as it is, numbers among them."""
+    dtype = next(x.array.dtype for x in operands if isinstance(x, Spot))
+    placed = [x if isinstance(x, Spot) else w.constant(x, dtype) for x in operands]
+    need_floats(*placed)
+    return placed
+
+
+@writes(division.FMOD)
+def write_fmod(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    return whole_division(w, np.fmod, x, y) or ufunc_of(w, np.fmod, *floats(w, x, y))
+
+
+@writes(division.REMAINDER)
+def write_remainder(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    whole = whole_division(w, np.remainder, x, y)
+    if whole is not None:
+        return whole
+    x, y = floats(w, x, y)
+    left = ufunc_of(w, np.fmod, x, y)
+    signs = [ufunc_of(w, np.less, v, w.constant(0, out.dtype)) for v in (left, y)]
+    differ = ufunc_of(w, np.not_equal, *signs)
+    wrong = ufunc_of(w, np.logical_and, ufunc_of(w, np.not_equal, left, 0), differ)
+    return select(w, w.scratch(out), wrong, ufunc_of(w, np.add, left, y), left)
+
+
+@writes(arithmetic.LERP)
+def write_lerp(w: RowWriter, out: Array, x: Spot, y: Spot, z: Any) -> Spot:
+    need_floats(x, y)
+    way = ufunc_of(w, np.subtract, y, x)
+    if not isinstance(z, Spot):
+        near = abs(z) < 0.5
+        part = ufunc_of(w, np.multiply, way, z if near else z - 1)
+        return summed(w, x if near else y, part)
+    need_floats(x, z)
+    near_by = ufunc_of(w, np.less, ufunc_of(w, np.absolute, z), w.constant(0.5, out.dtype))
+    here = ufunc_of(w, np.add, x, ufunc_of(w, np.multiply, z, way))
+    rest = ufunc_of(w, np.subtract, w.constant(1, out.dtype), z)
+    there = ufunc_of(w, np.subtract, y, ufunc_of(w, np.multiply, way, rest))
+    return select(w, w.scratch(out), near_by, here, there)
+
+
+@writes(rounding.FRAC)
+def write_frac(w: RowWriter, out: Array, x: Spot) -> Spot:
+    need_floats(x)
+    return ufunc_of(w, np.subtract, x, ufunc_of(w, np.trunc, x))
+
+
+@writes(comparison.SIGNBIT)
+def write_signbit(w: RowWriter, out: Array, x: Spot) -> Spot:
+    need_floats(x)
+    return ufunc_of(w, np.signbit, x)
+
+
+@writes(sign.HEAVISIDE)
+def write_heaviside(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    x, y = floats(w, x, y)
+    above = ufunc_of(w, np.greater, x, w.constant(0, out.dtype))
+    steps = w.copy(above, w.scratch(above.array, out.dtype))
+    return select(w, w.scratch(out), ufunc_of(w, np.equal, x, 0), y, steps)
+
+
+@writes(complex_parts.ANGLE)
+def write_angle(w: RowWriter, out: Array, x: Spot) -> Spot:
+    need_floats(x)
+    half, nothing = w.constant(math.pi, out.dtype), w.constant(0, out.dtype)
+    turned = select(w, w.scratch(out), ufunc_of(w, np.less, x, nothing), half, nothing)
+    return select(w, w.scratch(out), ufunc_of(w, np.isnan, x), x, turned)
+
+
+@writes(complex_parts.COMPLEX)
+def write_complex(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
+    x, y = floats(w, x, y)
+    place = w.scratch(out)
+    for part, given in ((out.real, x), (out.imag, y)):
+        if given.array.shape != part.shape or given.array.dtype != part.dtype:
             raise NoRow
-        return ufunc_of(w, function, x, y)
-
-
-writes_whole_division(division.REMAINDER, np.remainder)
-writes_whole_division(division.FMOD, np.fmod)
+    w.copy(x, place.seen(place.array.real))
+    w.copy(y, place.seen(place.array.imag))
+    return place
 
 
 # -- conditions ---------------------------------------------------------------------------------
