@@ -542,3 +542,16 @@ def test_operations_are_seen_by_profiler_and_compiler() -> None:
         call(x)
     assert any("exp" in event.key for event in profile.key_averages())
     np.testing.assert_allclose(ad.compile(call)(x).numpy(), want.numpy(), rtol=1e-6)
+
+
+def test_created_leaves_ask_for_a_gradient() -> None:
+    for _ in range(4):
+        ad.ones(3), ad.full((2,), 1.5)
+        for leaf in (ad.ones(3, requires_grad=True), ad.full((2,), 1.5, requires_grad=True)):
+            assert leaf.requires_grad
+            assert leaf.is_leaf
+        assert not ad.ones(3, requires_grad=False).requires_grad
+        with pytest.raises(RuntimeError, match="floating point and complex"):
+            ad.ones(3, dtype=ad.int64, requires_grad=True)
+        with ad.no_grad():
+            assert ad.zeros(2, requires_grad=True).requires_grad

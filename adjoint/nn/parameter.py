@@ -49,7 +49,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor, received {type(data).__name__}")
-        if hasattr(type(data), "__tensor_flatten__"):  # made of other tensors: it knows how
+        # Made of other tensors: it knows how. (To ask Tensor itself for a name it has not is slow.)
+        if type(data) is not Tensor and hasattr(type(data), "__tensor_flatten__"):
             tensor: Any = data.detach()
             tensor._is_param = True
             return tensor.requires_grad_(requires_grad)

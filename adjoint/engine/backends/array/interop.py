@@ -120,6 +120,8 @@ def to_array(data: Any, dtype: DType | None) -> Array:
         array = np.array(data, object)  # NumPy rounds whole numbers of which some are large
     if not isinstance(data, (np.ndarray, np.generic)):
         _check_overflow(array, target)
+    if array.dtype == NUMPY_OF[target]:
+        return array
     if array.dtype.kind == "O" and target.category == dt.FLOAT:
         array = array.astype(np.float64)  # narrow dtypes take no whole numbers beyond 64 bits
     return quietly(array.astype, (NUMPY_OF[target],), {"copy": False})
@@ -129,7 +131,7 @@ def _check_overflow(array: Array, target: DType) -> None:
     """Refuse numbers that an integer dtype, or a real one, does not hold."""
     if array.dtype.kind == "c" and target.category < dt.COMPLEX and target is not dt.bool_:
         raise TypeError(f"tensor: can't convert complex to {target.name}")
-    if target.category != dt.INT or not array.size:
+    if target.category != dt.INT or not array.size or array.dtype == NUMPY_OF[target]:
         return
     limits = iinfo(target)
     low = limits.min if array.dtype.kind == "f" else min(limits.min, -limits.max)
@@ -215,7 +217,8 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
     if is_tensor(data):
         return data.to(dtype=dtype, device=device)
     if isinstance(data, np.ndarray) and data.dtype in DTYPE_OF:
-        return from_numpy(data).to(dtype=dtype, device=device)
+        shared = from_numpy(data)
+        return shared if dtype is device is None else shared.to(dtype=dtype, device=device)
     if hasattr(data, "__cuda_array_interface__"):
         return wrap(cupy().asarray(data)).to(dtype=dtype, device=device)
     return tensor(data, dtype=dtype, device=device)
@@ -271,12 +274,13 @@ def from_numpy(ndarray: Array) -> Tensor:
             f"from_numpy: can't convert np.ndarray of type {ndarray.dtype}. The supported types "
             f"are: {', '.join(d.name for d in dt.DTYPES)}."
         )
-    if any(s < 0 for s in ndarray.strides):
+    strides, size = ndarray.strides, ndarray.itemsize
+    if strides and min(strides) < 0:
         raise ValueError(
             "from_numpy: at least one stride is negative, which tensors do not support. "
             "Pass array.copy()."
         )
-    if any(s % ndarray.itemsize for s in ndarray.strides):
+    if size > 1 and any([s % size for s in strides]):  # noqa: C419, quicker than a generator
         raise ValueError(
             f"from_numpy: strides of {ndarray.strides} bytes are no multiples of the "
             f"{ndarray.itemsize} bytes of an element, as in a field of a structured array. "
@@ -484,26 +488,33 @@ def legacy_constructor(
     """
     dtype = dtype or dt.get_default_dtype()
     device = OF_TYPE["device"] if device is None else device
-    with concrete():
-        if len(args) == 1 and is_tensor(args[0]):
-            tensor = args[0].detach()
-        elif len(args) == 1 and isinstance(args[0], UntypedStorage):
-            tensor = _of_storage(args[0], None, dtype)
-            if tensor.dtype is not dtype:
-                raise TypeError(
-                    f"expected a storage of {dtype.name}, received one of {tensor.dtype.name}"
-                )
-        elif (
-            len(args) == 1
-            and isinstance(args[0], (Sequence, np.ndarray))
-            and not isinstance(args[0], Size)
-        ):
-            tensor = _from_array(to_array(args[0], dtype), device)
-        else:
-            given = args or (0,)
-            shape = tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else given
-            tensor = _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
+    if CONTEXT.capture is None:
+        tensor = _of_legacy_arguments(args, dtype, device)
+    else:
+        with concrete():
+            tensor = _of_legacy_arguments(args, dtype, device)
     return tensor if cls is Tensor else tensor.as_subclass(cls)
+
+
+def _of_legacy_arguments(args: tuple[Any, ...], dtype: DType, device: Any) -> Tensor:
+    if len(args) == 1 and is_tensor(args[0]):
+        return args[0].detach()  # type: ignore[no-any-return]
+    if len(args) == 1 and isinstance(args[0], UntypedStorage):
+        tensor = _of_storage(args[0], None, dtype)
+        if tensor.dtype is not dtype:
+            raise TypeError(
+                f"expected a storage of {dtype.name}, received one of {tensor.dtype.name}"
+            )
+        return tensor
+    if (
+        len(args) == 1
+        and isinstance(args[0], (Sequence, np.ndarray))
+        and not isinstance(args[0], Size)
+    ):
+        return _from_array(to_array(args[0], dtype), device)
+    given = args or (0,)
+    shape = tuple(given[0]) if len(given) == 1 and isinstance(given[0], tuple) else given
+    return _from_array(np.zeros(shape, NUMPY_OF[dtype]), device)
 
 
 Buffers.tensor = staticmethod(tensor)  # type: ignore[attr-defined]

@@ -350,6 +350,10 @@ def call_making(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[
 
 def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a program of a function gives; None where it has none for these arguments."""
+    if kwargs and small.creates and kwargs.get("requires_grad") is True:  # without, then on
+        plain = {name: value for name, value in kwargs.items() if name != "requires_grad"}
+        made = call_small(small, fn, args, plain)
+        return None if made is None else made.requires_grad_(True)
     operands = joined(small, args)
     if small.small:
         try:

@@ -115,6 +115,7 @@ OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, MORE, DRAWS, VIEWS)).split())
 # Of which some are in place.
 WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
+CREATING = frozenset(CREATION.split())  # of which no gradient is asked by programs
 # On a GPU those that its fragments do as one (Note [calls on a device]): these, and lists above.
 DEVICE_ONLY = frozenset(
     "adaptive_avg_pool3d affine_grid block_diag channel_shuffle cosine_embedding_loss diff "
@@ -151,14 +152,15 @@ class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
     __slots__ = (
-        "goes_straight", "into", "joins", "kind", "makes", "may_write", "met", "name", "on_cpu",
-        "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small", "straight",
+        "creates", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met", "name",
+        "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small",
+        "straight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, into: bool = False) -> None:
         self.name = name
         self.into = into  # whether results are written to the first argument
-        self.joins = name in JOINING
+        self.joins, self.creates = name in JOINING, name in CREATING
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
         self.makes, self.goes_straight = name in MAKING, name in STRAIGHT
