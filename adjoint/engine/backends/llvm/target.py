@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.templates.borrowed import substitutes
 from adjoint.engine.backends.llvm.templates.borrowed import template as borrowed
 from adjoint.engine.backends.llvm.templates.convolution import folds
 from adjoint.engine.backends.llvm.templates.convolution import template as convolution
+from adjoint.engine.backends.llvm.templates.distances import template as distances
 from adjoint.engine.backends.llvm.templates.elements import substitutes as element_substitutes
 from adjoint.engine.backends.llvm.templates.elements import template as elements
 from adjoint.engine.backends.llvm.templates.factors import further as further_factors
@@ -57,9 +58,9 @@ class LlvmTarget(Target):
             "searchsorted", *borrowed.SPECIAL,
         }
     )  # fmt: skip
-    kept_whole = frozenset({*bags.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}).union(
-        padding.KEPT_WHOLE, running.KEPT_WHOLE
-    )
+    kept_whole = frozenset(
+        {*bags.TEMPLATES, *distances.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}
+    ).union(padding.KEPT_WHOLE, running.KEPT_WHOLE)
     permutes = True
     reads_parts = True
     few_columns = 1024
@@ -67,7 +68,7 @@ class LlvmTarget(Target):
         **joins.TEMPLATES, "cat": joined(joins.TEMPLATES["cat"]),
         **pairs.TEMPLATES, **flow.TEMPLATES,
         **bags.TEMPLATES, **borrowed.TEMPLATES, **convolution.TEMPLATES, **folds.TEMPLATES,
-        **elements.TEMPLATES, **groups.TEMPLATES,
+        **distances.TEMPLATES, **elements.TEMPLATES, **groups.TEMPLATES,
         **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),
         **routines.of_pairs(borrowed.FACTOR_TEMPLATE),
         **integers.TEMPLATES, **padding.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,

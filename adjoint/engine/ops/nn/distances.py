@@ -97,7 +97,15 @@ def _pdist(x: Tensor, p: float) -> Tensor:
     return p_norm("pdist", one - other, p, 1, keepdim=False)
 
 
-PDIST = composite("pdist", in_float32(_pdist), fragment="computed")
+MANY_STEPS = 1 << 11  # differences from which on distances are a program's
+
+
+PDIST = composite(
+    "pdist",
+    in_float32(_pdist),
+    fragment="computed",
+    much=lambda shapes, _: shapes[0][0] ** 2 * shapes[0][1] >= MANY_STEPS,
+)
 
 
 @public(namespaces=BOTH)

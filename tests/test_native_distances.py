@@ -1,0 +1,57 @@
+"""Distances between pairs of rows as one kernel, against NumPy."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+
+import adjoint as ad
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+
+pdist = ad.nn.functional.pdist
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, inf, 0.0, 3.0])
+@pytest.mark.parametrize(("count", "length"), [(2, 600), (3, 300), (17, 8), (30, 3), (41, 37)])
+def test_distances(count: int, length: int, p: float) -> None:
+    rng = np.random.default_rng(count)
+    x = rng.standard_normal((count, length))
+    x[1] = x[0]
+    one, other = np.triu_indices(count, 1)
+    want = np.linalg.norm(x[one] - x[other], p, 1)
+    FRAGMENTS.forget()
+    np.testing.assert_allclose(pdist(ad.from_numpy(x), p).numpy(), want, rtol=1e-12)
+    assert any("pdist" in f.what for f in FRAGMENTS.by_kind.values() if f is not None) or p in (
+        0,
+        3,
+    )
+    turned = ad.from_numpy(np.ascontiguousarray(x.T)).t()
+    np.testing.assert_allclose(pdist(turned, p).numpy(), want, rtol=1e-12)
+    for kind, near in ((ad.float32, 1e-5), (ad.bfloat16, 2e-2)):
+        got = pdist(ad.from_numpy(x).to(kind), p).double().numpy()
+        if p:
+            np.testing.assert_allclose(got, want, rtol=near, atol=4 * near)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, inf])
+def test_rows_that_hold_no_numbers(p: float) -> None:
+    x = np.zeros((20, 19), "f4")
+    x[3, 2], x[5, 18] = np.nan, np.inf
+    one, other = np.triu_indices(20, 1)
+    got = pdist(ad.from_numpy(x), p).numpy()
+    assert np.array_equal(np.isnan(got), (one == 3) | (other == 3))
+    assert np.array_equal(np.isinf(got), ((one == 5) | (other == 5)) & ~np.isnan(got))
+
+
+def test_gradients_are_the_compositions() -> None:
+    x = ad.randn(20, 12, dtype=ad.float64).requires_grad_()
+    g = ad.randn(190, dtype=ad.float64)
+    pdist(x).backward(g)
+    want, numbers = np.zeros((20, 12)), x.detach().numpy()
+    for k, (i, j) in enumerate(zip(*np.triu_indices(20, 1), strict=True)):
+        step = (numbers[i] - numbers[j]) / np.linalg.norm(numbers[i] - numbers[j]) * float(g[k])
+        want[i] += step
+        want[j] -= step
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-9, atol=1e-12)
