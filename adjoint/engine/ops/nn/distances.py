@@ -97,7 +97,7 @@ def _pdist(x: Tensor, p: float) -> Tensor:
     return p_norm("pdist", one - other, p, 1, keepdim=False)
 
 
-MANY_STEPS = 1 << 11  # differences from which on distances are a program's
+MANY_STEPS = 1 << 6  # differences from which on distances are a program's
 
 
 PDIST = composite(
