@@ -35,7 +35,7 @@ def drawn(bits: int, lanes: int, fn: Any, result: str, scattered: bool = False) 
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-@pytest.mark.parametrize("lanes", [1, 2, 4, 16])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 16, 32])
 def test_words(bits: int, lanes: int) -> None:
     places = np.arange(256, dtype=np.uint64)
     want = np.concatenate([w for _, w in reference.random_words(np, SEED, OFFSET, 256, bits)])

@@ -26,10 +26,31 @@ def cipher(seed: V, counters: V, retry: V | None = None) -> Block:
     for r in range(ROUNDS):
         x, y = code.splat(k0 + r * W0, lanes), code.splat(k1 + r * W1, lanes)
         p, q = c0.convert("u64") * M0, c2.convert("u64") * M1
+        (p_low, p_high), (q_low, q_high) = _halves(p), _halves(q)
         # The key first: it is at hand long before the product, and the chain is what takes time.
-        c0, c1 = (c1 ^ x) ^ (q >> 32).convert("u32"), q.convert("u32")
-        c2, c3 = (c3 ^ y) ^ (p >> 32).convert("u32"), p.convert("u32")
+        c0, c1 = (c1 ^ x) ^ q_high, q_low
+        c2, c3 = (c3 ^ y) ^ p_high, p_low
     return c0, c1, c2, c3
+
+
+def _halves(x: V) -> tuple[V, V]:
+    """The low and the high 32 bits of words of 64.
+
+    Of vectors they are every other element: LLVM would multiply once more for the low ones if
+    they were asked for as numbers.
+    """
+    if x.lanes == 1:
+        return x.convert("u32"), (x >> 32).convert("u32")
+    code, lanes = x.code, x.lanes
+    both = f"<{2 * lanes} x i32>"
+    words = code.let(f"bitcast {x.type} {x.ref} to {both}")
+
+    def every_other(first: int) -> V:
+        places = ", ".join(f"i32 {k}" for k in range(first, 2 * lanes, 2))
+        text = f"shufflevector {both} {words}, {both} poison, <{lanes} x i32> <{places}>"
+        return V(code, code.let(text), "u32", lanes)
+
+    return every_other(0), every_other(1)
 
 
 def scattered(seed: V, counter: V, retry: V) -> tuple[V, V]:

@@ -20,6 +20,8 @@ from adjoint.engine.backends.llvm.ir.blocks import Blocks
 from adjoint.engine.backends.llvm.loops.column_sums import sums_columns
 from adjoint.engine.backends.registers.vector import Code, V
 from adjoint.engine.compiler.loops.ir import LOAD, Form
+from adjoint.engine.core.dtype import named
+from adjoint.engine.ops.random.random import word_bits
 
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
 
@@ -49,11 +51,30 @@ def lanes_of(form: Form) -> int:
         return 1
     if any(classes[last] == 2 and name != "index" for name, classes in form.refs):
         return 4
+    drawn = _lanes_of_draw(form)
+    if drawn:
+        return drawn
     wide = ("float64", "int64")
     # What reduces columns reads a little of every row: take much of it at a time.
     if form.inner and not form.rows and len(form.ops) <= 4 and not sums_columns(form):
         return 16 if any(op.dtype in wide for op in form.ops) else 32
     return 8 if any(op.dtype in wide or op.compute in wide for op in form.ops) else 16
+
+
+# Blocks of Philox at a time: a round waits for the one before it, so that fewer leave the processor
+# idle. Where much else is computed with what is drawn, registers are what is short.
+BLOCKS, BLOCKS_AMONG_OTHERS = 8, 4
+ALONE = 16  # operations of a kernel that does little but draw
+
+
+def _lanes_of_draw(form: Form) -> int:
+    """The lanes of a kernel that draws one number after another; 0: it does not."""
+    draws = [op for op in form.ops if op.name == "random"]
+    if not draws or form.inner or form.outer != 1:
+        return 0
+    bits = max(word_bits(op.params[0], named(op.dtype)) for op in draws)
+    blocks = BLOCKS if len(form.ops) <= ALONE else BLOCKS_AMONG_OTHERS
+    return blocks * 128 // bits
 
 
 @cache
