@@ -7,15 +7,26 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import float32, float64
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.older import modern
-from adjoint.engine.core.operations.public import INPLACE, METHODS, PROPERTIES, write_small
+from adjoint.engine.core.operations.overrides import OVERRIDES
+from adjoint.engine.core.operations.public import (
+    INPLACE,
+    METHODS,
+    ON_CPU,
+    PROPERTIES,
+    call_small,
+    write_small,
+)
 from adjoint.engine.core.operations.record import is_tensor
-from adjoint.engine.core.operations.small_calls import small_writes
+from adjoint.engine.core.operations.small_calls import FILLS, SmallCalls, small_writes
 from adjoint.engine.core.state import forks
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.rng import Filling, Generator
+from adjoint.engine.core.state.timeline import LISTENERS
 from adjoint.engine.ops.elementwise.arithmetic import ADD_SCALED, is_scaled_at_once, scaled
 from adjoint.engine.tensor.copying import install_copying
 from adjoint.engine.tensor.index.indexing import install_indexing
@@ -57,17 +68,22 @@ def _inplace(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-# Whose in-place forms draw: on a GPU into the tensor itself, where nobody has to know of it.
-_DRAWING = frozenset(
-    "bernoulli cauchy exponential geometric log_normal normal random uniform".split()
-)
+# Whose in-place forms draw: into the tensor itself, where nobody has to know of it.
+_DRAWING = frozenset(name.rstrip("_") for name in FILLS.split())
 
 
 def _drawing(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     plain = _inplace(name, fn)
+    small = SmallCalls(f"{name}_")
 
     @functools.wraps(plain)
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self._array.__class__ is ndarray:
+            if CONTEXT.plain and not (LISTENERS or OVERRIDES.active) and CONTEXT.device in ON_CPU:
+                result: Tensor | None = call_small(small, fn, (self, *args), kwargs)
+                if result is not None:
+                    return result
+            return plain(self, *args, **kwargs)
         if self._array.__class__ not in DEVICE_LAYOUTS or direct_array(self) is None:
             return plain(self, *args, **kwargs)
         given = kwargs.get("generator")

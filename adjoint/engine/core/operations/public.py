@@ -348,13 +348,22 @@ def call_making(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[
     return result
 
 
-def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def with_generator(operands: Any, generator: Any) -> Any:
+    """Operands with the generator, if there is one, as the last (Note [small draws])."""
+    return operands if generator is None else (*operands, generator)
+
+
+def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """What a program of a function gives; None where it has none for these arguments."""
-    if kwargs and small.creates and kwargs.get("requires_grad") is True:  # without, then on
-        plain = {name: value for name, value in kwargs.items() if name != "requires_grad"}
+    if given and small.creates and given.get("requires_grad") is True:  # without, then on
+        plain = {name: value for name, value in given.items() if name != "requires_grad"}
         made = call_small(small, fn, args, plain)
         return None if made is None else made.requires_grad_(True)
+    kwargs = given
     operands = joined(small, args)
+    if small.draws and "generator" in kwargs:
+        kwargs = {name: x for name, x in kwargs.items() if name != "generator"}
+        operands = with_generator(operands, given["generator"])
     if small.small:
         try:
             result = HOOKS.meet_call(small.small, operands, kwargs, CONTEXT.grad_enabled)
@@ -364,7 +373,7 @@ def call_small(small: SmallCalls, fn: Any, args: tuple[Any, ...], kwargs: dict[s
             return small.rebuild(result) if result.__class__ is tuple else result
     small.seen += 1
     if not small.seen % EVERY:
-        HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **kwargs))
+        HOOKS.note_call(small, operands, kwargs, lambda: fn(*args, **given))
     return None
 
 

@@ -291,6 +291,7 @@ class Hooks:
     small_rows: Callable[..., Any] = _unset  # the same as native rows: backends.llvm.small
     small_entry: Callable[..., Any] = _unset  # what native code finds a small call by
     small_launches: Callable[..., Any] = _unset  # a fragment's launches so: the same folder
+    small_draw: Callable[..., Any] = _unset  # those of a call that draws: the same
     native_entry: Callable[..., Any] = (
         _unset  # a built-in function of assembled text: backends.llvm
     )

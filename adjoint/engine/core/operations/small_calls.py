@@ -96,9 +96,11 @@ NARROW = "bfloat16 cdouble cfloat half"
 MORE = f"{SPECIAL} {ARRANGING} {MADE} {LAYERS} {MATRICES} {NARROW}"
 # Or they are drawn, or whatever was in memory (Note [small draws]).
 DRAWS = (
-    "bernoulli empty empty_like new_empty normal rand rand_like randint randint_like "
-    "randn randn_like randperm"
+    "_standard_gamma bernoulli binomial empty empty_like multinomial new_empty normal poisson rand "
+    "rand_like randint randint_like randn randn_like randperm"
 )
+# Or drawn into their first argument.
+FILLS = "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_"
 # Or all of them are views of the one tensor among the arguments.
 VIEWS = (
     "T adjoint as_strided broadcast_to chunk diagonal dsplit expand flatten hsplit imag mT "
@@ -112,6 +114,7 @@ JOINING = frozenset(
     "chain_matmul".split()
 )
 OF_NEW = (ELEMENTWISE, REDUCTIONS, ORDER, SHAPE, CREATION, PRODUCTS, NETWORKS)
+DRAWING = frozenset(f"{DRAWS} {FILLS}".split())
 NAMES = frozenset(" ".join((*OF_NEW, CONVERSION, COMPLEX, LINALG, MORE, DRAWS, VIEWS)).split())
 # Of which some are in place.
 WRITING = NAMES - frozenset(f"{DRAWS} {VIEWS} {CREATION} {MADE}".split())
@@ -152,15 +155,15 @@ class SmallCalls:
     """The programs of a public function, and how often it was called without one."""
 
     __slots__ = (
-        "creates", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met", "name",
-        "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small",
+        "creates", "draws", "goes_straight", "into", "joins", "kind", "makes", "may_write", "met",
+        "name", "on_cpu", "on_device", "rebuild", "seen", "seen_straight", "seen_there", "small",
         "straight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, into: bool = False) -> None:
         self.name = name
         self.into = into  # whether results are written to the first argument
-        self.joins, self.creates = name in JOINING, name in CREATING
+        self.joins, self.creates, self.draws = name in JOINING, name in CREATING, name in DRAWING
         self.may_write = False  # to its argument, if `inplace` is true
         self.on_cpu, self.on_device = name in NAMES, name in ON_DEVICE
         self.makes, self.goes_straight = name in MAKING, name in STRAIGHT

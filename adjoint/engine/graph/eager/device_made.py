@@ -21,7 +21,7 @@ from adjoint.engine.core.dtype import DEFAULT_LISTENERS
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.operations.small_calls import DRAWING, SmallCalls
 from adjoint.engine.core.spec import contiguous_strides
 from adjoint.engine.core.state import switches
 from adjoint.engine.core.state.context import CONTEXT
@@ -33,7 +33,7 @@ from adjoint.engine.graph.eager import device_calls
 from adjoint.engine.graph.eager.drawn import SEED, DrawTrace, drawn_graph
 from adjoint.engine.graph.eager.enlisted import enlist
 from adjoint.engine.graph.eager.recorded import Unfit
-from adjoint.engine.graph.eager.small_calls import DRAWING, copied, is_literal, own_warnings
+from adjoint.engine.graph.eager.small_calls import copied, is_literal, own_warnings
 from adjoint.engine.graph.ir import Node, frozen
 from adjoint.engine.ops.create.creation import EMPTY
 from adjoint.engine.ops.random.random import RANDOM
@@ -83,7 +83,7 @@ def tried(
     try:
         with own_warnings() as warned, CONTEXT.having(consulted=settings):
             made = function_of(calls, given, own, call)
-            entry: Entry = HOOKS.small_entry(None, made, (), (given, own, True), of_tensors=True)
+            entry: Entry = HOOKS.small_entry(None, made, (), (given, own, True), of="tensors")
     except Exception:  # whatever it is, the call itself succeeds or says what is wrong
         return None
     finally:

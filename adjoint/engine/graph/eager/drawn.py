@@ -2,16 +2,20 @@
 
 Note [small draws]
     What a small draw costs is its arguments: sizes, dtype, device, layout and generator are looked
-    at before a few words of Philox are made. So a kind of call that draws once, from the default
-    generator, is recorded like other small calls (Note [small calls]), with the numbers drawn as
-    an operand. Its program takes the same blocks from the generator, draws by the same record and
-    does with the numbers what was recorded. It is kept if on a generator of its own it gives the
-    same bytes as the call. Where it fails, the blocks are given back and the call is made as it is.
+    at before a few words of Philox are made. So a kind of call that draws once is recorded like
+    other small calls (Note [small calls]), from whichever generator it draws: one that is given is
+    the last operand. The draw and all that follows it are compiled as one program of the seed and
+    the place in its stream, which native code runs (Note [met fragments]); where that cannot be,
+    the record draws and the rest follows on few elements. A program is kept if on a generator of
+    its own it gives the same bytes as the call. It takes the same blocks from the generator; where
+    it fails, they are given back and the call is made as it is. A draw in place is such a program
+    whose result is written where the tensor lies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -19,24 +23,34 @@ from typing import Any
 from numpy import empty
 
 from adjoint.engine.core.device import CPU
-from adjoint.engine.core.operations.public import PUBLIC
+from adjoint.engine.core.operations.public import INPLACE, PUBLIC
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
-from adjoint.engine.core.operations.small_calls import SmallCalls
+from adjoint.engine.core.operations.small_calls import FILLS, SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.state.determinism import fills_uninitialized
 from adjoint.engine.core.state.rng import Generator, default_generator
-from adjoint.engine.graph.eager.recorded import OperationTrace, Unfit
+from adjoint.engine.graph.eager.fragments import FRAGMENTS
+from adjoint.engine.graph.eager.recorded import (
+    OperationTrace,
+    Unfit,
+    example_of,
+    native,
+    recorded,
+)
 from adjoint.engine.graph.ir import DataflowGraph, Node, Value
 from adjoint.engine.graph.passes.cse import cse
 from adjoint.engine.graph.passes.dce import dce
 from adjoint.engine.graph.passes.inline import inline
 from adjoint.engine.graph.passes.unmark import unmark
+from adjoint.engine.graph.record.sources import CallArgument
 from adjoint.engine.ops.create.creation import EMPTY
 from adjoint.engine.ops.random.random import RANDOM
-from adjoint.engine.tensor.tensor import Tensor
+from adjoint.engine.tensor.tensor import Tensor, wrap
 
+FILLING = frozenset(FILLS.split())
 SEED = 5  # of the generator that programs are tried with
 Arrays = tuple[Any, ...]  # native code takes nothing else
+NOTHING: dict[str, Any] = {}  # parameters of what native code finds
 
 
 class DrawTrace(OperationTrace):
@@ -46,52 +60,248 @@ class DrawTrace(OperationTrace):
         super().__init__(None, "a small draw")
         self.generator = generator
         self.drawn: list[int] = []
+        self.place: tuple[Any, Any] = (SEED, 0)
 
     def random(self, generator: Any, count: int) -> tuple[Any, Any]:
         """What a generator is asked for."""
         if self.drawn or generator is not self.generator:
             raise Unfit
         self.drawn.append(count)
-        return SEED, 0
+        return self.place
 
 
-def program_of(
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A call that draws once: the tensors it is given, its generator, and how it is made."""
+
+    name: str
+    tensors: list[Tensor]
+    operands: list[Any]  # all but a generator
+    keywords: dict[str, Any]
+    given: Generator | None
+    call: Callable[[], Any]
+
+    @property
+    def source(self) -> Generator:
+        """The generator it draws from."""
+        return default_generator if self.given is None else self.given
+
+    def tried(self) -> tuple[Any, int]:
+        """What it gives from the beginning of `SEED`, and how many blocks it takes."""
+        probe = Generator().manual_seed(SEED)
+        fn = INPLACE[self.name[:-1]] if self.fills else PUBLIC["", self.name].fn
+        out = fn(*self.operands, **self.keywords, generator=probe)
+        if out.__class__ is not Tensor or out._requires_grad:
+            raise Unfit
+        return out._array, probe._offset
+
+    @property
+    def fills(self) -> bool:
+        """Whether its first tensor is what it draws into."""
+        return self.name in FILLING
+
+
+def drawing_of(
     calls: SmallCalls, tensors: list[Tensor], given: Any, call: Callable[[], Any]
-) -> Callable[..., Arrays | None]:
-    """A function of arrays that draws as the call does; `Unfit` where there is none."""
-    graph, places, drawn = drawn_graph(DrawTrace(default_generator), tensors, call)
+) -> Drawing:
+    """A call, by its arguments; a generator is the last of its operands."""
+    operands, keywords = given
+    source = None
+    if operands and isinstance(operands[-1], Generator):
+        *operands, source = operands
+    return Drawing(calls.name, tensors, operands, keywords, source, call)
+
+
+def program_of(drawing: Drawing) -> Callable[..., Arrays | None]:
+    """A function of tensors, and of a generator if one is given, that draws as the call does.
+
+    `Unfit` where there is none.
+    """
+    tensors, source = drawing.tensors, drawing.source
+    graph, places, drawn = drawn_graph(DrawTrace(source), tensors, drawing.call)
     if not drawn:
-        return unwritten(graph, call)
+        return unwritten(graph, drawing.call)
+    (blocks,) = drawn
+    want, taken = drawing.tried()
+    if taken != blocks:
+        raise Unfit
+    for way in (at_once, in_steps):
+        try:
+            made = way(drawing, graph, places)
+            if HOOKS.same_arrays(made(SEED, 0, *tensors), [want]):
+                break
+        except Exception:  # whatever it is, there is another way
+            continue
+    else:
+        raise Unfit
+
+    def draw(source: Generator, tensors: tuple[Tensor, ...]) -> Arrays | None:
+        seed, offset = source.draw(blocks)
+        try:
+            out = made(seed, offset, *tensors)
+        except Exception:
+            source.advance(-blocks)
+            raise
+        if out is None:
+            source.advance(-blocks)
+        return out
+
+    if drawing.given is None:
+        return lambda *tensors: draw(default_generator, tensors)
+    return lambda *given: draw(given[-1], given[:-1]) if given[-1]._device is CPU else None
+
+
+Made = Callable[..., Arrays | None]  # of the seed, the place and tensors
+
+
+def at_once(drawing: Drawing, graph: DataflowGraph, places: list[int]) -> Made:
+    """The draw and all that follows it as one compiled program."""
+    executable, inputs, entry = found_draw(drawing)
+    if entry is None:
+
+        def run(seed: int, offset: int, *tensors: Tensor) -> Arrays:
+            given = [*[t._array for t in tensors], seed, offset]
+            return tuple(executable([given[k] for k in inputs], []))
+
+        return run
+    entries, meet = (entry,), HOOKS.meet
+
+    def found(seed: int, offset: int, *tensors: Tensor) -> Arrays | None:
+        out: Arrays | None = meet(entries, (*tensors, seed, offset), NOTHING, None)
+        return out
+
+    return found
+
+
+def found_draw(drawing: Drawing) -> tuple[Any, tuple[int, ...], Any]:
+    """What `compiled_draw` gives, and what native code finds it by; None where it cannot."""
+    # What compiling asks for (the number of threads) changes no bit of what is drawn; what the call
+    # itself asks for was noted when it was recorded before.
+    with CONTEXT.having(consulted=None):
+        executable, inputs = compiled_draw(drawing)
+        operands = [*drawing.tensors, SEED, 0]
+        try:
+            entry = HOOKS.small_draw(executable, inputs, operands, drawing.fills)
+        except Exception:  # it is too large, or has no rows for another reason
+            entry = None
+    return executable, inputs, entry
+
+
+def compiled_draw(drawing: Drawing) -> tuple[Any, tuple[int, ...]]:
+    """What the call does as a program, and which of tensors, seed and place are its inputs."""
+    if not RANDOM.large:
+        raise Unfit  # nothing is to be compiled
+    tensors, shared = drawing.tensors, FRAGMENTS.shared
+    body = DrawTrace(drawing.source)
+
+    def work(hosts: Any) -> Any:
+        body.place = (hosts[0], hosts[1])
+        return drawing.call()
+
+    before = CONTEXT.every_field()
+    try:
+        made = recorded(body, tensors, (SEED, 0), work, in_doubt, False)
+    finally:
+        CONTEXT.__dict__.update(before)  # an interrupt may have left them
+        body.lifted.clear()
+    (result,) = made.results
+    if result is None or not result.as_made or not made.is_single:
+        raise Unfit
+    examples = [*[example_of(t._array) for t in tensors], SEED, 0]
+    task = made.task(examples, shared, None)
+    if drawing.fills:
+        target = CallArgument(len(made.places), whole=False)
+        task = replace(task, writes=((target, 0),), returned=frozenset(), targets=(examples[0],))
+    return native(task, shared), made.places
+
+
+def in_doubt(leaves: Any) -> Any:
+    """How results lie eagerly, where only another draw would tell."""
+    raise Unfit
+
+
+def in_steps(drawing: Drawing, graph: DataflowGraph, places: list[int]) -> Made:
+    """The record's draw, then what follows on few elements."""
+    if drawing.fills:
+        raise Unfit
     (node,) = [n for n in graph.nodes if n.record is RANDOM]
     if node.inputs != (SEED, 0) or node.params["device"] is not CPU:
         raise Unfit
-    arrays = [t._array for t in tensors]
-    rest = what_follows(graph, node, places, arrays)
-    (blocks,), record, params = drawn, node.record, node.params
+    rest = what_follows(graph, node, places, [t._array for t in drawing.tensors])
+    record, params = node.record, node.params
 
-    def made(seed: int, offset: int, *arrays: Any) -> Arrays:
+    def made(seed: int, offset: int, *tensors: Tensor) -> Arrays:
         # As the record would, without the way there.
         met = HOOKS.meet(record.small, (seed, offset), params, None) if record.small else None
         numbers = record(seed, offset, **params)._array if met is None else met[0]
-        return (numbers,) if rest is None else rest(numbers, *arrays)
+        return (numbers,) if rest is None else rest(numbers, *[t._array for t in tensors])
 
-    probe = Generator().manual_seed(SEED)
-    operands, keywords = given
-    want = PUBLIC["", calls.name].fn(*operands, **keywords, generator=probe)
-    if want.__class__ is not Tensor or want._requires_grad:
+    return made
+
+
+def filling_of(drawing: Drawing) -> Callable[..., Tensor | None]:
+    """A function of tensors that draws into the first of them; `Unfit` where there is none.
+
+    It gives None where somebody has to know of the write, and where memory is shared with other
+    operands or may not be written to.
+    """
+    target, *others = drawing.tensors
+    source, array = drawing.source, target._array
+    _, _, drawn = drawn_graph(DrawTrace(source), drawing.tensors, drawing.call)
+    want, taken = drawing.tried()
+    (blocks,) = drawn
+    if taken != blocks or want.dtype != array.dtype or want.shape != array.shape:
         raise Unfit
-    if probe._offset != blocks or not HOOKS.same_arrays(made(SEED, 0, *arrays), [want._array]):
+    if not array.flags.c_contiguous or not array.size or any(t is target for t in others):
+        raise Unfit
+    made = into(drawing)
+    trial = wrap(empty(array.shape, array.dtype))
+    if not made(SEED, 0, trial, *others) or not HOOKS.same_arrays([trial._array], [want]):
         raise Unfit
 
-    def draw(*arrays: Any) -> Arrays:
-        seed, offset = default_generator.draw(blocks)
+    def fill(source: Generator, target: Tensor, *others: Tensor) -> Tensor | None:
+        storage = target._storage
+        if (target._requires_grad or target._base is not None) and CONTEXT.grad_enabled:
+            return None
+        if storage.version < 0 or not target._array.flags.writeable:
+            return None
+        for x in others:
+            if x._storage is storage or (x._requires_grad and CONTEXT.grad_enabled):
+                return None
+        seed, offset = source.draw(blocks)
         try:
-            return made(seed, offset, *arrays)
+            done = made(seed, offset, target, *others)
         except Exception:
-            default_generator.advance(-blocks)
+            source.advance(-blocks)
             raise
+        if not done:
+            source.advance(-blocks)
+            return None
+        storage.version += 1
+        return target
 
-    return draw
+    if drawing.given is None:
+        return lambda *tensors: fill(default_generator, *tensors)
+    return lambda *given: fill(given[-1], *given[:-1]) if given[-1]._device is CPU else None
+
+
+def into(drawing: Drawing) -> Callable[..., bool]:
+    """What draws into the first of some tensors; it tells whether it did."""
+    executable, inputs, entry = found_draw(drawing)
+    if entry is None:
+
+        def run(seed: int, offset: int, *tensors: Tensor) -> bool:
+            given = [*[t._array for t in tensors], seed, offset]
+            executable([given[k] for k in inputs], [given[0]])
+            return True
+
+        return run
+    entries, meet = (entry,), HOOKS.meet
+
+    def found(seed: int, offset: int, *tensors: Tensor) -> bool:
+        return meet(entries, (*tensors, seed, offset), NOTHING, None) is not None
+
+    return found
 
 
 def drawn_graph(

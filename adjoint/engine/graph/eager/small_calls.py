@@ -26,9 +26,10 @@ from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS, DType
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.operations.small_calls import DRAWS, EVERY, VIEWS, SmallCalls
+from adjoint.engine.core.operations.small_calls import DRAWING, EVERY, VIEWS, SmallCalls
 from adjoint.engine.core.spec import Size
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.rng import Generator
 from adjoint.engine.graph.eager import drawn, enlisted
 from adjoint.engine.graph.eager.straight import LOADED, straight_program
 from adjoint.engine.graph.ir import frozen
@@ -37,7 +38,7 @@ from adjoint.engine.tensor.tensor import Tensor
 SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
 KEPT = 4096  # kinds
-VIEWING, DRAWING = frozenset(VIEWS.split()), frozenset(DRAWS.split())
+VIEWING = frozenset(VIEWS.split())
 LITERALS = frozenset({int, float, bool, str, type(None), DType})
 
 
@@ -85,14 +86,16 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     """What decides the program of a call; None where it cannot have one."""
     kind: list[Any] = [calls]
     tensors: list[int] = []
-    views = calls.name in VIEWING
+    any_size = calls.name in VIEWING or calls.name in drawn.FILLING
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array
-            if array.__class__ is not ndarray or not (views or is_small(x)):
+            if array.__class__ is not ndarray or not (any_size or is_small(x)):
                 return None
             tensors.append(id(x))
             kind += (Tensor, array.dtype, array.shape, array.strides)
+        elif calls.draws and x is operands[-1] and isinstance(x, Generator):
+            kind.append(Generator)
         elif is_literal(x):
             kind.append((frozen(x),))
         else:
@@ -139,7 +142,9 @@ def entry_of(
             entry = None
             if calls.name in VIEWING and len(tensors) == 1:
                 entry = entry_of_views(calls, tensors[0], given, call)
-            if entry is None and all(map(is_small, tensors)):
+            if calls.name in drawn.FILLING:
+                entry = entry_of_filling(calls, tensors, given, call)
+            elif entry is None and all(map(is_small, tensors)):
                 make = entry_of_draw if calls.name in DRAWING else entry_of_new
                 entry = make(calls, tensors, given, call)
     except Exception:  # whatever it is, calls go on as before
@@ -211,8 +216,17 @@ def entry_of_draw(
     calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
 ) -> Entry:
     """The same of a call that draws random numbers, or leaves elements as they are in memory."""
-    draw = drawn.program_of(calls, tensors, given, call)
-    entry: Entry = HOOKS.small_entry(None, draw, (), (*given, True), of_tensors=False)
+    draw = drawn.program_of(drawn.drawing_of(calls, tensors, given, call))
+    entry: Entry = HOOKS.small_entry(None, draw, (), (*given, True), of="tensors to arrays")
+    return entry
+
+
+def entry_of_filling(
+    calls: SmallCalls, tensors: list[Tensor], given: Arguments, call: Callable[[], Any]
+) -> Entry:
+    """The same of a call that draws into its first tensor."""
+    fill = drawn.filling_of(drawn.drawing_of(calls, tensors, given, call))
+    entry: Entry = HOOKS.small_entry(None, fill, (), (*given, True), of="tensors")
     return entry
 
 

@@ -1,15 +1,16 @@
 """The native code that finds and runs a small call (Note [small calls]).
 
 It compares as `meeting` does. Besides, no operand may be on the tape where that is on; results are
-tensors; and a program that has no rows is a function of arrays, which is called. `meet_into` has
-rows write their result to the first operand (Note [small writes]): it gives True where they did,
-and what is to be written where a function was called.
+tensors; and a program that has no rows is a function of arrays or of tensors, which is called; a
+generator among the operands is given to it as it is. `meet_into` has rows write their result to the
+first operand (Note [small writes]): it gives True where they did, and what is to be written where a
+function was called.
 """
 
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.backends.llvm.small.comparing import ARRAY_AT, FIRST, NONE, WANTED
+from adjoint.engine.backends.llvm.small.comparing import ARRAY_AT, FIRST, NONE, OBJECT, WANTED
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
 from adjoint.engine.capture.python.guards.rows import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
@@ -29,10 +30,12 @@ look:
   %free = call i1 @all_free(ptr %program, ptr %operands)
   br i1 %free, label %compute, label %none
 compute:
-  %is.called = icmp eq ptr %words, %absent
+  %of.arrays = icmp eq ptr %words, %absent
+  %of.tensors = icmp eq ptr %words, @true
+  %is.called = or i1 %of.arrays, %of.tensors
   br i1 %is.called, label %call, label %walk
 call:
-  %computed = call ptr @called(ptr %program, ptr %operands, i1 false)
+  %computed = call ptr @called(ptr %program, ptr %operands, i1 %of.tensors)
   br label %results
 walk:
   %walked = call ptr @results_of(ptr %program, ptr %operands, ptr %slots)
@@ -153,8 +156,12 @@ each:
   %at = add i64 %away, {FIRST}
   %own = getelementptr i64, ptr %wanted, i64 %at
   %slot = load i64, ptr %own
+  %rankAt = getelementptr i64, ptr %own, i64 3
+  %rank = load i64, ptr %rankAt
   %is.literal = icmp eq i64 %slot, 0
-  br i1 %is.literal, label %next, label %tensor
+  %is.object = icmp eq i64 %rank, {OBJECT}
+  %is.none = or i1 %is.literal, %is.object
+  br i1 %is.none, label %next, label %tensor
 tensor:
   %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
   %free = call i1 @is_free(ptr %x, i1 false)
@@ -176,7 +183,7 @@ entry:
   %failed = icmp eq ptr %given, null
   br i1 %failed, label %error, label %next
 next:
-  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %tensor]
+  %k = phi i64 [0, %entry], [%kNext, %each], [%kNext, %put]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %each, label %run
 each:
@@ -189,11 +196,19 @@ each:
   br i1 %is.literal, label %next, label %tensor
 tensor:
   %x = call ptr @PyTuple_GetItem(ptr %operands, i64 %k)
+  %rankAt = getelementptr i64, ptr %own, i64 3
+  %rank = load i64, ptr %rankAt
+  %is.object = icmp eq i64 %rank, {OBJECT}
+  %as.is = or i1 %of.tensors, %is.object
+  br i1 %as.is, label %put, label %shown
+shown:
   %offsetAt = getelementptr i64, ptr @world, i64 {ARRAY_AT}
   %offset = load i64, ptr %offsetAt
   %heldAt = getelementptr i8, ptr %x, i64 %offset
   %held = load ptr, ptr %heldAt
-  %argument = select i1 %of.tensors, ptr %x, ptr %held
+  br label %put
+put:
+  %argument = phi ptr [%x, %tensor], [%held, %shown]
   call void @Py_IncRef(ptr %argument)
   %place = sub i64 %slot, 1
   %set = call i32 @PyTuple_SetItem(ptr %given, i64 %place, ptr %argument)

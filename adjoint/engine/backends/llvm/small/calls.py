@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from adjoint.engine.backends.array.straight import same_arrays
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.backends.llvm.small.rows import Array, NoRow, literals_of, wanted_and_slots
 from adjoint.engine.core.operations.record import HOOKS
 
+# What a function is of, as native code is told: arrays, and gives arrays; tensors, and gives
+# tensors, whether they are on the tape or not; tensors off the tape, and gives arrays.
+Of = Literal["arrays", "tensors", "tensors to arrays"]
+FUNCTIONS: dict[Of, Any] = {"arrays": None, "tensors": False, "tensors to arrays": True}
 Given = tuple[
     Sequence[Any], dict[str, Any], bool
 ]  # operands, parameters, whether it has one result
@@ -21,11 +25,11 @@ def entry_of(
     arrays: Sequence[Array],
     given: Given,
     *,
-    of_tensors: bool = True,
+    of: Of = "tensors",
 ) -> tuple[Any, ...] | None:
     """What `meet_call` compares and runs: rows where they do the same, else the kernels.
 
-    Without rows, what is in the kernels' place is a function of tensors, or of arrays.
+    Without rows, what is in the kernels' place is the function that `of` says.
     """
     operands, params, single = given
     native = loops.native()
@@ -33,7 +37,7 @@ def entry_of(
         return None
     HOOKS.meet_call, HOOKS.meet_into_small = native.meet_call, native.meet_into
     if rows is None:
-        return called(kernels, operands, params, single, of_tensors=of_tensors)
+        return called(kernels, operands, params, single, of)
     want = kernels(*arrays)
     try:
         walked = rows(arrays)
@@ -53,8 +57,7 @@ def called(
     operands: Sequence[Any],
     params: dict[str, Any],
     single: bool,
-    *,
-    of_tensors: bool = False,
+    of: Of = "arrays",
 ) -> tuple[Any, ...] | None:
     """The same of a function in the place of makers; in that of words, what it is a function of."""
     described = wanted_and_slots(operands, params)
@@ -62,5 +65,4 @@ def called(
         return None
     wanted, slots, alive = described
     literals = literals_of(operands, slots)
-    of = False if of_tensors else None  # of arrays
-    return of, wanted, literals, (*params,), (*params.values(),), single, function, alive
+    return FUNCTIONS[of], wanted, literals, (*params,), (*params.values(),), single, function, alive

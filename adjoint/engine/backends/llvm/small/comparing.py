@@ -12,6 +12,7 @@ from adjoint.engine.backends.llvm.runtime.peeking import HEAD
 from adjoint.engine.capture.python.guards.rows import type_offset
 from adjoint.engine.core.operations.listing import PART_AT, part_of
 from adjoint.engine.core.operations.record import is_tensor
+from adjoint.engine.core.state.rng import Generator
 
 DIMENSIONS = 6  # of an operand at most
 # What is wanted of operands: how many there are, how many have slots, the part of a list that it is
@@ -19,8 +20,8 @@ DIMENSIONS = 6  # of an operand at most
 # any), dtype, rank (or what number it is), sizes, strides, and what else arrays of its kind have.
 FIRST, WANTED = PART_AT + 1, 4 + 2 * DIMENSIONS
 # In the place of a rank: any whole number, whose low 64 bits go into the slot; any number, as the
-# bits of a double.
-NUMBER, REAL = -1, -2
+# bits of a double; any object of the class that is in the place of a dtype, nothing in its slot.
+NUMBER, REAL, OBJECT = -1, -2, -3
 # The classes and singletons that comparisons know, by their place among the words of the world.
 TENSOR, NDARRAY, FLOAT, INT, STR, TUPLE, SPEC, SIZE, LIST, ARRAY_AT, NONE = range(11)
 DEVICE_ARRAY = NONE + 1  # the class of a GPU's, where there is one (Note [met launches])
@@ -55,6 +56,8 @@ def wanted_of(
     for k, x in enumerate(operands):
         if k not in slots:
             words += [0] * wanted
+        elif is_passed_on(x):
+            words += [slots[k], -1, id(type(x)), OBJECT, *[0] * (wanted - 4)]
         elif not is_tensor(x):
             words += [slots[k], -1, 0, REAL if type(x) is float else NUMBER, *[0] * (wanted - 4)]
         else:
@@ -70,6 +73,11 @@ def sizes_of(operands: Sequence[Any]) -> list[Any]:
     """What of operands decides the part: shapes of tensors, and what is no number."""
     shapes = [tuple(x._array.shape) if is_tensor(x) else x for x in operands]
     return [x for x in shapes if type(x) is not int]
+
+
+def is_passed_on(x: Any) -> bool:
+    """Whether an operand is given to a program's function as it is, whichever one it is."""
+    return isinstance(x, Generator)
 
 
 def text(arrays: ArrayText) -> str:
@@ -295,7 +303,8 @@ sized:
   %many = icmp eq i64 %size, %count
   br i1 %many, label %next, label %no
 next:
-  %k = phi i64 [0, %sized], [%kNext, %literal], [%kNext, %place], [%kNext, %whole], [%kNext, %real]
+  %k = phi i64 [0, %sized], [%kNext, %literal], [%kNext, %place], [%kNext, %whole], [%kNext, %real],
+    [%kNext, %object]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %each, label %yes
 each:
@@ -315,7 +324,14 @@ given:
   %classOfX = call ptr @class_of(ptr %x)
   %rankAt = getelementptr i64, ptr %own, i64 3
   %rank = load i64, ptr %rankAt
-  switch i64 %rank, label %classed [ i64 {NUMBER}, label %number i64 {REAL}, label %float ]
+  switch i64 %rank, label %classed [
+    i64 {NUMBER}, label %number i64 {REAL}, label %float i64 {OBJECT}, label %object
+  ]
+object:
+  %classWantedAt = getelementptr i64, ptr %own, i64 2
+  %classWanted = load ptr, ptr %classWantedAt
+  %is.wanted = icmp eq ptr %classOfX, %classWanted
+  br i1 %is.wanted, label %next, label %no
 number:
   %is.int = call i1 @is_a(ptr %classOfX, i64 {INT})
   br i1 %is.int, label %whole, label %no

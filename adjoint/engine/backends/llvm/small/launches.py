@@ -87,10 +87,31 @@ def maker_of(shape: Sequence[int], dtype: Any, order: tuple[int, ...] | None) ->
     return np.ndarray, (seen.shape, dtype, None, 0, seen.strides)
 
 
+def drawn(
+    executable: Any, places: Sequence[int], operands: Sequence[Any], fills: bool
+) -> tuple[Any, ...] | None:
+    """What native code finds a program that draws by; None where it cannot.
+
+    The operands are tensors, then the seed and the place of the draw. A program that `fills` puts
+    its result into the first of them.
+    """
+    *tensors, _, _ = operands
+    arrays = [x._array for x in tensors]
+    walked = written(executable, places, arrays, 2, fills=fills)
+    numbers = (len(tensors), len(tensors) + 1)
+    return walked.entry(operands, {}, None, [True] * len(walked.makers), numbers)
+
+
 def written(
-    executable: Any, places: Sequence[int], arrays: Sequence[Any], numbers: int, orders: Orders
+    executable: Any,
+    places: Sequence[int],
+    arrays: Sequence[Any],
+    numbers: int,
+    orders: Orders = (),
+    *,
+    fills: bool = False,
 ) -> Walked:
-    """A program as rows, of arrays and so many numbers."""
+    """A program as rows, of arrays and so many numbers; one that `fills` writes to the first."""
     native = loops.native()
     if native is None or executable.__class__ is not Native:
         raise NoRow
@@ -109,9 +130,11 @@ def written(
     for output, shape, dtype in image.results:
         if output != len(makers):
             raise NoRow
-        makers.append(maker_of(shape, NUMPY_OF[named(dtype)], orders[output]))
+        makers.append(maker_of(shape, NUMPY_OF[named(dtype)], orders[output] if orders else None))
         slot = 1 + len(arrays) + numbers + output
         put(writer, slot, patches.pop(f"result {output}", []), words)
+    if fills:
+        put(writer, 1, patches.pop("target 0", []), words)
     for k, place in enumerate(places):
         put(writer, 1 + place, patches.pop(f"input {k}", []), words)
         put(writer, 1 + place, image.numbers.get(k, []), words)

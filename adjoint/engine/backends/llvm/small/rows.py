@@ -430,11 +430,13 @@ class Walked:
 
 
 def wanted_and_slots(
-    operands: Sequence[Any], params: dict[str, Any], numbers: Sequence[int] = ()
+    operands: Sequence[Any],
+    params: dict[str, Any],
+    numbers: Sequence[int] = (),
 ) -> tuple[Array, dict[int, int], list[Any]] | None:
     """What a program wants of operands, their slots, and dtypes, which are told by addresses."""
-    tensors = {k: x for k, x in enumerate(operands) if is_tensor(x)}
-    arrays = [x._array for x in tensors.values()]
+    tensors = {k: x for k, x in enumerate(operands) if is_tensor(x) or comparing.is_passed_on(x)}
+    arrays = [x._array for x in tensors.values() if is_tensor(x)]
     if len(operands) > OPERANDS or any(
         a.ndim > comparing.DIMENSIONS or a.dtype.isbuiltin not in ONE_OF_A_KIND for a in arrays
     ):
