@@ -295,6 +295,7 @@ WITHIN = {
     "max_pool_backward",
     "one_hot",  # of whole numbers
     "running_extreme",
+    "random_order",  # of whole numbers
     "gru_gates_backward",
     "key_ranges",  # of whole numbers
     "gru_layer",  # layers are compared with their steps, to second order

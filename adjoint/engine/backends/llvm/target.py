@@ -29,6 +29,7 @@ from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
 from adjoint.engine.backends.llvm.templates.sampling import template as sampling
 from adjoint.engine.backends.llvm.templates.searching import template as searching
+from adjoint.engine.backends.llvm.templates.sorting import random_order
 from adjoint.engine.backends.llvm.templates.sorting import template as sorting
 from adjoint.engine.backends.llvm.templates.spectra import template as spectra
 from adjoint.engine.backends.registers import distributions
@@ -60,7 +61,7 @@ class LlvmTarget(Target):
     )  # fmt: skip
     kept_whole = frozenset(
         {*bags.TEMPLATES, *distances.TEMPLATES, *groups.TEMPLATES, *sampling.TEMPLATES}
-    ).union(padding.KEPT_WHOLE, running.KEPT_WHOLE)
+    ).union(padding.KEPT_WHOLE, random_order.KEPT_WHOLE, running.KEPT_WHOLE)
     permutes = True
     reads_parts = True
     few_columns = 1024
@@ -72,7 +73,7 @@ class LlvmTarget(Target):
         **routines.beside({**factors.TEMPLATES, **further_factors.TEMPLATES}),
         **routines.of_pairs(borrowed.FACTOR_TEMPLATE),
         **integers.TEMPLATES, **padding.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
-        **rows.TEMPLATES, **running.TEMPLATES, **sampling.TEMPLATES,
+        **random_order.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sampling.TEMPLATES,
         **searching.TEMPLATES, **sorting.TEMPLATES, **spectra.TEMPLATES,
     }  # fmt: skip
 

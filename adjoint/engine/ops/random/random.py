@@ -10,7 +10,7 @@ from adjoint.engine.core.device import Device
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.layout import check_layout, format_strides
-from adjoint.engine.core.operations.families import primitive
+from adjoint.engine.core.operations.families import composite, primitive
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.spec import Spec, contiguous_strides
 from adjoint.engine.core.state.context import CONTEXT
@@ -370,6 +370,26 @@ def randint_like(
     )
 
 
+def position_bits(n: int) -> int:
+    """How many of the lowest bits of random words, of which there are `n`, say nothing."""
+    return max(n - 1, 1).bit_length()
+
+
+def _random_order(words: Tensor, dim: int) -> Tensor:
+    """In the order of all but as many low bits as positions have: without a sign, and equal ones
+    as they come.
+    """
+    keys = BITWISE_XOR(BITWISE_AND(words, -1 << position_bits(words.shape[dim])), -1 << 63)
+    return ARGSORT(keys, dim=dim, descending=False, stable=True)
+
+
+# RANDOM_ORDER(words): the positions of random words in their order. A position goes into the bits
+# that say nothing, so that the CPU puts whole words in order.
+RANDOM_ORDER = composite(
+    "random_order", _random_order, operands=("words",), draws=True, fragment="host"
+)
+
+
 @public()
 def randperm(
     n: int,
@@ -402,8 +422,6 @@ def randperm(
         raise RuntimeError(f"randperm: n is too large for {dtype.name}: received {n}")
     where = place(device if device is not None or out is None else out.device)
     words = draw("randperm", "bits", (), (n,), dt.int64, where, generator)
-    # In the order of all but as many low bits as positions have: without a sign, equal ones as
-    # they come.
-    keys = BITWISE_XOR(BITWISE_AND(words, -1 << max(n - 1, 1).bit_length()), -1 << 63)
-    order = ARGSORT(keys, dim=0, descending=False, stable=True)
+    ordered = RANDOM_ORDER if where.type == "cpu" else _random_order
+    order = ordered(words, dim=0)
     return finish(order.to(dtype), requires_grad, "randperm", out)
