@@ -29,6 +29,7 @@ from adjoint.engine.backends.llvm.templates.rows import template as rows
 from adjoint.engine.backends.llvm.templates.running import template as running
 from adjoint.engine.backends.llvm.templates.sampling import template as sampling
 from adjoint.engine.backends.llvm.templates.searching import template as searching
+from adjoint.engine.backends.llvm.templates.searching import weighed
 from adjoint.engine.backends.llvm.templates.sorting import random_order
 from adjoint.engine.backends.llvm.templates.sorting import template as sorting
 from adjoint.engine.backends.llvm.templates.spectra import template as spectra
@@ -74,11 +75,13 @@ class LlvmTarget(Target):
         **routines.of_pairs(borrowed.FACTOR_TEMPLATE),
         **integers.TEMPLATES, **padding.TEMPLATES, **pooling.TEMPLATES, **product.TEMPLATES,
         **random_order.TEMPLATES, **rows.TEMPLATES, **running.TEMPLATES, **sampling.TEMPLATES,
-        **searching.TEMPLATES, **sorting.TEMPLATES, **spectra.TEMPLATES,
+        **searching.TEMPLATES, **sorting.TEMPLATES, **spectra.TEMPLATES, **weighed.TEMPLATES,
     }  # fmt: skip
 
     def prepare(self, graph: DataflowGraph) -> DataflowGraph:
-        graph = with_compiled_forms(graph, lambda node, _: node.record.name in self.kept_whole)
+        graph = with_compiled_forms(
+            graph, lambda node, _: node.record.name in self.kept_whole, weighed.takes
+        )
         graph = element_substitutes.substituted(substitutes.substituted(graph))
         graph = routine_substitutes.substituted(graph)
         return pair_functions.paired(graph, self.dtypes)

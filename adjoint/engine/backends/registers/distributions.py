@@ -153,6 +153,12 @@ def below(words: V, bound: int) -> V:
     low = 0xFFFFFFFF
     if bound < 1 << 32:
         return ((((words & low) * bound) >> 32) + (words >> 32) * bound) >> 32
+    return below_any(words, bound)
+
+
+def below_any(words: V, bound: V | int) -> V:
+    """The same for bounds below 2**64, by halves."""
+    low = 0xFFFFFFFF
     a, b = words >> 32, words & low
     c, d = bound >> 32, bound & low
     middle = a * d + ((b * d) >> 32)

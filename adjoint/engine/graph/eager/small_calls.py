@@ -37,6 +37,7 @@ from adjoint.engine.tensor.tensor import Tensor
 
 SIGHTED = 3  # times that a kind is looked at before it gets a program
 MOST = 1 << 11  # elements of a tensor: beyond, Python is no longer what a call costs
+MOST_DRAWN = 1 << 15  # the same where two operations and more, compiled apart, become one program
 KEPT = 4096  # kinds
 VIEWING = frozenset(VIEWS.split())
 LITERALS = frozenset({int, float, bool, str, type(None), DType})
@@ -90,7 +91,7 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     for x in operands:
         if isinstance(x, Tensor):
             array = x._array
-            if array.__class__ is not ndarray or not (any_size or is_small(x)):
+            if array.__class__ is not ndarray or not (any_size or is_small(x, calls)):
                 return None
             tensors.append(id(x))
             kind += (Tensor, array.dtype, array.shape, array.strides)
@@ -107,9 +108,10 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
     return (*kind, *map(tensors.index, tensors))
 
 
-def is_small(x: Tensor) -> bool:
+def is_small(x: Tensor, calls: SmallCalls) -> bool:
     """Whether a tensor has few elements and needs no tape."""
-    return x._array.size <= MOST and not (CONTEXT.grad_enabled and x.requires_grad)
+    most = MOST_DRAWN if calls.draws else MOST
+    return x._array.size <= most and not (CONTEXT.grad_enabled and x.requires_grad)
 
 
 def is_literal(x: Any) -> bool:
@@ -144,7 +146,7 @@ def entry_of(
                 entry = entry_of_views(calls, tensors[0], given, call)
             if calls.name in drawn.FILLING:
                 entry = entry_of_filling(calls, tensors, given, call)
-            elif entry is None and all(map(is_small, tensors)):
+            elif entry is None and all(is_small(x, calls) for x in tensors):
                 make = entry_of_draw if calls.name in DRAWING else entry_of_new
                 entry = make(calls, tensors, given, call)
     except Exception:  # whatever it is, calls go on as before

@@ -9,6 +9,7 @@ from adjoint.engine.graph.ir import Node
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.order.search import SEARCHSORTED
 from adjoint.engine.ops.order.sort import ARGSORT
+from adjoint.engine.ops.random.tensor_parameters import NO_DISTRIBUTION, NO_WEIGHTS, room_of
 from adjoint.engine.ops.shape.join import cat as join
 from adjoint.engine.tensor.tensor import Tensor
 
@@ -97,15 +98,13 @@ def multinomial(weights: Tensor, noise: Tensor, count: int, replacement: bool) -
     """The same numbers that choose in Python choose here."""
     weights = weights.to(float64)
     fit = weights.isfinite() & (weights >= 0)
-    message = "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
-    weights = require(weights, fit, message)
+    weights = require(weights, fit, NO_WEIGHTS)
     largest = weights.amax(-1, keepdim=True)
-    message = "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
-    largest = require(largest, largest > 0, message)
+    largest = require(largest, largest > 0, NO_DISTRIBUTION)
     if not replacement:
         order = (noise / (weights / largest)).argsort(-1, stable=True)
         return order[..., :count]
-    room = 62 - (int(weights.shape[-1]) - 1).bit_length()
+    room = room_of(int(weights.shape[-1]))
     edges = (weights / largest * 2.0**room).floor().to(int64).cumsum(-1)
     rows = edges.reshape(-1, edges.shape[-1])
     chosen = _below(noise.reshape(-1, count), rows[:, -1:])

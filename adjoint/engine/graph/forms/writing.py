@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjoint.engine.core.state.context import CONTEXT
@@ -27,14 +27,23 @@ PLAIN: dict[str, Any] = {
 COMPILED = frozenset({"searchsorted", "histc", "histogramdd", "multinomial", "argmode"})
 
 
-def with_compiled_forms(graph: DataflowGraph, keep: Keep) -> DataflowGraph:
-    """A graph that went through the passes, in operations that have native code."""
-    if not any(_is_written(node) for node in graph.nodes):
+def with_compiled_forms(
+    graph: DataflowGraph, keep: Keep, takes: Callable[[Node], bool] = lambda node: False
+) -> DataflowGraph:
+    """A graph that went through the passes, in operations that have native code.
+
+    `takes` says which a target has code for though they have forms.
+    """
+
+    def is_written(node: Node) -> bool:
+        return _is_written(node) and not takes(node)
+
+    if not any(map(is_written, graph.nodes)):
         return graph
     writer = FormWriter()
 
     def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Any:
-        return writer.visit(builder, node, inputs) if _is_written(node) else None
+        return writer.visit(builder, node, inputs) if is_written(node) else None
 
     return run_passes(rebuild(graph, visit), keeping(keep))
 

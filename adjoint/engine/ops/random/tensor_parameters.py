@@ -80,6 +80,9 @@ BINOMIAL = elementwise(
 )
 # What is said of a rate that is none.
 NEGATIVE_RATE = "poisson: invalid Poisson rate, expected rate to be non-negative"
+# What is said of weights that are none, and of rows of weights without a sum.
+NO_WEIGHTS = "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
+NO_DISTRIBUTION = "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
 # MULTINOMIAL(weights, noise, replacement): categories, chosen by words or by exponential numbers.
 MULTINOMIAL = primitive(
     "multinomial",
@@ -91,6 +94,11 @@ MULTINOMIAL = primitive(
     fragment="composed",
     by_library=True,
 )
+
+
+def room_of(categories: int) -> int:
+    """The power of two by which weights, 1 at most, become whole numbers that sum exactly."""
+    return 62 - (categories - 1).bit_length()
 
 
 def _words(name: str, shape: tuple[int, ...], like: Tensor, generator: Any) -> Tensor:

@@ -29,8 +29,11 @@ from adjoint.engine.ops.random.tensor_parameters import (
     BINOMIAL,
     MULTINOMIAL,
     NEGATIVE_RATE,
+    NO_DISTRIBUTION,
+    NO_WEIGHTS,
     NORMAL,
     POISSON,
+    room_of,
 )
 
 Array = Any
@@ -237,14 +240,10 @@ def binomial(xp: Any, words: Array, count: Array, prob: Array) -> Array:
 def _check_weights(xp: Any, weights: Array) -> Array:
     """The largest weight of each row, after refusing rows that are no distribution."""
     if not xp.all(xp.isfinite(weights) & (weights >= 0)):
-        raise RuntimeError(
-            "multinomial: probability tensor contains either `inf`, `nan` or element < 0"
-        )
+        raise RuntimeError(NO_WEIGHTS)
     largest = weights.max(axis=-1, keepdims=True) if weights.shape[-1] else weights
     if not largest.size or not xp.all(largest > 0):
-        raise RuntimeError(
-            "multinomial: invalid multinomial distribution (sum of probabilities <= 0)"
-        )
+        raise RuntimeError(NO_DISTRIBUTION)
     return largest
 
 
@@ -261,8 +260,7 @@ def multinomial(xp: Any, weights: Array, noise: Array, *, count: int, replacemen
         order = xp.argsort(noise / (weights / largest), axis=-1, kind="stable")
         return order[..., :count].astype(np.int64)
     # Whole-numbered weights: their sums are exact in any order, on any device.
-    room = 62 - (weights.shape[-1] - 1).bit_length()
-    whole = xp.floor(weights / largest * 2.0**room).astype(np.int64)
+    whole = xp.floor(weights / largest * 2.0 ** room_of(weights.shape[-1])).astype(np.int64)
     edges = xp.cumsum(whole, axis=-1)
     rows = edges.reshape(-1, edges.shape[-1])
     words = noise.reshape(-1, count).view(np.uint64)
