@@ -7,6 +7,7 @@ name streams of their own; a retry is another block of the stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def smaller(x: V, y: V | float) -> V:
 def drawn(e: ElementWriter, word: V, retry: V) -> tuple[V, V]:
     """The two words of a retry in the stream that a word names."""
     seed = e.w.code.const(STREAMS, "u64")
-    return scattered(seed, word.bitcast("u64"), retry.convert("u32"))
+    return scattered(seed, word.bitcast("u64"), e.w.code.splat(retry.convert("u32"), word.lanes))
 
 
 def walked(e: ElementWriter, word: V, first: V, ratio: Callable[[V], V]) -> V:
@@ -68,10 +69,23 @@ def walked(e: ElementWriter, word: V, first: V, ratio: Callable[[V], V]) -> V:
     return w.repeat([e.number(0.0), uniform, first, first], below, step)[0]
 
 
-def rejected(
-    e: ElementWriter, word: V, propose: Callable[[V, V, V], tuple[V, Callable[[], V]]]
-) -> V:
-    """The first proposal accepted: propose(u, distance, v) gives it and whether it is."""
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A value that may be accepted: surely, surely not, or as a test says."""
+
+    value: V
+    sure: V
+    hopeless: V
+    test: Callable[[], V]
+
+    def accepted(self, e: ElementWriter) -> V:
+        """Whether it is; few are looked at."""
+        doubtless = self.sure | self.hopeless
+        return e.w.choose(doubtless, lambda: [self.sure], lambda: [self.test()])[0]
+
+
+def rejected(e: ElementWriter, word: V, propose: Callable[[V, V, V], Proposal]) -> V:
+    """The first proposal accepted: propose(u, distance, v) gives it."""
     w = e.w
 
     def refused(retry: V, sample: V, accepted: V) -> V:
@@ -80,8 +94,8 @@ def rejected(
     def again(retry: V, sample: V, accepted: V) -> Sequence[V]:
         first, second = drawn(e, word, retry)
         u, distance = centered(first)
-        proposal, accept = propose(u, distance, 1.0 - unit(second))
-        return [retry + 1, proposal, accept()]
+        proposal = propose(u, distance, 1.0 - unit(second))
+        return [retry + 1, proposal.value, proposal.accepted(e)]
 
     none = w.code.const(False, "i1")
     return w.repeat([w.whole(0), e.number(0.0), none], refused, again)[1]
@@ -113,7 +127,7 @@ def poisson(e: ElementWriter) -> V:
         return [walked(e, word, exp(-mean), lambda k: mean / (k + 1.0))]
 
     def many() -> list[V]:
-        return [poisson_by_rejection(e, word, mean)]
+        return [rejected(e, word, poisson_proposal(mean))]
 
     def some() -> list[V]:
         return w.choose(mean < SMALL_MEAN, few, many)
@@ -121,27 +135,27 @@ def poisson(e: ElementWriter) -> V:
     return w.choose(mean > 0.0, some, lambda: [e.number(0.0)])[0]
 
 
-def poisson_by_rejection(e: ElementWriter, word: V, mean: V) -> V:
+def poisson_proposal(mean: V) -> Callable[[V, V, V], Proposal]:
     """Hörmann's transformed rejection."""
     b = mean.sqrt() * 2.53 + 0.931
     a = b * 0.02483 - 0.059
     quick = 0.9277 - 3.6224 / (b - 2.0)
 
-    def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
+    def propose(u: V, distance: V, v: V) -> Proposal:
         k = ((a * 2.0 / distance + b) * u + mean + 0.43).floor()
         sure = (distance >= 0.07) & (v <= quick)
         hopeless = (k < 0.0) | ((distance < 0.013) & (v > distance))
         count = larger(k, 0.0)
 
-        def looked_at() -> list[V]:  # few are: what is needed here alone is computed here
+        def fits() -> V:  # what is needed here alone is computed here
             log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239)
             slope = log(a / (distance * distance) + b)
             level = log(v) + log_inverse_alpha - slope
-            return [level <= count * log(mean) - mean - log_factorial(count)]
+            return level <= count * log(mean) - mean - log_factorial(count)
 
-        return count, lambda: e.w.choose(sure | hopeless, lambda: [sure], looked_at)[0]
+        return Proposal(count, sure, hopeless, fits)
 
-    return rejected(e, word, propose)
+    return propose
 
 
 # -- binomial -----------------------------------------------------------------------------------
@@ -160,7 +174,9 @@ def binomial(e: ElementWriter) -> V:
         return [walked(e, word, first, lambda k: larger(n - k, 0.0) / (k + 1.0) * odds)]
 
     def some() -> list[V]:
-        return w.choose(n * q < SMALL_MEAN, few, lambda: [binomial_by_rejection(e, word, n, q)])
+        return w.choose(
+            n * q < SMALL_MEAN, few, lambda: [rejected(e, word, binomial_proposal(n, q))]
+        )
 
     # An infinite number of trials has no mean to compare where the probability is zero.
     (count,) = w.choose((n > 0.0) & (q > 0.0), some, lambda: [e.number(0.0)])
@@ -168,7 +184,7 @@ def binomial(e: ElementWriter) -> V:
     return select(n.isnan() | p.isnan(), float("nan"), count)
 
 
-def binomial_by_rejection(e: ElementWriter, word: V, n: V, p: V) -> V:
+def binomial_proposal(n: V, p: V) -> Callable[[V, V, V], Proposal]:
     """Hörmann's transformed rejection."""
     deviation = (n * p * (1.0 - p)).sqrt()
     b = deviation * 2.53 + 1.15
@@ -176,13 +192,13 @@ def binomial_by_rejection(e: ElementWriter, word: V, n: V, p: V) -> V:
     center = n * p + 0.5
     quick = 0.92 - 4.2 / b
 
-    def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
+    def propose(u: V, distance: V, v: V) -> Proposal:
         k = ((a * 2.0 / distance + b) * u + center).floor()
         inside = (k >= 0.0) & (k <= n)
         sure = (distance >= 0.07) & (v <= quick) & inside
         count = smaller(larger(k, 0.0), n)
 
-        def looked_at() -> list[V]:
+        def fits() -> V:
             alpha = (5.1 / b + 2.83) * deviation
             odds = p / (1.0 - p)
             mode = ((n + 1.0) * p).floor()
@@ -191,28 +207,50 @@ def binomial_by_rejection(e: ElementWriter, word: V, n: V, p: V) -> V:
             bound = bound + (n + 1.0) * log((n - mode + 1.0) / (n - count + 1.0))
             bound = bound + (count + 0.5) * log(odds * (n - count + 1.0) / (count + 1.0))
             for sign, at in ((1.0, mode), (1.0, n - mode), (-1.0, count), (-1.0, n - count)):
-                bound = bound + stirling_tail(e, at) * sign
-            return [level <= bound]
+                bound = bound + stirling_tail(at) * sign
+            return level <= bound
 
-        return count, lambda: e.w.choose(sure | ~inside, lambda: [sure], looked_at)[0]
+        return Proposal(count, sure, ~inside, fits)
 
-    return rejected(e, word, propose)
+    return propose
 
 
-def stirling_tail(e: ElementWriter, k: V) -> V:
+def stirling_tail(k: V) -> V:
     """log(k!) less its Stirling approximation."""
+    code = k.code
     items = ", ".join(f"double {literal(x, 'f64')}" for x in STIRLING)
-    e.w.code.declarations.add(f"{_TABLE} = internal constant [{len(STIRLING)} x double] [{items}]")
+    code.declarations.add(f"{_TABLE} = internal constant [{len(STIRLING)} x double] [{items}]")
     x = k + 1.0
     square = x * x
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / x
     near = k <= 9.0
     # What is not near, NaN among it, has no place in the table.
-    looked_up = e.w.load(_TABLE, "f64", select(near, k, 0.0).convert("i64"))
+    place = select(near, k, 0.0).convert("i64")
+    where = code.let(f"getelementptr double, ptr {_TABLE}, i64 {place.ref}")
+    looked_up = code.value(code.let(f"load double, ptr {where}, align 8"), "f64", 1)
     return select(near, looked_up, series)
 
 
 # -- gamma --------------------------------------------------------------------------------------
+
+
+def gamma_proposal(d: V, x: V, v: V) -> Proposal:
+    """A cube of which a sample is d times as much, of a normal and a uniform number."""
+    c = 1.0 / (d * 9.0).sqrt()
+    root = x * c + 1.0
+    positive = root > 0.0
+    cube = select(positive, root * root * root, 1.0)
+
+    # Marsaglia and Tsang: v < 1 - 0.0331 x**4 implies what is asked, if d >= 2/3. The margin is
+    # more than what rounding makes of either side, so that no sample changes.
+    square = x * x
+    surely = v < 1.0 - square * square * 0.0331 - (d * 1e-14 + 1e-9)
+    sure = surely & positive & (d > 0.6666666)
+
+    def fits() -> V:
+        return log(v) < x * x * 0.5 + d * (1.0 - cube + log(cube))
+
+    return Proposal(cube, sure, ~positive, fits)
 
 
 def standard_gamma(e: ElementWriter) -> V:
@@ -220,28 +258,14 @@ def standard_gamma(e: ElementWriter) -> V:
     w, word, shape = e.w, e.operands[0], e.real(1)
     small = shape < 1.0
     d = select(small, shape + 1.0, shape) - 1.0 / 3.0
-    c = 1.0 / (d * 9.0).sqrt()
 
-    def propose(u: V, distance: V, v: V) -> tuple[V, Callable[[], V]]:
+    def propose(u: V, distance: V, v: V) -> Proposal:
         (x,) = w.choose(
             is_tail(distance),
             lambda: [tail_quantile(u, distance)],
             lambda: [central_quantile(u)],
         )
-        root = x * c + 1.0
-        positive = root > 0.0
-        cube = select(positive, root * root * root, 1.0)
-
-        # Marsaglia and Tsang: v < 1 - 0.0331 x**4 implies what is asked, if d >= 2/3. The margin
-        # is more than what rounding makes of either side, so that no sample changes.
-        square = x * x
-        surely = v < 1.0 - square * square * 0.0331 - (d * 1e-14 + 1e-9)
-        sure = surely & positive & (d > 0.6666666)
-
-        def looked_at() -> list[V]:
-            return [positive & (log(v) < x * x * 0.5 + d * (1.0 - cube + log(cube)))]
-
-        return cube, lambda: w.choose(sure, lambda: [sure], looked_at)[0]
+        return gamma_proposal(d, x, v)
 
     def of_number() -> list[V]:
         sample = d * rejected(e, word, propose)

@@ -18,6 +18,8 @@ from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import V
 
+LANES = 8  # of first attempts
+CHUNK = 256  # elements whose first attempts are made before those that are left
 Function = Callable[["ElementWriter"], V]
 
 
@@ -42,6 +44,8 @@ class ElementForm:
     result: str
     write: Function
     lanes: int = 1
+    # The first attempt of several elements at a time (Note [first attempts]).
+    attempt: Callable[[ElementWriter], tuple[V, V]] | None = None
 
     @property
     def function(self) -> str:
@@ -69,14 +73,58 @@ class ElementWriter:
     def text(self, name: str) -> Text:
         w, lanes = self.w, self.form.lanes
         low, high = w.share(self.word.count)
+        if self.form.attempt is not None:
+            self.chunks(low, high)
+            return w.finish(name)
         middle = high - (high - low).modulo(lanes)
         w.loop(low, middle, lambda i: self.some(i, lanes), step=lanes)
         if lanes > 1:
             w.loop(middle, high, lambda i: self.some(i, 1))
         return w.finish(name)
 
+    def chunks(self, low: V, high: V) -> None:
+        """First attempts, then the elements that are left; so many at a time."""
+        w = self.w
+        left = w.reserve("i64", CHUNK + LANES)
+
+        def chunk(start: V) -> None:
+            stop = w.least(start + CHUNK, high)
+            middle = stop - (stop - start).modulo(LANES)
+            none = w.whole(0)
+            (count,) = w.loop(
+                start, middle, lambda i, count: [self.attempted(i, left, count)], [none], step=LANES
+            )
+
+            def add(i: V, count: V) -> list[V]:
+                w.store(i, left, count)
+                return [count + 1]
+
+            (count,) = w.loop(middle, stop, add, [count])
+            w.loop(0, count, lambda k: self.some(w.load(left, "i64", k), 1))
+
+        w.loop(low, high, chunk, step=CHUNK)
+
+    def attempted(self, i: V, left: str, count: V) -> V:
+        """Attempts from a place on; those that fail are noted as left, now so many."""
+        w, form = self.w, self.form
+        assert form.attempt is not None
+        self.read(i, LANES)
+        value, done = form.attempt(self)
+        w.store(value.convert(form.result), w.pointer(self.word.out), i)
+        failed = (~done).convert("i64")
+        for lane in range(LANES):
+            w.store(i + lane, left, count)
+            count = count + w.lane(failed, lane)
+        return count
+
     def some(self, i: V, lanes: int) -> None:
         """So many elements from a place on."""
+        w, form = self.w, self.form
+        self.read(i, lanes)
+        w.store(form.write(self).convert(form.result), w.pointer(self.word.out), i)
+
+    def read(self, i: V, lanes: int) -> None:
+        """The operands of so many elements."""
         w, form = self.w, self.form
         self.operands = [
             w.code.splat(w.load(start, kind, w.whole(0)), lanes)
@@ -84,7 +132,6 @@ class ElementWriter:
             else w.load(start, kind, i, lanes)
             for start, kind, one in zip(self.starts, form.kinds, form.single, strict=True)
         ]
-        w.store(form.write(self).convert(form.result), w.pointer(self.word.out), i)
 
     def real(self, k: int) -> V:
         """An operand in float64."""

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from adjoint.engine.backends.llvm.templates.elements import draws, gamma_gradient, polynomials
+from adjoint.engine.backends.llvm.templates.elements import (
+    draws,
+    first_draws,
+    gamma_gradient,
+    polynomials,
+)
 from adjoint.engine.backends.llvm.templates.elements.kernel import (
     ElementForm,
     ElementWords,
@@ -42,12 +47,15 @@ class Computed:
     cost: float
     fault: Fault | None = None
     lanes: int = 1  # elements computed together
+    attempt: Callable[[ElementWriter], tuple[V, V]] | None = None  # the first, of several
 
 
 FUNCTIONS = {
-    "poisson": Computed(draws.poisson, 200.0, Fault(RuntimeError, NEGATIVE_RATE)),
-    "binomial": Computed(draws.binomial, 300.0),
-    "standard_gamma": Computed(draws.standard_gamma, 200.0),
+    "poisson": Computed(
+        draws.poisson, 200.0, Fault(RuntimeError, NEGATIVE_RATE), attempt=first_draws.poisson
+    ),
+    "binomial": Computed(draws.binomial, 300.0, attempt=first_draws.binomial),
+    "standard_gamma": Computed(draws.standard_gamma, 200.0, attempt=first_draws.standard_gamma),
     "standard_gamma_grad": Computed(gamma_gradient.standard_gamma_grad, 1500.0),
     **{name: Computed(write, 40.0, lanes=4) for name, write in polynomials.POLYNOMIALS.items()},
 }
@@ -90,7 +98,7 @@ def steps(
     kinds = tuple(KINDS[x.spec.dtype.name] for x in node.inputs)
     single = tuple(prod(place.shape) < count for place in operands)
     kind = KINDS[spec.dtype.name]
-    form = ElementForm(name, kinds, single, kind, function.write, function.lanes)
+    form = ElementForm(name, kinds, single, kind, function.write, function.lanes, function.attempt)
     words = ElementWords(address(results[0]), count)
     words.number = double_bits(float(node.params.get("order", 0)))
     if function.fault is not None:
