@@ -80,6 +80,8 @@ class Proposal:
 
     def accepted(self, e: ElementWriter) -> V:
         """Whether it is; few are looked at."""
+        if self.sure.lanes > 1:
+            return self.sure | (self.test() & ~self.hopeless)
         doubtless = self.sure | self.hopeless
         return e.w.choose(doubtless, lambda: [self.sure], lambda: [self.test()])[0]
 
@@ -175,7 +177,7 @@ def binomial(e: ElementWriter) -> V:
 
     def some() -> list[V]:
         return w.choose(
-            n * q < SMALL_MEAN, few, lambda: [rejected(e, word, binomial_proposal(n, q))]
+            n * q < SMALL_MEAN, few, lambda: [rejected(e, word, binomial_proposal(e, n, q))]
         )
 
     # An infinite number of trials has no mean to compare where the probability is zero.
@@ -184,7 +186,7 @@ def binomial(e: ElementWriter) -> V:
     return select(n.isnan() | p.isnan(), float("nan"), count)
 
 
-def binomial_proposal(n: V, p: V) -> Callable[[V, V, V], Proposal]:
+def binomial_proposal(e: ElementWriter, n: V, p: V) -> Callable[[V, V, V], Proposal]:
     """Hörmann's transformed rejection."""
     deviation = (n * p * (1.0 - p)).sqrt()
     b = deviation * 2.53 + 1.15
@@ -207,7 +209,7 @@ def binomial_proposal(n: V, p: V) -> Callable[[V, V, V], Proposal]:
             bound = bound + (n + 1.0) * log((n - mode + 1.0) / (n - count + 1.0))
             bound = bound + (count + 0.5) * log(odds * (n - count + 1.0) / (count + 1.0))
             for sign, at in ((1.0, mode), (1.0, n - mode), (-1.0, count), (-1.0, n - count)):
-                bound = bound + stirling_tail(at) * sign
+                bound = bound + stirling_tail(e, at) * sign
             return level <= bound
 
         return Proposal(count, sure, ~inside, fits)
@@ -215,20 +217,22 @@ def binomial_proposal(n: V, p: V) -> Callable[[V, V, V], Proposal]:
     return propose
 
 
-def stirling_tail(k: V) -> V:
+def stirling_tail(e: ElementWriter, k: V) -> V:
     """log(k!) less its Stirling approximation."""
-    code = k.code
     items = ", ".join(f"double {literal(x, 'f64')}" for x in STIRLING)
-    code.declarations.add(f"{_TABLE} = internal constant [{len(STIRLING)} x double] [{items}]")
+    e.w.code.declarations.add(f"{_TABLE} = internal constant [{len(STIRLING)} x double] [{items}]")
     x = k + 1.0
     square = x * x
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / x
     near = k <= 9.0
     # What is not near, NaN among it, has no place in the table.
-    place = select(near, k, 0.0).convert("i64")
-    where = code.let(f"getelementptr double, ptr {_TABLE}, i64 {place.ref}")
-    looked_up = code.value(code.let(f"load double, ptr {where}, align 8"), "f64", 1)
+    looked_up = e.w.gather(_TABLE, "f64", lanes_of(e, select(near, k, 0.0).convert("i64")))
     return select(near, looked_up, series)
+
+
+def lanes_of(e: ElementWriter, x: V) -> list[V]:
+    """The lanes of a value, each by itself."""
+    return [x] if x.lanes == 1 else [e.w.lane(x, k) for k in range(x.lanes)]
 
 
 # -- gamma --------------------------------------------------------------------------------------

@@ -18,8 +18,12 @@ from adjoint.engine.backends.llvm.runtime.faults import store_fault
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.registers.vector import V
 
-LANES = 8  # of first attempts
-CHUNK = 256  # elements whose first attempts are made before those that are left
+LANES = 8  # of attempts
+CHUNK = 1024  # elements whose first attempts are made before those that are left
+PASSES = 4  # of further attempts
+# Values and where they are those of the draw, of operands at hand; of the first attempt, or in
+# whole of one that a number says (Note [attempts in lanes]).
+Attempts = Callable[["ElementWriter", V | None], tuple[V, V]]
 Function = Callable[["ElementWriter"], V]
 
 
@@ -44,8 +48,7 @@ class ElementForm:
     result: str
     write: Function
     lanes: int = 1
-    # The first attempt of several elements at a time (Note [first attempts]).
-    attempt: Callable[[ElementWriter], tuple[V, V]] | None = None
+    attempt: Attempts | None = None  # of several elements at a time
 
     @property
     def function(self) -> str:
@@ -83,9 +86,24 @@ class ElementWriter:
         return w.finish(name)
 
     def chunks(self, low: V, high: V) -> None:
-        """First attempts, then the elements that are left; so many at a time."""
+        """First attempts, then further ones of elements that are left; so many at a time."""
         w = self.w
         left = w.reserve("i64", CHUNK + LANES)
+
+        def alone(k: V) -> None:
+            self.some(w.load(left, "i64", k), 1)
+
+        def further(retry: V, count: V) -> list[V]:
+            middle = count - count.modulo(LANES)
+            w.loop(middle, count, alone)  # of which no attempt may be left out
+            (kept,) = w.loop(
+                0,
+                middle,
+                lambda k, kept: [self.again(k, retry, left, kept)],
+                [w.whole(0)],
+                step=LANES,
+            )
+            return [retry + 1, kept]
 
         def chunk(start: V) -> None:
             stop = w.least(start + CHUNK, high)
@@ -95,12 +113,11 @@ class ElementWriter:
                 start, middle, lambda i, count: [self.attempted(i, left, count)], [none], step=LANES
             )
 
-            def add(i: V, count: V) -> list[V]:
-                w.store(i, left, count)
-                return [count + 1]
-
-            (count,) = w.loop(middle, stop, add, [count])
-            w.loop(0, count, lambda k: self.some(w.load(left, "i64", k), 1))
+            w.loop(middle, stop, lambda i: self.some(i, 1))
+            _, count = w.repeat(
+                [none, count], lambda retry, n: (n >= LANES) & (retry < PASSES), further
+            )
+            w.loop(0, count, alone)
 
         w.loop(low, high, chunk, step=CHUNK)
 
@@ -109,11 +126,32 @@ class ElementWriter:
         w, form = self.w, self.form
         assert form.attempt is not None
         self.read(i, LANES)
-        value, done = form.attempt(self)
+        value, done = form.attempt(self, None)
         w.store(value.convert(form.result), w.pointer(self.word.out), i)
-        failed = (~done).convert("i64")
-        for lane in range(LANES):
-            w.store(i + lane, left, count)
+        return self.noted([i + lane for lane in range(LANES)], done, left, count)
+
+    def again(self, k: V, retry: V, left: str, kept: V) -> V:
+        """Another attempt of elements that are left, from the k-th of them on."""
+        w, form = self.w, self.form
+        assert form.attempt is not None
+        places = [w.load(left, "i64", k + lane) for lane in range(LANES)]
+        self.operands = [
+            w.code.splat(w.load(start, kind, w.whole(0)), LANES)
+            if one
+            else w.gather(start, kind, places)
+            for start, kind, one in zip(self.starts, form.kinds, form.single, strict=True)
+        ]
+        value, done = form.attempt(self, retry)
+        value = value.convert(form.result)
+        for lane, place in enumerate(places):
+            w.store(w.lane(value, lane), w.pointer(self.word.out), place)
+        return self.noted(places, done, left, kept)
+
+    def noted(self, places: list[V], done: V, left: str, count: V) -> V:
+        """Note places of attempts that failed; how many are left then."""
+        w, failed = self.w, (~done).convert("i64")
+        for lane, place in enumerate(places):
+            w.store(place, left, count)
             count = count + w.lane(failed, lane)
         return count
 

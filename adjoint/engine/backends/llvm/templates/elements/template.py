@@ -8,12 +8,13 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.templates.elements import (
+    attempts,
     draws,
-    first_draws,
     gamma_gradient,
     polynomials,
 )
 from adjoint.engine.backends.llvm.templates.elements.kernel import (
+    Attempts,
     ElementForm,
     ElementWords,
     ElementWriter,
@@ -47,15 +48,15 @@ class Computed:
     cost: float
     fault: Fault | None = None
     lanes: int = 1  # elements computed together
-    attempt: Callable[[ElementWriter], tuple[V, V]] | None = None  # the first, of several
+    attempt: Attempts | None = None  # of several elements at a time
 
 
 FUNCTIONS = {
     "poisson": Computed(
-        draws.poisson, 200.0, Fault(RuntimeError, NEGATIVE_RATE), attempt=first_draws.poisson
+        draws.poisson, 200.0, Fault(RuntimeError, NEGATIVE_RATE), attempt=attempts.poisson
     ),
-    "binomial": Computed(draws.binomial, 300.0, attempt=first_draws.binomial),
-    "standard_gamma": Computed(draws.standard_gamma, 200.0, attempt=first_draws.standard_gamma),
+    "binomial": Computed(draws.binomial, 300.0, attempt=attempts.binomial),
+    "standard_gamma": Computed(draws.standard_gamma, 200.0, attempt=attempts.standard_gamma),
     "standard_gamma_grad": Computed(gamma_gradient.standard_gamma_grad, 1500.0),
     **{name: Computed(write, 40.0, lanes=4) for name, write in polynomials.POLYNOMIALS.items()},
 }

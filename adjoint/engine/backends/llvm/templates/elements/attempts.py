@@ -1,10 +1,12 @@
-"""The first attempts of draws, of several elements at a time; `draws` makes those that fail.
+"""Attempts at draws of several elements at a time; `draws` makes those of one.
 
-Note [first attempts]
+Note [attempts in lanes]
     Most draws need no second attempt, and most first ones are accepted by a test without
-    logarithms. So the words, the proposal and that test are computed in lanes, and only elements
-    whose outcome is in doubt (or that are refused) are computed by themselves, from the beginning.
-    Each operation is that of `draws`, rounded in the same order: the bits are the same.
+    logarithms. So the words, the proposal and that test are computed in lanes. Elements whose
+    outcome is in doubt are collected and get the whole test, several at a time, then, if they
+    were rejected, the next attempt; what is left of them in the end is computed one by one, from
+    the beginning, as is what is refused. Each operation is that of `draws`, rounded in the same
+    order: the bits are the same.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from adjoint.engine.backends.registers.distributions import (
     is_tail,
     log,
     log1m,
+    normal_quantile,
     unit,
 )
 from adjoint.engine.backends.registers.vector import V, any_of, select
@@ -43,9 +46,9 @@ def where_any(e: ElementWriter, mask: V, value: Callable[[], V]) -> V:
     return e.w.choose(any_of(mask), lambda: [value()], lambda: [none])[0]
 
 
-def words_of(e: ElementWriter) -> tuple[V, V]:
-    """The two words of each element's first attempt."""
-    return drawn(e, e.operands[0], e.w.whole(0))
+def words_of(e: ElementWriter, retry: V | None) -> tuple[V, V]:
+    """The two words of each element's attempt."""
+    return drawn(e, e.operands[0], e.w.whole(0) if retry is None else retry)
 
 
 def walked(e: ElementWriter, active: V, word: V, first: V, ratio: Callable[[V], V]) -> V:
@@ -64,24 +67,27 @@ def walked(e: ElementWriter, active: V, word: V, first: V, ratio: Callable[[V], 
     return e.w.repeat([zero, zero, uniform, first, first], below, step)[1]
 
 
-def proposed(first: V, second: V, propose: Callable[[V, V, V], Proposal]) -> Attempt:
-    """A proposal, and where it is accepted without further tests."""
-    u, distance = centered(first)
-    proposal = propose(u, distance, 1.0 - unit(second))
-    return proposal.value, proposal.sure
+def proposed(
+    e: ElementWriter, words: tuple[V, V], retry: V | None, propose: Callable[[V, V, V], Proposal]
+) -> Attempt:
+    """A proposal, and where it is accepted: at first, without further tests."""
+    u, distance = centered(words[0])
+    proposal = propose(u, distance, 1.0 - unit(words[1]))
+    return proposal.value, proposal.sure if retry is None else proposal.accepted(e)
 
 
-def poisson(e: ElementWriter) -> Attempt:
+def poisson(e: ElementWriter, retry: V | None) -> Attempt:
     """Counts of means; what is no mean is refused by itself."""
-    mean = e.real(1)
-    first, second = words_of(e)
+    mean, words = e.real(1), words_of(e, retry)
     few, many = (mean > 0.0) & (mean < SMALL_MEAN), mean >= SMALL_MEAN
+    large, sure = rejected(e, many, lambda: proposed(e, words, retry, poisson_proposal(mean)))
+    if retry is not None:  # few are counted at first
+        return large, many & sure
 
     def walk() -> V:
-        return walked(e, few, first, exp(-mean), lambda k: mean / (k + 1.0))
+        return walked(e, few, words[0], exp(-mean), lambda k: mean / (k + 1.0))
 
     small = where_any(e, few, walk)
-    large, sure = rejected(e, many, lambda: proposed(first, second, poisson_proposal(mean)))
     return select(few, small, large), few | (many & sure) | mean.eq(0.0)
 
 
@@ -97,10 +103,9 @@ def rejected(e: ElementWriter, mask: V, attempt: Callable[[], Attempt]) -> Attem
     return value, sure
 
 
-def binomial(e: ElementWriter) -> Attempt:
+def binomial(e: ElementWriter, retry: V | None) -> Attempt:
     """How many of so many come about."""
-    n, p = e.real(1).floor(), e.real(2)
-    first, second = words_of(e)
+    n, p, words = e.real(1).floor(), e.real(2), words_of(e, retry)
     flipped = p > 0.5
     q = select(flipped, 1.0 - p, p)
     some = (n > 0.0) & (q > 0.0)
@@ -109,22 +114,24 @@ def binomial(e: ElementWriter) -> Attempt:
     def walk() -> V:
         odds = q / (1.0 - q)
         begun = exp(n * log1m(q))
-        return walked(e, few, first, begun, lambda k: larger(n - k, 0.0) / (k + 1.0) * odds)
+        return walked(e, few, words[0], begun, lambda k: larger(n - k, 0.0) / (k + 1.0) * odds)
 
-    small = where_any(e, few, walk)
-    large, sure = rejected(e, many, lambda: proposed(first, second, binomial_proposal(n, q)))
-    count = select(few, small, large)
-    return select(flipped, larger(n, 0.0) - count, count), few | (many & sure)
+    count, sure = rejected(e, many, lambda: proposed(e, words, retry, binomial_proposal(e, n, q)))
+    done = many & sure
+    if retry is None:  # few are counted at first
+        count, done = select(few, where_any(e, few, walk), count), done | few
+    return select(flipped, larger(n, 0.0) - count, count), done
 
 
-def standard_gamma(e: ElementWriter) -> Attempt:
-    """Samples of shapes; those in the tails of the normal they begin with by themselves."""
+def standard_gamma(e: ElementWriter, retry: V | None) -> Attempt:
+    """Samples of shapes; at first, but for those in the tails of the normal they begin with."""
     w, word, shape = e.w, e.operands[0], e.real(1)
-    first, second = words_of(e)
+    first, second = words_of(e, retry)
     small = shape < 1.0
     d = select(small, shape + 1.0, shape) - 1.0 / 3.0
     u, distance = centered(first)
-    proposal = gamma_proposal(d, central_quantile(u), 1.0 - unit(second))
+    x = central_quantile(u) if retry is None else normal_quantile(u, distance)
+    proposal = gamma_proposal(d, x, 1.0 - unit(second))
     sample = d * proposal.value
 
     def lowered() -> list[V]:
@@ -133,4 +140,5 @@ def standard_gamma(e: ElementWriter) -> Attempt:
 
     (scaled,) = w.choose(any_of(small), lowered, lambda: [sample])
     tiny = np.finfo(np.float64 if e.form.result == "f64" else np.float32).tiny
-    return larger(scaled, float(tiny)), proposal.sure & ~is_tail(distance)
+    done = proposal.sure & ~is_tail(distance) if retry is None else proposal.accepted(e)
+    return larger(scaled, float(tiny)), done
