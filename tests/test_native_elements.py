@@ -70,6 +70,23 @@ def test_samples_are_the_array_kernel_s_to_the_bit(
 
 
 @pytest.mark.parametrize("law", LAWS)
+def test_attempts_in_lanes_are_those_of_one_element(
+    law: str, programs: list[native.Native]
+) -> None:
+    """Around the numbers that are attempted together, unusual parameters among the others."""
+    record, kernel, usual, edges = LAWS[law]
+    rng = np.random.default_rng(len(law))
+    for n in (7, 8, 9, 1024, 1037, 2600):
+        columns = usual(rng, n)
+        at = rng.permutation(n)[: len(edges[0])]
+        for column, unusual in zip(columns, edges, strict=True):
+            column[at] = unusual[: len(at)]
+        same_bits(record, kernel, words(rng, (n,)), columns, "float64")
+    one = [np.array(column[0]) for column in usual(rng, 1)]
+    same_bits(record, kernel, words(rng, (1500,)), one, "float32")
+
+
+@pytest.mark.parametrize("law", LAWS)
 def test_parameters_spread_to_the_words(law: str, programs: list[native.Native]) -> None:
     record, kernel, usual, _ = LAWS[law]
     rng = np.random.default_rng(len(law))

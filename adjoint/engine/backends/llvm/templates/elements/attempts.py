@@ -80,7 +80,7 @@ def poisson(e: ElementWriter, retry: V | None) -> Attempt:
     """Counts of means; what is no mean is refused by itself."""
     mean, words = e.real(1), words_of(e, retry)
     few, many = (mean > 0.0) & (mean < SMALL_MEAN), mean >= SMALL_MEAN
-    large, sure = rejected(e, many, lambda: proposed(e, words, retry, poisson_proposal(mean)))
+    large, sure = rejected(e, many, lambda: proposed(e, words, retry, poisson_proposal(e, mean)))
     if retry is not None:  # few are counted at first
         return large, many & sure
 

@@ -32,7 +32,7 @@ from adjoint.engine.backends.registers.distributions import (
     unit,
 )
 from adjoint.engine.backends.registers.philox import scattered
-from adjoint.engine.backends.registers.vector import V, literal, select
+from adjoint.engine.backends.registers.vector import V, any_of, literal, select
 
 _TABLE = "@adjoint.stirling_tails"
 
@@ -103,18 +103,22 @@ def rejected(e: ElementWriter, word: V, propose: Callable[[V, V, V], Proposal]) 
     return w.repeat([w.whole(0), e.number(0.0), none], refused, again)[1]
 
 
-def log_factorial(k: V) -> V:
+def log_factorial(e: ElementWriter, k: V) -> V:
     """log(k!) for k >= 0, by Stirling's series from k + 1 = 7 on."""
-    x = k + 1.0
-    small = x < 7.0
-    product = x
-    for i in range(1, 7):
-        product = select(small, product * (x + float(i)), 1.0)
-    x = select(small, x + 7.0, x)
+    start = k + 1.0
+    small = start < 7.0
+    x = select(small, start + 7.0, start)
     inverse = 1.0 / x
     tail = polynomial(inverse * inverse, FACTORIAL) * inverse
     value = (x - 0.5) * log(x) - x + HALF_LOG_TAU + tail
-    return select(small, value - log(product), value)
+
+    def lowered() -> list[V]:
+        product = start
+        for i in range(1, 7):
+            product = select(small, product * (start + float(i)), 1.0)
+        return [select(small, value - log(product), value)]
+
+    return e.w.choose(any_of(small), lowered, lambda: [value])[0]
 
 
 # -- poisson ------------------------------------------------------------------------------------
@@ -129,7 +133,7 @@ def poisson(e: ElementWriter) -> V:
         return [walked(e, word, exp(-mean), lambda k: mean / (k + 1.0))]
 
     def many() -> list[V]:
-        return [rejected(e, word, poisson_proposal(mean))]
+        return [rejected(e, word, poisson_proposal(e, mean))]
 
     def some() -> list[V]:
         return w.choose(mean < SMALL_MEAN, few, many)
@@ -137,7 +141,7 @@ def poisson(e: ElementWriter) -> V:
     return w.choose(mean > 0.0, some, lambda: [e.number(0.0)])[0]
 
 
-def poisson_proposal(mean: V) -> Callable[[V, V, V], Proposal]:
+def poisson_proposal(e: ElementWriter, mean: V) -> Callable[[V, V, V], Proposal]:
     """Hörmann's transformed rejection."""
     b = mean.sqrt() * 2.53 + 0.931
     a = b * 0.02483 - 0.059
@@ -153,7 +157,7 @@ def poisson_proposal(mean: V) -> Callable[[V, V, V], Proposal]:
             log_inverse_alpha = log(1.1328 / (b - 3.4) + 1.1239)
             slope = log(a / (distance * distance) + b)
             level = log(v) + log_inverse_alpha - slope
-            return level <= count * log(mean) - mean - log_factorial(count)
+            return level <= count * log(mean) - mean - log_factorial(e, count)
 
         return Proposal(count, sure, hopeless, fits)
 
@@ -226,8 +230,12 @@ def stirling_tail(e: ElementWriter, k: V) -> V:
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / x
     near = k <= 9.0
     # What is not near, NaN among it, has no place in the table.
-    looked_up = e.w.gather(_TABLE, "f64", lanes_of(e, select(near, k, 0.0).convert("i64")))
-    return select(near, looked_up, series)
+
+    def looked_up() -> list[V]:
+        places = lanes_of(e, select(near, k, 0.0).convert("i64"))
+        return [select(near, e.w.gather(_TABLE, "f64", places), series)]
+
+    return e.w.choose(any_of(near), looked_up, lambda: [series])[0]
 
 
 def lanes_of(e: ElementWriter, x: V) -> list[V]:
