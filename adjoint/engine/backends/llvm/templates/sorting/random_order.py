@@ -2,7 +2,7 @@
 
 Words are spread evenly, so that their highest bits say about where each belongs. A word whose
 lowest bits are its position is an item by itself; items are counted by as many of their highest
-bits as leave one or two for each number, put where these begin, and what is still out of order is
+bits as leave one or none for most numbers, put where these begin, and what is still out of order is
 set right by insertion. Where there are many, a first launch divides them into parts that stay in
 a core's own memory.
 
@@ -63,10 +63,13 @@ class OrderKernel:
         bits = w.code.const(1, "u64") << word.places.bitcast("u64")
         self.position = bits - 1  # the bits of one
 
+    def drawn(self, i: V) -> V:
+        """A random word."""
+        return self.w.load(self.source, "u64", i)
+
     def item(self, i: V) -> V:
-        """A random word with its position in place of the lowest bits."""
-        word = self.w.load(self.source, "u64", i)
-        return (word & ~self.position) | i.bitcast("u64")
+        """One with its position in place of the lowest bits."""
+        return (self.drawn(i) & ~self.position) | i.bitcast("u64")
 
     def clear(self, counts: str, count: V) -> None:
         """Nothing counted; `count` is a multiple of the lanes."""
@@ -112,7 +115,7 @@ class PartingKernel(OrderKernel):
         def number(item: V) -> V:
             return (item >> word.first.bitcast("u64")).bitcast("i64")
 
-        w.loop(0, word.length, lambda i: self.count(counts, number(self.item(i))))
+        w.loop(0, word.length, lambda i: self.count(counts, number(self.drawn(i))))
         self.begin(counts, word.parts, w.whole(0))
         w.loop(0, word.parts, lambda k: w.store(w.load(counts, "u32", k), self.starts, k))
         w.store(word.length.convert("u32"), self.starts, word.parts)
@@ -160,7 +163,8 @@ class OrderingKernel(OrderKernel):
         def number(item: V) -> V:
             return (item >> word.second.bitcast("u64")).bitcast("i64") & (word.numbers - 1)
 
-        w.loop(low, high, lambda i: self.count(counts, number(item(i))))
+        counted = item if self.divided else self.drawn
+        w.loop(low, high, lambda i: self.count(counts, number(counted(i))))
         self.begin(counts, word.numbers, low)
 
         def put(i: V) -> None:
@@ -232,7 +236,7 @@ def steps(
     source, out = operands[0], results[0]
     places = position_bits(length)
     of_part = min(max(places - PART, 4), PARTS) if places > TOGETHER else 0
-    of_number = max(places - of_part - 1, 4)
+    of_number = max(places - of_part, 4)
     parts, numbers = 1 << of_part, 1 << of_number
     pieces = min(parts, PIECES)
     counts = PlannedBuffer(ARENA, int64, max(pieces * numbers, parts) // 2, name="counts")
