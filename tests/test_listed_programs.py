@@ -59,7 +59,7 @@ def kind(rng: random.Random) -> Kind:
 
 
 def entry_of(kind: Kind, answer: Any) -> Any:
-    return calls.called(lambda *_: answer, *kind, True, of_tensors=True)
+    return calls.called(lambda *_: answer, *kind, True, of="tensors")
 
 
 def listed(kinds: list[Kind]) -> tuple[Any, ...]:
