@@ -90,7 +90,8 @@ class Drawing:
         """What it gives from the beginning of `SEED`, and how many blocks it takes."""
         probe = Generator().manual_seed(SEED)
         fn = INPLACE[self.name[:-1]] if self.fills else PUBLIC["", self.name].fn
-        out = fn(*self.operands, **self.keywords, generator=probe)
+        with CONTEXT.having(consulted=None):  # a fragment may settle just now (`found_draw`)
+            out = fn(*self.operands, **self.keywords, generator=probe)
         if out.__class__ is not Tensor or out._requires_grad:
             raise Unfit
         return out._array, probe._offset
@@ -135,7 +136,7 @@ def program_of(drawing: Drawing) -> Callable[..., Arrays | None]:
     else:
         raise Unfit
 
-    def draw(source: Generator, tensors: tuple[Tensor, ...]) -> Arrays | None:
+    def draw(source: Generator, *tensors: Tensor) -> Arrays | None:
         seed, offset = source.draw(blocks)
         try:
             out = made(seed, offset, *tensors)
@@ -147,8 +148,8 @@ def program_of(drawing: Drawing) -> Callable[..., Arrays | None]:
         return out
 
     if drawing.given is None:
-        return lambda *tensors: draw(default_generator, tensors)
-    return lambda *given: draw(given[-1], given[:-1]) if given[-1]._device is CPU else None
+        return partial(draw, default_generator)
+    return lambda *given: draw(given[-1], *given[:-1]) if given[-1]._device is CPU else None
 
 
 Made = Callable[..., Arrays | None]  # of the seed, the place and tensors
@@ -281,7 +282,7 @@ def filling_of(drawing: Drawing) -> Callable[..., Tensor | None]:
         return target
 
     if drawing.given is None:
-        return lambda *tensors: fill(default_generator, *tensors)
+        return partial(fill, default_generator)
     return lambda *given: fill(given[-1], *given[:-1]) if given[-1]._device is CPU else None
 
 
