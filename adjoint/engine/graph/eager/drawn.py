@@ -71,7 +71,7 @@ class DrawTrace(OperationTrace):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class DrawCall:
     """A call that draws once: the tensors it is given, its generator, and how it is made."""
 
     name: str
@@ -104,16 +104,16 @@ class Drawing:
 
 def drawing_of(
     calls: SmallCalls, tensors: list[Tensor], given: Any, call: Callable[[], Any]
-) -> Drawing:
+) -> DrawCall:
     """A call, by its arguments; a generator is the last of its operands."""
     operands, keywords = given
     source = None
     if operands and isinstance(operands[-1], Generator):
         *operands, source = operands
-    return Drawing(calls.name, tensors, operands, keywords, source, call)
+    return DrawCall(calls.name, tensors, operands, keywords, source, call)
 
 
-def program_of(drawing: Drawing) -> Callable[..., Arrays | None]:
+def program_of(drawing: DrawCall) -> Callable[..., Arrays | None]:
     """A function of tensors, and of a generator if one is given, that draws as the call does.
 
     `Unfit` where there is none.
@@ -155,7 +155,7 @@ def program_of(drawing: Drawing) -> Callable[..., Arrays | None]:
 Made = Callable[..., Arrays | None]  # of the seed, the place and tensors
 
 
-def at_once(drawing: Drawing, graph: DataflowGraph, places: list[int]) -> Made:
+def at_once(drawing: DrawCall, graph: DataflowGraph, places: list[int]) -> Made:
     """The draw and all that follows it as one compiled program."""
     executable, inputs, entry = found_draw(drawing)
     if entry is None:
@@ -174,7 +174,7 @@ def at_once(drawing: Drawing, graph: DataflowGraph, places: list[int]) -> Made:
     return found
 
 
-def found_draw(drawing: Drawing) -> tuple[Any, tuple[int, ...], Any]:
+def found_draw(drawing: DrawCall) -> tuple[Any, tuple[int, ...], Any]:
     """What `compiled_draw` gives, and what native code finds it by; None where it cannot."""
     # What compiling asks for (the number of threads) changes no bit of what is drawn; what the call
     # itself asks for was noted when it was recorded before.
@@ -188,7 +188,7 @@ def found_draw(drawing: Drawing) -> tuple[Any, tuple[int, ...], Any]:
     return executable, inputs, entry
 
 
-def compiled_draw(drawing: Drawing) -> tuple[Any, tuple[int, ...]]:
+def compiled_draw(drawing: DrawCall) -> tuple[Any, tuple[int, ...]]:
     """What the call does as a program, and which of tensors, seed and place are its inputs."""
     if not RANDOM.large:
         raise Unfit  # nothing is to be compiled
@@ -221,7 +221,7 @@ def in_doubt(leaves: Any) -> Any:
     raise Unfit
 
 
-def in_steps(drawing: Drawing, graph: DataflowGraph, places: list[int]) -> Made:
+def in_steps(drawing: DrawCall, graph: DataflowGraph, places: list[int]) -> Made:
     """The record's draw, then what follows on few elements."""
     if drawing.fills:
         raise Unfit
@@ -240,7 +240,7 @@ def in_steps(drawing: Drawing, graph: DataflowGraph, places: list[int]) -> Made:
     return made
 
 
-def filling_of(drawing: Drawing) -> Callable[..., Tensor | None]:
+def filling_of(drawing: DrawCall) -> Callable[..., Tensor | None]:
     """A function of tensors that draws into the first of them; `Unfit` where there is none.
 
     It gives None where somebody has to know of the write, and where memory is shared with other
@@ -286,7 +286,7 @@ def filling_of(drawing: Drawing) -> Callable[..., Tensor | None]:
     return lambda *given: fill(given[-1], *given[:-1]) if given[-1]._device is CPU else None
 
 
-def into(drawing: Drawing) -> Callable[..., bool]:
+def into(drawing: DrawCall) -> Callable[..., bool]:
     """What draws into the first of some tensors; it tells whether it did."""
     executable, inputs, entry = found_draw(drawing)
     if entry is None:

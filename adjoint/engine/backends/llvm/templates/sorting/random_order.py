@@ -34,7 +34,7 @@ PIECES = 32  # in which parts are dealt out, each with counts of its own
 
 
 @dataclass(slots=True)
-class OrderWords(LaunchWords):
+class RandomOrderWords(LaunchWords):
     """What all kernels are told."""
 
     out: Any
@@ -52,11 +52,11 @@ class OrderWords(LaunchWords):
 
 
 class OrderKernel:
-    """Writes a kernel of `OrderWords`."""
+    """Writes a kernel of `RandomOrderWords`."""
 
     def __init__(self) -> None:
         self.w = w = CodeWriter()
-        self.word = word = OrderWords.read_by(w)
+        self.word = word = RandomOrderWords.read_by(w)
         self.out, self.source, self.items, self.starts = (
             w.pointer(x) for x in (word.out, word.source, word.items, word.starts)
         )
@@ -242,7 +242,7 @@ def steps(
     counts = PlannedBuffer(ARENA, int64, max(pieces * numbers, parts) // 2, name="counts")
     items = PlannedBuffer(ARENA, int64, length if of_part else 1, name="items")
     starts = PlannedBuffer(ARENA, int64, parts // 2 + 1, name="starts")
-    words = OrderWords(
+    words = RandomOrderWords(
         out=Address(out.buffer, out.offset * 8), source=Address(source.buffer, source.offset * 8),
         items=Address(items), starts=Address(starts), counts=Address(counts), length=length,
         places=places, parts=parts, first=(WORD - of_part) % WORD, numbers=numbers,
