@@ -254,8 +254,49 @@ def parts(fw: Any, x: Any) -> Any:
     return fw.view_as_real(x) if x.is_complex() else x
 
 
+def places(fw: Any, count: int, size: int) -> Any:
+    """So many whole numbers below a size, in no order."""
+    return (fw.arange(count) * 7919) % size
+
+
+def points(fw: Any, x: Any) -> Any:
+    """As many points of a grid as an image has pixels, some outside of it."""
+    batch, _, height, width = x.shape
+    return (x[:, :2].reshape(batch, height, width, 2) * 0.6).clamp(-1.2, 1.2)
+
+
+# Name: the shape of the operand, the call.
+PICKS: dict[str, tuple[Shape, Callable[[Any, Any], Any]]] = {
+    "one_hot 1024 of 100": (
+        (1024,), lambda fw, x: fw.nn.functional.one_hot(places(fw, 1024, 100), 100)
+    ),
+    "pad 32x3x64x64": ((32, 3, 64, 64), lambda fw, x: fw.nn.functional.pad(x, (1, 1, 1, 1))),
+    "bags 256x50 of 5000x32": (
+        (5000, 32),
+        lambda fw, x: fw.nn.functional.embedding_bag(
+            places(fw, 12800, 5000).reshape(256, 50), x, mode="sum"
+        ),
+    ),
+    "grid_sample 4x16x32x32": (
+        (4, 16, 32, 32),
+        lambda fw, x: fw.nn.functional.grid_sample(x, points(fw, x), align_corners=False),
+    ),
+    "pdist 100x32": ((100, 32), lambda fw, x: fw.nn.functional.pdist(x)),
+    "products 3000 of 3x3": ((3000, 3, 3), lambda fw, x: x @ x),
+    "turned 997x1009": ((997, 1009), lambda fw, x: x.t() + x.t()),
+}  # fmt: skip
+
+
+def _picks() -> list[Case]:
+    """What positions pick, what is put around, many small ones at once."""
+    return [
+        Case(f"{name} float32", "picks", "float32", (shape,), of(call), bytes=4.0 * prod(shape))
+        for name, (shape, call) in PICKS.items()
+    ]
+
+
 CASES = {
     c.name: c
-    for make in (_gemms, _convolutions, _attentions, _passes, _transforms, _factors)
+    for make in (_gemms, _convolutions, _attentions, _passes, _transforms, _factors, _picks)
     for c in make()
 }

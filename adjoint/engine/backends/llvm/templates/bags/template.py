@@ -70,7 +70,8 @@ def steps(
             reads=tuple(whole(place.buffer) for place in operands),
             writes=tuple(whole(place.buffer) for place in results),
             pieces=row_parts * column_parts if back else bags,
-            cost=count * (length + 8) * (2 if mode == MAX else 1) + (rows * length if back else 0),
+            cost=count * (4 * length + 32) * (2 if mode == MAX else 1)
+            + (rows * length if back else 0),
             label=sized(node.record.name, bags, count, length),
         )
     ]

@@ -56,7 +56,7 @@ def steps(
             reads=(whole(rows.buffer),),
             writes=(whole(out.buffer),),
             pieces=pieces,
-            cost=count * count * (length / 4 + 4) / 2,
+            cost=count * count * (length + 12),
             label=sized("pdist", count, length),
         )
     ]

@@ -90,7 +90,7 @@ def steps(
             reads=(whole(source.buffer),),
             writes=(whole(out.buffer),),
             pieces=count,
-            cost=count * (length * item / 16 + 8),
+            cost=count * (length * item / 4 + 128),
             label=sized(CONSTANT_PAD, count, length),
         )
     ]
