@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 # `fw` is the framework, `F` its `nn.functional`; the other names are those of `operands`.
 CALLS: dict[str, tuple[str, ...]] = {
     "creation": (
@@ -297,6 +299,75 @@ CALLS: dict[str, tuple[str, ...]] = {
         'x.clone().clamp_(0,1)',
         'setitem(x.clone())',
         'setslice(x.clone())',
+        'n.exp_()',
+        'n.neg_()',
+        'n.floor_()',
+        'n.relu_()',
+        'n.add_(y)',
+        'n.mul_(0.5)',
+        'n.add_(y, alpha=0.1)',
+        'n.clamp_(0,1)',
+        'n.masked_fill_(m, 1.0)',
+        'n.lerp_(y,0.5)',
+        'n.addcmul_(y,y,value=0.5)',
+        'n.copy_(y)',
+        'n.fill_(1.0)',
+        'n.zero_()',
+        'n.tril_()',
+        'n.scatter_add_(1,g,y)',
+    ),
+    "indexing": (
+        'x[z2, i2]',
+        'x[[0, 1]]',
+        'x[:, [0, 2]]',
+        'x[0, i2]',
+        'x[x > 0]',
+        'put(n, (z2, i2), 1.0)',
+        'put(n, z2, y)',
+        'put(n, m, 0.0)',
+        'x.index_fill(0,z2,1.0)',
+        'x.index_copy(0,z2,y)',
+        'x.index_put((z2, i2), w[:2])',
+        'fw.argwhere(m)',
+    ),
+    "functions met less often": (
+        'p.lgamma()',
+        'p.digamma()',
+        'p.erfinv()',
+        'x.angle()',
+        'x.frac()',
+        'p % y',
+        'x.heaviside(y)',
+        'fw.complex(x,y)',
+        'fw.lerp(x,y,p)',
+        'fw.diff(v)',
+        'fw.quantile(v,0.5)',
+        'fw.cov(x)',
+        'fw.block_diag(x,y)',
+        'fw.tril_indices(10,10)',
+        'fw.hann_window(8)',
+        'fw.fft.fftfreq(8)',
+        'fw.linalg.multi_dot([sq,sq,sq])',
+        'F.pdist(x)',
+        'x.as_strided((2,2),(1,2))',
+        'x.expand_as(y)',
+        'x.half()',
+        'x.T.contiguous()',
+    ),
+    "with gradients": (
+        'xg + y',
+        'xg.exp()',
+        'xg.mean()',
+        'xg.max(1)',
+        'xg.topk(2)',
+        'xg.sort()',
+        'xg[z2, i2]',
+        'fw.cat([xg,xg])',
+        'fw.stack([xg,xg])',
+        'F.layer_norm(xg,(4,))',
+        'F.cross_entropy(xg,c)',
+        'fw.autograd.grad(F.mse_loss(xg,y), xg)',
+        'fw.autograd.grad(xg.topk(2)[0].sum(), xg)',
     ),
     "modules and questions": (
         'net(x)',
@@ -308,6 +379,19 @@ CALLS: dict[str, tuple[str, ...]] = {
         'x.numel()',
         'float(s)',
         'bool(s)',
+        'x.stride()',
+        'x.data_ptr()',
+        'x.storage_offset()',
+        'x.cpu()',
+        'x.to("cpu")',
+        'x.to(y)',
+        'x.is_cuda',
+        'fw.tensor([[1,2],[3,4]])',
+        'fw.tensor(3)',
+        'fw.as_tensor(array)',
+        'fw.from_numpy(array)',
+        'fw.ones(3, requires_grad=True)',
+        'nn.Parameter(x)',
     ),
 }  # fmt: skip
 
@@ -323,6 +407,9 @@ def operands(fw: Any) -> dict[str, Any]:
     def set_slice(t: Any) -> None:
         t[:, 1:] = 0.0
 
+    def put(t: Any, key: Any, value: Any) -> None:
+        t[key] = value
+
     nn = fw.nn
     return {
         "fw": fw, "F": nn.functional, "x": x, "y": x * 2, "s": fw.tensor(2.0), "m": x > 0,
@@ -336,5 +423,6 @@ def operands(fw: Any) -> dict[str, Any]:
         "im": fw.ones(1, 2, 6, 6), "im4": fw.ones(1, 4, 3, 3), "q": fw.ones(1, 2, 4, 4),
         "cx": fw.complex(fw.linspace(0, 1, 8), fw.ones(8)), "net": nn.Linear(4, 4),
         "mlp": nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)),
-        "setitem": set_item, "setslice": set_slice,
+        "setitem": set_item, "setslice": set_slice, "put": put, "n": x.clone(), "nn": nn,
+        "xg": x.clone().requires_grad_(), "array": np.linspace(0, 1, 8, dtype=np.float32),
     }  # fmt: skip

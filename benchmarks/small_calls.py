@@ -1,4 +1,4 @@
-"""Some three hundred calls on eight elements or so, here and in PyTorch: who takes how long.
+"""Some four hundred calls on eight elements or so, here and in PyTorch: who takes how long.
 
     python -m benchmarks.small_calls [--rounds 5] [--worst 40] [--json results.json] [text ...]
 

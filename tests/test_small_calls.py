@@ -13,6 +13,7 @@ import adjoint as ad
 from adjoint.engine.assembly import StraightLater
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations import public
+from adjoint.engine.core.operations.listing import every
 from adjoint.engine.core.operations.small_calls import SmallCalls
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.core.tree import flatten
@@ -431,6 +432,18 @@ def test_literals_are_told_apart_though_they_change() -> None:
         assert ad.full((2,), True).dtype is ad.bool
         assert str((ad.zeros(1) * -0.0).item()) == "-0.0"
         assert str((ad.zeros(1) * 0.0).item()) == "0.0"
+
+
+@needs_native
+def test_equal_literals_of_other_classes_have_programs_of_their_own() -> None:
+    """Else the program of one would be listed again at each call of the other."""
+    x = ad.ones(2, 4)
+    for _ in range(6):
+        for size in ((3, 2, 4), [3, 2, 4], ad.Size((3, 2, 4))):
+            assert x.expand(size).shape == (3, 2, 4)
+    (calls,) = [o for o in enlisted._owners if isinstance(o, SmallCalls) and o.name == "expand"]
+    literals = [entry[2][1] for entry in every(calls.small)]
+    assert sorted(type(x).__name__ for x in literals) == ["Size", "list", "tuple"]
 
 
 def test_settings_are_heeded() -> None:

@@ -98,13 +98,13 @@ def kind_of(calls: SmallCalls, operands: tuple[Any, ...], params: dict[str, Any]
         elif calls.draws and x is operands[-1] and isinstance(x, Generator):
             kind.append(Generator)
         elif is_literal(x):
-            kind.append((frozen(x),))
+            kind.append((frozen(x), classes_of(x)))
         else:
             return None
     for name, value in params.items():
         if not is_literal(value):
             return None
-        kind += (name, frozen(value))
+        kind += (name, frozen(value), classes_of(value))
     return (*kind, *map(tensors.index, tensors))
 
 
@@ -120,6 +120,13 @@ def is_literal(x: Any) -> bool:
     if kind in LITERALS:
         return True
     return (kind is tuple or kind is list or kind is Size) and all(map(is_literal, x))
+
+
+def classes_of(x: Any) -> Any:
+    """The classes that native code tells apart in a literal: a shape is no equal tuple to it."""
+    if x.__class__ in (tuple, list, Size):
+        return (x.__class__, *map(classes_of, x))
+    return x.__class__
 
 
 def copied(x: Any) -> Any:
