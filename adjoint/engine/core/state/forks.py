@@ -2,16 +2,29 @@
 
 A child has none of its parent's threads but the one that forked. What another one held at that
 moment would stay locked for ever, and what it was changing half changed.
+
+Note [forks beside imports]
+    Python has a lock for each module that is being imported, which a child inherits: what another
+    thread was importing, it could never import. So a fork waits until no other thread imports a
+    module of ours, and takes the lock under which imports begin. Whoever imports may need one of
+    our locks: these are given back before a fork waits again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import threading
+import time
 import weakref
 from enum import IntEnum
 from typing import Any
+
+try:
+    import _imp
+except ImportError:  # another Python than CPython
+    _imp = None  # type: ignore[assignment]
 
 
 class LockOrder(IntEnum):
@@ -30,6 +43,7 @@ class LockOrder(IntEnum):
 PATIENCE = 60.0  # seconds a fork waits for each lock: who forks beside a hang shall not hang too
 _locks: dict[LockOrder, weakref.WeakSet[Any]] = {order: weakref.WeakSet() for order in LockOrder}
 _taken = threading.local()
+_PACKAGE = __name__.partition(".")[0]
 
 
 def lock(order: LockOrder) -> Any:
@@ -54,13 +68,46 @@ def _note(lock: Any, order: LockOrder) -> Any:
 
 
 def _before() -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        while _others_import() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        _take_all()
+        if not _others_import() or time.monotonic() >= deadline:
+            return
+        _after()
+
+
+def _take_all() -> None:
     taken: list[Any] = []
     _taken.locks = taken
     for order in LockOrder:
         taken += [lock for lock in list(_locks[order]) if lock.acquire(timeout=PATIENCE)]
+    _taken.imports = _imp is not None
+    if _imp is not None:
+        _imp.acquire_lock()
+
+
+def _others_import() -> bool:
+    """Whether another thread is importing a module of ours (Note [forks beside imports]).
+
+    A thread that forks within an import does not wait: others may be waiting for that.
+    """
+    locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+    me, importing = threading.get_ident(), False
+    for name, found in list(locks.items()):
+        owner = getattr(found(), "owner", None)
+        if owner == me:
+            return False
+        importing = importing or (owner is not None and name.partition(".")[0] == _PACKAGE)
+    return importing
 
 
 def _after() -> None:
+    if _taken.imports:
+        _taken.imports = False
+        with contextlib.suppress(RuntimeError):  # where a child's Python has made it free
+            _imp.release_lock()
     for lock in reversed(_taken.locks):
         with contextlib.suppress(RuntimeError):  # a lock may have been made free meanwhile
             lock.release()
