@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -221,3 +224,53 @@ def test_elements_that_do_not_fit_are_refused(dtype: Any, value: ad.Tensor, fits
             else:
                 with pytest.raises(RuntimeError, match="without overflow"):
                     fn(x, value)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_that_nobody_uses_give_no_nan(dynamic: bool) -> None:
+    """A compiled function's results without a cotangent have no part in gradients, as eagerly."""
+
+    def several(x: ad.Tensor) -> tuple[ad.Tensor, ...]:
+        y = x * 3
+        return y * 2, y.log(), (y.sqrt() / y).sum(), y.sin()
+
+    compiled = ad.compile(several, dynamic=dynamic)
+    for used in ([0], [3], [0, 3], [0, 1, 2, 3], [1]):
+        for size in (3, 5, 8):
+            found = []
+            for fn in (several, compiled):
+                x = (ad.arange(size) - 1.0).requires_grad_()
+                results = fn(x)
+                sum((results[k].sum() for k in used), ad.zeros(())).backward()
+                found.append(x.grad)
+            assert ad.allclose(*found, equal_nan=True)
+            assert 1 in used or bool(found[1].isfinite().all())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_forks_wait_for_imports_of_other_threads(tmp_path: Any) -> None:
+    """What a thread is importing at a fork, the child can import as well."""
+    package = tmp_path / "adjoint_slow_import"
+    package.mkdir()
+    (package / "__init__.py").write_text("import started\nstarted.event.set()\nstarted.wait()\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys, threading, time, types\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import adjoint\n"
+        "from adjoint.engine.core.state import forks\n"
+        "forks._PACKAGE = 'adjoint_slow_import'\n"
+        "started = types.ModuleType('started')\n"
+        "started.event, started.wait = threading.Event(), lambda: time.sleep(0.2)\n"
+        "sys.modules['started'] = started\n"
+        "thread = threading.Thread(target=__import__, args=('adjoint_slow_import',))\n"
+        "thread.start()\n"
+        "started.event.wait()\n"
+        "child = os.fork()\n"
+        "import adjoint_slow_import\n"
+        "if child == 0:\n"
+        "    os._exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, timeout=60, check=True)
+    assert done.stdout.strip() == b"7"

@@ -121,6 +121,10 @@ class Derivative:
     strides: list[Strides]  # per gradient: as it lies in eager execution (`gradient_strides`)
     executable: Executable | None = None  # made at the first backward
     factory: Callable[..., Any] | None = None
+    # By the cotangents that are given where some are missing (`missing`): graph and executable.
+    partly: dict[frozenset[int], tuple[DataflowGraph, Executable | None]] = field(
+        default_factory=dict, compare=False
+    )
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from adjoint.engine.autodiff.tape.node import Edge, TapeNode, edge_of, placed
@@ -14,6 +15,7 @@ from adjoint.engine.capture.backward.gradient_strides import (
     lay_out,
 )
 from adjoint.engine.capture.backward.lifting import GradientProgram, lift
+from adjoint.engine.capture.backward.missing import without
 from adjoint.engine.capture.backward.separating import stages_of
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.state.context import CONTEXT
@@ -130,7 +132,7 @@ class ProgramNode(TapeNode):
             for kind, k in derivative.residuals
         ]
         if CONTEXT.capture is not None or CONTEXT.levels:
-            gradients = evaluate(derivative.graph, operands)
+            gradients = evaluate(self._graph(), operands)
         else:
             arrays = self._execute(operands)
             lay_out(derivative, arrays, grads, self.edges, needed)
@@ -164,9 +166,35 @@ class ProgramNode(TapeNode):
     def _execute(self, operands: list[Any]) -> list[Any]:
         derivative = self.derivative
         arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
+        if len(self.given) < self.outputs:
+            return self._execute_partly(arrays)
         if derivative.executable is None:
             derivative.executable = self._executable(derivative.graph, arrays, derivative.sizing)
         return derivative.executable(arrays, [])
+
+    def _execute_partly(self, arrays: list[Any]) -> list[Any]:
+        """The gradients where some results have no cotangent."""
+        derivative, given = self.derivative, frozenset(self.given)
+        graph = self._graph()
+        executable = derivative.partly[given][1]
+        if executable is None:
+            sizing = derivative.sizing
+            if sizing is not None:
+                plans = sizing.shared_plans.setdefault(("given", given), {})
+                whole = without(sizing.graph, self.outputs, given)
+                sizing = replace(sizing, graph=whole, shared_plans=plans)
+            executable = self._executable(graph, arrays, sizing)
+            derivative.partly[given] = graph, executable
+        return executable(arrays, [])
+
+    def _graph(self) -> DataflowGraph:
+        """The backward graph, without what is made of cotangents that are missing."""
+        derivative, given = self.derivative, frozenset(self.given)
+        if len(given) == self.outputs:
+            return derivative.graph
+        if given not in derivative.partly:
+            derivative.partly[given] = without(derivative.graph, self.outputs, given), None
+        return derivative.partly[given][0]
 
     def _on_the_tape(self, grads: Sequence[Any]) -> Sequence[Any]:
         """The same with recording on, for further derivatives (Note [lifting])."""

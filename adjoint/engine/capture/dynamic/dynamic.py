@@ -94,6 +94,7 @@ class Family:
             graph = self.template.derivative.graph
             program.derivative.sizing = Sizing(known, self.scope, graph, backward)
             program.derivative.resized = partial(resized, sizes=known)
+            program.derivative.partly = {}  # the template's own dict otherwise
         return program
 
     def sizes(self, key: Any) -> dict[str, int] | None:
