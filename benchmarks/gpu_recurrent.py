@@ -1,12 +1,13 @@
 """Recurrent layers on a GPU: Adjoint, moment by moment and by cuDNN, beside PyTorch.
 
     python -m benchmarks.gpu_recurrent [--cells LSTM,GRU]
-        [--sizes 16x8x64x1,...] [--dtype float32]
+        [--sizes 16x8x64x1,...] [--dtype float32] [--compiled]
 
 A size is moments x sequences x hidden size (and inputs) x layers. All run in one process, in turns,
 with the same weights and without TF32: microseconds until the GPU is done, the least of some
 rounds, of a call without gradients and of one with all gradients; and how far outputs and gradients
-are from PyTorch's, by the largest of each.
+are from PyTorch's, by the largest of each. With `--compiled`: of compiled training steps (SGD), of
+PyTorch's the layer under `torch.compile`.
 """
 
 from __future__ import annotations
@@ -69,6 +70,23 @@ class Side:
         wanted = [x, *self.layer.parameters()]
         return [out, *self.framework.autograd.grad(out.sum(), wanted)]
 
+    def step(self) -> Run:
+        """A compiled training step; PyTorch's without what it does not compile."""
+        framework, layer, x = self.framework, self.layer, self.x
+        optimizer = framework.optim.SGD(layer.parameters(), lr=1e-3)
+        whole = framework.__name__ == "adjoint"
+        run = (lambda x: layer(x)[0]) if whole else framework.compile(lambda x: layer(x)[0])
+
+        def step() -> Any:
+            loss = run(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        made: Run = framework.compile(step) if whole else step
+        return made
+
     def wait(self) -> None:
         self.framework.cuda.synchronize()
 
@@ -102,20 +120,39 @@ def measure(cell: str, size: tuple[int, ...], dtype: str) -> str:
     return f"| {cell} {where} {dtype} | {forward} | {whole} | {apart:.1e} |"
 
 
+def measure_steps(cell: str, size: tuple[int, ...], dtype: str) -> str:
+    """A line of the table of compiled steps."""
+    ours, torch = (importlib.import_module(name) for name in ("adjoint", "torch"))
+    sides = [Side(framework, cell, size, dtype) for framework in (ours, ours, torch)]
+    steps = [side.step() for side in sides]
+    rows: list[list[float]] = [[], [], []]
+    for _ in range(ROUNDS):
+        for at, (side, step) in enumerate(zip(sides, steps, strict=True)):
+            with ours.backends.cudnn.flags(enabled=at != 0):
+                rows[at].append(microseconds(step, side.wait))
+    shown = ", ".join(f"{min(row):.0f}" for row in rows)
+    return f"| {cell} {'x'.join(map(str, size))} {dtype} | {shown} |"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cells", default=",".join(CELLS))
     parser.add_argument("--sizes", default=SIZES)
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--compiled", action="store_true")
     asked = parser.parse_args()
     torch = importlib.import_module("torch")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    print("| | forward: moments, cuDNN, PyTorch | with gradients | apart |\n|---|---|---|---|")
+    if asked.compiled:
+        print("| | a compiled step: moments, as chosen, PyTorch |\n|---|---|")
+    else:
+        print("| | forward: moments, cuDNN, PyTorch | with gradients | apart |\n|---|---|---|---|")
     for cell in asked.cells.split(","):
         for text in asked.sizes.split(","):
             size = tuple(map(int, text.split("x")))
-            print(measure(cell, size, asked.dtype), flush=True)
+            found = measure_steps if asked.compiled else measure
+            print(found(cell, size, asked.dtype), flush=True)
 
 
 if __name__ == "__main__":

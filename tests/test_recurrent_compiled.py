@@ -6,12 +6,15 @@ import importlib.util
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import adjoint as ad
+from adjoint.engine.backends.array.kernels.nn import recurrent as kernels
 from adjoint.engine.backends.array.libraries import recurrent as library
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.nn import recurrent_networks as networks
@@ -55,6 +58,31 @@ def test_compiled_whole(kind: str, options: str, monkeypatch: pytest.MonkeyPatch
     assert asked
     with ad.no_grad():
         ad.testing.assert_close(compiled(x), plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cell", "sizes", "is_whole"),
+    [
+        ("LSTM", (64, 64, 128, 2), True), ("GRU", (64, 64, 128, 2), True),
+        ("RNN_TANH", (64, 64, 128, 2), True), ("LSTM", (64, 64, 64, 1), True),
+        ("LSTM", (48, 8, 64, 1), True), ("GRU", (32, 64, 128, 1), True),
+        ("RNN_TANH", (32, 64, 128, 1), True), ("LSTM", (16, 8, 64, 1), False),
+        ("LSTM", (32, 8, 64, 1), False), ("LSTM", (48, 4, 32, 1), False),
+        ("LSTM", (64, 1, 256, 1), False), ("LSTM", (64, 64, 256, 1), False),
+        ("LSTM", (64, 64, 512, 2), False),
+    ],
+)  # fmt: skip
+def test_which_are_called_in_programs(
+    cell: str, sizes: tuple[int, ...], is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured to be quicker, of (length, batch, states, layers)."""
+    length, batch, hidden, layers = sizes
+    network = RecurrentNetwork(
+        cell, "float32", length, batch, hidden, hidden, layers, 1, True, algorithm=3
+    )
+    monkeypatch.setattr(kernels, "prepared", lambda index, network: SimpleNamespace(kept=40))
+    assert kernels.kept(network, 0) == (40 if is_whole else None)
+    assert kernels.kept(replace(network, algorithm=0), 0) is None
 
 
 def test_compiled_with_dropout_is_no_library_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,9 +28,11 @@ from adjoint.engine.ops.nn.recurrent_networks import RecurrentNetwork
 Array = Any
 ASKED = os.environ.get("ADJOINT_CUDNN_RECURRENCE", "").strip() != "0"
 SMALL = 256  # states that the algorithm for small ones was seen to be right for
-# Moments of all layers from which on one call of the algorithm for small states, between two graphs
-# of launches, is quicker than a product and a kernel for each of them (benchmarks/NOTES.md).
-MOMENTS = 48
+# When a compiled program has it called, between two graphs of launches: up to so many states, and
+# where that takes the host less than kernels take the GPU. Microseconds of a step, as they were
+# measured (benchmarks/NOTES.md): a moment by kernels where a state has fewer elements; a call.
+CALLED = 128
+MOMENT, CALL = ((512, 9), (8192, 14), (1 << 62, 20)), 580
 ALIGNED = 16  # bytes that addresses are multiples of: kernels read so many at once
 
 
@@ -65,8 +67,11 @@ def algorithms(network: RecurrentNetwork) -> tuple[int, ...]:
 
 def kept(network: RecurrentNetwork, index: int) -> int | None:
     """Bytes that a chosen network keeps; None where kernels of a program are quicker."""
+    if network.algorithm != PERSISTENT_SMALL or network.hidden > CALLED:
+        return None
     moments = network.length * network.layers * network.directions
-    if network.algorithm != PERSISTENT_SMALL or moments < MOMENTS:
+    each = next(us for limit, us in MOMENT if network.batch * network.hidden < limit)
+    if moments * each < CALL:
         return None
     ready = prepared(index, network)
     return None if ready is None else ready.kept
