@@ -29,6 +29,7 @@ STRIP_BYTES = 64 * 1024  # of panels that are packed together, at most
 COPY_BYTES = 72 * 1024  # of the rows of A that a piece copies, at most
 SIDE_BYTES = 32 * 1024  # the same where they lie side by side: all are read for every tile
 GROUP = 16  # rows that are copied together; pieces have multiples of it
+AREA = 256  # elements of a group's rows across a tile, at most
 SKEW = 16  # elements between rows that are copied: they shall lie in different sets of a cache
 
 
@@ -83,8 +84,8 @@ def copied(kind: str, across: bool = False) -> int:
 
 
 def group_of(tile: Tile) -> int:
-    """Rows that pieces have multiples of: whole tiles."""
-    return -(-GROUP // tile.rows) * tile.rows
+    """Rows that pieces have multiples of: whole tiles, fewer where tiles are wide."""
+    return -(-min(GROUP, AREA // tile.columns) // tile.rows) * tile.rows
 
 
 class ProductKernel:

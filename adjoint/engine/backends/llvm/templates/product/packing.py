@@ -30,6 +30,7 @@ class _Move:
         self.along_p, self.along_q, self.step, self.jump = given[2:6]
         self.p_count, self.p_stop, self.q_count = given[6:]
         self.lanes = SQUARE * 8 // width(kind)
+        self.narrow = max(wide // 4, 1)  # elements that parts of panels are copied by
 
     def write(self) -> None:
         w = self.w
@@ -37,7 +38,8 @@ class _Move:
         squares = self.along_q.eq(1) & (self.q_count >= self.lanes) & ~rows
         w.when(rows, self.copy)
         w.when(squares, self.turn)
-        rest = select(rows, self.p_count.modulo(self.wide), self.p_count.modulo(self.lanes))
+        few = self.p_count.modulo(self.wide).modulo(self.narrow)
+        rest = select(rows, few, self.p_count.modulo(self.lanes))
         self.single(select(rows | squares, self.p_count - rest, w.whole(0)))
 
     def to(self, p: V) -> str:
@@ -46,20 +48,31 @@ class _Move:
         return self.w.at(self.target, self.kind, panel * self.jump + inside)
 
     def copy(self) -> None:
-        """p lies along memory on both sides: whole panels of it."""
-        w, wide = self.w, self.wide
+        """p lies along memory on both sides: whole panels of it, then a part of one."""
+        w, wide, narrow = self.w, self.wide, self.narrow
         panels = self.p_count.quotient(wide)
+        whole = panels * wide
+        left = self.p_count - whole
+        left = left - left.modulo(narrow)
+        lines = range(0, max(wide * width(self.kind) // 8, 1), LINE)
 
         def q_turn(q: V) -> None:
             row = w.at(self.source, self.kind, q * self.along_q)
             later = w.at(row, self.kind, self.along_q * AHEAD)
             to = w.at(self.target, self.kind, q * self.step)
+            part, last = w.at(row, self.kind, whole), w.at(to, self.kind, panels * self.jump)
 
             def p_turn(panel: V) -> None:
-                w.prefetch(w.at(later, self.kind, panel * wide), 0)
+                for offset in lines:
+                    w.prefetch(w.at(later, self.kind, panel * wide), offset)
                 w.store(w.load(row, self.kind, panel * wide, wide), to, panel * self.jump)
 
             w.loop(0, panels, p_turn)
+            w.when(left > 0, lambda: w.prefetch(w.at(later, self.kind, whole), 0))
+            w.loop(0, left, lambda p: few(part, last, p), step=narrow)
+
+        def few(row: str, to: str, p: V) -> None:
+            w.store(w.load(row, self.kind, p, narrow), to, p)
 
         w.loop(0, self.q_count, q_turn)
 

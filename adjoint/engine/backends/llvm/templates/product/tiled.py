@@ -73,6 +73,27 @@ def columns_of_piece(m: int, n: int, k: int, batch: int, part: int, columns: int
     return max(columns, -(-n // parts // columns) * columns)
 
 
+def cut_both(m: int, n: int, piece: tuple[int, int], group: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of a piece of a product cut by columns, into `piece`.
+
+    Such pieces need no rows of others. Rows are cut as well where that leaves the busiest of
+    `PIECES` workers a fifth less.
+    """
+    best, least = piece, 0.8 * busiest(m, n, *piece)
+    for parts in (8, 4, 2):
+        wide = -(-n // parts // columns) * columns
+        rows = -(-m // max(PIECES // -(-n // wide), 1))
+        cut = min(-(-rows // group) * group, piece[0]), wide
+        if busiest(m, n, *cut) <= least:
+            best, least = cut, busiest(m, n, *cut) - 1
+    return best
+
+
+def busiest(m: int, n: int, rows: int, columns: int) -> int:
+    """Elements of a result that the busiest of `PIECES` workers has, cut like this."""
+    return -(-(-(-m // rows) * -(-n // columns)) // PIECES) * rows * columns
+
+
 def block_depth(k: int, most: int) -> int:
     """The depth of a block: blocks are of one size, so that none is a small rest."""
     return -(-max(k, 1) // max(-(-k // most), 1))
@@ -361,7 +382,11 @@ def piece_of(p: TiledProduct, tile: Tile) -> tuple[int, int]:
     else:
         part = computed(min, rounded(m, tile.rows), rounded(ALONE, group))
     part = computed(max, part, tile.rows)
-    return part, computed(columns_of_piece, m, n, k, p.batch, part, tile.columns)
+    columns = computed(columns_of_piece, m, n, k, p.batch, part, tile.columns)
+    known = not any(map(is_extent, (m, n, k, p.batch)))
+    if known and m < n and wanted(m, n, k, p.batch) == PIECES:
+        return cut_both(m, n, (part, columns), group, tile.columns)
+    return part, columns
 
 
 def reads_columns(p: TiledProduct) -> bool:
