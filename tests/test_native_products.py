@@ -7,6 +7,7 @@ import mmap
 import sys
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.templates.product import tiled as planned
 from adjoint.engine.backends.llvm.templates.product import tiles
 
 LAYOUTS = ("nn", "nt", "tn", "tt", "ss")  # rows contiguous, columns contiguous, neither
@@ -299,3 +301,44 @@ def test_gradients_of_products_with_vectors(seed: int) -> None:
     for got in (gradients(*given), compiled(*given)):
         for mine, right in zip(got, wanted, strict=True):
             np.testing.assert_allclose(mine.numpy(), right, rtol=1e-10, atol=1e-10)
+
+
+def test_wide_products_are_cut_evenly() -> None:
+    """Rows are cut too only where the busiest worker then has a fifth less; parts are groups."""
+    rng = np.random.default_rng(5)
+    cut = 0
+    for _ in range(300):
+        m, n = (int(x) for x in rng.integers(1, 700, 2))
+        group, columns = (8, 32) if rng.random() < 0.5 else (16, 16)
+        piece = min(-(-m // group) * group, 128), -(-n // 16 // columns) * columns
+        rows, wide = planned.cut_both(m, n, piece, group, columns)
+        assert rows % group == 0
+        assert wide % columns == 0
+        assert rows <= piece[0]
+        before, after = (planned.busiest(m, n, *p) for p in (piece, (rows, wide)))
+        assert (rows, wide) == piece or after <= 0.8 * before
+        cut += (rows, wide) != piece
+    assert cut
+
+
+def test_tiles_of_wide_registers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As on processors with registers of 512 bits, whose panels and groups are other ones."""
+    monkeypatch.setattr(tiles, "registers", lambda: (512, 32, False))
+    monkeypatch.setenv("ADJOINT_CACHE_DIR", str(tmp_path))
+    rng = np.random.default_rng(3)
+    for m, n, k in ((72, 40, 300), (97, 101, 33)):
+        for turned in product((False, True), repeat=2):
+            a, b = (
+                rng.standard_normal((m, k)).astype("f4"),
+                rng.standard_normal((k, n)).astype("f4"),
+            )
+            x, y = (
+                ad.from_numpy(z.T.copy()).mT if t else ad.from_numpy(z)
+                for z, t in zip((a, b), turned, strict=True)
+            )
+            run = compile(lambda x, y: x @ y)
+            want = a.astype("f8") @ b.astype("f8")
+            np.testing.assert_allclose(run(x, y).numpy(), want, rtol=1e-4, atol=1e-4)
+            executable: Any = run.latest.executable  # type: ignore[attr-defined]
+            names = [name for segment in executable.image.segments for name, *_ in segment]
+            assert "product_f32_32x512_8x32" in names
