@@ -224,7 +224,12 @@ def test_running_extremes_and_elements_put_are_walked() -> None:
 def test_several_indices_are_walked(dtype: Any) -> None:
     """Read, written and added up: adjacent dimensions and others, blocks of any rank, repeats."""
     rng = np.random.default_rng(3)
-    blocks: list[list[tuple[int, ...]]] = [[(7,), (7,)], [(2, 3), (3,)], [(), (4,)], [(3, 1), (1, 2)]]
+    blocks: list[list[tuple[int, ...]]] = [
+        [(7,), (7,)],
+        [(2, 3), (3,)],
+        [(), (4,)],
+        [(3, 1), (1, 2)],
+    ]
     for dims in ((0, 1), (1, 2), (0, 2), (0, 1, 2), (2,)):
         for a, b in blocks:
             for turned in (False, True):

@@ -38,6 +38,7 @@ def result_strides(
     if len(alike) != 1 or None in alike:
         return merged_strides(shape, given)
     (strides,) = alike
+    assert strides is not None
     return format_strides(record.name, shape, strides, preserve_format) or strides
 
 

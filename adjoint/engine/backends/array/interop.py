@@ -498,7 +498,7 @@ def legacy_constructor(
 
 def _of_legacy_arguments(args: tuple[Any, ...], dtype: DType, device: Any) -> Tensor:
     if len(args) == 1 and is_tensor(args[0]):
-        return args[0].detach()  # type: ignore[no-any-return]
+        return args[0].detach()
     if len(args) == 1 and isinstance(args[0], UntypedStorage):
         tensor = _of_storage(args[0], None, dtype)
         if tensor.dtype is not dtype:

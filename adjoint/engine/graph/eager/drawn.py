@@ -60,14 +60,14 @@ class DrawTrace(OperationTrace):
         super().__init__(None, "a small draw")
         self.generator = generator
         self.drawn: list[int] = []
-        self.place: tuple[Any, Any] = (SEED, 0)
+        self.begin: tuple[Any, Any] = (SEED, 0)
 
     def random(self, generator: Any, count: int) -> tuple[Any, Any]:
         """What a generator is asked for."""
         if self.drawn or generator is not self.generator:
             raise Unfit
         self.drawn.append(count)
-        return self.place
+        return self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def compiled_draw(drawing: DrawCall) -> tuple[Any, tuple[int, ...]]:
     body = DrawTrace(drawing.source)
 
     def work(hosts: Any) -> Any:
-        body.place = (hosts[0], hosts[1])
+        body.begin = (hosts[0], hosts[1])
         return drawing.call()
 
     before = CONTEXT.every_field()

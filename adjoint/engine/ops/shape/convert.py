@@ -106,7 +106,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
             if not self._requires_grad and may_be_small(self):
                 dense = call_small(_DENSE, _dense, (self,), {})
                 if dense is not None:
-                    return dense  # type: ignore[no-any-return]
+                    return dense
         capture = CONTEXT.capture
         if capture is not None and capture.reshapes.doubts(self):
             dense = self.view(self.shape) if self.is_contiguous() else CLONE(self, strides=None)
