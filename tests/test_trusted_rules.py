@@ -237,7 +237,7 @@ def test_results_that_nobody_uses_give_no_nan(dynamic: bool) -> None:
     compiled = ad.compile(several, dynamic=dynamic)
     for used in ([0], [3], [0, 3], [0, 1, 2, 3], [1]):
         for size in (3, 5, 8):
-            found = []
+            found: list[Any] = []
             for fn in (several, compiled):
                 x = (ad.arange(size) - 1.0).requires_grad_()
                 results = fn(x)
@@ -245,6 +245,12 @@ def test_results_that_nobody_uses_give_no_nan(dynamic: bool) -> None:
                 found.append(x.grad)
             assert ad.allclose(*found, equal_nan=True)
             assert 1 in used or bool(found[1].isfinite().all())
+    second: list[Any] = []
+    for fn in (several, compiled):
+        x = (ad.arange(3) - 1.0).requires_grad_()
+        (g,) = ad.autograd.grad(fn(x)[3].sum(), x, create_graph=True)
+        second.append(ad.autograd.grad(g.sum(), x)[0])
+    assert ad.allclose(*second)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")

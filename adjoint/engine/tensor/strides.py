@@ -27,15 +27,19 @@ def result_strides(
         return None
     if record.keeps_layout == "first":
         operands = operands[:1]
-    alike, given = set(), []
+    alike: set[Shape] = set()
+    given: list[Shape] = []
+    spread = False  # whether one of several dimensions has another shape
     for x in operands:
-        if is_tensor(x) and x.ndim > 1:
+        if is_tensor(x):
             steps = tuple(x.stride())
-            given.append(broadcast_strides(x._array.shape, steps, len(shape)))
-            alike.add(steps if same_shape(x._array.shape, shape) else None)
-        elif is_tensor(x) and same_shape(x._array.shape, shape):
-            alike.add(tuple(x.stride()))
-    if len(alike) != 1 or None in alike:
+            if same_shape(x._array.shape, shape):
+                alike.add(steps)
+            else:
+                spread = spread or x.ndim > 1
+            if x.ndim > 1:
+                given.append(broadcast_strides(x._array.shape, steps, len(shape)))
+    if len(alike) != 1 or spread:
         return merged_strides(shape, given)
     (strides,) = alike
     assert strides is not None

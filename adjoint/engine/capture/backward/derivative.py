@@ -136,7 +136,7 @@ class Derivative:
     # To differentiate it once more (`lifting`): what that takes, what it gave, and what gives
     # that the sizes of a call.
     tape: Tape | None = field(default=None, compare=False)
-    lifted: dict[Any, Any] | None = field(default=None, compare=False)  # by cotangents' strides
+    lifted: dict[Any, Any] | None = field(default=None, compare=False)  # by strides, and seeds
     resized: Callable[[Any], Any] | None = field(default=None, compare=False)
     sizing: Sizing | None = None
     strides_by_cotangents: dict[Any, list[Strides]] | None = field(default=None, compare=False)

@@ -38,11 +38,15 @@ class GradientProgram:
 
 
 def lift(
-    derivative: Derivative, inputs: int, leaves: int, layout: Sequence[Strides]
+    derivative: Derivative,
+    inputs: int,
+    leaves: int,
+    layout: Sequence[Strides],
+    asked: frozenset[int],
 ) -> GradientProgram:
     """The derivative of a function of so many inputs, called with so many leaves, lifted.
 
-    `layout` has the strides of the cotangents.
+    `layout` has the strides of the cotangents, `asked` says which of them are there (`missing`).
     """
     tape: Tape = derivative.tape  # type: ignore[assignment]
     with TRACING, tape.resumed():
@@ -57,7 +61,7 @@ def lift(
             cotangent._requires_grad = True
             given.append(cotangent)
             outputs.positions[id(cotangent)] = leaves + i
-            if i not in derivative.refused:
+            if i in asked and i not in derivative.refused:
                 roots.append((edge, cotangent))
         gradients = outward(trace, roots, create_graph=True)
         grads = [gradients.get(end) for end in tape.ends]

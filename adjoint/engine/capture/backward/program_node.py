@@ -211,12 +211,14 @@ class ProgramNode(TapeNode):
                 "results has a hook or is asked for its gradient, cannot be told. Call the "
                 "function uncompiled."
             )
-        layout = cotangent_strides(derivative, grads)
+        layout, asked = cotangent_strides(derivative, grads), frozenset(self.given)
         if derivative.lifted is None or len(derivative.lifted) >= LAYOUTS:
             derivative.lifted = {}
-        if layout not in derivative.lifted:
-            derivative.lifted[layout] = lift(derivative, len(self.inputs), len(self.leaves), layout)
-        lifted: GradientProgram = derivative.lifted[layout]
+        kind = layout, asked
+        if kind not in derivative.lifted:
+            count = len(self.inputs), len(self.leaves)
+            derivative.lifted[kind] = lift(derivative, *count, layout, asked)
+        lifted: GradientProgram = derivative.lifted[kind]
         cotangents = [self._cotangent(i, g) for i, g in enumerate(grads)]
         count = len(self.inputs)
         operands = [
