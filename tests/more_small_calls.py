@@ -66,6 +66,7 @@ MORE: dict[str, Call] = {
     **{name: lambda x, y, name=name: getattr(ad, name)(7) for name in WINDOWS.split()},
     **{name: loss(name) for name in LOSSES.split()},
     "polygamma": lambda x, y: ad.polygamma(1, x),
+    "lgamma of tiny ones": lambda x, y: (ad.lgamma(x * 1e-305), ad.lgamma(-x * 0), ad.digamma(x * 0)),
     "mvlgamma": lambda x, y: ad.mvlgamma(x.abs() + 3, 2),
     "shifts": lambda x, y: (ad.bitwise_left_shift(x, y.abs()), x >> 1, x << 2),
     "rsub": lambda x, y: ad.rsub(x, y, alpha=2),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adjoint.engine.backends.array.kernels.special.gamma import TINY
 from adjoint.engine.backends.llvm.small.operations import (
     select,
     ufunc_of,
@@ -30,6 +31,7 @@ from adjoint.engine.ops.elementwise import (
     sign,
 )
 from adjoint.engine.ops.random.tensor_parameters import BERNOULLI
+from adjoint.engine.ops.special import gamma_family
 
 # -- elementwise --------------------------------------------------------------------------------
 
@@ -166,6 +168,38 @@ def write_complex(w: RowWriter, out: Array, x: Any, y: Any) -> Spot:
     w.copy(x, place.seen(place.array.real))
     w.copy(y, place.seen(place.array.imag))
     return place
+
+
+# -- special functions --------------------------------------------------------------------------
+
+
+@writes(gamma_family.LGAMMA)
+def write_lgamma(w: RowWriter, out: Array, x: Spot) -> Spot:
+    from scipy.special import gammaln
+
+    need_floats(x)
+    bottom = ufunc_of(w, np.equal, x, w.constant(-math.inf, out.dtype))
+    upward = select(w, w.scratch(out), bottom, ufunc_of(w, np.negative, x), x)
+    value = ufunc_of(w, gammaln, upward)
+    if out.dtype.char == "f":
+        return value
+    near = ufunc_of(w, np.less, ufunc_of(w, np.absolute, x), w.constant(TINY, out.dtype))
+    tiny = ufunc_of(w, np.logical_and, ufunc_of(w, np.not_equal, x, 0), near)
+    size = ufunc_of(w, np.absolute, select(w, w.scratch(out), tiny, x, w.constant(1, out.dtype)))
+    inverse = ufunc_of(w, np.negative, ufunc_of(w, np.log, size))
+    return select(w, w.scratch(out), tiny, inverse, value)
+
+
+@writes(gamma_family.POLYGAMMA)
+def write_polygamma(w: RowWriter, out: Array, x: Spot, n: int) -> Spot:
+    from scipy.special import psi
+
+    need_floats(x)
+    if n:
+        raise NoRow
+    pole = w.constant(np.full(out.shape, math.inf), out.dtype)
+    at_zero = ufunc_of(w, np.copysign, pole, ufunc_of(w, np.negative, x))
+    return select(w, w.scratch(out), ufunc_of(w, np.equal, x, 0), at_zero, ufunc_of(w, psi, x))
 
 
 # -- conditions ---------------------------------------------------------------------------------
