@@ -216,8 +216,8 @@ class ProgramNode(TapeNode):
             derivative.lifted = {}
         kind = layout, asked
         if kind not in derivative.lifted:
-            count = len(self.inputs), len(self.leaves)
-            derivative.lifted[kind] = lift(derivative, *count, layout, asked)
+            sizes = len(self.inputs), len(self.leaves)
+            derivative.lifted[kind] = lift(derivative, *sizes, layout, asked)
         lifted: GradientProgram = derivative.lifted[kind]
         cotangents = [self._cotangent(i, g) for i, g in enumerate(grads)]
         count = len(self.inputs)
