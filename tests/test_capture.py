@@ -14,6 +14,11 @@ from adjoint.engine.core.operations.record import REGISTRY
 from adjoint.engine.core.state.context import concrete
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.graph.execution import interpreted
+from adjoint.engine.ops.nn.recurrent_networks import (
+    RECURRENT_GRADIENT,
+    RECURRENT_NETWORK,
+    RecurrentNetwork,
+)
 from adjoint.graph import capture, interpret, load, to_text, verify
 from adjoint.nn import functional as F
 
@@ -661,7 +666,30 @@ def test_composite_stays_one_node() -> None:
     assert len(node.subgraph) > 2
 
 
+NETWORK = RecurrentNetwork("LSTM", "float32", 3, 2, 4, 5, 1, 1, biases=True)
+WEIGHTS = tuple(ad.ones(s) for s in ((20, 4), (20, 5), (20,), (20,)))
+
+
+def network(x: ad.Tensor, *weights: ad.Tensor) -> Any:
+    how: dict[str, Any] = {"network": NETWORK, "given": 0, "training": True, "kept": 6}
+    return RECURRENT_NETWORK(x, *weights, **how)[0]
+
+
+def gradients_of_network(g: ad.Tensor, x: ad.Tensor, *weights: ad.Tensor) -> Any:
+    """Of the outputs alone, by the input and the first weight."""
+    got, wanted = (True, False, False), (True, True, False, False, False)
+    how: dict[str, Any] = {"got": got, "wanted": wanted, "network": NETWORK, "given": 0}
+    kept = ad.zeros(6, dtype=ad.uint8)
+    return RECURRENT_GRADIENT(g, g, kept, x, *weights, **how)[1]
+
+
 FORETOLD: list[tuple[str, Any, tuple[Any, ...]]] = [
+    ("recurrent_network", network, (ad.ones(3, 2, 4), *WEIGHTS)),
+    (
+        "recurrent_network_gradient",
+        gradients_of_network,
+        (ad.ones(3, 2, 5), ad.ones(3, 2, 4), *WEIGHTS),
+    ),
     ("linear", F.linear, (ad.ones(2, 3, 4), ad.ones(5, 4), ad.ones(5))),
     ("linear", F.linear, (ad.ones(4), ad.ones(5, 4))),
     ("linear", F.linear, (ad.ones(0, 4), ad.ones(5, 4))),

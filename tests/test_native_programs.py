@@ -308,3 +308,22 @@ def test_elements_named_by_their_place_in_memory() -> None:
 
     got, want = both(write, stepped)
     np.testing.assert_array_equal(got, want)
+
+
+def test_no_two_templates_have_functions_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions are found by name, also by later processes: one template would run another's."""
+    monkeypatch.setattr(draft, "_claims", {})
+    searching = ad.compile(lambda w: ad.multinomial(w, 5, replacement=True))
+    filters = ad.compile(lambda x, w: ad.nn.functional.conv2d(x, w))
+    w = ad.rand(3, 8)
+    x, weight = ad.rand(2, 3, 9, 9), ad.rand(4, 3, 3, 3, requires_grad=True)
+    searching(w)
+    filters(x, weight).sum().backward()
+    name, module = next(iter(draft._claims.items()))
+    assert module.startswith("adjoint.")
+
+    def text(name: str) -> Any:
+        return name, set()
+
+    with pytest.raises(RuntimeError, match=f"are both named '{name}'"):
+        draft._claim(name, text)

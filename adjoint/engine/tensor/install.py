@@ -104,6 +104,7 @@ def _is_scaled_there(tensor: Tensor, other: Any, alpha: Any) -> bool:
     """Whether a multiple is added on a GPU by one program (x - a y is x + (-a) y in every bit)."""
     there = tensor._array.__class__ in DEVICE_LAYOUTS and CONTEXT.plain
     plain = there and is_scaled_at_once(tensor, other, alpha) and other.shape == tensor.shape
+    plain = plain and other._array.__class__ in DEVICE_LAYOUTS  # elements in memory, not sparse
     return plain and tensor.dtype in (float32, float64)  # halves are rounded between the two
 
 

@@ -25,7 +25,7 @@ class PairWords(LaunchWords):
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class RowPairs:
     """What decides the text."""
 
     kind: str

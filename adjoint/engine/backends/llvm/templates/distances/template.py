@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from adjoint.engine.backends.llvm.templates.distances.kernel import Pairs, PairWords
+from adjoint.engine.backends.llvm.templates.distances.kernel import PairWords, RowPairs
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
 from adjoint.engine.compiler.target import LayoutOf, Setting, Template
@@ -42,7 +42,7 @@ def steps(
     rows, out = operands[0], results[0]
     count, length = node.inputs[0].spec.shape
     item = rows.buffer.dtype.itemsize
-    kernel = Pairs(KINDS[rows.buffer.dtype.name], node.params["p"])
+    kernel = RowPairs(KINDS[rows.buffer.dtype.name], node.params["p"])
     pieces = count // 2
     words = PairWords(
         Address(rows.buffer, rows.offset * item), Address(out.buffer, out.offset * item),

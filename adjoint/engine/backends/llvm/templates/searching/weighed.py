@@ -93,7 +93,7 @@ class Weighed:
     @property
     def functions(self) -> tuple[str, str]:
         """The names of the kernels."""
-        return f"weights_{self.kind}", f"weighed_{self.kind}{'_few' if self.few else ''}"
+        return f"heaviest_{self.kind}", f"weighed_{self.kind}{'_few' if self.few else ''}"
 
     def looking(self, name: str) -> Text:
         """The kernel that finds the largest."""
