@@ -365,6 +365,16 @@ def test_a_failed_compilation_is_told_once_and_the_table_does_it(
     x.exp()  # without a second warning
 
 
+def test_an_interrupt_wrapped_by_what_it_hit_stays_one() -> None:
+    """Python 3.11 raises a RuntimeError from one that comes as a class body ends."""
+
+    def make() -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt):
+        fragments.fitting("exp", [], make)
+
+
 def test_a_fragment_that_is_at_fault_is_not_passed_over() -> None:
     """As where `validate` finds a kernel to differ: the table must not hide it."""
 

@@ -60,6 +60,8 @@ def fitting(name: str, tensors: Sequence[Tensor], make: Callable[[], Made]) -> M
     except MemoryError:  # the table would take as much
         raise
     except Exception as error:
+        if not isinstance(error.__cause__, Exception | None):
+            raise error.__cause__ from None  # an interrupt: Python 3.11 wraps those of a class body
         warn_user(
             f"{name}: could not be compiled for tensors of {[t._spec for t in tensors]} and "
             f"runs by the eager table, which is slower. {type(error).__name__}: {error}"

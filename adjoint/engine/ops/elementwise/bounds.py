@@ -14,6 +14,7 @@ from adjoint.engine.ops.common.scalars import is_large, require_fit, require_ten
 from adjoint.engine.ops.elementwise.condition import WHERE, filled
 
 if TYPE_CHECKING:
+    from adjoint.engine.core.spec import Spec
     from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -106,11 +107,19 @@ RELU = elementwise(
     rounding="exact",
     fragment="computed",
 )
+
+
+def _prelu_slopes(g: Tensor, x: Tensor, y_spec: Spec) -> Tensor:
+    positive = x > 0
+    # Both factors: transposed, an infinite x multiplies what was selected.
+    return filled(g * filled(x, positive, 0), positive, 0).sum_to_size(y_spec.shape)
+
+
 PRELU = composite(
     "prelu",
     lambda x, y: WHERE(x > 0, x, x * y),
     lambda g, x, y: WHERE(x > 0, g, g * y),
-    lambda g, x, y_spec: (g * x).masked_fill(x > 0, 0).sum_to_size(y_spec.shape),
+    _prelu_slopes,
     keeps_layout=True,
     fragment="computed",
 )
