@@ -71,6 +71,7 @@ class Tape:
         self.graph: DataflowGraph | None = None  # what the trace has recorded; None: its graph
         self.positions = dict(outputs.positions)
         self.made_leaves = dict(outputs.made_leaves)
+        self.indices = dict(outputs.indices)  # numbers of the program's outputs
         self.seeds = [(edge, _spec_of(outputs, k)) for edge, k in outputs.seeds]
         self.reached = reached
         self.ends = ends  # one per target
@@ -94,6 +95,16 @@ class Tape:
         finally:
             _put(versions, fields)
             trace.graph, trace.sources = recorded
+
+
+class Route:
+    """Where a derivative follows a tape: to follow it from some of the seeds alone (`missing`)."""
+
+    def __init__(self, tape: Tape, edges: list[Edge], stops: Collection[Edge] = ()) -> None:
+        self.tape = tape
+        self.edges = edges  # where its gradients arrive
+        self.stops = stops  # edges it does not follow
+        self.partly: dict[frozenset[int], Any] = {}  # by the seeds that have a cotangent
 
 
 def _fields_of(tensor: Tensor) -> tuple[Any, ...]:
@@ -121,10 +132,9 @@ class Derivative:
     strides: list[Strides]  # per gradient: as it lies in eager execution (`gradient_strides`)
     executable: Executable | None = None  # made at the first backward
     factory: Callable[..., Any] | None = None
-    # By the cotangents that are given where some are missing (`missing`): graph and executable.
-    partly: dict[frozenset[int], tuple[DataflowGraph, Executable | None]] = field(
-        default_factory=dict, compare=False
-    )
+    # By the cotangents that are given where some are missing (`missing`).
+    partly: dict[frozenset[int], Any] = field(default_factory=dict, compare=False)
+    route: Route | None = field(default=None, compare=False)
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
@@ -176,6 +186,7 @@ def differentiate(
     reached_from = [nodes_behind(edge, trace.start) for edge, _ in outputs.seeds]
     behind = [nodes for nodes, _ in reached_from]
     pairs = list(zip(outputs.seeds, behind, strict=True))
+    tape = Tape(trace, outputs, reached, edges, written, copied) if edges else None
     return Derivative(
         graph=backward.graph,
         seeds=[k for _, k in outputs.seeds],
@@ -191,7 +202,8 @@ def differentiate(
             if any(edge[0] in nodes and edge[0] is not root[0] for (root, _), nodes in pairs)
         ),
         written=_left_in(outputs, residuals, read_from),
-        tape=Tape(trace, outputs, reached, edges, written, copied) if edges else None,
+        tape=tape,
+        route=None if tape is None else Route(tape, edges),
     )
 
 

@@ -26,11 +26,15 @@ LAYOUTS = 8  # of cotangents for which something is kept
 
 def cotangent_strides(derivative: Derivative, grads: Sequence[Any]) -> CotangentStrides:
     """The strides of cotangents; None where they are row-major, or nobody can follow them."""
-    if derivative.tape is None or derivative.resized is not None:  # sizes are symbols on the tape
+    if not _followable(derivative):
         return (None,) * len(grads)
     return tuple(
         [permuted_strides(g) if is_tensor(g) and g.layout is strided else None for g in grads]
     )
+
+
+def _followable(derivative: Derivative) -> bool:
+    return derivative.tape is not None and derivative.resized is None  # else sizes are symbols
 
 
 def lay_out(
@@ -44,12 +48,17 @@ def lay_out(
     seen = [
         i
         for i, edge in enumerate(edges)
-        if (not _accumulates(edge) if needed is None else needed[i]) and arrays[i].ndim
+        if (not _accumulates(edge) if needed is None else needed[i])
+        and arrays[i] is not None
+        and arrays[i].ndim
     ]
     if not seen:
         return
     given = cotangent_strides(derivative, grads)
-    strides = _strides_for(derivative, given) if any(given) else derivative.strides
+    asked = frozenset([i for i, g in enumerate(grads) if g is not None])
+    strides = derivative.strides
+    if any(given) or (len(asked) < len(grads) and _followable(derivative)):
+        strides = _strides_for(derivative, given, asked)
     for i in seen:
         wanted = strides[i]
         if wanted is not None:
@@ -61,17 +70,21 @@ def _accumulates(edge: Edge | None) -> bool:
     return edge is None or (is_tensor(edge[0]) and not getattr(edge[0]._grad_meta, "hooks", None))
 
 
-def _strides_for(derivative: Derivative, given: CotangentStrides) -> list[Strides]:
-    """The strides of the gradients for cotangents of these strides."""
+def _strides_for(
+    derivative: Derivative, given: CotangentStrides, asked: frozenset[int]
+) -> list[Strides]:
+    """The strides of the gradients for cotangents of these strides, the `asked` ones alone."""
     known = derivative.strides_by_cotangents
     if known is None or len(known) >= LAYOUTS:
         known = derivative.strides_by_cotangents = {}
-    if given not in known:
-        known[given] = _followed(derivative, given)
-    return known[given]
+    if (given, asked) not in known:
+        known[given, asked] = _followed(derivative, given, asked)
+    return known[given, asked]
 
 
-def _followed(derivative: Derivative, given: CotangentStrides) -> list[Strides]:
+def _followed(
+    derivative: Derivative, given: CotangentStrides, asked: frozenset[int]
+) -> list[Strides]:
     tape: Tape = derivative.tape  # type: ignore[assignment]
     trace = tape.trace
     before = set(trace.cells)
@@ -79,7 +92,7 @@ def _followed(derivative: Derivative, given: CotangentStrides) -> list[Strides]:
         roots = [
             (edge, trace.wrap(trace.graph.add_input(spec), strides))
             for i, ((edge, spec), strides) in enumerate(zip(tape.seeds, given, strict=True))
-            if i not in derivative.refused
+            if i in asked and i not in derivative.refused
         ]
         gradients = outward(trace, roots)
         strides_of = {edge: permuted_strides(g) for edge, g in gradients.items()}

@@ -15,7 +15,7 @@ from adjoint.engine.capture.backward.gradient_strides import (
     lay_out,
 )
 from adjoint.engine.capture.backward.lifting import GradientProgram, lift
-from adjoint.engine.capture.backward.missing import without
+from adjoint.engine.capture.backward.missing import PartialBackward, partial_backward
 from adjoint.engine.capture.backward.separating import stages_of
 from adjoint.engine.capture.program.layouts import laid_out
 from adjoint.engine.core.state.context import CONTEXT
@@ -125,24 +125,38 @@ class ProgramNode(TapeNode):
         if CONTEXT.grad_enabled:
             return self._on_the_tape(grads)
         derivative = self.derivative
-        residuals = iter(self.residuals)
+        part = self._part()
         operands = [self._cotangent(i, g) for i, g in enumerate(grads)]
-        operands += [
-            self.load(k, None, None) if kind == "input" else self._result(*next(residuals))
-            for kind, k in derivative.residuals
-        ]
+        operands += self._residuals(derivative if part is None else part)
         if CONTEXT.capture is not None or CONTEXT.levels:
-            gradients = evaluate(self._graph(), operands)
+            gradients = evaluate((part or derivative).graph, operands)
+            if part is not None:
+                gradients = part.spread(gradients, len(self.edges))
         else:
-            arrays = self._execute(operands)
+            arrays = self._execute(operands, part)
             lay_out(derivative, arrays, grads, self.edges, needed)
-            gradients = [wrap(array) for array in arrays]
+            gradients = [None if array is None else wrap(array) for array in arrays]
         given = self.given
         return [
             g
             if (needed is None or needed[i]) and not given.isdisjoint(derivative.depends[i])
             else None
             for i, g in enumerate(gradients)
+        ]
+
+    def _residuals(self, derivative: Derivative | PartialBackward) -> list[Any]:
+        """What a backward graph takes besides cotangents."""
+        if derivative is self.derivative:  # in the order they were kept
+            residuals = iter(self.residuals)
+            return [
+                self.load(k, None, None) if kind == "input" else self._result(*next(residuals))
+                for kind, k in derivative.residuals
+            ]
+        numbers = [k for kind, k in self.derivative.residuals if kind == "output"]
+        kept = dict(zip(numbers, self.residuals, strict=True))
+        return [
+            self.load(k, None, None) if kind == "input" else self._result(*kept[k])
+            for kind, k in derivative.residuals
         ]
 
     def _result(self, tensor: Tensor, version: int) -> Tensor:
@@ -163,38 +177,39 @@ class ProgramNode(TapeNode):
         given: Tensor = grad if grad.dtype is spec.dtype else grad.to(spec.dtype)
         return given
 
-    def _execute(self, operands: list[Any]) -> list[Any]:
+    def _execute(self, operands: list[Any], part: PartialBackward | None) -> list[Any]:
         derivative = self.derivative
         arrays = [x._array if isinstance(x, Tensor) else x for x in operands]
-        if len(self.given) < self.outputs:
-            return self._execute_partly(arrays)
+        if part is not None:
+            if part.executable is None:
+                part.executable = self._executable(part.graph, arrays, self._sizing_of_part())
+            return part.spread(part.executable(arrays, []), len(self.edges))
         if derivative.executable is None:
             derivative.executable = self._executable(derivative.graph, arrays, derivative.sizing)
         return derivative.executable(arrays, [])
 
-    def _execute_partly(self, arrays: list[Any]) -> list[Any]:
-        """The gradients where some results have no cotangent."""
+    def _part(self) -> PartialBackward | None:
+        """The backward of some cotangents, where not all of them are given."""
         derivative, given = self.derivative, frozenset(self.given)
-        graph = self._graph()
-        executable = derivative.partly[given][1]
-        if executable is None:
-            sizing = derivative.sizing
-            if sizing is not None:
-                plans = sizing.shared_plans.setdefault(("given", given), {})
-                whole = without(sizing.graph, self.outputs, given)
-                sizing = replace(sizing, graph=whole, shared_plans=plans)
-            executable = self._executable(graph, arrays, sizing)
-            derivative.partly[given] = graph, executable
-        return executable(arrays, [])
-
-    def _graph(self) -> DataflowGraph:
-        """The backward graph, without what is made of cotangents that are missing."""
-        derivative, given = self.derivative, frozenset(self.given)
-        if len(given) == self.outputs:
-            return derivative.graph
+        if len(given) == self.outputs or derivative.route is None:
+            return None
         if given not in derivative.partly:
-            derivative.partly[given] = without(derivative.graph, self.outputs, given), None
-        return derivative.partly[given][0]
+            part = partial_backward(derivative, given)
+            if derivative.resized is not None:
+                part.graph = derivative.resized(part.graph)
+            derivative.partly[given] = part
+        found: PartialBackward = derivative.partly[given]
+        return found
+
+    def _sizing_of_part(self) -> Any:
+        """How the backward of some cotangents has its sizes."""
+        derivative, given = self.derivative, frozenset(self.given)
+        sizing = derivative.sizing
+        if sizing is None:
+            return None
+        graph = derivative.route.partly[given].graph  # type: ignore[union-attr]
+        plans = sizing.shared_plans.setdefault(("given", given), {})
+        return replace(sizing, graph=graph, shared_plans=plans)
 
     def _on_the_tape(self, grads: Sequence[Any]) -> Sequence[Any]:
         """The same with recording on, for further derivatives (Note [lifting])."""

@@ -15,6 +15,7 @@ from adjoint.engine.autodiff.tape.node import Edge
 from adjoint.engine.capture.backward.derivative import (
     Derivative,
     GradientTarget,
+    Route,
     Strides,
     Tape,
     costs_more_to_make,
@@ -55,11 +56,11 @@ def stages_of(derivative: Derivative) -> dict[int | None, Derivative]:
 
 def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     """The derivative of some seeds that goes no further than others."""
-    trace, graph = tape.trace, tape.trace.graph
+    trace = tape.trace
     outputs = Outputs(trace, [])
     outputs.positions = dict(tape.positions)
     outputs.made_leaves = dict(tape.made_leaves)
-    outputs.indices = {value: i for i, value in enumerate(graph.outputs)}
+    outputs.indices = dict(tape.indices)
     every = list(range(len(tape.seeds)) if len(seeds) > 1 else seeds)
     at = {tape.seeds[j][0]: j for j in stops}
     ends = {i: nodes_behind(tape.seeds[i][0], trace.start, at)[1] for i in seeds}
@@ -76,7 +77,7 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
     backward.graph.outputs += backward.gradients.values()
     values = backward.gradients
     residuals = residuals_of(trace, outputs, backward.needs, tape.written, tape.copied)
-    if len(outputs.indices) > len(graph.outputs):
+    if len(outputs.indices) > len(tape.indices):
         raise RuntimeError(
             "CompiledBackward: the gradient of a result that another result of the same compiled "
             "function was made of cannot be told apart here. Call the function uncompiled."
@@ -93,4 +94,5 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
         residuals=residuals,
         depends=dependence(values, [ends.get(i, frozenset()) for i in every]),
         strides=[strides[edge] for edge in values],
+        route=Route(tape, list(values), at) if len(every) > 1 else None,
     )
