@@ -216,18 +216,23 @@ def layer_and_derivatives(kind: str, options: dict[str, Any]) -> list[ad.Tensor]
 def test_a_layer_as_one_operation_is_its_steps(
     kind: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As GPUs run it, here by the table."""
-    want = layer_and_derivatives(kind, options)
+    """To second order: as GPUs run it, here by the table, and as it is a fragment."""
     asked: list[str] = []
 
     def whole(step: str, *_: Any) -> bool:
         asked.append(step)
         return True
 
+    monkeypatch.setattr(recurrent, "is_whole", lambda *_: False)
+    want = layer_and_derivatives(kind, options)
     monkeypatch.setattr(recurrent, "is_whole", whole)
-    for mine, theirs in zip(layer_and_derivatives(kind, options), want, strict=True):
-        ad.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
-    assert len(asked) == options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+    for reference in (True, False):
+        with CONTEXT.having(reference=reference):
+            found = layer_and_derivatives(kind, options)
+        for mine, theirs in zip(found, want, strict=True):
+            ad.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+    layers = options.get("num_layers", 1) * (1 + options.get("bidirectional", False))
+    assert len(asked) == 2 * layers
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
@@ -252,8 +257,8 @@ def test_large_layers_are_one_program(kind: str, monkeypatch: pytest.MonkeyPatch
         (out.square().sum() + sum(state.sin().sum() for state in states)).backward()
         return [out, *states, x.grad, *[p.grad.clone() for p in layer.parameters()]]
 
-    for moments in (16, 17):
-        x = ad.randn(moments, 16, 24)
+    for moments, batch in ((16, 16), (17, 16), (5, 1)):
+        x = ad.randn(moments, batch, 24)
         with CONTEXT.having(reference=True):
             want = run(x)
         assert not any(asked)
@@ -261,5 +266,7 @@ def test_large_layers_are_one_program(kind: str, monkeypatch: pytest.MonkeyPatch
             ad.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
         assert any(asked)
         asked.clear()
-    layer(ad.randn(4, 1, 24))
+    getattr(ad.nn, kind)(24, 4)(ad.randn(4, 1, 24))  # fewer gates than a program is worth
+    layer(ad.randn(1, 16, 24))
+    assert asked
     assert not any(asked)

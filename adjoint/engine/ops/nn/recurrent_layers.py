@@ -3,7 +3,7 @@
 Step by step, a layer is a few launches for every moment of the sequence, each of which costs the
 host more than it costs the processor or the GPU. As one operation it is one fragment forward and
 one backward, whose launches are made in a row; products that need no order (the weight's gradient)
-are one for all moments. On the CPU short sequences of few elements, and halves, stay what
+are one for all moments. On the CPU sequences of less than `LOOPED` gates, and halves, stay what
 `recurrent` makes.
 """
 
@@ -107,7 +107,7 @@ LSTM_LAYER: Record = composite(
     outputs=5,
     joint=_lstm_layer_joint,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
 )
 
 
@@ -197,7 +197,7 @@ GRU_LAYER: Record = composite(
     outputs=4,
     joint=_gru_layer_joint,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
 )
 
 
@@ -241,7 +241,7 @@ PLAIN_LAYER: Record = composite(
     outputs=2,
     joint=_plain_layer_joint,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
 )
 
 
