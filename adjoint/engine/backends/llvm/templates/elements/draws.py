@@ -228,8 +228,9 @@ def stirling_tail(e: ElementWriter, k: V) -> V:
     x = k + 1.0
     square = x * x
     series = (1 / 12 - (1 / 360 - (1 / 1260) / square) / square) / x
-    near = k <= 9.0
-    # What is not near, NaN among it, has no place in the table.
+    # What is not near, NaN among it, has no place in the table; nor have lanes of which nothing is
+    # asked, whose parameters may be anything.
+    near = (k >= 0.0) & (k <= 9.0)
 
     def looked_up() -> list[V]:
         places = lanes_of(e, select(near, k, 0.0).convert("i64"))
