@@ -11,6 +11,7 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.backends.llvm.runtime.pool import the_pool
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
@@ -51,6 +52,15 @@ def fragment_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(fragment.Fragment, "__call__", counted)
     return names
+
+
+@pytest.fixture
+def several_threads() -> Iterator[None]:
+    """Two threads, whatever the machine has."""
+    before = ad.get_num_threads()
+    ad.set_num_threads(2)
+    yield
+    ad.set_num_threads(before)
 
 
 def numbers(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> ad.Tensor:
@@ -150,6 +160,62 @@ def test_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in pool.map(check, range(4)):
             pass
+
+
+MUCH: dict[str, Callable[[ad.Tensor], Any]] = {
+    "add": lambda x: x + x,
+    "sum": lambda x: x.sum(),
+    "columns": lambda x: x.sum(0),
+    "largest": lambda x: x.amax(-1),
+    "softmax": lambda x: x.softmax(-1),
+    "reversed": lambda x: x.flip(-1),
+}
+
+
+@pytest.mark.parametrize("name", MUCH)
+def test_all_workers_share_what_is_much_and_give_the_same_bits(
+    name: str, fragment_calls: list[str], several_threads: None
+) -> None:
+    """Whatever their number, which may change between calls, and whoever has them just now."""
+    x = numbers(np.random.default_rng(8), 257, 509)
+    want = MUCH[name](x).numpy().copy()
+    with CONTEXT.having(reference=True):
+        np.testing.assert_allclose(want, MUCH[name](x).numpy(), rtol=1e-4, atol=1e-4)
+    for _ in range(CALLS):
+        MUCH[name](x)
+    before = len(fragment_calls)
+    for threads in (1, 2, 3, 2):
+        ad.set_num_threads(threads)
+        the_pool().start(threads)
+        np.testing.assert_array_equal(MUCH[name](x).numpy(), want)
+    assert len(fragment_calls) == before
+
+    the_pool().stop()
+    try:
+        np.testing.assert_array_equal(MUCH[name](x).numpy(), want)  # alone: workers are taken
+        assert len(fragment_calls) == before
+    finally:
+        the_pool().resume()
+    np.testing.assert_array_equal(MUCH[name](x).numpy(), want)  # none are left: Python starts some
+    assert len(fragment_calls) == before + 1
+    assert the_pool().resident
+    np.testing.assert_array_equal(MUCH[name](x).numpy(), want)
+    assert len(fragment_calls) == before + 1
+
+
+def test_what_is_refused_while_workers_share_it(several_threads: None) -> None:
+    x = numbers(np.random.default_rng(9), 257, 509)
+    index = ad.arange(257 * 509).reshape(257, 509) % 257
+    for _ in range(CALLS):
+        x.gather(0, index)
+    index[256, 508] = 257
+    for _ in range(2):
+        with pytest.raises((RuntimeError, IndexError), match="out of bounds"):
+            x.gather(0, index)
+    index[256, 508] = 0
+    np.testing.assert_array_equal(
+        x.gather(0, index).numpy(), np.take_along_axis(x.numpy(), index.numpy(), 0)
+    )
 
 
 def test_whoever_times_kernels_sees_them(fragment_calls: list[str]) -> None:

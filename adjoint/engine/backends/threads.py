@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -29,6 +30,7 @@ from adjoint.engine.core.state.settings import SETTINGS, AmbientSetting, consult
 _SETTING = "number of threads"
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 _chosen: int | None = None
+_for_native_code = array("q", [0])  # the number, once somebody asked where it is
 _workers_first = False  # Note [two sets of threads]
 
 
@@ -149,6 +151,12 @@ def present_threads() -> int:
     return _default() if _chosen is None else _chosen
 
 
+def number_address() -> int:
+    """Where native code reads the same number, which `set_num_threads` keeps up to date."""
+    _for_native_code[0] = present_threads()
+    return _for_native_code.buffer_info()[0]
+
+
 def set_num_threads(num: int) -> None:
     """Let compiled programs and matrix products use this many threads.
 
@@ -164,7 +172,7 @@ def set_num_threads(num: int) -> None:
     if num < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
     consult(_SETTING)
-    _chosen = num
+    _chosen = _for_native_code[0] = num
     for change in _libraries():
         change(1 if _workers_first else num)
 

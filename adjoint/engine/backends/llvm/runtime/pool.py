@@ -105,7 +105,8 @@ class WorkerThreads:
         self._anchor = ctypes.c_char.from_buffer(self._memory)
         self.address = ctypes.addressof(self._anchor)
         _immortal(self._anchor)
-        self._run = fastcall.from_integers(self._library.address("run"), 5, name="run")
+        self.entry = self._library.address("run")  # for native code that has tables of its own
+        self._run = fastcall.from_integers(self.entry, 5, name="run")
         self._run_timed: Any = None  # when first asked for
         self._grow = self._function("grow", 3)
         self._stop = self._function("stop", 2)

@@ -7,10 +7,13 @@ Note [met fragments]
     one for each number that calls give (the place of a draw, say, or a factor), and one that makes
     the launches. Native code then finds and runs it as it does small programs.
 
-    The launches are the fragment's own, made by one worker: only programs are written so that
-    other workers would gain less than Python's way to wake them takes. Words and memory are a
-    copy: the thread that has the interpreter's lock may use it while another one runs the fragment
-    itself.
+    The launches are the fragment's own. Those of little work are made by one worker; others are a
+    table that all of them walk (`runtime.driver`), as they do when Python launches it: work is
+    dealt out by shapes alone, so the bits are the same. Where threads have ended, at a fork say,
+    the rows fail, and Python, which then runs the fragment, starts new ones.
+
+    Words and memory are a copy: the thread that has the interpreter's lock may use it while another
+    one runs the fragment itself.
 """
 
 from __future__ import annotations
@@ -23,19 +26,23 @@ import numpy as np
 from adjoint.engine.backends.array.dtypes import NUMPY_OF
 from adjoint.engine.backends.array.straight import same_arrays
 from adjoint.engine.backends.llvm.program.native import Native
+from adjoint.engine.backends.llvm.runtime.pool import DriverStep, DriverTable, the_pool
 from adjoint.engine.backends.llvm.runtime.ufuncs import InnerLoop
 from adjoint.engine.backends.llvm.small import loops
 from adjoint.engine.backends.llvm.small.rows import NoRow, RowWriter, Walked, address
-from adjoint.engine.backends.threads import get_num_threads
+from adjoint.engine.backends.threads import get_num_threads, number_address
 from adjoint.engine.compiler.memory.packing import ALIGN
 from adjoint.engine.compiler.package.image import TEST, ProgramImage
 from adjoint.engine.core.dtype import named
 from adjoint.engine.core.operations.record import is_tensor
 
 WORD = 8  # bytes
-# Rough operations that one worker does as soon as Python wakes others: the fewer there are, the
-# less they gain. Nobody else has the interpreter meanwhile, so not without end.
-ALONE, OF_TWO, OF_ONE = 160_000, 400_000, 1_000_000
+# Rough operations of a worker, and workers that count: beyond, what Python does is little beside
+# them, and nobody else has the interpreter meanwhile.
+OF_EACH, COUNTED = 1_000_000, 4
+# The same that one worker does sooner: others gain three microseconds on twice as much, but if they
+# sleep, it takes ten to wake them.
+ALONE = 100_000
 MEMORY = 1 << 18  # bytes of a program's own values: each that is written so has a copy
 
 
@@ -116,7 +123,7 @@ def written(
     if native is None or executable.__class__ is not Native:
         raise NoRow
     image = executable.image
-    most = {1: OF_ONE, 2: OF_TWO}.get(get_num_threads(), ALONE)
+    most = OF_EACH * min(get_num_threads(), COUNTED)
     if image.work > most or image.arena > MEMORY or len(image.segments) != 1:
         raise NoRow
     entries = image.segments[0] or ()
@@ -124,7 +131,6 @@ def written(
         raise NoRow  # loops come back to Python now and then
     writer = RowWriter(native)
     words, memory = copied(executable)
-    table = launch_table(executable, words)
     patches = {name: places_of for name, places_of in image.patches.items() if places_of}
     makers: list[Any] = []
     for output, shape, dtype in image.results:
@@ -140,9 +146,8 @@ def written(
         put(writer, 1 + place, image.numbers.get(k, []), words)
     if patches:
         raise NoRow
-    about = np.array([0, address(table), len(entries)], np.int64)
-    launch = InnerLoop(native.address("launch_all"), address(about))
-    writer.row(launch, [], [1], [], (), ())
+    name, about, table = (by_all if image.work > ALONE else by_one)(executable, words)
+    writer.row(InnerLoop(native.address(name), address(about)), [], [1], [], (), ())
     masks = [0, *[loops.mask_of(a.dtype) for a in arrays]]
     rows = writer.words(1 + len(arrays) + numbers + len(makers), masks)
     about[0] = address(rows[loops.FAILED_AT :])
@@ -161,8 +166,12 @@ def copied(executable: Native) -> tuple[Any, Any]:
     return words, memory
 
 
-def launch_table(executable: Native, words: Any) -> Any:
-    """A status, then function and words of each launch."""
+def by_one(executable: Native, words: Any) -> tuple[str, Any, Any]:
+    """The loop by which one worker makes the launches, what it is told, and memory that it reads.
+
+    That is a status, then function and words of each launch. The first that a loop is told is where
+    it notes a failure, which is known once the rows are there.
+    """
     image: ProgramImage = executable.image
     entries = image.segments[0] or []
     table = np.zeros(1 + 2 * len(entries), np.int64)
@@ -171,7 +180,22 @@ def launch_table(executable: Native, words: Any) -> Any:
         table[2 + 2 * k] = address(words) + WORD * first
     for at, _ in image.status:
         words[at] = address(table)
-    return table
+    return "launch_all", np.array([0, address(table), len(entries)], np.int64), table
+
+
+def by_all(executable: Native, words: Any) -> tuple[str, Any, Any]:
+    """The same of all workers, who walk a table together."""
+    image: ProgramImage = executable.image
+    steps = [
+        DriverStep(executable.functions[name].address, address(words) + WORD * first, everyone)
+        for name, first, everyone, _ in image.segments[0] or []
+    ]
+    table = DriverTable(steps)
+    for at, _ in image.status:
+        words[at] = table.status_address
+    pool = the_pool()
+    about = [0, table.address, table.count, pool.address, pool.entry, number_address()]
+    return "launch_shared", np.array(about, np.int64), table
 
 
 def put(writer: RowWriter, slot: int, patches: Sequence[tuple[int, int]], words: Any) -> None:

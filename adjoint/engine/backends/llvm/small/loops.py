@@ -14,6 +14,7 @@ import numpy as np
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.objects import objects
 from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, looks, slow_address
+from adjoint.engine.backends.llvm.runtime.shared_words import MAX_WORKERS
 from adjoint.engine.backends.llvm.small import calling, meeting, order_loops
 from adjoint.engine.core.operations.record import HOOKS
 from adjoint.engine.core.state import forks
@@ -180,8 +181,37 @@ looked:
 
 
 # What a fragment's rows call (Note [met fragments]): `put_address` adds to an array's address and
-# stores it, for each place of a list; `launch_all` makes the launches of a table.
-LAUNCHES = """
+# stores it, for each place of a list; `launch_all` makes the launches of a table, `launch_shared`
+# has all workers walk one, of which there are as many as Python says now.
+LAUNCHES = (
+    f"""
+define void @launch_shared(ptr %args, ptr %dims, ptr %steps, ptr %own) {{
+entry:
+  %tableAt = getelementptr ptr, ptr %own, i64 1
+  %table = load ptr, ptr %tableAt
+  %countAt = getelementptr i64, ptr %own, i64 2
+  %count = load i64, ptr %countAt
+  %poolAt = getelementptr ptr, ptr %own, i64 3
+  %pool = load ptr, ptr %poolAt
+  %runAt = getelementptr ptr, ptr %own, i64 4
+  %run = load ptr, ptr %runAt
+  %numberAt = getelementptr ptr, ptr %own, i64 5
+  %number = load ptr, ptr %numberAt
+  %wanted = load i64, ptr %number
+  %many = icmp sgt i64 %wanted, {MAX_WORKERS}
+  %workers = select i1 %many, i64 {MAX_WORKERS}, i64 %wanted
+  %status = call i64 %run(ptr %pool, ptr %table, i64 %count, i64 %workers, i64 0)
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %fail, label %end
+fail:
+  %noteAt = load ptr, ptr %own
+  store i64 1, ptr %noteAt
+  br label %end
+end:
+  ret void
+}}
+"""
+    """
 define void @put_address(ptr %args, ptr %dims, ptr %steps, ptr %own) {
 entry:
   %data = load i64, ptr %args
@@ -239,6 +269,7 @@ end:
   ret void
 }
 """
+)
 
 
 def inner_loop(name: str, arguments: int, body: str, before: str = "") -> str:
