@@ -1,4 +1,4 @@
-"""`multinomial` with replacement as kernels: the choices of the eager table, for any weights."""
+"""`multinomial` as kernels: the choices of the eager table, for any weights."""
 
 from __future__ import annotations
 
@@ -77,3 +77,29 @@ def test_quotients_are_rounded_to_nearest(kind: str) -> None:
     x[::3] = np.floor(d[::3] * (rng.integers(1 << 30, 1 << 31, len(d[::3])) / (1 << 31)))
     divided = native(lambda x, d: quotient(x, d, 1.0 / d, STEPS[kind]), ("f64", "f64"), "f64", 4)
     np.testing.assert_array_equal(divided(x, d), x / d)
+
+
+# Rows of which the first are selected, at the bound (64 times as long) and beyond, one and several.
+FEW_OF = [((64,), 1), ((65,), 1), ((5000,), 8), ((4097,), 64), ((2049,), 33), ((3, 700), 10)]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "count"), FEW_OF)
+def test_the_first_of_an_order_are_the_same(shape: tuple[int, ...], count: int, dtype: Any) -> None:
+    """Without replacement: of equal ones, as are all that weigh nothing, the first."""
+
+    def call(w: ad.Tensor) -> ad.Tensor:
+        return ad.multinomial(w, count)
+
+    compiled = ad.compile(call)
+    with np.errstate(all="ignore"):
+        rows = weights(np.random.default_rng(8), shape, dtype)
+    alone = np.zeros(shape, dtype)
+    alone[..., -1] = 1
+    for name, w in [*rows, ("one alone", alone)]:
+        x = ad.from_numpy(w)
+        with CONTEXT.having(reference=True):
+            want = outcome(call, x)
+        assert outcome(call, x) == want, name
+        assert outcome(compiled, x) == want, name

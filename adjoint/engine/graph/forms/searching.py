@@ -8,11 +8,14 @@ from adjoint.engine.graph.forms.table import form_of
 from adjoint.engine.graph.ir import Node
 from adjoint.engine.ops.common.checks import require
 from adjoint.engine.ops.order.search import SEARCHSORTED
-from adjoint.engine.ops.order.sort import ARGSORT
+from adjoint.engine.ops.order.sort import ARGSORT, TOPK
 from adjoint.engine.ops.random.tensor_parameters import NO_DISTRIBUTION, NO_WEIGHTS, room_of
 from adjoint.engine.ops.shape.join import cat as join
 from adjoint.engine.tensor.tensor import Tensor
 
+# In lines more than so many times as long as what is taken, `TOPK` leaves equal elements in their
+# order on the CPU, as a stable sort does; in others they are in PyTorch's.
+FEW = 64
 LOW = 0xFFFFFFFF  # the lower half of a word
 
 
@@ -102,8 +105,10 @@ def multinomial(weights: Tensor, noise: Tensor, count: int, replacement: bool) -
     largest = weights.amax(-1, keepdim=True)
     largest = require(largest, largest > 0, NO_DISTRIBUTION)
     if not replacement:
-        order = (noise / (weights / largest)).argsort(-1, stable=True)
-        return order[..., :count]
+        times = noise / (weights / largest)
+        if weights.device.type == "cpu" and count * FEW < int(weights.shape[-1]):
+            return TOPK(times, dim=times.ndim - 1, k=count, largest=False, in_order=True)
+        return times.argsort(-1, stable=True)[..., :count]
     room = room_of(int(weights.shape[-1]))
     edges = (weights / largest * 2.0**room).floor().to(int64).cumsum(-1)
     rows = edges.reshape(-1, edges.shape[-1])
