@@ -10,6 +10,7 @@ from numpy import ndarray
 
 from adjoint.engine.core.layout import channels_last, channels_last_3d, has_format
 from adjoint.engine.core.operations.record import HOOKS, is_tensor
+from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.ops.shape.convert import CLONE
 
 if TYPE_CHECKING:
@@ -30,18 +31,19 @@ def widen(x: Any) -> Any:
     return x.float() if is_half(x) else x
 
 
-def in_float32(fn: Fn) -> Fn:
-    """`fn` computing halves in float32, its result rounded once to the first half's dtype.
+def in_float32(fn: Fn, counted: int | None = None) -> Fn:
+    """`fn` computing halves in float32, its result rounded once to what its operands promote to.
 
-    The signature stays that of `fn`: rules are read by their parameters' names.
+    Of these the first `counted` ones, or all: others are compared only. The signature stays that
+    of `fn`: rules are read by their parameters' names.
     """
 
     @functools.wraps(fn)
     def variant(*args: Any, **kwargs: Any) -> Any:
-        for x in args:
-            if is_half(x):
-                return fn(*map(widen, args), **kwargs).to(x.dtype)
-        return fn(*args, **kwargs)
+        if not any(map(is_half, args)):
+            return fn(*args, **kwargs)
+        common = common_dtype(filter(is_tensor, args[:counted]))
+        return fn(*map(widen, args), **kwargs).to(common)
 
     return variant
 

@@ -35,12 +35,19 @@ def _cosine(x: Tensor, y: Tensor, target: Tensor, margin: float) -> Tensor:
     return (1 - cosine).masked_fill(target.ne(1), 0) + apart.masked_fill(target.ne(-1), 0)
 
 
-def _record(name: str, compose: Any, *operands: str, vjps: tuple[Any, ...] = ()) -> Any:
-    return composite(name, in_float32(compose), *vjps, operands=operands, fragment="composed")
+def _record(
+    name: str,
+    compose: Any,
+    *operands: str,
+    vjps: tuple[Any, ...] = (),
+    counted: int | None = None,
+) -> Any:
+    compose = in_float32(compose, counted)
+    return composite(name, compose, *vjps, operands=operands, fragment="composed")
 
 
-HINGE_EMBEDDING_LOSS = _record("hinge_embedding_loss", _hinge, "x", "y")
-COSINE_EMBEDDING_LOSS = _record("cosine_embedding_loss", _cosine, "x", "y", "target")
+HINGE_EMBEDDING_LOSS = _record("hinge_embedding_loss", _hinge, "x", "y", counted=1)
+COSINE_EMBEDDING_LOSS = _record("cosine_embedding_loss", _cosine, "x", "y", "target", counted=2)
 MARGIN_RANKING_LOSS = _record(
     "margin_ranking_loss",
     lambda x, y, z, margin: (-z * (x - y) + margin).clamp_min(0),

@@ -81,10 +81,10 @@ def _weighted(name: str, loss: Tensor, weight: Tensor | None, reduction: str) ->
 
 
 def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Input and target in one shape and one dtype."""
+    """Input and target in one shape and one dtype, that of both as tensors of this shape."""
     x, y = broadcast_pair(name, input, target)
     if x.dtype is not y.dtype:
-        common = common_dtype((input, target))
+        common = common_dtype((x, y))
         x, y = x.to(common), y.to(common)
     return x, y
 
