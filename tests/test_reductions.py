@@ -179,3 +179,17 @@ def test_sums_over_several_dimensions_are_as_exact_as_over_one() -> None:
     for given in (x, x.to(memory_format=ad.channels_last)):
         got = normed(given, None, None, training=True)
         assert ((got.double() - want).norm() / want.norm()).item() < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [ad.int64, ad.uint8, ad.float16, ad.bool])
+def test_what_is_accumulated_is_accumulated_in_the_dtype_of_out(dtype: ad.dtype) -> None:
+    """As if that dtype was asked for: elements are converted before they are added."""
+    x = ad.tensor([[300.5, 7.9, 0.6], [1.0, 60000.0, 60000.0]])
+    for fn in (ad.sum, ad.prod, ad.cumsum, ad.cumprod):
+        want = fn(x, 1, dtype=dtype)
+        out = ad.zeros(*want.shape, dtype=dtype)
+        assert fn(x, 1, out=out) is out
+        assert repr(out.tolist()) == repr(want.tolist())
+        out = ad.zeros(*want.shape, dtype=ad.float64)
+        fn(x, 1, dtype=dtype, out=out)
+        assert repr(out.tolist()) == repr(want.double().tolist())

@@ -221,6 +221,8 @@ def _adapted(
                 kwargs["dtype"] = as_dtype(base, kwargs["dtype"])
             if out:
                 target = kwargs.pop("out", None)
+                if base in ACCUMULATED and is_tensor(target) and kwargs.get("dtype") is None:
+                    kwargs["dtype"] = target.dtype
         try:
             if policies is None or CONTEXT.autocast is None:
                 result = fn(*args, **kwargs)
@@ -243,6 +245,7 @@ def _adapted(
     return variant
 
 
+ACCUMULATED = ("sum", "prod", "cumsum", "cumprod")  # in the dtype of `out`
 ON_CPU = (None, CPU)  # where new tensors are that programs know
 HERE = (None, "cpu", CPU)  # the same, as it is asked for
 
