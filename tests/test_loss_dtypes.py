@@ -1,4 +1,4 @@
-"""The dtype of a loss where its operands have different ones."""
+"""The dtype of a loss where its operands have different ones, and what a loss refuses."""
 
 from __future__ import annotations
 
@@ -66,3 +66,11 @@ def test_a_sum_of_a_float_and_a_half_has_the_floats_precision() -> None:
         assert F.mse_loss(x.half(), ad.tensor(0.0), reduction="sum").item() == 250000
     y = ad.tensor([300.0, 400.0], dtype=ad.float16)
     assert F.poisson_nll_loss(x, y, log_input=False, reduction="none").dtype is ad.float32
+
+
+@pytest.mark.parametrize("backend", ["native", "interpret"])
+def test_negative_variances_are_a_value_error(backend: str) -> None:
+    compiled = ad.compile(F.gaussian_nll_loss, backend=backend)
+    for loss in (F.gaussian_nll_loss, compiled):
+        with pytest.raises(ValueError, match="var has negative"):
+            loss(ad.ones(3), ad.ones(3), ad.tensor([1.0, -1.0, 2.0]))

@@ -474,7 +474,8 @@ def explain(record: Record, operands: Any, params: dict[str, Any], error: Except
             pass
         except (RuntimeError, IndexError, TypeError, ValueError) as better:
             return better
-    if not isinstance(error, ValueError):
+    meant = params.get("error") == type(error).__name__  # as `require` says; others are NumPy's
+    if meant or not isinstance(error, ValueError):
         return error
     shown = ", ".join(str(x._spec) if is_tensor(x) else repr(x) for x in operands)
     return RuntimeError(f"{record.name}: {error} (received {shown})")
