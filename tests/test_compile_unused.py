@@ -115,6 +115,22 @@ def test_sizes_that_differ() -> None:
             assert g.tolist() == [want] * n
 
 
+def test_sizes_that_differ_where_a_result_has_a_hook() -> None:
+    def fn(x: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor, ad.Tensor]:
+        features = x * 2
+        return features, features * features, (features - 2).log()
+
+    compiled = ad.compile(fn, dynamic=True)
+    for n in (4, 7, 5):
+        x, seen = ad.ones(n, requires_grad=True), list[Any]()
+        features, squares, _ = compiled(x)
+        features.register_hook(lambda g, seen=seen: seen.append(g.tolist()))
+        squares.sum().backward()
+        assert seen == [[4.0] * n]
+        assert x.grad is not None
+        assert x.grad.tolist() == [8.0] * n
+
+
 def test_how_gradients_of_some_results_lie() -> None:
     """Strides are those of eager execution, whichever results are used."""
 

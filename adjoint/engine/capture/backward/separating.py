@@ -48,6 +48,7 @@ def stages_of(derivative: Derivative) -> dict[int | None, Derivative]:
         if derivative.resized is not None:
             parts[key] = part = derivative.resized(part)
         part.factory = derivative.factory
+        part.resized = derivative.resized
         part.spoils = derivative.spoils if key is None else [frozenset({0})]
         part.refused = derivative.refused if key is None else {}
     derivative.parts = parts
