@@ -58,12 +58,18 @@ def _made_of_each_other(x: ad.Tensor) -> tuple[ad.Tensor, ...]:
     return features, KnownGradient.apply(features), (features - 3).log()
 
 
+def _written_inside(x: ad.Tensor) -> tuple[ad.Tensor, ...]:
+    written = x.clone().mul_(2)
+    return written, written * written, KnownGradient.apply(written)
+
+
 FUNCTIONS: dict[str, Callable[[ad.Tensor], tuple[ad.Tensor, ...]]] = {
     "known gradient": lambda x: (x * 3, KnownGradient.apply(x)),
     "not linear": lambda x: (x * 3, Shifted.apply(x), x.exp()),
     "tells them apart": TellsThemApart.apply,
     "infinite slopes": lambda x: (x * x, (x - 1).log(), (x - 1).sqrt()),
     "made of each other": _made_of_each_other,
+    "written inside": _written_inside,
     "of one node": lambda x: tuple((x - 1).abs().sqrt().unbind(0)),
 }
 CASES = [

@@ -76,7 +76,8 @@ class Tape:
         self.reached = reached
         self.ends = ends  # one per target
         cells = [cell for cell in trace.cells.values() if cell.source is not None]
-        self.versions = [(cell.storage, cell.storage.version) for cell in cells]
+        counted = dict.fromkeys([*[cell.storage for cell in cells], *trace.versions])
+        self.versions = [(storage, storage.version) for storage in counted]
         self.fields = [(t, _fields_of(t)) for t in trace.journal]
 
     @contextmanager
