@@ -155,3 +155,24 @@ def test_how_gradients_of_some_results_lie() -> None:
                 (g,) = ad.autograd.grad(outs, x, seeds)
                 lies.append((g.stride(), g.tolist()))
             assert lies[0] == lies[1], (used, turned)
+
+
+def test_a_hook_beside_results_that_cannot_be_asked() -> None:
+    """What was overwritten has no backward any more; the others have theirs, hooks included."""
+
+    def fn(x: ad.Tensor) -> tuple[ad.Tensor, ad.Tensor, ad.Tensor]:
+        first = x * 2
+        overwritten = first.exp()
+        overwritten.mul_(3)
+        return overwritten * first, overwritten, first
+
+    for f in (fn, ad.compile(fn)):
+        x, seen = ad.ones(2, requires_grad=True), list[Any]()
+        product, _, first = f(x)
+        first.register_hook(lambda g, seen=seen: seen.append(g.tolist()))
+        (first * first).sum().backward(retain_graph=True)
+        assert seen == [[4.0, 4.0]]
+        assert x.grad is not None
+        assert x.grad.tolist() == [8.0, 8.0]
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()

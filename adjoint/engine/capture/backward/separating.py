@@ -39,7 +39,7 @@ def stages_of(derivative: Derivative) -> dict[int | None, Derivative]:
         return dict(derivative.parts)
     tape: Tape = derivative.tape  # type: ignore[assignment]
     everyone = [i for i in range(len(tape.seeds)) if i not in derivative.refused]
-    inner = sorted(derivative.inner)
+    inner = sorted(derivative.inner - derivative.refused.keys())
     with TRACING, tape.resumed(), CONTEXT.having(grad_enabled=False):
         parts: dict[Any, Derivative] = {None: _stage(tape, everyone, inner)}
         for j in inner:
