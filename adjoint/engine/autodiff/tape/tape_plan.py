@@ -152,6 +152,7 @@ _SPELLINGS = {
     "to_device": "ToCopy",
     "view_scatter": "CopySlices",
     "matmul": "Mm",
+    "largest": "Topk",
 }
 _classes: dict[Record, type] = {}
 

@@ -23,6 +23,7 @@ from adjoint.engine.ops.reduce.extremes import (
     refuse_empty,
     share,
     share_tangent,
+    to_picked,
 )
 from adjoint.engine.ops.reduce.scan import along, infer_positions, like, shift_dim
 from adjoint.engine.ops.shape.convert import lying_as
@@ -130,14 +131,20 @@ def _largest(x: Tensor, dim: int, k: int, largest: bool, in_order: bool) -> tupl
 # Positions and the values there as one fragment, where there is one: half of what each of two costs
 # is the call. A long line on a GPU is put in order by one kernel of the eager table.
 SORT = composite(
-    "sort", _sorted, operands=("x",), outputs=2, fragment="composed", by_table=_is_long_line
+    "sort",
+    _sorted,
+    to_picked,
+    operands=("x",),
+    outputs=2,
+    fragment="composed",
+    by_table=_is_long_line,
 )
-LARGEST = composite("largest", _largest, operands=("x",), outputs=2, fragment="composed")
+LARGEST = composite("largest", _largest, to_picked, operands=("x",), outputs=2, fragment="composed")
 
 
 def _is_whole(record: Record, x: Tensor) -> bool:
-    """Whether a composition in the CPU's memory, which nobody looks at, is a fragment."""
-    return is_large(x._array, record.large) and CONTEXT.plain and not x.requires_grad
+    """Whether a composition in the CPU's memory is a fragment, or one node of the tape."""
+    return is_large(x._array, 1 if x.requires_grad else record.large) and CONTEXT.plain
 
 
 def _is_one_call(x: Tensor, dim: int) -> bool:

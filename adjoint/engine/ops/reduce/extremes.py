@@ -20,6 +20,7 @@ from adjoint.engine.core.operations.return_types import RETURN_TYPES
 from adjoint.engine.core.spec import Spec, wrap_dim
 from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.elementwise.records import EQ
+from adjoint.engine.ops.index.gather import SCATTER
 from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
 from adjoint.engine.ops.reduce.scan import along, shift_dim
 
@@ -244,13 +245,31 @@ def picked(name: str, input: Tensor, dim: int, keepdim: bool, positions: Any) ->
 
 
 def _extreme_at(x: Tensor, dim: int, keepdim: bool, largest: bool) -> tuple[Tensor, Tensor]:
-    at = (ARGMAX if largest else ARGMIN)(x, dim=dim, keepdim=True)
-    values = x.gather(dim, at)
-    return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+    at = (ARGMAX if largest else ARGMIN)(x, dim=dim, keepdim=keepdim)
+    if keepdim:
+        return x.gather(dim, at), at
+    # A copy: by the table it would be a view, of memory that is nobody's.
+    return x.gather(dim, at.unsqueeze(dim)).squeeze(dim).clone(), at
 
 
-# Values and where they are as one program: most of what four calls cost is the calls.
-EXTREME = composite("extreme", _extreme_at, operands=("x",), outputs=2, fragment="composed")
+def _to_extreme(g: Tensor, x_spec: Spec, later_outs: Any, dim: int, keepdim: bool) -> Tensor:
+    (at,) = later_outs
+    if not keepdim:
+        g, at = g.unsqueeze(dim), at.unsqueeze(dim)
+    return to_picked(g, x_spec, (at,), dim)
+
+
+def to_picked(g: Tensor, x_spec: Spec, later_outs: Any, dim: int) -> Tensor:
+    """The vjp of (values, where they are along `dim`): each cotangent goes where its value was."""
+    (at,) = later_outs
+    return SCATTER(g.new_zeros(x_spec.shape), g, at, dim=dim, accumulate=True)
+
+
+# Values and where they are as one program, and one node of the tape: most of what four calls cost
+# is the calls.
+EXTREME = composite(
+    "extreme", _extreme_at, _to_extreme, operands=("x",), outputs=2, fragment="composed"
+)
 
 
 def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduce: Any) -> Any:
@@ -265,8 +284,8 @@ def _either(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, reduc
         refuse_empty(name, input.shape)
         whole = extreme if CONTEXT.plain and not input.requires_grad else of_all
         return whole(input, dims=tuple(range(input.ndim)), keepdim=False)
-    whole = is_large(input._array, 1) or input._array.__class__ in DEVICE_LAYOUTS
-    if whole and input.ndim and CONTEXT.plain and not input.requires_grad:
+    there = input._array.__class__ in DEVICE_LAYOUTS and not input.requires_grad
+    if (there or is_large(input._array, 1)) and input.ndim and CONTEXT.plain:
         refuse_complex(name, input)
         d = wrap_dim(name, dim, input.ndim)
         return RETURN_TYPES[name](*EXTREME(input, dim=d, keepdim=bool(keepdim), largest=largest))

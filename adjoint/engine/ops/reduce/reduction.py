@@ -7,11 +7,21 @@ from math import prod as product_of
 from operator import index as as_int
 from typing import TYPE_CHECKING, Any
 
+from numpy import ndarray
+
 from adjoint.engine.core.dtype import DType, bool_, float32, int64, uint8
 from adjoint.engine.core.errors import DTypeError, ShapeError
+from adjoint.engine.core.operations.families import composite
+from adjoint.engine.core.operations.large import COMPUTED
 from adjoint.engine.core.operations.public import method, public
-from adjoint.engine.core.operations.reductions import Dims, reduced_shape, reduction
+from adjoint.engine.core.operations.reductions import (
+    Dims,
+    infer_reduction,
+    reduced_shape,
+    reduction,
+)
 from adjoint.engine.core.spec import Spec, same_shape, wrap_dim, wrap_dims
+from adjoint.engine.core.state.context import CONTEXT
 from adjoint.engine.ops.common.arguments import ints
 
 if TYPE_CHECKING:
@@ -64,6 +74,16 @@ SUM = reduction(
     linear=True,
     never_negative_zero=True,  # it begins with 0.0
     in_steps=True,
+)
+# A mean of few elements as one node of the tape.
+MEAN = composite(
+    "mean",
+    lambda x, dims, keepdim: SUM(x, dims=dims, keepdim=keepdim) / count(x.shape, dims),
+    lambda g, x_spec, dims, keepdim: restore(
+        g / count(x_spec.shape, dims), x_spec, dims, keepdim
+    ).expand(x_spec.shape),
+    operands=("x",),
+    infer_specs=infer_reduction,
 )
 ALL = reduction("all", infer=infer_logical, logical=True, rounding="exact", fragment="device")
 ANY = reduction("any", infer=infer_logical, logical=True, rounding="exact", fragment="device")
@@ -121,6 +141,10 @@ def mean(
     wanted = _mean_dtype("mean", input, dtype)
     dims = all_dims("mean", dim, input.ndim)
     if wanted is input.dtype and not wanted.is_half:
+        array = input._array
+        few = array.__class__ is ndarray and array.size < COMPUTED  # beyond, a sum is a fragment
+        if few and CONTEXT.plain and input.requires_grad:
+            return MEAN(input, dims=dims, keepdim=keepdim)
         return SUM(input, dims=dims, keepdim=keepdim) / count(input.shape, dims)
     # A half sum may overflow where its mean would not.
     x = input.to(float32 if wanted.is_half else wanted)
