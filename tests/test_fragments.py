@@ -17,9 +17,10 @@ import pytest
 
 import adjoint as ad
 import adjoint.nn.functional as F
+from adjoint.engine.core.operations import public
 from adjoint.engine.core.operations.record import HOOKS, REGISTRY
 from adjoint.engine.core.state.context import CONTEXT
-from adjoint.engine.graph.eager import fragments, sightings
+from adjoint.engine.graph.eager import fragments, sightings, small_calls
 from adjoint.engine.graph.eager.fragments import FRAGMENTS
 
 
@@ -28,6 +29,8 @@ def from_one_element_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every operation that can be a fragment is one, whatever its size."""
     HOOKS.load_rest()
     FRAGMENTS.forget()
+    small_calls.PROGRAMS.forget()
+    monkeypatch.setattr(public, "EVERY", 1 << 62)  # small calls get no programs of another kind
     monkeypatch.setattr(sightings, "WAITS", False)
     for record in REGISTRY.values():
         if record.large:
