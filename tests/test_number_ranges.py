@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjoint as ad
@@ -100,3 +102,31 @@ def test_compiled_functions_refuse_the_same_numbers(count: int) -> None:
             assert type(found) is type(wanted), (name, dtype, number, found, wanted)
         else:
             assert found == wanted, (name, dtype, number, found, wanted)
+
+
+MASK, FLOATS = ad.tensor([True, False]), ad.tensor([1.5, -2.0])
+# Numbers of NumPy's, numbers on both sides, and truths that are multiplied.
+MIXED: dict[str, tuple[Callable[[], ad.Tensor], str, list[Any]]] = {
+    "where of a large number and a float": (lambda: ad.where(MASK, 2**63, 1.0), "float32", [2.0**63, 1.0]),
+    "where of a float and a large number": (lambda: ad.where(MASK, 1.0, 2**63), "float32", [1.0, 2.0**63]),
+    "rsub from NumPy's": (lambda: ad.rsub(FLOATS, np.int64(1), alpha=2), "float32", [-2.0, 5.0]),
+    "rsub of NumPy's factor": (lambda: ad.rsub(FLOATS, 1, alpha=np.float32(2)), "float32", [-2.0, 5.0]),
+    "add of NumPy's and a factor": (lambda: ad.add(FLOATS, np.int64(3), alpha=0.5), "float32", [3.0, -0.5]),
+    "float_power of NumPy's float": (lambda: FLOATS.float_power(np.float32(2)), "float64", [2.25, 4.0]),
+    "float_power of NumPy's integer": (lambda: ad.float_power(FLOATS, np.int64(2)), "float64", [2.25, 4.0]),
+    "float_power in place": (lambda: FLOATS.double().float_power_(np.int64(2)), "float64", [2.25, 4.0]),
+    "a truth added to a mask": (lambda: ad.add(MASK, True, alpha=True), "bool", [True, True]),
+    "no truth added to a mask": (lambda: ad.add(MASK, False, alpha=True), "bool", [True, False]),
+    "a truth times a number": (lambda: ad.add(MASK, True, alpha=2), "bool", [True, True]),
+    "a truth times nothing": (lambda: ad.add(MASK, True, alpha=0), "bool", [True, False]),
+    "a truth added in place": (lambda: MASK.clone().add_(True, alpha=2), "bool", [True, True]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_numbers_of_several_kinds(name: str) -> None:
+    fn, dtype, wanted = MIXED[name]
+    for _ in range(3):
+        got = fn()
+        assert str(got.dtype) == f"adjoint.{dtype}"
+        assert got.tolist() == wanted

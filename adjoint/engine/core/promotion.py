@@ -27,6 +27,8 @@ KINDS: dict[str, tuple[Callable[[DType], DType], Callable[[DType], DType]]] = {
     "exact": (lambda c: c, lambda c: c),  # "same", and halves are not widened to compute
 }
 
+NUMBERS = (bool, int, float, complex)
+
 
 def common_dtype(operands: Iterable[Any]) -> DType:
     """PyTorch's result type of specs (or anything with dtype and shape) and Python scalars."""
@@ -34,7 +36,7 @@ def common_dtype(operands: Iterable[Any]) -> DType:
     zeros: list[DType] = []
     scalars: list[DType] = []
     for x in operands:
-        if isinstance(x, (bool, int, float, complex)):  # the host's count as what they hold now
+        if isinstance(x, NUMBERS):  # the host's count as what they hold now
             scalars.append(dt.of_scalar(x))
         else:
             (dims if len(x.shape) else zeros).append(x.dtype)
@@ -74,7 +76,8 @@ def check_whole_numbers(kind: str | None, operands: Iterable[Any]) -> None:
             raise OverflowError(
                 f"a whole number of 64 bits is expected, received {number}. Give a float."
             )
-    if all(isinstance(x, (bool, int)) or x.dtype.category == dt.BOOL for x in given):
+    kinds = [dt.of_scalar(x) if isinstance(x, NUMBERS) else x.dtype for x in given]
+    if all(isinstance(x, (bool, int)) or k is dt.bool_ for x, k in zip(given, kinds, strict=True)):
         raise DTypeError(
             f"{large[0]} is no number of int64, the dtype that bool and a whole number have. "
             "Convert the tensor first: x.to(float32)."

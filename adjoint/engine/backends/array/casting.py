@@ -96,7 +96,7 @@ def cast_operand(x: Any, target: Any) -> Any:
     if x.__class__ is int and -128 <= x <= 127 and target.kind == "i":
         return x  # fits every signed type, so the library takes it as it is
     if target.__class__ is tuple:
-        return x.astype(target[0]).astype(target[1])
+        return cast_operand(cast_operand(x, target[0]), target[1])
     if hasattr(x, "astype"):
         # NumPy would have what an expanded array repeats lie innermost.
         return x.astype(target, "C") if x.ndim > 1 and 0 in x.strides else x.astype(target)

@@ -21,6 +21,13 @@ def dtype_of(x: Any) -> DType:
     return x.dtype if is_tensor(x) else dt.of_scalar(x)
 
 
+def as_number(x: Any) -> Any:
+    """An array library's scalar as the number it holds; anything else as it is."""
+    if is_tensor(x) or getattr(x, "shape", None) != () or not hasattr(x, "item"):
+        return x
+    return x.item()
+
+
 def converted(fn: Callable[..., Any], x: Any, *args: Any) -> Any:
     """`fn(x, *args)`, of a number of the host at each call."""
     return HostScalar.computed(fn, x, *args) if isinstance(x, HostScalar) else fn(x, *args)

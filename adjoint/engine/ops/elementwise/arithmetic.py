@@ -14,6 +14,7 @@ from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.spec import Spec
 from adjoint.engine.ops.common.scalars import (
+    as_number,
     computed_in,
     converted,
     dtype_of,
@@ -123,6 +124,7 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """alpha * other in the dtype that input and other have in common."""
     if is_scaled_at_once(input, other, alpha):
         return other * alpha
+    input, other, alpha = as_number(input), as_number(other), as_number(alpha)
     common = common_dtype((input, other))
     check_alpha(name, alpha, common)
     if common.category == dt.INT:
@@ -131,6 +133,8 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         alpha = converted(bool, alpha)
     else:
         require_fit(name, alpha, common)
+    if not is_tensor(other) and common is dt.bool_:
+        return converted(bool, other * alpha)  # of which Python makes a whole number
     if is_tensor(other) and other.dtype is not common:
         other = other.to(common)
     return other * alpha

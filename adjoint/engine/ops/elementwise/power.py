@@ -14,6 +14,7 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.core.promotion import common_dtype
 from adjoint.engine.core.state.host import HostScalar
 from adjoint.engine.ops.common.scalars import (
+    as_number,
     converted,
     is_large,
     log,
@@ -125,6 +126,7 @@ def _float_power_dtype(input: Any, exponent: Any) -> DType:
 @public(inplace=True, function=False, name="float_power")
 def float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
     """Raise to a power in double precision, which the target must have."""
+    exponent = as_number(exponent)
     wide = _float_power_dtype(input, exponent)
     if input.dtype is not wide:
         raise DTypeError(
@@ -137,6 +139,7 @@ def float_power_inplace(input: Tensor, exponent: Any) -> Tensor:
 @public(method=True, out=True, numbers="values")
 def float_power(input: Any, exponent: Any) -> Tensor:
     """Raise to a power in double precision."""
+    input, exponent = as_number(input), as_number(exponent)
     require_word("float_power", input)
     require_word("float_power", exponent)
     wide = _float_power_dtype(input, exponent)
