@@ -90,3 +90,38 @@ def test_one_operand(name: str) -> None:
         turned = [order.index(d) for d in range(len(shape))]
         x, tx = (lib.randn([shape[d] for d in order]).permute(turned) for lib in (ad, torch))
         assert _steps(fn(ad, x)) == _steps(fn(torch, tx)), (x.shape, x.stride())
+
+
+# Of one operand, in which some dimensions are repeated.
+REPEATED: dict[str, Fn] = {
+    "exp": lambda lib, x: lib.exp(x),
+    "sigmoid": lambda lib, x: lib.sigmoid(x),
+    "neg": lambda lib, x: -x,
+    "add": lambda lib, x: x + x,
+    "mul": lambda lib, x: x * 2,
+    "compare": lambda lib, x: x < x,
+    "clone": lambda lib, x: x.clone(),
+    "to doubles": lambda lib, x: x.to(lib.float64),
+    "to bytes": lambda lib, x: x.to(lib.uint8),
+    "to halves": lambda lib, x: x.half(),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_repeated_dimensions(name: str, dtype: str) -> None:
+    """What is repeated keeps its place where operands are converted to be computed with."""
+    chance, fn = random.Random(name + dtype), REPEATED[name]
+    for _ in range(20):
+        rank = chance.choice([2, 3])
+        sizes = [chance.choice([2, 3]) for _ in range(rank)]
+        at, order = chance.randrange(rank + 1), chance.sample(range(rank + 1), rank + 1)
+        made = []
+        for lib in (ad, torch):
+            x = lib.arange(float(_product(sizes))).reshape(sizes).to(getattr(lib, dtype))
+            shape = [*sizes[:at], 2, *sizes[at:]]
+            made.append(x.unsqueeze(at).expand(shape).permute(order))
+        x, tx = made
+        if fn(torch, tx).stride() == tx.stride():  # what is converted to its own dtype
+            continue
+        assert _steps(fn(ad, x)) == _steps(fn(torch, tx)), (x.shape, x.stride())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from adjoint.engine.backends.array.dtypes import NUMPY_OF, accumulator
+from adjoint.engine.backends.array.memory.strides import copy_with
 from adjoint.engine.core import dtype as dt
 from adjoint.engine.core.operations.record import REGISTRY, Record
 from adjoint.engine.core.promotion import promote
@@ -98,6 +99,10 @@ def cast_operand(x: Any, target: Any) -> Any:
     if target.__class__ is tuple:
         return cast_operand(cast_operand(x, target[0]), target[1])
     if hasattr(x, "astype"):
+        if x.ndim < 2 or 0 not in x.strides:
+            return x.astype(target)
         # NumPy would have what an expanded array repeats lie innermost.
-        return x.astype(target, "C") if x.ndim > 1 and 0 in x.strides else x.astype(target)
+        return (
+            copy_with(np, x, "same", target) if x.__class__ is np.ndarray else x.astype(target, "C")
+        )
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays

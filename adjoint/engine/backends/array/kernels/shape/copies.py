@@ -33,12 +33,17 @@ def cast(xp: Any, x: Array, dtype: DType) -> Array:
     if old.is_complex and not dtype.is_complex and dtype.name != "bool":
         x = x.real
     if old.name == "bfloat16" or (old.name == "float64" and dtype.name == "float16"):
-        x = x.astype(np.float32)  # as PyTorch goes, in two roundings
+        x = widened(xp, x, np.float32)  # as PyTorch goes, in two roundings
     if dtype.name == "uint8" and x.dtype.kind == "f":
-        x = x.astype(np.int64)  # so that what is out of range wraps around
+        x = widened(xp, x, np.int64)  # so that what is out of range wraps around
     if x.flags.c_contiguous:
         return x.astype(new)
     return copy_with(xp, x, "same", new)
+
+
+def widened(xp: Any, x: Array, dtype: Any) -> Array:
+    """A step on the way to another dtype; what an expanded array repeats keeps its place."""
+    return x.astype(dtype) if on_device(xp) else copy_with(xp, x, "same", dtype)
 
 
 @lowers(convert.TO_DEVICE)
