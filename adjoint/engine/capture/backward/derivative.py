@@ -98,7 +98,7 @@ class Tape:
             trace.graph, trace.sources = recorded
 
 
-class Route:
+class TapeRoute:
     """Where a derivative follows a tape: to follow it from some of the seeds alone (`missing`)."""
 
     def __init__(self, tape: Tape, edges: list[Edge], stops: Collection[Edge] = ()) -> None:
@@ -135,7 +135,7 @@ class Derivative:
     factory: Callable[..., Any] | None = None
     # By the cotangents that are given where some are missing (`missing`).
     partly: dict[frozenset[int], Any] = field(default_factory=dict, compare=False)
-    route: Route | None = field(default=None, compare=False)
+    route: TapeRoute | None = field(default=None, compare=False)
     # Seeds nothing can be asked of any more: what to raise, the name of the node they came from.
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     spoils: list[frozenset[int]] = field(default_factory=list)  # Note [separate backwards]
@@ -204,7 +204,7 @@ def differentiate(
         ),
         written=_left_in(outputs, residuals, read_from),
         tape=tape,
-        route=None if tape is None else Route(tape, edges),
+        route=None if tape is None else TapeRoute(tape, edges),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from adjoint.engine.autodiff.tape.node import Edge
 from adjoint.engine.capture.backward.derivative import (
     Derivative,
-    Route,
+    TapeRoute,
     costs_more_to_make,
     residuals_of,
 )
@@ -46,7 +46,7 @@ class PartialBackward:
 
 def partial_backward(derivative: Derivative, given: frozenset[int]) -> PartialBackward:
     """The backward graph of the cotangents that are given; sizes are as they were recorded."""
-    route: Route = derivative.route  # type: ignore[assignment]
+    route: TapeRoute = derivative.route  # type: ignore[assignment]
     if given not in route.partly:
         part = _followed(route, given)
         kept = {k for kind, k in derivative.residuals if kind == "output"}
@@ -57,7 +57,7 @@ def partial_backward(derivative: Derivative, given: frozenset[int]) -> PartialBa
     return PartialBackward(part.graph, part.residuals, part.places)
 
 
-def _followed(route: Route, given: frozenset[int]) -> PartialBackward:
+def _followed(route: TapeRoute, given: frozenset[int]) -> PartialBackward:
     tape, places = route.tape, {edge: i for i, edge in enumerate(route.edges)}
     with TRACING, tape.resumed(), CONTEXT.having(grad_enabled=False):
         trace = tape.trace

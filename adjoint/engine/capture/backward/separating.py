@@ -15,9 +15,9 @@ from adjoint.engine.autodiff.tape.node import Edge
 from adjoint.engine.capture.backward.derivative import (
     Derivative,
     GradientTarget,
-    Route,
     Strides,
     Tape,
+    TapeRoute,
     costs_more_to_make,
     dependence,
     nodes_behind,
@@ -95,5 +95,5 @@ def _stage(tape: Tape, seeds: list[int], stops: list[int]) -> Derivative:
         residuals=residuals,
         depends=dependence(values, [ends.get(i, frozenset()) for i in every]),
         strides=[strides[edge] for edge in values],
-        route=Route(tape, list(values), at) if len(every) > 1 else None,
+        route=TapeRoute(tape, list(values), at) if len(every) > 1 else None,
     )
