@@ -11,6 +11,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ import adjoint as ad
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
 from adjoint.engine.backends.llvm.target import LlvmTarget
+from adjoint.engine.backends.llvm.templates.groups.kernel import groups_text
 from adjoint.engine.backends.llvm.templates.searching.weighed import Weighed
 from adjoint.engine.compiler.package import draft
+from adjoint.engine.compiler.package.naming import name_of
+from adjoint.engine.compiler.schedule.steps import Launch
 from tests.random_programs import Program, function, fused_programs, is_float, lay, programs
 
 EXAMPLES = int(os.environ.get("ADJOINT_FUZZ", "40"))
@@ -311,16 +315,16 @@ def test_elements_named_by_their_place_in_memory() -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_no_two_templates_have_functions_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_two_templates_have_functions_of_one_name() -> None:
     """Functions are found by name, also by later processes: one template would run another's."""
-    monkeypatch.setattr(draft, "_claims", {})
+
+    def name(text: Any) -> str:
+        return name_of(Launch("looking", [], (), (), pieces=1, cost=1, text=text))
+
+    def other(name: str) -> Any:
+        return name, set()
+
     form = Weighed("f32", few=False)
-    for name, text in zip(form.functions, (form.looking, form.choosing), strict=True):
-        draft._claim(name, text)
-        draft._claim(name, text)  # as each program that has it does
-
-        def other(name: str) -> Any:
-            return name, set()
-
-        with pytest.raises(RuntimeError, match=f"are both named '{name}'"):
-            draft._claim(name, other)
+    texts = [form.looking, lambda name: other(name), partial(groups_text, form=None)]
+    assert len({name(text) for text in texts}) == 3
+    assert name(form.looking) == name(Weighed("f32", few=False).looking)

@@ -182,8 +182,8 @@ class PlannedBody:
         self.steps: list[Step] = [step for step in self.plan.steps if step not in self.once]
         self.entries = [entry for step in self.steps for entry in entries_of(step)]
         for entry in (*self.once, *self.entries):
-            if isinstance(entry, Launch):
-                entry.function = name_of(entry)  # once for all turns
+            if isinstance(entry, Launch) and entry.form is not None:
+                entry.function = name_of(entry)  # a digest: once for all turns
         self.hosts = {v: i for i, v in enumerate(self.plan.graph.inputs) if v.host}
 
     def at(self, inputs: Sequence[Any], results: Sequence[Place]) -> list[Entry]:

@@ -8,7 +8,7 @@ it evaluates the polynomials and packs the arena, whose best arrangement depends
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -298,20 +298,5 @@ def functions_of(plan: Plan, emit: Callable[..., Text]) -> dict[str, Callable[[]
             wanted[name] = lambda form=step.form, name=name: emit(form, name)  # type: ignore[misc]
         else:
             assert step.text is not None
-            _claim(name, step.text)
             wanted[name] = lambda text=step.text, name=name: text(name)  # type: ignore[misc]
     return wanted
-
-
-_claims: dict[str, str] = {}  # which module writes a template's function, by name
-
-
-def _claim(name: str, text: Callable[[str], Text]) -> None:
-    """Refuse a name that two templates have: functions are found by it, in memory and on disk."""
-    writer = text.func if isinstance(text, partial) else text
-    module = getattr(writer, "__module__", type(writer).__module__)
-    if _claims.setdefault(name, module) != module:
-        raise RuntimeError(
-            f"kernels of {_claims[name]} and {module} are both named {name!r}. A name stands for "
-            "all that decides a text; give one of them another."
-        )

@@ -6,6 +6,7 @@ import hashlib
 import marshal
 from array import array
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any
 
 from adjoint.engine.compiler.loops.ir import Form
@@ -30,8 +31,15 @@ def form_name(form: Form) -> str:
 
 
 def name_of(step: Launch) -> str:
-    """The name of the function a launch calls."""
-    return step.function or form_name(step.form)
+    """The name of the function a launch calls.
+
+    A template's function has the name of the module that writes it behind its own: functions are
+    found by name, by later processes too, and templates of two modules may choose one name.
+    """
+    if step.form is not None or step.text is None:
+        return step.function or form_name(step.form)
+    writer = step.text.func if isinstance(step.text, partial) else step.text
+    return f"{step.function}.{writer.__module__}"
 
 
 class Unnameable(Exception):
