@@ -6,7 +6,7 @@ from typing import Any
 
 from adjoint.engine.core.dtype import DType
 from adjoint.engine.ops.create.creation import empty
-from adjoint.engine.ops.nn.multi_head import attend_by_heads
+from adjoint.engine.ops.nn.multi_head import AttentionHeads, attend_by_heads
 from adjoint.engine.tensor.tensor import Tensor
 from adjoint.nn import init
 from adjoint.nn.modules.linear import NonDynamicallyQuantizableLinear
@@ -140,30 +140,32 @@ class MultiheadAttention(Module):
             is_causal: promise that `attn_mask` is the causal one.
         """
         return attend_by_heads(
+            self._heads(),
             query,
             key,
             value,
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            average_attn_weights,
+            is_causal,
+        )
+
+    def _heads(self) -> AttentionHeads:
+        apart = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return AttentionHeads(
             self.embed_dim,
             self.num_heads,
             self.in_proj_weight,
+            None if self._qkv_same_embed_dim else apart,
             self.in_proj_bias,
+            self.out_proj.weight,
+            self.out_proj.bias,
             self.bias_k,
             self.bias_v,
             self.add_zero_attn,
-            self.dropout,
-            self.out_proj.weight,
-            self.out_proj.bias,
-            training=self.training,
-            key_padding_mask=key_padding_mask,
-            need_weights=need_weights,
-            attn_mask=attn_mask,
-            use_separate_proj_weight=not self._qkv_same_embed_dim,
-            q_proj_weight=self.q_proj_weight,
-            k_proj_weight=self.k_proj_weight,
-            v_proj_weight=self.v_proj_weight,
-            average_attn_weights=average_attn_weights,
-            is_causal=is_causal,
-            batch_first=self.batch_first,
+            self.dropout if self.training else 0.0,
+            self.batch_first,
         )
 
     def merge_masks(

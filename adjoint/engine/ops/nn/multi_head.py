@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adjoint.engine.core.dtype import bool_
 from adjoint.engine.core.errors import ShapeError
@@ -79,11 +79,11 @@ def _project_packed(
 
 
 def _project_apart(
-    inputs: tuple[Tensor, ...], weights: dict[str, Tensor | None], bias: Tensor | None
+    inputs: tuple[Tensor, ...], weights: tuple[Tensor | None, ...], bias: Tensor | None
 ) -> list[Tensor]:
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     projected = []
-    for x, (name, w), b in zip(inputs, weights.items(), biases, strict=True):
+    for x, name, w, b in zip(inputs, "qkv", weights, biases, strict=True):
         if w is None:
             raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
         projected.append(linear(x, w, b))
@@ -120,16 +120,14 @@ def _static(name: str, x: Tensor, batch: int, heads: int, size: int) -> Tensor:
     return x.reshape((batch, heads, x.shape[1], size))
 
 
-def _check_sizes(
-    query: Tensor, key: Tensor, value: Tensor, embed_dim: int, heads: int, apart: bool
-) -> None:
-    """Raise unless inputs fit the projections; `apart` where keys have a weight of their own."""
+def _check_sizes(query: Tensor, key: Tensor, value: Tensor, layer: AttentionHeads) -> None:
+    """Raise unless inputs fit the projections."""
     embed = query.shape[2]
-    if embed != embed_dim:
-        raise AssertionError(f"was expecting embedding dimension of {embed_dim}, but got {embed}")
-    if embed // heads * heads != embed:
-        raise AssertionError(f"embed_dim {embed} not divisible by num_heads {heads}")
-    if apart:
+    if embed != layer.size:
+        raise AssertionError(f"was expecting embedding dimension of {layer.size}, but got {embed}")
+    if embed // layer.heads * layer.heads != embed:
+        raise AssertionError(f"embed_dim {embed} not divisible by num_heads {layer.heads}")
+    if layer.apart is not None:
         if tuple(key.shape[:2]) != tuple(value.shape[:2]):
             raise AssertionError(
                 f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's "
@@ -205,105 +203,104 @@ def multi_head_attention_forward(
         query (L, B, E) or (L, E), key and value (S, B, E) or (S, E) ->
         (L, B, E) or (L, E), and weights (B, L, S), (L, S), or with a dimension of heads before L.
     """
-    return attend_by_heads(
-        query,
-        key,
-        value,
+    heads = AttentionHeads(
         embed_dim_to_check,
         num_heads,
         in_proj_weight,
+        (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None,
         in_proj_bias,
+        out_proj_weight,
+        out_proj_bias,
         bias_k,
         bias_v,
         add_zero_attn,
-        dropout_p,
-        out_proj_weight,
-        out_proj_bias,
-        training,
+        dropout_p if training else 0.0,
+    )
+    return attend_by_heads(
+        heads,
+        query,
+        key,
+        value,
         key_padding_mask,
         need_weights,
         attn_mask,
-        use_separate_proj_weight,
-        q_proj_weight,
-        k_proj_weight,
-        v_proj_weight,
-        static_k,
-        static_v,
         average_attn_weights,
         is_causal,
+        static_k,
+        static_v,
     )
 
 
+class AttentionHeads(NamedTuple):
+    """What a layer of multi-head attention has, besides what a call is given."""
+
+    size: int  # of a position, all heads together
+    heads: int
+    packed: Tensor | None  # the weight that queries, keys and values are projected by
+    apart: tuple[Tensor | None, Tensor | None, Tensor | None] | None  # three in its place
+    in_bias: Tensor | None
+    out_weight: Tensor
+    out_bias: Tensor | None
+    key_row: Tensor | None  # one more position, the same for the whole batch
+    value_row: Tensor | None
+    add_zero: bool  # whether there is one more of zeros
+    dropout: float
+    batch_first: bool = False  # (B, L, E), which need not be turned round then
+
+
 def attend_by_heads(
+    layer: AttentionHeads,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    embed_dim_to_check: int,
-    num_heads: int,
-    in_proj_weight: Tensor | None,
-    in_proj_bias: Tensor | None,
-    bias_k: Tensor | None,
-    bias_v: Tensor | None,
-    add_zero_attn: bool,
-    dropout_p: float,
-    out_proj_weight: Tensor,
-    out_proj_bias: Tensor | None,
-    training: bool = True,
-    key_padding_mask: Tensor | None = None,
-    need_weights: bool = True,
-    attn_mask: Tensor | None = None,
-    use_separate_proj_weight: bool = False,
-    q_proj_weight: Tensor | None = None,
-    k_proj_weight: Tensor | None = None,
-    v_proj_weight: Tensor | None = None,
+    padding: Tensor | None,
+    need_weights: bool,
+    mask: Tensor | None,
+    average: bool,
+    is_causal: bool,
     static_k: Tensor | None = None,
     static_v: Tensor | None = None,
-    average_attn_weights: bool = True,
-    is_causal: bool = False,
-    batch_first: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """The same, also of sequences in a batch: (B, L, E), which need not be turned round then."""
-    batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
+    """The same for `nn.MultiheadAttention`, which may have its batch first."""
+    batched = _check_shapes(query, key, value, padding, mask, layer.heads)
+    batch_first = layer.batch_first and batched
     if not batched:
         query, key, value = _as_batch(query, key, value)
-        if key_padding_mask is not None:
-            key_padding_mask = key_padding_mask.unsqueeze(0)
-        batch_first = False
+        padding = None if padding is None else padding.unsqueeze(0)
     along, over = (1, 0) if batch_first else (0, 1)  # dimensions: the sequence, the batch
     length, batch, embed = query.shape[along], query.shape[over], query.shape[2]
-    if is_causal and attn_mask is None:
+    if is_causal and mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
             "method `generate_square_subsequent_mask` to create this mask."
         )
-    _check_sizes(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
-    head = embed // num_heads
-    padding = additive(key_padding_mask, "key_padding_mask", query)
+    _check_sizes(query, key, value, layer)
+    head = embed // layer.heads
+    padding = additive(padding, "key_padding_mask", query)
     causal = is_causal and padding is None and not need_weights
-    mask = None if causal else additive(attn_mask, "attn_mask", query)
+    mask = None if causal else additive(mask, "attn_mask", query)
     if mask is not None:
-        mask = _check_mask(mask, num_heads, batch, length, key.shape[along])
+        mask = _check_mask(mask, layer.heads, batch, length, key.shape[along])
 
-    if use_separate_proj_weight:
-        weights = {"q": q_proj_weight, "k": k_proj_weight, "v": v_proj_weight}
-        q, k, v = _project_apart((query, key, value), weights, in_proj_bias)
+    if layer.apart is not None:
+        q, k, v = _project_apart((query, key, value), layer.apart, layer.in_bias)
     else:
-        q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
+        q, k, v = _project_packed(query, key, value, layer.packed, layer.in_bias)
     if not batch_first:
         q, k, v = (x.transpose(0, 1) for x in (q, k, v))  # (B, L, E)
     static = static_k is not None or static_v is not None
-    k, v, is_longer = _with_biases(k, v, bias_k, bias_v, static)
+    k, v, is_longer = _with_biases(k, v, layer.key_row, layer.value_row, static)
     if is_longer:
         mask, padding = _longer(mask), _longer(padding)
 
     def heads(x: Tensor) -> Tensor:
-        return x.reshape((*x.shape[:2], num_heads, head)).transpose(1, 2)  # (B, H, L, D)
+        return x.reshape((*x.shape[:2], layer.heads, head)).transpose(1, 2)  # (B, H, L, D)
 
     q = heads(q)
-    k = heads(k) if static_k is None else _static("static_k", static_k, batch, num_heads, head)
-    v = heads(v) if static_v is None else _static("static_v", static_v, batch, num_heads, head)
-    if add_zero_attn:
-        zeros = k.new_zeros((batch, num_heads, 1, head))
+    k = heads(k) if static_k is None else _static("static_k", static_k, batch, layer.heads, head)
+    v = heads(v) if static_v is None else _static("static_v", static_v, batch, layer.heads, head)
+    if layer.add_zero:
+        zeros = k.new_zeros((batch, layer.heads, 1, head))
         k, v = cat([k, zeros], 2), cat([v, zeros], 2)
         mask, padding = _longer(mask), _longer(padding)
     if padding is not None:
@@ -311,16 +308,15 @@ def attend_by_heads(
     if mask is not None and mask.dtype is not q.dtype:
         mask = mask.to(q.dtype)
 
-    dropped = dropout_p if training else 0.0
-    asked = (q, k, v, mask, dropped, causal, 1 / math.sqrt(head))
+    asked = (q, k, v, mask, layer.dropout, causal, 1 / math.sqrt(head))
     out, shown = attend_and_show(*asked) if need_weights else (attend(*asked), None)
     out = out.permute((0, 2, 1, 3) if batch_first else (2, 0, 1, 3))
     out = out.reshape((*query.shape[:2], embed))
-    out = linear(out, out_proj_weight, out_proj_bias)
+    out = linear(out, layer.out_weight, layer.out_bias)
     if not batched:
         out = out.squeeze(1)
     if shown is None:
         return out, None
-    if average_attn_weights:
+    if average:
         shown = shown.mean(1)
     return out, shown if batched else shown.squeeze(0)
