@@ -7,6 +7,7 @@ from typing import Any
 
 from adjoint.engine.backends.array.gpu import cuda
 from adjoint.engine.core.device import Device
+from adjoint.engine.core.state.loading import lacking as _lacking
 
 
 def is_available() -> bool:
@@ -83,7 +84,7 @@ def _module() -> Any:
 def __getattr__(name: str) -> Any:
     if name in _OF_CUDA:
         return getattr(_module(), name)
-    raise AttributeError(f"module 'adjoint.accelerator' has no attribute {name!r}", name=name)
+    raise _lacking(__name__, name)
 
 
 def __dir__() -> list[str]:

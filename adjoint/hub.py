@@ -17,6 +17,7 @@ from urllib.parse import urlparse as urlparse
 from adjoint.engine.core.errors import FileError
 from adjoint.engine.core.files.atomic import atomic_write
 from adjoint.engine.core.state.loading import brought
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.io.files import load as _load_file
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
@@ -28,7 +29,7 @@ def __getattr__(name: str) -> Any:
         from tqdm import tqdm
 
         return tqdm
-    raise AttributeError(f"module 'adjoint.hub' has no attribute {name!r}", name=name)
+    raise _lacking(__name__, name)
 
 
 def get_dir() -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from adjoint.engine.core.state.loading import lacking as _lacking
+
 __all__ = ["TorchVersion"]
 
 
@@ -53,4 +55,4 @@ def release(version: Any) -> tuple[int, ...]:
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("adjoint").__version__
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise _lacking(__name__, name)

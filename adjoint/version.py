@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from adjoint.engine.core.state.loading import lacking as _lacking
+
 debug = False
 git_version = "unknown"
 hip: str | None = None
@@ -23,4 +25,4 @@ def __getattr__(name: str) -> Any:
 
         number = cupy.cuda.runtime.runtimeGetVersion()
         return f"{number // 1000}.{number % 1000 // 10}"
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise _lacking(__name__, name)

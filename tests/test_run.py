@@ -161,7 +161,7 @@ for name in {names}:
     try:
         importlib.import_module(name).no_such_name
     except AttributeError as error:
-        print(str(error).removesuffix(". If PyTorch has it, Adjoint does not yet."), error.name)
+        print(str(error).removesuffix(". If PyTorch has it, Adjoint does not yet"), error.name)
 """
     status, out, said = command(Path(write(tmp_path, program)))
     assert status == 0, said

@@ -12,6 +12,7 @@ from adjoint.engine.core.operations.overrides import (
     disabled_torch_function as _disabled_torch_function_impl,  # noqa: F401
 )
 from adjoint.engine.core.state.context import CONTEXT
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.engine.core.state.placement import get_default_device
 from adjoint.engine.core.state.rng import Generator as Generator
 from adjoint.engine.tensor.tensor import Tensor
@@ -166,5 +167,5 @@ def __getattr__(name: str) -> Any:
     if name in _JIT_SWITCHES:
         return _jit_switch(name)
     if name != "_profiler":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _lacking(__name__, name)
     return importlib.import_module("adjoint._C._profiler")

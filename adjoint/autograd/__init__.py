@@ -25,6 +25,7 @@ from adjoint.engine.autodiff.tape.modes import (
 )
 from adjoint.engine.autodiff.tape.reverse import backward as backward
 from adjoint.engine.autodiff.tape.reverse import grad as grad
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.engine.tensor.tensor import Tensor
 
 
@@ -67,6 +68,6 @@ OF_PROFILER = ("DeviceType", "_disable_profiler", "_profiler_enabled", "kineto_a
 def __getattr__(name: str) -> Any:
     """`autograd.profiler` and what it has of here, which load the profiler on their first use."""
     if name != "profiler" and name not in OF_PROFILER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _lacking(__name__, name)
     profiler = importlib.import_module("adjoint.autograd.profiler")
     return profiler if name == "profiler" else getattr(profiler, name)

@@ -9,10 +9,11 @@ from adjoint.engine.autodiff.transforms.duals import enter_dual_level as enter_d
 from adjoint.engine.autodiff.transforms.duals import exit_dual_level as exit_dual_level
 from adjoint.engine.autodiff.transforms.duals import make_dual as make_dual
 from adjoint.engine.autodiff.transforms.duals import unpack_dual as unpack_dual
+from adjoint.engine.core.state.loading import lacking as _lacking
 
 
 def __getattr__(name: str) -> int:
     """`_current_level`: the level that this thread is in, -1 where in none."""
     if name != "_current_level":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _lacking(__name__, name)
     return current_level()

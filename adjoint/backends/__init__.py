@@ -6,12 +6,11 @@ these does), `backends.mkldnn`, `backends.mps` and others say that they are not 
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from adjoint.engine.core.availability.absent import ABSENT, facade
-from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.engine.core.state.loading import lacking as _lacking
 
 SETTINGS = ("cpu", "cuda", "cudnn", "opt_einsum", "quantized")
 # Entered among the modules at once, so that `import adjoint.backends.mps` finds them.
@@ -25,12 +24,7 @@ def __getattr__(name: str) -> Any:
         return FACADES[name]
     if name in SETTINGS:
         return _brought(f"adjoint.backends.{name}")
-    raise AttributeError(
-        f"module '{config.display_name}.backends' has no attribute {name!r}. If PyTorch has it, "
-        "Adjoint does not yet",
-        name=name,
-        obj=sys.modules[__name__],
-    )
+    raise _lacking(__name__, name)
 
 
 def __dir__() -> list[str]:

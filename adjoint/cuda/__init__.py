@@ -103,8 +103,8 @@ from adjoint.engine.backends.array.gpu.streams import stream as stream
 from adjoint.engine.backends.array.tensor_types import tensor_kinds
 from adjoint.engine.core.device import Device
 from adjoint.engine.core.errors import OutOfMemoryError as OutOfMemoryError
-from adjoint.engine.core.state import config
 from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.engine.core.state.rng import default_generator_of
 from adjoint.engine.tensor.memory import TypedStorage as _TypedStorage
 from adjoint.unavailable import fill as _fill
@@ -150,9 +150,4 @@ def __getattr__(name: str) -> Any:
     _fill(sys.modules[__name__], name)
     if name in globals():
         return globals()[name]
-    raise AttributeError(
-        f"module '{config.display_name}.cuda' has no attribute {name!r}. If PyTorch has it, "
-        "Adjoint does not yet",
-        name=name,
-        obj=sys.modules[__name__],
-    )
+    raise _lacking(__name__, name)

@@ -91,6 +91,7 @@ from adjoint.distributed.store import HashStore as HashStore
 from adjoint.distributed.store import PrefixStore as PrefixStore
 from adjoint.distributed.store import Store as Store
 from adjoint.distributed.store import TCPStore as TCPStore
+from adjoint.engine.core.state.loading import lacking as _lacking
 
 reduce_op = ReduceOp
 
@@ -198,4 +199,4 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     if name == "distributed_c10d":
         return importlib.import_module("adjoint.distributed.distributed_c10d")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    raise _lacking(__name__, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import adjoint.distributed as _distributed
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.engine.core.state.processes import default_group as _get_default_group
 
 __all__ = ["_get_default_group", "_get_default_store"]
@@ -22,4 +23,4 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(_distributed, name)
     except AttributeError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name) from None
+        raise _lacking(__name__, name) from None

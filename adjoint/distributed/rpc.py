@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from adjoint.engine.core.state.loading import lacking as _lacking
+
 NAMES = (
     "init_rpc",
     "shutdown",
@@ -26,7 +28,7 @@ def is_available() -> bool:
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        raise _lacking(__name__, name)
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(

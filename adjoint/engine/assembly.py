@@ -7,7 +7,6 @@ table. The families below load at once; the lazy ones when a name is asked for t
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,7 @@ from adjoint.engine.core import layout
 from adjoint.engine.core.availability import absent
 from adjoint.engine.core.operations.public import PUBLIC
 from adjoint.engine.core.operations.record import HOOKS
-from adjoint.engine.core.state import config
-from adjoint.engine.core.state.loading import bring, brought
+from adjoint.engine.core.state.loading import bring, brought, lacking
 from adjoint.engine.core.state.stand_ins import FragmentsLater, StraightLater, UpdatesLater
 from adjoint.engine.older_names import INPLACE_FUNCTIONS, OLDER
 from adjoint.engine.tensor.install import install
@@ -561,12 +559,7 @@ def find(name: str) -> Any:
             return PUBLIC["", name].fn
         if name in INPLACE_FUNCTIONS:
             return getattr(Tensor, name)
-    raise AttributeError(
-        f"module {config.display_name!r} has no attribute {name!r}. If PyTorch has it, Adjoint "
-        "does not yet",
-        name=name,
-        obj=sys.modules["adjoint"],
-    )
+    raise lacking("adjoint", name)
 
 
 def all_names() -> set[str]:
@@ -586,12 +579,7 @@ def find_in(space: str, name: str) -> Any:
         load_lazy()
     if (space, name) in PUBLIC:
         return PUBLIC[space, name].fn
-    raise AttributeError(
-        f"module '{config.display_name}.{space}' has no attribute {name!r}. If PyTorch has it, "
-        "Adjoint does not yet",
-        name=name,
-        obj=sys.modules[f"adjoint.{space}"],
-    )
+    raise lacking(f"adjoint.{space}", name)
 
 
 def namespace(space: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from adjoint.engine.core.state.loading import lacking as _lacking
+
 FILES = {
     "aot": "ahead",
     "Exported": "ahead",
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name not in FILES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _lacking(__name__, name)
     return getattr(import_module(f"{__name__}.{FILES[name]}"), name)
 
 

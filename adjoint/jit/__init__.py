@@ -7,12 +7,12 @@ Results are the same. There is no TorchScript program behind it, so `graph` and 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from adjoint import export as programs
-from adjoint.engine.core.state import config, switches
+from adjoint.engine.core.state import switches
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.jit.modules import TRACED_WITH, refuse, scripted
 from adjoint.jit.modules import ScriptFunction as ScriptFunction
 from adjoint.jit.modules import ScriptModule as RecursiveScriptModule  # noqa: F401
@@ -145,12 +145,7 @@ class Error(Exception):
 def __getattr__(name: str) -> Any:
     if name == "isinstance":  # Python's own, which this file uses under its name
         return isinstance
-    raise AttributeError(
-        f"module '{config.display_name}.jit' has no attribute {name!r}. If PyTorch has it, Adjoint "
-        "does not yet",
-        name=name,
-        obj=sys.modules[__name__],
-    )
+    raise _lacking(__name__, name)
 
 
 def freeze(mod: Module, preserved_attrs: Any = None, *_: Any, **__: Any) -> Module:

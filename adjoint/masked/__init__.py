@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from adjoint.engine import assembly as _assembly
+from adjoint.engine.core.state.loading import lacking as _lacking
 
 globals().update(_assembly.namespace("masked"))
 
@@ -18,9 +18,7 @@ def __getattr__(name: str) -> Any:
         from adjoint.masked import tensor
 
         return getattr(tensor, name)
-    raise AttributeError(
-        f"module 'adjoint.masked' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
-    )
+    raise _lacking(__name__, name)
 
 
 def __dir__() -> list[str]:

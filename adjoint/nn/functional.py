@@ -9,6 +9,7 @@ from typing import Any
 
 from adjoint.engine import assembly as _assembly
 from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.engine.core.state.loading import lacking as _lacking
 
 # What PyTorch has here beside its functions, and where it is.
 _BESIDE = {
@@ -42,7 +43,7 @@ def __getattr__(name: str) -> Any:
         value = _assembly.find_in("nn.functional", name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'adjoint.nn.functional' has no attribute {name!r}")
+    raise _lacking(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.engine.core.state.loading import on_first_use as _on_first_use
 from adjoint.optim.adadelta import Adadelta as Adadelta
 from adjoint.optim.adafactor import Adafactor as Adafactor
 from adjoint.optim.adagrad import Adagrad as Adagrad
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from adjoint.optim import lr_scheduler as lr_scheduler
     from adjoint.optim import swa_utils as swa_utils
 else:
-
-    def __getattr__(name: str) -> Any:
-        if name in ("lr_scheduler", "swa_utils", "_functional", "_multi_tensor"):
-            return _brought(f"adjoint.optim.{name}")
-        raise AttributeError(f"module 'adjoint.optim' has no attribute {name!r}")
+    __getattr__ = _on_first_use(
+        __name__, ("lr_scheduler", "swa_utils", "_functional", "_multi_tensor")
+    )

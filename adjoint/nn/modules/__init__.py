@@ -3,6 +3,7 @@
 from typing import Any as _Any
 
 from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.engine.core.state.loading import lacking as _lacking
 from adjoint.nn.modules import recorded as recorded  # fills the recorder's table
 from adjoint.nn.modules.module import Module as Module
 
@@ -12,4 +13,4 @@ def __getattr__(name: str) -> _Any:
     layer = nn.__dict__.get(name)
     if isinstance(layer, type):
         return layer
-    raise AttributeError(f"module 'adjoint.nn.modules' has no attribute {name!r}")
+    raise _lacking(__name__, name)

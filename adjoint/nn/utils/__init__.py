@@ -1,8 +1,6 @@
 """Tools around modules: clipping, normalised weights, parametrisations, pruning, fusion."""
 
-from typing import Any as _Any
-
-from adjoint.engine.core.state.loading import brought as _brought
+from adjoint.engine.core.state.loading import on_first_use as _on_first_use
 from adjoint.nn.utils import parametrize as parametrize
 from adjoint.nn.utils import rnn as rnn
 from adjoint.nn.utils import stateless as stateless
@@ -29,11 +27,5 @@ from adjoint.nn.utils.spectral_norm import spectral_norm as spectral_norm
 from adjoint.nn.utils.weight_norm import remove_weight_norm as remove_weight_norm
 from adjoint.nn.utils.weight_norm import weight_norm as weight_norm
 
-
-def __getattr__(name: str) -> _Any:
-    if name in ("parametrizations", "prune"):  # linear algebra need not load before it is used
-        return _brought(f"adjoint.nn.utils.{name}")
-    raise AttributeError(
-        f"module 'adjoint.nn.utils' has no attribute {name!r}. If PyTorch has it, Adjoint does not "
-        "yet."
-    )
+# Linear algebra need not load before it is used.
+__getattr__ = _on_first_use(__name__, ("parametrizations", "prune"))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import FrameType
 from typing import Any
 
-from adjoint.engine.core.state import forks
+from adjoint.engine.core.state import config, forks
 
 _turn = forks.reentrant(forks.LockOrder.IMPORTS)
 _there: set[str] = set()  # modules that were imported to their end
@@ -42,6 +42,32 @@ def brought(name: str) -> Any:
     if name not in _there or name not in sys.modules:
         bring([name])
     return sys.modules[name]
+
+
+def on_first_use(module: str, parts: Collection[str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module whose parts are imported when they are first asked for."""
+
+    def find(name: str) -> Any:
+        if name in parts:
+            return brought(f"{module}.{name}")
+        raise lacking(module, name)
+
+    return find
+
+
+def lacking(module: str, name: str) -> AttributeError:
+    """What to raise for a name that a module named after one of PyTorch's does not have.
+
+    >>> print(lacking("adjoint.optim", "Adan"))
+    module 'adjoint.optim' has no attribute 'Adan'. If PyTorch has it, Adjoint does not yet
+    """
+    # No full stop: Python may put ". Did you mean: ...?" behind it.
+    return AttributeError(
+        f"module {config.display_name + module.removeprefix('adjoint')!r} has no attribute "
+        f"{name!r}. If PyTorch has it, Adjoint does not yet",
+        name=name,
+        obj=sys.modules.get(module),
+    )
 
 
 def _inside_import() -> bool:
