@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from argparse import Namespace
 from datetime import date
 from pathlib import Path
@@ -95,6 +96,22 @@ def test_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", "gpt", "song.txt", "--epochs", "1", "--length", "8", "--blocks", "64"]
     assert main([*command, "--lr", "1e-2"]) == 0
     assert "on text it has not seen" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("small")
+def test_without_libraries_of_extras_a_line_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("matplotlib", "tensorboard"):
+        monkeypatch.setitem(sys.modules, library, None)
+    Path("song.txt").write_text("la la li lu " * 30)
+    command = ["train", "gpt", "song.txt", "--epochs", "1", "--length", "8", "--blocks", "8"]
+    assert main(command) == 0
+    out, err = capsys.readouterr()
+    for extra in ("plot", "tensorboard"):
+        assert out.count(f"`pip install adjoint[{extra}]`. Training goes on.") == 1
+    assert "Warning" not in err
+    assert "loss.png" not in out
 
 
 def test_gaps_in_a_table_are_refused_and_labels_left_out(

@@ -18,6 +18,7 @@ from adjoint.engine.autodiff.tape.modes import no_grad
 from adjoint.engine.core import html
 from adjoint.engine.core.availability.libraries import MissingLibrary
 from adjoint.engine.core.dtype import DType, bfloat16, float16
+from adjoint.engine.core.errors import warn_user
 from adjoint.engine.core.operations.record import is_tensor
 from adjoint.engine.ops.shape.join import cat
 from adjoint.io import load, save
@@ -474,7 +475,10 @@ class Trainer:
         except MissingLibrary as error:
             if error.name not in self._missing:
                 self._missing.add(error.name)
-                warnings.warn(f"Trainer: {error} Training goes on.", stacklevel=2)
+                self._say_missing(f"{error} Training goes on.")
+
+    def _say_missing(self, message: str) -> None:
+        warn_user(f"Trainer: {message}")
 
     def _log(self, tag: str, value: float) -> None:
         def write() -> None:

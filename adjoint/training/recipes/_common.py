@@ -138,6 +138,9 @@ class RecipeTrainer(Trainer):
         if self.best is not None and self.best["epoch"] == self.epoch:
             self.keep()
 
+    def _say_missing(self, message: str) -> None:
+        print(message)  # who gave a command has no line to be shown
+
     def keep(self) -> None:
         """Write the best model, for `adjoint predict`."""
         weights = self.model.state_dict() if self.best is None else self.best["weights"]

@@ -282,7 +282,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     if _common.still_learns(trainer):
         steps.append(_common.longer(trainer, chosen) + "   # train on")
     steps.append("docs/tutorials/transformer.md: how it works, from scratch")
-    _common.finish(said, chosen.folder, str(Path(chosen.folder) / "loss.png"), steps)
+    picture = Path(chosen.folder) / "loss.png"
+    _common.finish(said, chosen.folder, str(picture) if picture.is_file() else None, steps)
     return 0
 
 
