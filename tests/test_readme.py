@@ -64,6 +64,15 @@ def test_the_files_a_page_names_are_there(readme: Path) -> None:
     assert [path for path in sorted(named) if not is_there(path, readme)] == []
 
 
+def test_the_files_of_the_repository_that_pages_name_are_there() -> None:
+    """The same of pages that also name files of their reader's."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    ours = r"`((?:adjoint|benchmarks|docs|examples|tests|tools)/[\w/]+(?:\.\w+|/))(?::\w+)?`"
+    named = {path for page in pages for path in re.findall(ours, page.read_text())}
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize(
     "folder",
     [path.parent for path in sorted((ROOT / "adjoint" / "engine").rglob("README.md"))],

@@ -3,10 +3,10 @@
 Note [host memory]
     NumPy has all memory of its arrays from a handler that can be replaced (its C interface,
     `PyDataMem_SetHandler`). Ours counts, refuses what goes beyond a limit, and leaves the rest to
-    the C library, whose heap is the pool that freed memory stays in (`backends/array/allocator`).
-    It is installed when counting or a limit is first asked for: arrays made before belong to the
-    handler that made them and are not counted. NumPy keeps a handler for each context, so threads
-    that were started without one (`contextvars`) have NumPy's own.
+    the C library, whose heap is the pool that freed memory stays in (`allocator.py` of
+    `backends/array/memory`). It is installed when counting or a limit is first asked for: arrays
+    made before belong to the handler that made them and are not counted. NumPy keeps a handler for
+    each context, so threads that were started without one (`contextvars`) have NumPy's own.
 
     What is counted is what the C library gave, which is some bytes more than was asked for.
 """
