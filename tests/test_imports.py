@@ -226,14 +226,3 @@ def test_a_note_is_written_once_and_found() -> None:
     found = [name for text in (*texts, *pages) for name in re.findall(r"Note \[([^\]]+)\]", text)]
     cited = {" ".join(name.split()) for name in found}
     assert cited <= {*written}, f"notes that nobody wrote: {sorted(cited - {*written})}"
-
-
-def test_readmes_of_the_engine_name_all_that_is_beside_them() -> None:
-    left_out = []
-    for page in (ROOT / "adjoint" / "engine").rglob("README.md"):
-        words = set(re.findall(r"\w+", page.read_text()))
-        beside = [
-            p for p in page.parent.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
-        ]
-        left_out += [p for p in beside if p.stem not in words and p.stem != "__init__"]
-    assert not left_out, f"not in the README of their folder: {left_out}"

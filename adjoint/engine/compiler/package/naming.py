@@ -7,6 +7,7 @@ import marshal
 from array import array
 from dataclasses import fields, is_dataclass
 from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from adjoint.engine.compiler.loops.ir import Form
@@ -33,13 +34,14 @@ def form_name(form: Form) -> str:
 def name_of(step: Launch) -> str:
     """The name of the function a launch calls.
 
-    A template's function has the name of the module that writes it behind its own: functions are
-    found by name, by later processes too, and templates of two modules may choose one name.
+    What a template's function writes has the name of its module behind its own: kernels are found
+    by name, by later processes too, and templates of two modules may choose one name. A text that
+    is there already is named by a digest of it.
     """
-    if step.form is not None or step.text is None:
-        return step.function or form_name(step.form)
     writer = step.text.func if isinstance(step.text, partial) else step.text
-    return f"{step.function}.{writer.__module__}"
+    if step.form is None and isinstance(writer, FunctionType | MethodType):
+        return f"{step.function}.{writer.__module__}"
+    return step.function or form_name(step.form)
 
 
 class Unnameable(Exception):
