@@ -10,7 +10,7 @@ function was called.
 from __future__ import annotations
 
 from adjoint.engine.backends.llvm.runtime.peeking import HEAD
-from adjoint.engine.backends.llvm.small.comparing import ARRAY_AT, FIRST, NONE, OBJECT, WANTED
+from adjoint.engine.backends.llvm.small.comparing import NONE, OBJECT
 from adjoint.engine.backends.llvm.small.searching import OPERANDS, PARAMETERS, search
 from adjoint.engine.capture.python.guards.rows import slot_offset
 from adjoint.engine.tensor.tensor import Tensor
@@ -75,9 +75,7 @@ wrap:
 walk:
   %wordsAt = getelementptr i8, ptr %wordsObject, i64 {HEAD}
   %words = load ptr, ptr %wordsAt
-  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
-  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
-  %wanted = load ptr, ptr %wantedAt
+  %wanted = call ptr @words_of(ptr %program, i64 1)
   %tensorsAt = getelementptr i64, ptr %wanted, i64 1
   %tensors = load i64, ptr %tensorsAt
   %resultSlot = add i64 %tensors, 1
@@ -141,9 +139,7 @@ no:
 }}
 define i1 @all_free(ptr %program, ptr %operands) {{
 entry:
-  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
-  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
-  %wanted = load ptr, ptr %wantedAt
+  %wanted = call ptr @words_of(ptr %program, i64 1)
   %count = load i64, ptr %wanted
   br label %next
 next:
@@ -152,9 +148,7 @@ next:
   br i1 %more, label %each, label %yes
 each:
   %kNext = add i64 %k, 1
-  %away = mul i64 %k, {WANTED}
-  %at = add i64 %away, {FIRST}
-  %own = getelementptr i64, ptr %wanted, i64 %at
+  %own = call ptr @operand_in(ptr %wanted, i64 %k)
   %slot = load i64, ptr %own
   %rankAt = getelementptr i64, ptr %own, i64 3
   %rank = load i64, ptr %rankAt
@@ -173,9 +167,7 @@ no:
 }}
 define ptr @called(ptr %program, ptr %operands, i1 %of.tensors) {{
 entry:
-  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
-  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
-  %wanted = load ptr, ptr %wantedAt
+  %wanted = call ptr @words_of(ptr %program, i64 1)
   %count = load i64, ptr %wanted
   %tensorsAt = getelementptr i64, ptr %wanted, i64 1
   %tensors = load i64, ptr %tensorsAt
@@ -188,9 +180,7 @@ next:
   br i1 %more, label %each, label %run
 each:
   %kNext = add i64 %k, 1
-  %away = mul i64 %k, {WANTED}
-  %at = add i64 %away, {FIRST}
-  %own = getelementptr i64, ptr %wanted, i64 %at
+  %own = call ptr @operand_in(ptr %wanted, i64 %k)
   %slot = load i64, ptr %own
   %is.literal = icmp eq i64 %slot, 0
   br i1 %is.literal, label %next, label %tensor
@@ -202,10 +192,7 @@ tensor:
   %as.is = or i1 %of.tensors, %is.object
   br i1 %as.is, label %put, label %shown
 shown:
-  %offsetAt = getelementptr i64, ptr @world, i64 {ARRAY_AT}
-  %offset = load i64, ptr %offsetAt
-  %heldAt = getelementptr i8, ptr %x, i64 %offset
-  %held = load ptr, ptr %heldAt
+  %held = call ptr @array_in(ptr %x)
   br label %put
 put:
   %argument = phi ptr [%x, %tensor], [%held, %shown]

@@ -118,6 +118,29 @@ define i1 @is_a(ptr %class, i64 %which) alwaysinline {{
   %same = icmp eq ptr %class, %known
   ret i1 %same
 }}
+define i1 @is_group(ptr %class) alwaysinline {{
+  %is.list = call i1 @is_a(ptr %class, i64 {LIST})
+  %is.tuple = call i1 @is_a(ptr %class, i64 {TUPLE})
+  %is.spec = call i1 @is_a(ptr %class, i64 {SPEC})
+  %is.size = call i1 @is_a(ptr %class, i64 {SIZE})
+  %plain = or i1 %is.list, %is.tuple
+  %own = or i1 %is.spec, %is.size
+  %any = or i1 %plain, %own
+  ret i1 %any
+}}
+define ptr @words_of(ptr %program, i64 %k) alwaysinline {{
+  %held = call ptr @PyTuple_GetItem(ptr %program, i64 %k)
+  %at = getelementptr i8, ptr %held, i64 {HEAD}
+  %words = load ptr, ptr %at
+  ret ptr %words
+}}
+define ptr @array_in(ptr %tensor) alwaysinline {{
+  %offsetAt = getelementptr i64, ptr @world, i64 {ARRAY_AT}
+  %offset = load i64, ptr %offsetAt
+  %at = getelementptr i8, ptr %tensor, i64 %offset
+  %array = load ptr, ptr %at
+  ret ptr %array
+}}
 define i64 @size_of(ptr %x, i1 %is_list) {{
   br i1 %is_list, label %list, label %tuple
 list:
@@ -172,13 +195,8 @@ told:
   ret i1 %is.equal
 group:
   %is.list = call i1 @is_a(ptr %class, i64 {LIST})
-  %is.tuple = call i1 @is_a(ptr %class, i64 {TUPLE})
-  %is.spec = call i1 @is_a(ptr %class, i64 {SPEC})
-  %is.size = call i1 @is_a(ptr %class, i64 {SIZE})
-  %g0 = or i1 %is.list, %is.tuple
-  %g1 = or i1 %g0, %is.spec
-  %g2 = or i1 %g1, %is.size
-  br i1 %g2, label %groups, label %no
+  %is.group = call i1 @is_group(ptr %class)
+  br i1 %is.group, label %groups, label %no
 groups:
   %n = call i64 @size_of(ptr %a, i1 %is.list)
   %m = call i64 @size_of(ptr %b, i1 %is.list)
@@ -238,8 +256,14 @@ no:
 
 
 def layout_text(arrays: ArrayText) -> str:
-    """Whether an array lies as is wanted."""
+    """What is wanted of an operand, and whether an array lies so."""
     return f"""
+define ptr @operand_in(ptr %wanted, i64 %k) alwaysinline {{
+  %away = mul i64 %k, {arrays.wanted}
+  %at = add i64 %away, {FIRST}
+  %own = getelementptr i64, ptr %wanted, i64 %at
+  ret ptr %own
+}}
 define i1 @lies_so(ptr %array, ptr %wanted) {{
 entry:
 {arrays.rank}
@@ -288,9 +312,7 @@ def operands_text(arrays: ArrayText) -> str:
     return f"""
 define i1 @operands_fit(ptr %program, ptr %operands, ptr %slots) {{
 entry:
-  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
-  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
-  %wanted = load ptr, ptr %wantedAt
+  %wanted = call ptr @words_of(ptr %program, i64 1)
   %literals = call ptr @PyTuple_GetItem(ptr %program, i64 2)
   %count = load i64, ptr %wanted
   %class = call ptr @class_of(ptr %operands)
@@ -310,9 +332,7 @@ next:
 each:
   %kNext = add i64 %k, 1
   %x = call ptr @item_of(ptr %operands, i64 %k, i1 %is.list)
-  %away = mul i64 %k, {arrays.wanted}
-  %at = add i64 %away, {FIRST}
-  %own = getelementptr i64, ptr %wanted, i64 %at
+  %own = call ptr @operand_in(ptr %wanted, i64 %k)
   %slot = load i64, ptr %own
   %is.literal = icmp eq i64 %slot, 0
   br i1 %is.literal, label %literal, label %given
@@ -358,10 +378,7 @@ derived:
   %is.tensor = icmp ne i32 %sub, 0
   br i1 %is.tensor, label %array, label %no
 array:
-  %offsetAt = getelementptr i64, ptr @world, i64 {ARRAY_AT}
-  %offset = load i64, ptr %offsetAt
-  %heldAt = getelementptr i8, ptr %x, i64 %offset
-  %held = load ptr, ptr %heldAt
+  %held = call ptr @array_in(ptr %x)
   %absent = icmp eq ptr %held, null
   br i1 %absent, label %no, label %kind
 kind:

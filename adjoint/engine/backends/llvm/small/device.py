@@ -25,7 +25,7 @@ import numpy as np
 
 from adjoint.engine.backends.llvm.runtime import fastcall, library
 from adjoint.engine.backends.llvm.runtime.objects import objects
-from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, HEAD, slow_address
+from adjoint.engine.backends.llvm.runtime.peeking import COUNTED, slow_address
 from adjoint.engine.backends.llvm.small import comparing, meeting, searching
 from adjoint.engine.backends.llvm.small.comparing import (
     DEVICE_ARRAY,
@@ -134,12 +134,6 @@ define void @set(ptr %words, i64 %k, i64 %value) alwaysinline {{
   %place = getelementptr i64, ptr %words, i64 %k
   store i64 %value, ptr %place
   ret void
-}}
-define ptr @words_of(ptr %program, i64 %which) alwaysinline {{
-  %object = call ptr @PyTuple_GetItem(ptr %program, i64 %which)
-  %wordsAt = getelementptr i8, ptr %object, i64 {HEAD}
-  %words = load ptr, ptr %wordsAt
-  ret ptr %words
 }}
 define ptr @made_by(ptr %maker) {{
   %function = call ptr @PyTuple_GetItem(ptr %maker, i64 0)

@@ -84,12 +84,8 @@ def text() -> str:
     return f"""{comparing.text(ARRAYS)}{searching.text(ARRAYS)}
 define ptr @results_of(ptr %program, ptr %operands, ptr %slots) {{
 entry:
-  %wordsObject = call ptr @PyTuple_GetItem(ptr %program, i64 0)
-  %wordsAt = getelementptr i8, ptr %wordsObject, i64 {HEAD}
-  %words = load ptr, ptr %wordsAt
-  %wantedObject = call ptr @PyTuple_GetItem(ptr %program, i64 1)
-  %wantedAt = getelementptr i8, ptr %wantedObject, i64 {HEAD}
-  %wanted = load ptr, ptr %wantedAt
+  %words = call ptr @words_of(ptr %program, i64 0)
+  %wanted = call ptr @words_of(ptr %program, i64 1)
   %tensorsAt = getelementptr i64, ptr %wanted, i64 1
   %tensors = load i64, ptr %tensorsAt
   %firstSlot = add i64 %tensors, 1

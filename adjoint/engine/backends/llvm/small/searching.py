@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adjoint.engine.backends.llvm.small.comparing import (
-    ARRAY_AT,
     INT,
     LIST,
     NONE,
-    SIZE,
-    SPEC,
     TUPLE,
     ArrayText,
 )
@@ -102,13 +99,8 @@ whole:
   ret i64 %with
 look:
   %is.list = call i1 @is_a(ptr %class, i64 {LIST})
-  %is.tuple = call i1 @is_a(ptr %class, i64 {TUPLE})
-  %is.spec = call i1 @is_a(ptr %class, i64 {SPEC})
-  %is.size = call i1 @is_a(ptr %class, i64 {SIZE})
-  %g0 = or i1 %is.list, %is.tuple
-  %g1 = or i1 %g0, %is.spec
-  %g2 = or i1 %g1, %is.size
-  br i1 %g2, label %group, label %other
+  %is.group = call i1 @is_group(ptr %class)
+  br i1 %is.group, label %group, label %other
 other:
   ret i64 %first
 group:
@@ -129,10 +121,7 @@ done:
 }}
 define i64 @shape_marked(ptr %x, i64 %first) {{
 entry:
-  %offsetAt = getelementptr i64, ptr @world, i64 {ARRAY_AT}
-  %offset = load i64, ptr %offsetAt
-  %heldAt = getelementptr i8, ptr %x, i64 %offset
-  %array = load ptr, ptr %heldAt
+  %array = call ptr @array_in(ptr %x)
   %absent = icmp eq ptr %array, null
   br i1 %absent, label %other, label %kind
 kind:
