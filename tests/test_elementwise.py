@@ -204,6 +204,45 @@ def test_the_gradient_of_halves_is_a_half() -> None:
         assert g.dtype is ad.float16
 
 
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        *((n, 3) for n in ("div", "xlogy", "xlog1py", "pow", "rpow", "addcdiv", "atan2")),
+        ("div", 3000),
+    ],
+)
+def test_partials_of_narrow_operands_are_as_precise_as_wide_ones(name: str, count: int) -> None:
+    fn: Any = {
+        "xlog1py": ad.special.xlog1py,
+        "rpow": lambda x, y: y**x,
+        "addcdiv": lambda x, y: ad.addcdiv(x, x, y),
+    }.get(name) or getattr(ad, name)
+    generator = np.random.default_rng(0)
+    elements = generator.uniform(0.5, 2.5, count)
+    divisors = generator.choice([3.0, 5.0, 7.0], count)
+    for wide, narrow, precision in (
+        (ad.float64, ad.int64, 1e-13),
+        (ad.float64, ad.float32, 1e-13),
+        (ad.float32, ad.bfloat16, 5e-6),
+        (ad.complex128, ad.float32, 1e-13),
+    ):
+        if wide.is_complex and name in ("atan2", "xlogy", "xlog1py"):
+            continue
+        x, y = ad.tensor(elements, dtype=wide), ad.tensor(divisors, dtype=narrow)
+        exact = x.to(ad.complex128 if wide.is_complex else ad.float64), y.to(ad.float64)
+        found = ad.func.vjp(lambda x, y=y: fn(x, y), x)[1](ad.ones_like(x))[0]
+        want = ad.func.vjp(lambda x: fn(x, exact[1]), exact[0])[1](ad.ones_like(exact[0]))[0]
+        leaf = x.clone().requires_grad_()
+        fn(leaf, y).backward(ad.ones_like(x))
+        pushed = ad.func.jvp(lambda x, y=y: fn(x, y), (x,), (ad.ones_like(x),))[1]
+        for each in (found, leaf.grad, pushed):
+            np.testing.assert_allclose(
+                each.conj().resolve_conj().numpy() if each is pushed else each.numpy(),
+                want.numpy(),
+                rtol=precision,
+            )
+
+
 def test_complex_gradients_follow_the_conjugate_convention() -> None:
     z = ad.tensor([3 + 4j], dtype=ad.complex128, requires_grad=True)
     (g,) = ad.autograd.grad(z.abs().sum(), z)

@@ -11,7 +11,7 @@ from adjoint.engine.autodiff.tape.node import SEQUENCE, BackwardNode, Edge, Tape
 from adjoint.engine.autodiff.tape.saved import Packed, refuse_inference
 from adjoint.engine.autodiff.tape.tape_plan import RuleCall, TapePlan, plan_for
 from adjoint.engine.core.dtype import FLOAT
-from adjoint.engine.core.operations.families import apply_partial, fit, only_needed
+from adjoint.engine.core.operations.families import apply_partial, fit, only_needed, partial_for
 from adjoint.engine.core.operations.large import DEVICE_LAYOUTS, HALF_DTYPES, HALVES
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.origins import place_now
@@ -214,11 +214,13 @@ class RecordNode(TapeNode):
                 continue
             if fn is None:
                 value: Any = factor
-            elif single >= 0:
-                code = plan.saves[single]
-                value = fn(self.load(single, level, None if code >= 0 else -1 - code))
             else:
-                value = fn(*self.arguments(step, grads, level))
+                if single >= 0:
+                    code = plan.saves[single]
+                    arguments = [self.load(single, level, None if code >= 0 else -1 - code)]
+                else:
+                    arguments = self.arguments(step, grads, level)
+                value = partial_for(grads[0], fn, arguments) if elementwise else fn(*arguments)
             results[position] = self.chain(grads[0], value, position) if elementwise else value
         return results
 

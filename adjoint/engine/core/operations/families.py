@@ -11,9 +11,10 @@ composite    made of other operations
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
-from adjoint.engine.core.dtype import BOOL, COMPLEX
+from adjoint.engine.core.dtype import BOOL, COMPLEX, FLOAT, DType
 from adjoint.engine.core.errors import DeviceError, users_line
 from adjoint.engine.core.operations.record import Record, Rule, is_tensor
 from adjoint.engine.core.promotion import promote, specs_of
@@ -236,8 +237,35 @@ def pull(record: Record, position: int, look_up: Fn) -> Any:
         return None
     if record.family != "elementwise":
         return rule(look_up)  # type: ignore[operator]
-    partial = rule if isinstance(rule, float) else rule(look_up)
-    return fit(apply_partial(look_up("g"), partial, conjugate=True), look_up("spec"))
+    g = look_up("g")
+    partial = rule if isinstance(rule, float) else partial_for(g, rule.fn, rule.arguments(look_up))
+    return fit(apply_partial(g, partial, conjugate=True), look_up("spec"))
+
+
+def partial_for(g: Any, fn: Fn, arguments: Sequence[Any]) -> Any:
+    """A partial as its rule states it, in no less precision than the (co)tangent g has.
+
+    Rules compute with operands as they are, and 1 / y of whole numbers or halves beside a wide x
+    would round to their own precision. Operands that are partials themselves lose nothing.
+    """
+    partial = fn(*arguments)
+    if not isinstance(partial, TensorBase) or partial.dtype.category == BOOL:  # type: ignore[attr-defined]
+        return partial
+    if any(partial is x for x in arguments):
+        return partial
+    wide = g.dtype.to_real()
+    widened = [_widened(x, wide) for x in arguments]
+    return partial if all(map(is_, widened, arguments)) else fn(*widened)
+
+
+def _widened(x: Any, wide: DType) -> Any:
+    """An operand in at least a precision; what is no tensor, or has it, as it is."""
+    if not isinstance(x, TensorBase):
+        return x
+    have: DType = x.dtype  # type: ignore[attr-defined]
+    if have is wide or (have.category >= FLOAT and have.to_real().itemsize >= wide.itemsize):
+        return x
+    return x.to(wide.to_complex() if have.is_complex else wide)  # type: ignore[attr-defined]
 
 
 def apply_partial(g: Any, p: Any, conjugate: bool) -> Any:
@@ -320,7 +348,9 @@ def _push_elementwise(record: Record, tangents: Sequence[Any], look_up: Fn) -> A
     for rule, t in zip(record.partials, tangents, strict=False):
         if t is None or rule is None:
             continue
-        partial = rule if isinstance(rule, float) else rule(look_up)
+        partial = (
+            rule if isinstance(rule, float) else partial_for(t, rule.fn, rule.arguments(look_up))
+        )
         term = apply_partial(t, partial, conjugate=False)
         total = term if total is None else total + term
     if total is None:

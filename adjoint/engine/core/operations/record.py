@@ -69,15 +69,19 @@ class Rule:
         return Rule(fn, tuple(asked), given)
 
     def __call__(self, look_up: Callable[[str], Any]) -> Any:
+        return self.fn(*self.arguments(look_up))
+
+    def arguments(self, look_up: Callable[[str], Any]) -> list[Any]:
+        """What the rule asks for, in its order."""
         if not self.defaults:
-            return self.fn(*map(look_up, self.names))
+            return [look_up(name) for name in self.names]
         arguments = []
         for name in self.names:
             try:
                 arguments.append(look_up(name))
             except KeyError:
                 arguments.append(self.defaults[name])
-        return self.fn(*arguments)
+        return arguments
 
 
 @dataclass(eq=False, slots=True)
