@@ -162,6 +162,24 @@ def test_detach_is_constant_at_every_level() -> None:
     np.testing.assert_allclose(F.jvp(f, (X,), (V,))[1].item(), float((2 * X * X * V).sum()))
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.long().double() * x,
+        lambda x: x.bool().double() * x,
+        lambda x: x + x.sum(dtype=ad.int64),
+        lambda x: x * ad.count_nonzero(x),
+        lambda x: ad.zeros(3, dtype=ad.int32).copy_(x * 3) * x,
+        lambda x: ad.where(x > 0, (x * 9).int(), 1) * x,
+    ],
+)
+def test_whole_numbers_carry_no_tangent(f: Any) -> None:
+    """They are steps: what is made of them again has the derivative of a constant."""
+    want = F.jacrev(f)(X)
+    for found in (F.jacfwd(f)(X), ad.compile(F.jacfwd(f))(X)):
+        np.testing.assert_allclose(found.numpy(), want.numpy())
+
+
 def test_structural_zero_tangents() -> None:
     out, t = F.jvp(lambda x: ad.ones(2), (X,), (V,))
     assert t.tolist() == [0.0, 0.0]

@@ -41,9 +41,14 @@ class JvpLevel(Level):
                 return results
             many = isinstance(results, tuple)
             outs = results if many else (results,)
+            if not any(o.dtype.is_inexact for o in outs):
+                return results
             out_tangents = self.tangents(record, primals, tangents, params, outs)
+        # Whole numbers and truths are steps of what they were made of, a conversion's too.
         wrapped = tuple(
-            o if t is None else make_level_tensor(self, o._spec, Dual(o, t))
+            o
+            if t is None or not o.dtype.is_inexact
+            else make_level_tensor(self, o._spec, Dual(o, t))
             for o, t in zip(outs, out_tangents, strict=True)
         )
         return wrapped if many else wrapped[0]
