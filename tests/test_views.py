@@ -150,6 +150,24 @@ def test_write_to_the_base_reaches_its_views_gradients() -> None:
     assert z.grad.tolist() == [[4, 4, 4], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("change", [ad.Tensor.t_, ad.Tensor.squeeze_, lambda x: x.unsqueeze_(0)])
+def test_a_shape_changed_without_gradients_stays_on_the_tape(change: Any) -> None:
+    leaf = ad.arange(6.0).reshape(2, 3).requires_grad_()
+    other = ad.arange(6.0).reshape(2, 3).requires_grad_()
+    result = other * 2
+    with ad.no_grad():
+        change(leaf)
+        change(result)
+    assert leaf.requires_grad
+    assert leaf.is_leaf
+    (leaf * leaf).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == (2 * leaf).tolist()
+    (result * result).sum().backward()
+    assert other.grad is not None
+    assert other.grad.tolist() == (8 * other).tolist()
+
+
 def test_overlapping_views_accumulate() -> None:
     z = ad.ones(4, requires_grad=True)
     (z.unfold(0, 3, 1).sum() + z.as_strided((3, 2), (1, 1)).sum()).backward()

@@ -124,18 +124,23 @@ def _copy_elements(target: Tensor, value: Tensor) -> None:
 def rebind_window(target: Tensor, view: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
     """Make `target` show what view(target, ...) shows: squeeze_, t_, as_strided_, set_ ...
 
-    What it was lives on as the base of its own views (see `root_of`).
+    What it was lives on as the base of its own views (see `root_of`). Without gradients recorded
+    it still is what it was on the tape: a leaf, or, seen another way, a result.
     """
+    leaf = target._requires_grad and target._node is None
     if CONTEXT.grad_enabled:
         check_followed(target)
     old = alias_with_history(target)
     old._base = target._base
-    shown = view(old, *args, **kwargs)
+    with CONTEXT.having(grad_enabled=CONTEXT.grad_enabled or target._node is not None):
+        shown = view(old, *args, **kwargs)
     if CONTEXT.capture is not None:
         CONTEXT.capture.rebinds(target, shown, "window")
         CONTEXT.capture.touch(target)
         CONTEXT.capture.versions.setdefault(shown._storage, shown._storage.version)
     take_window(target, shown)
+    if leaf and not CONTEXT.grad_enabled:
+        target._requires_grad = True
     target._storage.version += 1
     return target
 
