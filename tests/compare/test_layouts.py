@@ -108,9 +108,9 @@ REPEATED: dict[str, Fn] = {
 
 
 @pytest.mark.parametrize("name", REPEATED)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int32"])
 def test_repeated_dimensions(name: str, dtype: str) -> None:
-    """What is repeated keeps its place where operands are converted to be computed with."""
+    """What is repeated keeps its place, also where operands are converted to be computed with."""
     chance, fn = random.Random(name + dtype), REPEATED[name]
     for _ in range(20):
         rank = chance.choice([2, 3])
@@ -125,3 +125,14 @@ def test_repeated_dimensions(name: str, dtype: str) -> None:
         if fn(torch, tx).stride() == tx.stride():  # what is converted to its own dtype
             continue
         assert _steps(fn(ad, x)) == _steps(fn(torch, tx)), (x.shape, x.stride())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_what_is_repeated_leaves_the_layout_to_others(dtype: str) -> None:
+    for steps in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
+        found = []
+        for lib in (ad, torch):
+            x = lib.ones(9, dtype=getattr(lib, dtype)).as_strided((2, 3, 4), steps)
+            y = lib.ones(2, 4, 3, dtype=x.dtype).mT
+            found.append([_steps(out) for out in (x * y, lib.maximum(x, y), x < y, y - x)])
+        assert found[0] == found[1], steps

@@ -18,15 +18,21 @@ from adjoint.engine.tensor.tensor import DTYPE_OF
 class Casting:
     """How operands of one dtype pattern reach the kernel and what dtype comes back."""
 
-    __slots__ = ("casts", "result", "several", "whole")
+    __slots__ = ("casts", "keeps_layout", "result", "several", "whole")
 
     def __init__(
-        self, casts: tuple[Any, ...] | None, result: Any, whole: tuple[int, ...], several: bool
+        self,
+        casts: tuple[Any, ...] | None,
+        result: Any,
+        whole: tuple[int, ...],
+        keeps_layout: bool,
+        several: bool,
     ) -> None:
         self.casts = casts  # per operand: an array dtype, or None to pass it on
         self.result = result  # the array dtype of the result
         self.whole = whole  # which operands are whole numbers of Python's
-        self.several = several  # whether a result's layout follows from that of several arrays
+        self.keeps_layout = keeps_layout  # whether a result lies as arrays do that it is made of
+        self.several = several  # whether these are several
 
 
 LARGE = 2**63  # from here on a whole number is no int64
@@ -71,8 +77,8 @@ def make_plan(record: Record, arrays: list[Any], params: dict[str, Any]) -> Cast
             casts.append(wide if wide.kind in "iub" or isinstance(a, bool) else None)
     whole = tuple([i for i in range(skip, len(arrays)) if type(arrays[i]) is int])
     casting = tuple(casts) if any(c is not None for c in casts) else None
-    several = record.family == "elementwise" and sum(hasattr(a, "ndim") for a in arrays) > 1
-    return Casting(casting, NUMPY_OF[result], whole, several)
+    several = sum(hasattr(a, "ndim") for a in arrays) > 1
+    return Casting(casting, NUMPY_OF[result], whole, record.family == "elementwise", several)
 
 
 def _forget_plans() -> None:
@@ -101,8 +107,11 @@ def cast_operand(x: Any, target: Any) -> Any:
     if hasattr(x, "astype"):
         if x.ndim < 2 or 0 not in x.strides:
             return x.astype(target)
-        # NumPy would have what an expanded array repeats lie innermost.
-        return (
-            copy_with(np, x, "same", target) if x.__class__ is np.ndarray else x.astype(target, "C")
-        )
+        if x.__class__ is not np.ndarray:
+            return x.astype(target, "C")
+        if x.ndim < 3 or not x.size or x.dtype.kind in "biu":
+            return copy_with(np, x, "same", target)  # NumPy would have what is repeated innermost
+        # Along dimensions that repeat a half, other operands say how a result lies.
+        once = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
+        return np.broadcast_to(once.astype(target), x.shape)
     return np.asarray(x).astype(target)[()]  # a NumPy scalar: CuPy refuses NumPy arrays

@@ -73,9 +73,13 @@ def call(
         if plan.casts is not None:
             arrays = [cast_operand(a, c) for a, c in zip(arrays, plan.casts, strict=True)]
         out = kernel(*arrays, **params)
-        if plan.several:  # NumPy lays out row by row where operands differ
+        if plan.keeps_layout:  # NumPy lays out row by row where operands differ or repeat
             for a in arrays:
-                if a.__class__ is ndarray and not a.flags.c_contiguous:
+                if (
+                    a.__class__ is ndarray
+                    and not a.flags.c_contiguous
+                    and (plan.several or 0 in a.strides)
+                ):
                     out = as_first(out, arrays)
                     break
         return out if out.dtype == plan.result else out.astype(plan.result)

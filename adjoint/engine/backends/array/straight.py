@@ -62,7 +62,7 @@ class StraightWriter:
         out = quietly(kernel, arrays, params)
         bound = self.name(partial(kernel, **params) if params else kernel)
         text = f"{bound}({', '.join(names)})"
-        if plan is not None and plan.several:
+        if plan is not None and plan.keeps_layout:
             lying = as_first(out, arrays)
             if lying is not out:
                 steps = tuple(step // out.itemsize for step in lying.strides)

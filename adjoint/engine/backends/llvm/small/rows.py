@@ -307,7 +307,7 @@ def one_node(writer: RowWriter, record: Record, given: list[Any], params: Any) -
     if record.promotion is not None:
         key = pattern(arrays)
         plan = record.plans.get(key) or make_plan(record, arrays, params)
-        result, laid = plan.result, plan.several
+        result, laid = plan.result, plan.keeps_layout
         for k, cast in enumerate(plan.casts or ()):
             if cast is not None:
                 given[k] = converted(writer, given[k], cast)
