@@ -329,6 +329,17 @@ def test_frexp_is_a_named_tuple() -> None:
     assert ad.frexp(ad.tensor([1.0])).exponent.item() == 1
 
 
+@pytest.mark.parametrize("decimals", [-1, 1, 2])
+def test_halves_are_rounded_to_decimals_as_they_are(decimals: int) -> None:
+    """-1.5498 is no -1.55: ten times it would be -15.5 as a half."""
+    x = np.linspace(-40, 40, 1001).astype(np.float16)
+    scale = np.float32(10.0 ** abs(decimals))
+    wide = x.astype(np.float32)
+    want = np.rint(wide * scale) / scale if decimals > 0 else np.rint(wide / scale) * scale
+    found = ad.tensor(x).round(decimals=decimals)
+    np.testing.assert_array_equal(found.numpy(), want.astype(np.float16))
+
+
 def test_numpy_operands() -> None:
     x = ad.tensor([1.0, 2.0])
     assert (x + np.float32(1)).dtype is ad.float32

@@ -93,6 +93,8 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         raise NotImplementedError(
             f"round: decimals are not implemented for {input.dtype.name}. Convert to a float."
         )
+    if input.dtype.is_half:  # x * 10, rounded to a half, may be the half that ends in .5
+        return round(input.float(), decimals=decimals).to(input.dtype)
     scale = 10.0 ** abs(decimals)
     return ROUND(input / scale) * scale if decimals < 0 else ROUND(input * scale) / scale
 
