@@ -10,7 +10,7 @@ import pytest
 from adjoint.engine import assembly
 from adjoint.engine.backends.llvm.ir import writer
 from adjoint.engine.backends.llvm.templates.product import kernel as product
-from adjoint.engine.backends.llvm.templates.product import tiles
+from adjoint.engine.backends.llvm.templates.product import thin_kernel, tiles
 from adjoint.engine.backends.registers import half_bits
 from adjoint.engine.backends.registers.elementwise import LOWER, supports
 from adjoint.engine.backends.registers.vector import Features, V
@@ -85,18 +85,23 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
     registers, adding = TILES[cpu]
     monkeypatch.setattr(tiles, "registers", lambda: registers)
     monkeypatch.setattr(writer, "host_features", lambda: TARGETS[cpu][1])
-    tile = tiles.outer_tile("f32")
-    function, declarations = product.product_text("product", "f32", tile)
-    text = "\n".join([*sorted(declarations), function])
-    assert calls(text, cpu) == set()
-    found = 0
-    for block in re.split(r"\n(?=\.LBB)", assembly_of(text, cpu)):
-        lines = [line for line in block.splitlines() if line.startswith("\t")]
-        if sum(adding in line for line in lines) >= tile.rows * tile.vectors:
-            found += 1
-            aside = re.compile(r"(mov[au]p.*%[xyz]mm|\t(str|ldr)\tq).*(%rsp|\bsp\b)")
-            assert not [line for line in lines if aside.search(line)]
-    assert found
+    outer, inner = tiles.outer_tile("f32"), tiles.inner_tile("f32")
+    thin = [
+        (inner.rows * columns, thin_kernel.dots_text("dots", "f32", columns))
+        for columns in range(2, inner.vectors + 1)
+    ]
+    tall = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
+    for sums, (function, declarations) in (tall, *thin):
+        text = "\n".join([*sorted(declarations), function])
+        assert calls(text, cpu) == set()
+        found = 0
+        for block in re.split(r"\n(?=\.LBB)", assembly_of(text, cpu)):
+            lines = [line for line in block.splitlines() if line.startswith("\t")]
+            if sum(adding in line for line in lines) >= sums:
+                found += 1
+                aside = re.compile(r"(mov[au]p.*%[xyz]mm|\t(str|ldr)\tq).*(%rsp|\bsp\b)")
+                assert not [line for line in lines if aside.search(line)]
+        assert found
 
 
 def test_a_library_call_is_seen() -> None:

@@ -49,6 +49,7 @@ LARGE = [
     (130, 34, 40),
     (288, 96, 530),  # nine parts of rows as ten
     (70, 520, 530),  # columns of a large matrix, which are packed for all pieces
+    *((67, columns, 37) for columns in range(2, 9)),  # thin: each count of columns
 ]
 DTYPES = {"float32": ad.float32, "float64": ad.float64}
 

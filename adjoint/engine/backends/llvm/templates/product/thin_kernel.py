@@ -2,8 +2,9 @@
 
 Note [thin products]
     Where a matrix meets a few rows only, packing it would cost more than multiplying it. So the
-    depth lies along the lanes: some rows of the matrix are multiplied with one of the thin
-    operand's, and each vector of sums is added up at the end. Both operands have contiguous rows.
+    depth lies along the lanes: some rows of the matrix are multiplied with some of the thin
+    operand's, each with each, and each vector of sums is added up at the end. Both operands have
+    contiguous rows. Several of both: what is loaded is used as often as there are of the other.
 
     One row alone reads each element of the matrix once, so memory decides: two rows at a time, far
     along, and those after them asked for, which the processor does not do by itself where rows are
@@ -12,6 +13,7 @@ Note [thin products]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,10 +22,10 @@ from adjoint.engine.backends.llvm.ir.words import LaunchWords
 from adjoint.engine.backends.llvm.ir.writer import LINE, CodeWriter
 from adjoint.engine.backends.llvm.runtime.library import Text
 from adjoint.engine.backends.llvm.templates.product.row_kernel import member_at
-from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile
+from adjoint.engine.backends.llvm.templates.product.tiles import inner_tile
 from adjoint.engine.backends.registers.vector import V, mad, width
 
-TALL, LONG = 4, 2  # rows at a time, vectors of each: more sums that do not wait for each other
+LONG = 2  # vectors of each row at a time, where registers hold their sums
 ALONE, AHEAD = 2, 128  # rows at a time for one alone, and bytes of each
 
 
@@ -53,15 +55,27 @@ class ThinWords(LaunchWords):
     inner_c: Any
 
 
-class Dots:
-    """Writes the kernel: C[i, t] = sum over k of X[i, k] Y[t, k]."""
+def columns_together(kind: str, count: int) -> int:
+    """How many of so many columns are multiplied at once: turns are of one size, or nearly."""
+    most = inner_tile(kind).vectors
+    return -(-count // -(-count // most))
 
-    def __init__(self, kind: str, alone: bool) -> None:
+
+class Dots:
+    """Writes the kernel: C[i, t] = sum over k of X[i, k] Y[t, k].
+
+    So many columns t are multiplied at once; 0: there is one alone.
+    """
+
+    def __init__(self, kind: str, together: int) -> None:
         self.kind, self.item = kind, width(kind) // 8
-        self.lanes = outer_tile(kind).lanes
-        self.alone, self.tall, self.long = alone, TALL, LONG
-        if alone:
-            self.tall, self.long = ALONE, max(AHEAD // (self.lanes * self.item), LONG)
+        tile = inner_tile(kind)
+        self.lanes = tile.lanes
+        self.alone, self.together = not together, max(together, 1)
+        self.tall = ALONE if self.alone else tile.rows
+        self.long = LONG if LONG * self.together < tile.vectors else 1
+        if self.alone:
+            self.long = max(AHEAD // (self.lanes * self.item), LONG)
         self.w = w = CodeWriter()
         self.word = ThinWords.read_by(w)
 
@@ -78,47 +92,57 @@ class Dots:
         stop = w.least(first + word.rows, word.m)
 
         def some(i: V) -> None:
-            # The last rows are done with some before them, which gives these the same sums again.
-            numbers = [w.least(i + r, stop - 1) for r in range(self.tall)]
-            rows = [w.at(x, self.kind, number * word.x_row) for number in numbers]
+            # The last are done with some before them, which gives these the same sums again.
+            rows = [w.least(i + r, stop - 1) for r in range(self.tall)]
+            mine = [w.at(x, self.kind, row * word.x_row) for row in rows]
 
-            def one(t: V) -> None:
-                sums = self.sums(rows, w.at(y, self.kind, t * word.y_row))
-                for number, total in zip(numbers, sums, strict=True):
-                    w.store(total, c, number * word.c_row + t * word.c_t)
+            def columns(t: V) -> None:
+                ts = [w.least(t + n, word.t - 1) for n in range(self.together)]
+                others = [w.at(y, self.kind, n * word.y_row) for n in ts]
+                sums = iter(self.sums(mine, others))
+                for n in ts:
+                    for row in rows:
+                        w.store(next(sums), c, row * word.c_row + n * word.c_t)
 
-            w.loop(0, word.t, one)
+            w.loop(0, word.t, columns, step=self.together)
 
         w.loop(first, stop, some, step=self.tall)
 
-    def sums(self, rows: list[str], other: str) -> list[V]:
-        """The sums of several rows, along the whole depth."""
+    def sums(self, rows: list[str], others: list[str]) -> list[V]:
+        """The sums of each row with each other, along the whole depth; those of an other first."""
         w, kind, lanes, depth = self.w, self.kind, self.lanes, self.word.k
-        tall, long = self.tall, self.long
-        most = depth - depth.modulo(lanes * long)
-        whole = depth - depth.modulo(lanes) if self.alone else most
+        count = len(rows) * len(others)
+        most = depth - depth.modulo(lanes * self.long)
+        whole = depth - depth.modulo(lanes)
 
-        def several(count: int, k: V, *before: V) -> list[V]:
-            places, after = iter(before), []
-            if self.alone and count == long:
-                self.ask_for([w.at(row, kind, k + self.word.x_row * tall) for row in rows])
-            for v in range(count):
-                y = w.load(other, kind, k + v * lanes, lanes)
-                after += [
-                    mad(w.load(row, kind, k + v * lanes, lanes), y, next(places)) for row in rows
-                ]
+        def added(k: V, wide: int, before: Sequence[V]) -> list[V]:
+            ys = [w.load(other, kind, k, wide) for other in others]
+            xs = [w.load(row, kind, k, wide) for row in rows]
+            pairs = [(x, y) for y in ys for x in xs]
+            return [mad(x, y, total) for (x, y), total in zip(pairs, before, strict=True)]
+
+        def several(vectors: int, k: V, *before: V) -> list[V]:
+            after: list[V] = []
+            if self.alone and vectors == self.long:
+                self.ask_for([w.at(row, kind, k + self.word.x_row * self.tall) for row in rows])
+            for v in range(vectors):
+                after += added(k + v * lanes, lanes, before[v * count : (v + 1) * count])
             return after
 
-        def single(k: V, *before: V) -> list[V]:
-            y = w.load(other, kind, k)
-            return [mad(w.load(row, kind, k), y, s) for row, s in zip(rows, before, strict=True)]
+        sums = [w.code.const(0, kind, lanes)] * (count * self.long)
+        sums = w.loop(0, most, partial(several, self.long), sums, step=lanes * self.long)
+        if self.long > 1:
+            sums[:count] = w.loop(most, whole, partial(several, 1), sums[:count], step=lanes)
+        totals = self.added_up([sum(sums[n + count :: count], sums[n]) for n in range(count)])
+        return w.loop(whole, depth, lambda k, *before: added(k, 1, before), totals)
 
-        zero = [w.code.const(0, kind, lanes)] * (tall * long)
-        sums = w.loop(0, most, partial(several, long), zero, step=lanes * long)
-        if self.alone:
-            sums[:tall] = w.loop(most, whole, partial(several, 1), sums[:tall], step=lanes)
-        totals = [w.total(sum(sums[r + tall :: tall], sums[r])) for r in range(tall)]
-        return w.loop(whole, depth, single, totals)
+    def added_up(self, sums: list[V]) -> list[V]:
+        """The sums of vectors' lanes; those of as many vectors as there are lanes together."""
+        w, lanes = self.w, self.lanes
+        whole = len(sums) - len(sums) % lanes
+        groups = [w.totals(sums[n : n + lanes]) for n in range(0, whole, lanes)]
+        together = [w.lane(group, lane) for group in groups for lane in range(lanes)]
+        return together + [w.total(x) for x in sums[whole:]]
 
     def ask_for(self, places: list[str]) -> None:
         """Have the lines of the next rows brought while these are multiplied."""
@@ -128,6 +152,6 @@ class Dots:
                 self.w.prefetch(place, start)
 
 
-def dots_text(name: str, kind: str, alone: bool) -> Text:
+def dots_text(name: str, kind: str, together: int) -> Text:
     """The kernel of Note [thin products]."""
-    return Dots(kind, alone).text(name)
+    return Dots(kind, together).text(name)

@@ -183,6 +183,8 @@ def product_steps(a: Place, b: Place, c: Place, dims: Dims, lasts: Lasts = never
     product = described(a, b, c, dims, lasts)
     if is_little(product):
         littles(product)
+    elif is_ordered_once(product):
+        tiles(product)
     elif is_thin(product):
         thin(product)
     elif is_thin(product.turned):
@@ -206,7 +208,9 @@ def product_steps_with(
 ) -> list[Launch] | None:
     """The same with an epilogue; None where another kernel than that of tiles is better."""
     product = described(a, b, c, dims, lasts)
-    if is_little(product) or is_thin(product) or is_thin(product.turned) or product.c.shape[1] == 1:
+    if is_little(product) or product.c.shape[1] == 1:
+        return None
+    if not is_ordered_once(product) and (is_thin(product) or is_thin(product.turned)):
         return None
     product.label = (*product.label, "+" + "+".join(epilogue.origin))
     product.ending = Ending(epilogue, stored)
@@ -226,6 +230,20 @@ def is_little(p: TiledProduct) -> bool:
     if any(map(is_extent, p.sizes)) or typical(p.batch) < LITTLES:
         return False
     return min(p.sizes) > 0 and max(p.sizes) <= little.MOST and p.c.rows_lie
+
+
+def is_ordered_once(p: TiledProduct) -> bool:
+    """Whether few rows meet a matrix that is put in panels for all turns of a loop.
+
+    Panels are read along memory and what is read serves a tile's rows, of which a quarter may be
+    missing. One row gains by the first alone, while a cache and not memory decides.
+    """
+    if p.b.rows_lie or not p.lasts(p.b.base.buffer):
+        return False
+    m, n, k = map(typical, p.sizes)
+    tile = outer_tile(p.kind)
+    one = m == 1 and n * k * p.c.base.buffer.dtype.itemsize < LARGE
+    return n >= tile.columns and (one or 4 * m >= 3 * rounded(m, tile.rows))
 
 
 def is_thin(p: TiledProduct) -> bool:
@@ -329,8 +347,10 @@ def thin(p: TiledProduct) -> None:
         inner_x=p.a.inner, inner_y=p.b.inner, inner_c=p.c.inner,
     ).listed()  # fmt: skip
     alone = typical(n) == 1 and typical(k) > SIDE  # along short rows adding up takes longest
-    name = f"dots_{tiled(p.kind)}{'_alone' if alone else ''}"
-    launch(p, name, partial(dots.dots_text, kind=p.kind, alone=alone), words, p.batch * parts)
+    together = 0 if alone else dots.columns_together(p.kind, typical(n))
+    name = f"dots_{tiled(p.kind)}_{together}"
+    text = partial(dots.dots_text, kind=p.kind, together=together)
+    launch(p, name, text, words, p.batch * parts)
 
 
 def tiles(p: TiledProduct) -> None:
@@ -464,14 +484,15 @@ def in_rows(p: TiledProduct, given: Matrix) -> Matrix:
 def in_panels(p: TiledProduct, tile: Tile) -> Matrix:
     """B in panels of a tile's columns: from a row of one to the next it is that many elements."""
     k, n = p.b.shape
-    columns = tile.columns
+    columns, wide = tile.columns, width_of(p)
     member = rounded(n, columns) * k
     if p.b.rows_lie:  # parts of some rows, else of some columns: read along memory
+        assert columns == wide  # the launch's own panels are those of its tile
         rows = computed(max, parts_of(k, PIECES), GROUP)
-        part, size = (n, rows), rows * columns
-    else:
-        part, size = (columns, k), columns * k
-    base = order(p, p.b, (columns, columns * k, columns), part, size, member)
+        part, size, jump = (n, rows), rows * columns, columns * k
+    else:  # a part is a panel, of which the launch's are neighbours
+        part, size, jump = (columns, k), columns * k, wide
+    base = order(p, p.b, (columns, jump, columns), part, size, member)
     return Matrix(base, p.b.shape, columns, 1, p.ranges[1] * member, member)
 
 
