@@ -21,6 +21,15 @@ def _native(fn: Any, *args: Any) -> np.ndarray[Any, Any]:
     return np.asarray(out.numpy())
 
 
+def _native_each(fn: Any) -> list[np.ndarray[Any, Any]]:
+    """The same of several results, of which those without elements are whoever's."""
+    compiled = ad.compile(fn)
+    out = [np.asarray(x.numpy()) for x in compiled()]
+    called = sum(x.size == 0 for x in out)
+    assert f" {called} calls of the eager table" in compiled.explain(), compiled.explain()
+    return out
+
+
 def _lines(x: Any, at: Any, y: Any, combine: Any) -> Any:
     """x with each y[i, j] combined with x[at[i, j], j], one after the other."""
     out = x.copy()
@@ -89,3 +98,21 @@ def test_identity_matrices(shape: tuple[int, int], dtype: Any) -> None:
     assert compiled().dtype is dtype
     assert compiled().to(ad.float64).tolist() == np.eye(*shape).tolist()
     assert " 0 calls of the eager table" in compiled.explain()
+
+
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "upper"])
+def test_indices_of_triangles(lower: bool) -> None:
+    generator = np.random.default_rng(2)
+    shapes = [(1, 1), (17, 17), (1, 9), (9, 1), *generator.integers(1, 40, (6, 2)).tolist()]
+    cases = [(n, m, k) for n, m in shapes for k in (-m - 1, -3, -1, 0, 2, m)]
+    found = _native_each(
+        lambda: [(ad.tril_indices if lower else ad.triu_indices)(*case) for case in cases]
+    )
+    for case, one in zip(cases, found, strict=True):
+        want = (np.tril_indices if lower else np.triu_indices)(case[0], case[2], case[1])
+        np.testing.assert_array_equal(one, np.stack(want), err_msg=str(case))
+
+
+def test_indices_of_a_large_triangle() -> None:
+    found = _native(lambda: ad.triu_indices(3001, 2003, -7, dtype=ad.int32))
+    np.testing.assert_array_equal(found, np.stack(np.triu_indices(3001, -7, 2003)))

@@ -1,8 +1,8 @@
 """What stands for operations so that kernels of elements can do them.
 
 Operands are spread to the shape of the result, numbers become tensors. Halves are computed in
-double precision and rounded once, which is what the eager table does. Evenly spaced numbers are
-operations that loops know.
+double precision and rounded once, which is what the eager table does. Evenly spaced numbers and
+indices of triangles are operations that loops know.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from adjoint.engine.ops.create.ranges import LINSPACE
 from adjoint.engine.ops.elementwise import records
 from adjoint.engine.ops.elementwise.condition import WHERE
 from adjoint.engine.ops.shape.convert import CAST
-from adjoint.engine.ops.shape.views import EXPAND
+from adjoint.engine.ops.shape.triangular import TRIANGLE_INDICES, before_diagonal
+from adjoint.engine.ops.shape.views import EXPAND, RESHAPE
 
 Values = tuple[Value, ...]
 
 
 def substituted(graph: DataflowGraph) -> DataflowGraph:
     """The graph with operands that the kernels read."""
-    wanted = any(node.record.name in FUNCTIONS or node.record is LINSPACE for node in graph.nodes)
+    wanted = any(node.record.name in FUNCTIONS or node.record in MADE for node in graph.nodes)
     return rebuild(graph, visit) if wanted else graph
 
 
 def visit(builder: GraphBuilder, node: Node, inputs: tuple[Any, ...]) -> Values | None:
     """What stands for a node's results; None where it stays."""
-    if node.record is LINSPACE:
-        return spaced(builder, node)
+    if node.record in MADE:
+        return MADE[node.record](builder, node)
     if node.record.name not in FUNCTIONS:
         return None
     out: Spec = node.outputs[0].spec
@@ -90,6 +91,56 @@ def spaced(builder: GraphBuilder, node: Node) -> Values | None:
 
 
 ENDS = ("start", "end")
+COUNTED = 1 << 20  # rows and columns up to which doubles hold all that leads to an index
+
+
+def triangle_pairs(builder: GraphBuilder, node: Node) -> Values | None:
+    """Rows and columns of a triangle's elements, from their numbers.
+
+    Of a lower one, row r of those that grow from `least` elements on begins at
+    r (2 least + r - 1) / 2; rows of all columns follow. An upper one is a lower one from the end.
+    """
+    emit, spec, params = builder.emit, node.outputs[0].spec, node.params
+    rows, columns, offset = (params[name] for name in ("row", "col", "offset"))
+    count = spec.shape[1]
+    if any(is_extent(n) or abs(n) > COUNTED for n in (rows, columns, offset)) or not count:
+        return None
+    upper = not params["lower"]
+    below = (columns - rows - offset if upper else offset) + 1  # elements of the first row
+    empty = max(-below, 0)  # rows; one of none does no harm
+    least = empty + below
+    growing = min(max(columns - below, empty), rows)
+    sloped = before_diagonal(rows, columns, below) - (rows - growing) * columns
+
+    def begin(r: Value) -> Value:
+        return emit(records.MUL, emit(records.MUL, r, emit(records.ADD, r, 2 * least - 1)), 0.5)
+
+    number = emit(ARANGE, start=0, step=1, length=count, dtype=int64, device=spec.device)
+    at = to(builder, emit(records.SUB, count - 1, number) if upper else number, float64)
+    inside = emit(records.ADD, emit(records.MUL, at, 8.0), float((2 * least - 1) ** 2))
+    root = emit(records.SUB, emit(records.SQRT, inside), float(2 * least - 1))
+    r = emit(records.FLOOR, emit(records.MUL, root, 0.5))
+    r = emit(WHERE, emit(records.GT, begin(r), at), emit(records.SUB, r, 1.0), r)
+    after = emit(records.ADD, r, 1.0)
+    r = emit(WHERE, emit(records.LE, begin(after), at), after, r)
+    row, column = emit(records.ADD, r, float(empty)), emit(records.SUB, at, begin(r))
+    if rows > growing:
+        beyond = emit(records.SUB, at, float(sloped))
+        whole = emit(records.FLOOR, emit(records.DIV, beyond, float(columns)))
+        rest = emit(records.SUB, beyond, emit(records.MUL, whole, float(columns)))
+        full = emit(records.GE, at, float(sloped))
+        row = emit(WHERE, full, emit(records.ADD, whole, float(growing)), row)
+        column = emit(WHERE, full, rest, column)
+    if upper:
+        row, column = (
+            emit(records.SUB, float(size - 1), x) for size, x in ((rows, row), (columns, column))
+        )
+    which = emit(ARANGE, start=0, step=1, length=2, dtype=int64, device=spec.device)
+    first = emit(records.EQ, emit(RESHAPE, which, shape=(2, 1)), 0)
+    return (to(builder, emit(WHERE, first, row, column), spec.dtype),)
+
+
+MADE = {LINSPACE: spaced, TRIANGLE_INDICES: triangle_pairs}  # of no operands
 
 
 def is_half(x: Any) -> bool:
