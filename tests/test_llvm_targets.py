@@ -9,6 +9,7 @@ import pytest
 
 from adjoint.engine import assembly
 from adjoint.engine.backends.llvm.ir import writer
+from adjoint.engine.backends.llvm.templates.convolution import lines_kernel
 from adjoint.engine.backends.llvm.templates.product import kernel as product
 from adjoint.engine.backends.llvm.templates.product import thin_kernel, tiles
 from adjoint.engine.backends.registers import half_bits
@@ -91,7 +92,10 @@ def test_tiles_stay_in_registers(cpu: str, monkeypatch: pytest.MonkeyPatch) -> N
         for columns in range(2, inner.vectors + 1)
     ]
     tall = (outer.rows * outer.vectors, product.product_text("product", "f32", outer))
-    for sums, (function, declarations) in (tall, *thin):
+    together = lines_kernel.vectors_together()
+    size = (together // lines_kernel.ACROSS, lines_kernel.ACROSS)
+    along = (together, lines_kernel.line_sums_text("lines", "f32", True, size, 1))
+    for sums, (function, declarations) in (tall, *thin, along):
         text = "\n".join([*sorted(declarations), function])
         assert calls(text, cpu) == set()
         found = 0

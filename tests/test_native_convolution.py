@@ -15,6 +15,7 @@ import adjoint as ad
 import adjoint.nn.functional as F
 from adjoint.compiler import compile
 from adjoint.engine.backends.llvm.program import native
+from adjoint.engine.backends.llvm.templates.convolution import narrow
 from adjoint.engine.backends.llvm.templates.product import tiles
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -142,6 +143,42 @@ def test_tiles_of_other_processors(
     monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # compile anew
     got = compile(step(case), backend="native")(*operands(case, ad.float32))
     agree(got, step(case)(*operands(case, ad.float64)), ad.float32)
+
+
+LINES = [
+    Case(2, 5, 5, (9, 37), (3, 3), padding=1, groups=5),
+    Case(1, 3, 6, (14, 75), (3, 5), stride=(1, 2), padding=2, groups=3),
+    Case(1, 4, 4, (203,), (7,), dilation=2, groups=4),
+    Case(3, 4, 2, (2, 5, 33), (2, 3, 3), stride=(1, 2, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", [ad.float32, ad.float64])
+@pytest.mark.parametrize("registers", [None, (128, 16, False), (256, 16, False), (512, 32, False)])
+def test_sums_along_lines_are_those_of_positions(
+    registers: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Note [lines], to the bit: what the kernel of positions gives, of any width and stride."""
+    monkeypatch.setattr(native, "disk_key", lambda task, options: None)  # compile anew
+    if registers:
+        monkeypatch.setattr(tiles, "registers", lambda: registers)
+    inputs = [operands(case, dtype) for case in LINES]
+
+    def run(inputs: Any) -> Any:
+        pairs = zip(LINES, inputs, strict=True)
+        return [
+            CONV[len(c.sizes)](x, w, None, c.stride, c.padding, c.dilation, c.groups)
+            for c, (x, w, _) in pairs
+        ]
+
+    along = compile(run, backend="native")
+    got = along(inputs)
+    names = along.latest.executable.sources()
+    assert any(name.startswith("lines_") for name in names)
+    assert not any(name.startswith("narrow_") for name in names)
+    monkeypatch.setattr(narrow, "goes_along_lines", lambda kind, walk: False)
+    for a, b in zip(got, compile(run, backend="native")(inputs), strict=True):
+        np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
 
 def test_operands_lie_anyhow() -> None:

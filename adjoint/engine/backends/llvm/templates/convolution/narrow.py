@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
+from adjoint.engine.backends.llvm.templates.convolution import lines_kernel as lines
 from adjoint.engine.backends.llvm.templates.convolution import narrow_kernel as narrow
 from adjoint.engine.backends.llvm.templates.convolution.geometry import (
     Phase,
@@ -13,15 +15,16 @@ from adjoint.engine.backends.llvm.templates.convolution.geometry import (
 )
 from adjoint.engine.backends.llvm.templates.convolution.windowed import (
     PIECES,
+    WalkWords,
     address,
     kind_of,
     parts_of,
     walk_words,
 )
-from adjoint.engine.backends.llvm.templates.product.tiles import tiled
+from adjoint.engine.backends.llvm.templates.product.tiles import outer_tile, tiled
 from adjoint.engine.compiler.memory.places import Place
 from adjoint.engine.compiler.schedule.steps import Address, Launch, sized, whole
-from adjoint.engine.graph.sizes.extents import computed
+from adjoint.engine.graph.sizes.extents import computed, is_extent, typical
 
 NARROW = 4  # output channels in a group from which on panels pay
 DEEPEST = 1024  # taps times channels without panels, at most
@@ -78,28 +81,49 @@ def sums_launch(
 ) -> Launch:
     """Sums over taps, given as offsets in the weights and in the input; all 1 without weights."""
     kind, (groups, rows) = kind_of(out), sizes
-    count = positions(phase, out.shape[0])
-    chunks = parts_of(count, narrow.CHUNK)
     block, parts = group_parts(groups)
     weighted = weights is not None
     begin, to, walk = walk_words(phase, source, out)
+    wide, step = walk[0][-1], walk[1][-1]
+    if goes_along_lines(kind, walk):
+        count = positions(phase[:-1], out.shape[0])
+        across = lines.vectors_across(kind, wide, typical(count))
+        size = lines.lines_together(across, typical(count)), across
+        part = lines.lines_of_piece(wide, size[0])
+        name = f"lines_{tiled(kind)}_{int(weighted)}_{size[0]}x{across}_{step}"
+        text = partial(lines.line_sums_text, kind=kind, weighted=weighted, size=size, step=step)
+    else:
+        count, part = positions(phase, out.shape[0]), narrow.CHUNK
+        name = f"narrow_{tiled(kind)}_{int(weighted)}"
+        text = partial(narrow.sums_text, kind=kind, weighted=weighted)
+    pieces = parts_of(count, part) * parts
     words = narrow.NarrowWords(
-        begin, weights or 0, to, m=rows, k=len(pairs), positions=count, part=0,
-        pieces=chunks * parts, groups=groups, group_block=block, group_parts=parts,
+        begin, weights or 0, to, m=rows, k=len(pairs), positions=count, part=part,
+        pieces=pieces, groups=groups, group_block=block, group_parts=parts,
         group_source=steps[0], group_other=steps[1], row_other=steps[2],
         group_target=rows * out.strides[1], row_target=out.strides[1],
         sizes=walk[0], source_steps=walk[1], other_steps=walk[2],
     )  # fmt: skip
+    every = positions(phase, out.shape[0])
     return Launch(
-        function=f"narrow_{tiled(kind)}_{int(weighted)}",
-        text=lambda name: narrow.sums_text(name, kind, weighted),
+        function=name,
+        text=text,
         words=[*words.listed(), *(offset for pair in pairs for offset in pair)],
         reads=(whole(source.buffer),),
         writes=(whole(out.buffer),),
-        pieces=chunks * parts,
-        cost=count * groups * rows * max(len(pairs), 1) / 4,
-        label=sized("convolution", groups, rows, count, len(pairs)) if weighted else "fold",
+        pieces=pieces,
+        cost=every * groups * rows * max(len(pairs), 1) / 4,
+        label=sized("convolution", groups, rows, every, len(pairs)) if weighted else "fold",
     )
+
+
+def goes_along_lines(kind: str, walk: WalkWords) -> bool:
+    """Whether a result has lines of neighbours, each a vector or more (Note [lines])."""
+    sizes, steps, to_steps = walk
+    wide, step, to_step = sizes[-1], steps[-1], to_steps[-1]
+    if any(map(is_extent, (wide, step, to_step))):
+        return False
+    return wide >= outer_tile(kind).lanes and step in lines.STEPS and to_step == 1
 
 
 def narrow_parts(groups: int, count: int) -> tuple[int, int]:
