@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.errors import DTypeError
 from adjoint.engine.core.operations.public import public
-from adjoint.engine.ops.elementwise.bounds import RELU, hardshrink, prelu
+from adjoint.engine.ops.elementwise.bounds import CLAMP, RELU, hardshrink, prelu
 from adjoint.engine.ops.elementwise.condition import WHERE, filled
 from adjoint.engine.ops.nn.activations import activation
 from adjoint.engine.ops.nn.common import BOTH, FUNCTIONAL, apply, require_floating
@@ -23,10 +23,18 @@ LEAKY_RELU = activation(
     lambda x, slope: WHERE(x > 0, x, x * slope),
     lambda g, x, slope: WHERE(x > 0, g, g * slope),
 )
+
+
+def _hardtanh_of(x: Tensor, low: Any, high: Any) -> Tensor:
+    if x.dtype.is_floating_point:
+        return CLAMP(x, low, high)
+    return filled(filled(x, x <= low, low), x >= high, high)  # bounds that fit into its dtype
+
+
 # Unlike clamp, no gradient at the bounds themselves.
 HARDTANH = activation(
     "hardtanh",
-    lambda x, low, high: filled(filled(x, x <= low, low), x >= high, high),
+    _hardtanh_of,
     lambda g, x, low, high: filled(g, (x <= low) | (x >= high), 0),
 )
 HARDSIGMOID = activation(
