@@ -19,9 +19,13 @@ from adjoint.engine.compiler.loops.narrowing import narrowed
 from adjoint.engine.compiler.loops.nest import host_dtype
 from adjoint.engine.compiler.memory.places import OWN
 from adjoint.engine.core.operations.record import REGISTRY
-from adjoint.engine.graph.sizes.extents import typical
+from adjoint.engine.graph.sizes.extents import is_extent, typical
 
 SHORT_ROW, VERY_SHORT_ROW = 16, 8  # elements: no whole vector
+# In cycles, roughly: what a row takes besides its elements, an element whose neighbours in memory
+# are in its vector too, one that has none there, and a line of memory that serves it alone.
+ROW_COST, NEIGHBOUR_COST, APART_COST, LINE_COST = 24, 0.25, 1, 3
+LINE = 64  # bytes
 
 
 def is_costly(name: str) -> bool:
@@ -31,10 +35,11 @@ def is_costly(name: str) -> bool:
 
 def schedule(kernel: LoopKernel) -> Kernel:
     """Choose loop order and vector dimension, merge dimensions, and freeze the form."""
-    kernel = replace(kernel, ops=narrowed(kernel))
+    kernel = read_forwards(replace(kernel, ops=narrowed(kernel)))
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     carried = kept_values(kernel)
     vector = outside_short_rows(kernel, vector_atom(kernel, refs))
+    vector = along_longer_rows(kernel, refs, vector)
     refs += [ref for _, ref in carried]
     outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
     inner = order([a for a in kernel.atoms if a in kernel.reduced], refs, vector)
@@ -63,6 +68,37 @@ def schedule(kernel: LoopKernel) -> Kernel:
         faults=tuple(kernel.faults[k][j] for k, j in form.checks()),
         origin=kernel.origin,
     )
+
+
+def read_forwards(kernel: LoopKernel) -> LoopKernel:
+    """A pointwise kernel that goes the other way where all that it reads lies backwards.
+
+    To read forwards and write backwards takes memory half as long as the other way round.
+    """
+    if kernel.reduced or kernel.columns:
+        return kernel
+    read = [ref for ref in kernel.refs if ref.buffer is not None]
+    for atom in kernel.atoms:
+        steps = [ref.strides.get(atom, 0) for ref in read]
+        if any(map(is_extent, steps)):
+            continue
+        if min(steps, default=0) < 0 and max(steps) <= 0:
+            kernel = replace(
+                kernel,
+                refs=[turned(ref, atom) for ref in kernel.refs],
+                stores=[(v, turned(ref, atom)) for v, ref in kernel.stores],
+            )
+            read = [ref for ref in kernel.refs if ref.buffer is not None]
+    return kernel
+
+
+def turned(ref: AffineReference, atom: Any) -> AffineReference:
+    """A reference that begins at the other end of a dimension."""
+    step = ref.strides.get(atom, 0)
+    if not step:
+        return ref
+    last = ref.offset + step * (atom.size - 1)
+    return replace(ref, offset=last, strides={**ref.strides, atom: -step})
 
 
 # -- kept values ----------------------------------------------------------------------------------
@@ -141,6 +177,35 @@ def outside_short_rows(kernel: LoopKernel, vector: Any) -> Any:
     written = any(kernel.ops[v].full for v, _ in kernel.stores)
     costly = any(is_costly(op.name) for op in kernel.ops)
     return several if costly or not written or size < VERY_SHORT_ROW else vector
+
+
+def along_longer_rows(kernel: LoopKernel, refs: list[AffineReference], vector: Any) -> Any:
+    """The vector dimension of a pointwise kernel; if its rows are short, the one that costs least.
+
+    Pictures that are given three channels last are written three elements apart, but in long rows.
+    """
+    if kernel.reduced or kernel.columns or vector is None:
+        return vector
+
+    def length(atom: Any) -> int:
+        return prod(typical(a.size) for a in merge(order(kernel.atoms, refs, atom), refs)[-1])
+
+    def cost(atom: Any) -> float:
+        return ROW_COST / max(length(atom), 1) + sum(element_cost(ref, atom) for ref in refs)
+
+    if length(vector) >= SHORT_ROW:
+        return vector
+    return min([vector, *kernel.atoms], key=cost)
+
+
+def element_cost(ref: AffineReference, atom: Any) -> float:
+    """What it takes to load or store one of the elements along a dimension."""
+    step = abs(typical(ref.strides.get(atom, 0)))
+    if ref.buffer is None or not step:
+        return 0
+    if step == 1:
+        return NEIGHBOUR_COST
+    return APART_COST + LINE_COST * min(step * ref.dtype.itemsize, LINE) / LINE
 
 
 def over_dims(ref: AffineReference, dims: list[list[Any]]) -> AffineReference:

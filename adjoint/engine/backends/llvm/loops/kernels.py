@@ -75,29 +75,67 @@ class LoopEmitter:
         self.size = [self.fetch(SIZES + d) if d >= first else "" for d in range(dims)]
         base = SIZES + dims
         self.access.word = {w: self.fetch(base + k) for k, w in enumerate(words)}
-        self.blocks.loop("%start", "%stop", 1, (), lambda p, _: self.piece(p))
+        digits = self.digits()
+        start = self.decode("%start", digits)
+
+        def turn(p: str, now: list[V]) -> list[V]:
+            self.piece(dict(zip(digits, [x.ref for x in now] or [p], strict=False)))
+            return self.following(now, digits)
+
+        self.blocks.loop("%start", "%stop", 1, start, turn)
         return base + len(words)
 
-    def piece(self, p: str) -> list[V]:
+    def digits(self) -> dict[int, str]:
+        """What tells pieces apart, the quickest to change first: dimensions, and their sizes.
+
+        That of vectors stands for the chunk. Nobody asks how large the last one is.
+        """
+        form = self.form
+        if form.rows or not form.outer:
+            return {d: self.size[d] for d in reversed(range(form.outer))}
+        lead = form.outer - 1
+        before = {d: self.size[d] for d in reversed(range(lead))}
+        if not lead:
+            return {lead: ""}
+        if not form.tiled:
+            return {lead: self.chunks} | before
+        row = before.pop(lead - 1)  # Note [tiled pieces]
+        return {lead - 1: row, lead: self.chunks} | before
+
+    def decode(self, p: str, digits: dict[int, str]) -> list[V]:
+        """The digits of a piece's number; nothing where there is one, which is the number."""
+        let = self.code.let
+        found = []
+        if len(digits) < 2:
+            return []
+        for size in [*digits.values()][:-1]:
+            found.append(self.code.value(let(f"urem i64 {p}, {size}"), "i64", 1))
+            p = let(f"udiv i64 {p}, {size}")
+        return [*found, self.code.value(p, "i64", 1)]
+
+    def following(self, now: list[V], digits: dict[int, str]) -> list[V]:
+        """The digits of the next piece, counted: divisions take longer than to copy a short row."""
+        let = self.code.let
+        after = []
+        carry = "1"
+        for digit, size in zip(now, digits.values(), strict=False):
+            more = let(f"add i64 {digit.ref}, {carry}")
+            if len(after) + 1 < len(now):
+                full = let(f"icmp eq i64 {more}, {size}")
+                more = let(f"select i1 {full}, i64 0, i64 {more}")
+                carry = let(f"zext i1 {full} to i64")
+            after.append(self.code.value(more, "i64", 1))
+        return after
+
+    def piece(self, where: dict[int, str]) -> None:
         """One piece: a row, or a chunk of columns of one combination of the other dimensions."""
         form, let = self.form, self.code.let
-        lead = form.outer if form.rows or form.outer == 0 else form.outer - 1
         chunked = not form.rows and form.outer > 0
-        row: dict[int, str] = {}
-        if form.tiled:  # Note [tiled pieces]
-            lead -= 1
-            row = {lead: let(f"urem i64 {p}, {self.size[lead]}")}
-            p = let(f"udiv i64 {p}, {self.size[lead]}")
-        if chunked and lead:
-            part = let(f"urem i64 {p}, {self.chunks}")
-            p = let(f"udiv i64 {p}, {self.chunks}")
-        elif chunked:
-            part = p
-        where = self.decode(p, lead) | row
+        part = where.pop(self.vector) if chunked else ""
         self.access.base = {r: self.access.address(r, where) for r in range(len(form.refs))}
         if not chunked:
             self.run({}, 1, {})
-            return []
+            return
         start = let(f"mul i64 {part}, {self.chunk}")
         stop = let(f"add i64 {start}, {self.chunk}")
         size = self.size[self.vector]
@@ -112,16 +150,10 @@ class LoopEmitter:
             columns = ColumnSums(self, lambda lanes: LaneScope(shared, lanes))
             self.head += columns.memory()
             columns.strip(start, middle, stop)
-            return []
-
-        descends = self.reads_backwards()
-        if descends:  # reading forwards and writing backwards takes memory half the time
-            last = let(f"sub i64 {let(f'add i64 {start}, {middle}')}, {self.lanes}")
+            return
 
         def across(lanes: int) -> Callable[[str, list[V]], list[V]]:
             def body(i: str, _: list[V]) -> list[V]:
-                if descends and lanes > 1:
-                    i = let(f"sub i64 {last}, {i}")
                 self.run(LaneScope(shared, lanes), lanes, {self.vector: i})
                 return []
 
@@ -132,28 +164,6 @@ class LoopEmitter:
             start = middle
         if self.lanes == 1 or form.spans != WHOLE:
             self.blocks.loop(start, stop, 1, (), across(1))
-        return []
-
-    def reads_backwards(self) -> bool:
-        """Whether a pointwise kernel reads elements from the last to the first, and no others."""
-        form = self.form
-        if form.inner or len(form.stores) != 1:
-            return False
-        stored = form.stores[0][1]
-        read = [c[self.vector] for r, (_, c) in enumerate(form.refs) if r != stored]
-        return form.refs[stored][1][self.vector] == 1 and 3 in read and 1 not in read
-
-    def decode(self, p: str, lead: int) -> dict[int, str]:
-        """The indices of the leading dimensions from the number of their combination."""
-        let = self.code.let
-        where: dict[int, str] = {}
-        for d in reversed(range(lead)):
-            if d == 0:
-                where[d] = p
-            else:
-                where[d] = let(f"urem i64 {p}, {self.size[d]}")
-                p = let(f"udiv i64 {p}, {self.size[d]}")
-        return where
 
     def shared(self) -> Env:
         """Loads that are the same for all columns of a chunk."""

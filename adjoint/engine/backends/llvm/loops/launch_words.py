@@ -3,8 +3,8 @@
 Note [tiled pieces]
     What reads a matrix by columns and writes it by rows touches a line of memory for each element
     of a row, and finds none of them in the cache when the next row wants their neighbours. So its
-    pieces are TILE columns wide, and rows follow each other before columns do: TILE lines serve as
-    many rows as they have elements.
+    pieces are TILE columns wide, wider where rows are few, and rows follow each other before columns
+    do: TILE lines serve as many rows as they have elements.
 
 Note [pieces in turns]
     Kernels that write parts of the rows of one array, as those of `cat` do, leave gaps when each
@@ -26,7 +26,7 @@ from adjoint.engine.compiler.target import Template
 from adjoint.engine.graph.ir import Value
 from adjoint.engine.graph.sizes.extents import computed, is_extent
 
-TILE = 16  # columns
+TILE, TILE_ELEMENTS = 16, 4096  # columns at least; elements of few rows, which stay in the cache
 TURN = 256  # elements of a piece: of less, what is around a piece would take as long
 
 
@@ -145,9 +145,14 @@ def divide(kernel: Kernel, lanes: int, form: Form) -> tuple[int, int, int]:
     lead, size = prod(kernel.outer[:-1]), kernel.outer[-1]
     chunk = computed(chunk_length, lead, size, prod(kernel.inner), lanes, sums_columns(form))
     if form.tiled:
-        chunk = TILE
+        chunk = computed(tile_width, kernel.outer[-2])
     chunks = -(-size // chunk)
     return lead * chunks, chunk, chunks
+
+
+def tile_width(rows: int) -> int:
+    """Columns of a piece (Note [tiled pieces])."""
+    return max(TILE, TILE_ELEMENTS // max(rows, 1) // TILE * TILE)
 
 
 def chunk_length(lead: int, size: int, inside: int, lanes: int, strips: int) -> int:
