@@ -218,6 +218,8 @@ def entry_of_new(
         return None
     arrays, single = [x._array for x in tensors], program.structure is None
     entry: Entry = HOOKS.small_entry(program.rows, program.kernels, arrays, (*given, single))
+    if entry is not None and entry[0] is None and program.looped:
+        return None  # no rows: what it is without a program is quicker than its kernels
     return entry
 
 

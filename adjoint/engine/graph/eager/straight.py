@@ -27,7 +27,7 @@ from typing import Any
 from numpy import ndarray
 
 from adjoint.engine.core.dtype import DEFAULT_LISTENERS
-from adjoint.engine.core.operations.large import HALVES
+from adjoint.engine.core.operations.large import HALVES, LOOPED
 from adjoint.engine.core.operations.record import HOOKS, Record, is_tensor
 from adjoint.engine.core.operations.return_types import all_types
 from adjoint.engine.core.state.context import CONTEXT
@@ -60,6 +60,7 @@ class Straight:
     gaps: tuple[bool, ...]  # which of the results are there
     kernels: Callable[..., Arrays]  # where `run` gives nothing
     rows: Callable[[Arrays], Any] | None  # writes it as native rows, once
+    looped: bool  # a part of it, as it is, is a fragment that does by native loops what kernels do
     calls: int = 0
 
     def __call__(self, arrays: Arrays) -> Any:
@@ -233,7 +234,8 @@ def recorded_in(body: OperationTrace, tensors: Sequence[Tensor], fn: Callable[[]
         structure = None
     elif kind in SIMPLE and all(x is None or is_tensor(x) for x in out):
         structure = kind
-    return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places))
+    looped = any(map(is_looped, graph.nodes))
+    return Straight(run, structure, gaps, run, partial(HOOKS.small_rows, graph, places), looped)
 
 
 def is_spread(node: Node) -> bool:
@@ -253,6 +255,13 @@ def is_much(node: Node) -> bool:
         return True
     much = node.record.much
     return much is not None and much([spec.shape for spec in specs], node.params)
+
+
+def is_looped(node: Node) -> bool:
+    """Whether an operation is a fragment since its kernel goes step by step, in Python at times."""
+    specs = [x.spec for x in node.inputs if x.__class__ is Value]
+    limit = node.record.large
+    return limit == LOOPED and any(prod(spec.shape) >= limit for spec in specs)
 
 
 def apart(graph: DataflowGraph) -> bool:

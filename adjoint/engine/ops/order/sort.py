@@ -67,7 +67,7 @@ ARGSORT = primitive(
     None,
     batched_params=shift_dim,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
     by_table=_is_long_line,
     in_steps=True,
 )
@@ -77,7 +77,7 @@ TOPK = primitive(
     None,
     batched_params=shift_dim,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
     by_table=_takes_many,
     in_steps=True,
 )
@@ -87,7 +87,7 @@ KTHVALUE = primitive(
     None,
     batched_params=shift_dim,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
     by_table=_is_long_line,
     in_steps=True,
 )
@@ -98,12 +98,12 @@ ARGMEDIAN = primitive(
     None,
     batched_params=shift_dim,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
     by_table=_is_long_line,
     in_steps=True,
 )
 ARGMODE = primitive(
-    "argmode", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="device"
+    "argmode", _infer_one, None, batched_params=shift_dim, native_check=True, fragment="looped"
 )
 # The median of all of `dims`, whose equal elements share the gradient as amax's do.
 MEDIAN = primitive(
@@ -113,7 +113,7 @@ MEDIAN = primitive(
     jvp=share_tangent,
     batched_params=shift_reduction,
     native_check=True,
-    fragment="composed",
+    fragment="looped",
     by_table=_is_long_line,
 )
 
@@ -136,10 +136,10 @@ SORT = composite(
     to_picked,
     operands=("x",),
     outputs=2,
-    fragment="composed",
+    fragment="looped",
     by_table=_is_long_line,
 )
-LARGEST = composite("largest", _largest, to_picked, operands=("x",), outputs=2, fragment="composed")
+LARGEST = composite("largest", _largest, to_picked, operands=("x",), outputs=2, fragment="looped")
 
 
 def _is_whole(record: Record, x: Tensor) -> bool:
