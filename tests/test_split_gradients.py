@@ -40,8 +40,8 @@ def parts_of(x: Any, cut: Cut) -> list[Any]:
 
 
 def loss_of(x: Any, chosen: list[Cut], some: int) -> Any:
-    """A function of parts of x, of which some go unused."""
-    h = x * 1.5
+    """A function of parts of x, or of what is made of it, of which some go unused."""
+    h = x * 1.5 if len(chosen) % 2 else x
     parts = [part for cut in chosen for part in parts_of(h, cut)]
     used = [part for k, part in enumerate(parts) if (k + some) % 3] or parts
     return sum((part.sin() * (k + 1)).sum() for k, part in enumerate(used))

@@ -166,6 +166,8 @@ class Backward:
                 piece = piece_of(node, grads[0]) if node.extra is None else None
                 if piece is not None:
                     self.send(node.edges, (piece,))
+                    if early:
+                        self.arrive_early(node.edges, early)
                     continue
             if LISTENERS and capture is None:
                 results = self.run_heard(node, grads)
@@ -252,6 +254,8 @@ class Backward:
         entry = self.leaves.pop(id(leaf), None)
         if entry is None:
             self.leaves[id(leaf)] = (leaf, grad, False)
+        elif Pieces in (entry[1].__class__, grad.__class__):
+            self.leaves[id(leaf)] = (leaf, self.sum(entry[1], grad), False)
         elif entry[2] and add_owned(entry[1], grad):
             self.leaves[id(leaf)] = entry
         else:
@@ -310,6 +314,8 @@ class Backward:
 
     def arrive(self, leaf: Tensor, grad: Any) -> None:
         """A leaf's total: hooks, then accumulation or capture."""
+        if grad.__class__ is Pieces:
+            grad = self.whole(grad)
         meta = leaf._grad_meta
         if meta is not None and meta.hooks:
             for hook in tuple(meta.hooks.values()):

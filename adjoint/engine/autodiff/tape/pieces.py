@@ -85,8 +85,7 @@ def piece_of(node: BackwardNode, grad: Any) -> Pieces | None:
     plan = getattr(node, "plan", None)
     if plan is None or plan.record is not SLICE or grad.__class__ is not Tensor:
         return None
-    edge = node.edges[0]
-    if edge is None or not isinstance(edge[0], BackwardNode) or grad.is_sparse:
+    if node.edges[0] is None or grad.is_sparse:
         return None
     shape = node.specs[0].shape  # type: ignore[attr-defined]
     index = node.params["index"]  # type: ignore[attr-defined]

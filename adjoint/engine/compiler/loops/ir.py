@@ -25,9 +25,9 @@ from adjoint.engine.core.operations.record import REGISTRY
 
 LOAD, POINT, REDUCE, HOST, INDEX = "load", "point", "reduce", "host", "index"
 COLUMN = "column"  # a sum over outer dimensions: Note [column sums], compiler.fuse
-# Sizes along the vector dimension: any, whole vectors only, less than a vector only. Code for the
-# latter two is about half of that for the first.
-ANY, WHOLE, SHORT = "any", "whole", "short"
+# Sizes along the vector dimension: any, whole vectors only, less than a vector only, of which some
+# still have several elements. Code for the middle two is about half of that for the first.
+ANY, WHOLE, SHORT, SEVERAL = "any", "whole", "short", "several"
 
 
 def can_fail(name: str, compute: str) -> bool:

@@ -13,6 +13,7 @@ from adjoint.engine.backends.llvm.loops.nests import Env, LaneScope, LoopNest
 from adjoint.engine.backends.llvm.loops.pieces import (
     CHUNK,
     CHUNKS,
+    FEW_LANES,
     SIZES,
     lanes_of,
     pieces_text,
@@ -24,7 +25,17 @@ from adjoint.engine.backends.registers.elementwise import round_result, round_to
 from adjoint.engine.backends.registers.math.exponential import exp_of_negative
 from adjoint.engine.backends.registers.operations import KIND, combine, lower, random_sample
 from adjoint.engine.backends.registers.vector import Code, V, select
-from adjoint.engine.compiler.loops.ir import HOST, INDEX, LOAD, POINT, REDUCE, SHORT, WHOLE, Form
+from adjoint.engine.compiler.loops.ir import (
+    HOST,
+    INDEX,
+    LOAD,
+    POINT,
+    REDUCE,
+    SEVERAL,
+    SHORT,
+    WHOLE,
+    Form,
+)
 from adjoint.engine.core.dtype import named
 
 
@@ -36,7 +47,7 @@ class LoopEmitter:
         self.name = name
         self.code = Code(features=host_features())
         self.blocks = Blocks(self.code)
-        self.lanes = 1 if form.spans == SHORT else lanes_of(form)
+        self.lanes = {SHORT: 1, SEVERAL: FEW_LANES}.get(form.spans) or lanes_of(form)
         self.size: list[str] = []
         self.head: list[str] = []  # goes before everything else
         self.vector = form.outer + form.inner - 1 if form.rows else form.outer - 1

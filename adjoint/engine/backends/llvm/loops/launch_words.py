@@ -19,8 +19,8 @@ from math import prod
 from typing import Any
 
 from adjoint.engine.backends.llvm.loops.column_sums import STRIP, sums_columns
-from adjoint.engine.backends.llvm.loops.pieces import lanes_of, words_of
-from adjoint.engine.compiler.loops.ir import ANY, SHORT, WHOLE, Form, Kernel
+from adjoint.engine.backends.llvm.loops.pieces import FEW_LANES, lanes_of, words_of
+from adjoint.engine.compiler.loops.ir import ANY, SEVERAL, SHORT, WHOLE, Form, Kernel
 from adjoint.engine.compiler.schedule.steps import Address, HostNumber, Launch, Status, double_bits
 from adjoint.engine.compiler.target import Template
 from adjoint.engine.graph.ir import Value
@@ -79,8 +79,16 @@ def spans(kernels: list[Kernel], lanes: int) -> str:
     if any(map(is_extent, sizes)):
         return ANY
     if all(n < lanes for n in sizes):
-        return SHORT
+        moves = all(is_pointwise(k.form) for k in kernels)
+        return SEVERAL if moves and max(sizes) >= FEW_LANES else SHORT
     return ANY if any(n % lanes for n in sizes) else WHOLE
+
+
+def is_pointwise(form: Form) -> bool:
+    """Whether elements are made each by itself, of no numbers that are drawn in vectors."""
+    return not (
+        form.rows or form.inner or form.columns or any(op.name == "random" for op in form.ops)
+    )
 
 
 def is_tiled(kernels: list[Kernel]) -> bool:

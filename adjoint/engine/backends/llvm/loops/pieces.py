@@ -24,6 +24,7 @@ from adjoint.engine.core.dtype import named
 from adjoint.engine.ops.random.random import word_bits
 
 FIRST, PIECES, CHUNK, CHUNKS, SIZES = range(5)
+FEW_LANES = 4  # elements at a time of rows that are shorter than a few registers
 
 
 def words_of(form: Form) -> list[tuple[str, int, int]]:
@@ -50,7 +51,7 @@ def lanes_of(form: Form) -> int:
     if last < 0:
         return 1
     if any(classes[last] == 2 and name != "index" for name, classes in form.refs):
-        return 4
+        return FEW_LANES
     drawn = _lanes_of_draw(form)
     if drawn:
         return drawn

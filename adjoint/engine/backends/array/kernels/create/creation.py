@@ -9,6 +9,7 @@ import numpy as np
 
 from adjoint.engine.backends.array.dtypes import FLOAT8, NUMPY_OF
 from adjoint.engine.backends.array.kernels.create.fused import fused_multiply_add
+from adjoint.engine.backends.array.memory.filling import fill
 from adjoint.engine.backends.array.memory.strides import allocate
 from adjoint.engine.backends.array.table import lowers, on_device
 from adjoint.engine.core.dtype import DType
@@ -32,7 +33,10 @@ def full(
     if isinstance(value, int) and not dtype.is_inexact:  # -1 in uint8 wraps around to 255
         value = np.asarray(value).astype(NUMPY_OF[dtype])[()]
     out = allocate(xp, shape, NUMPY_OF[dtype], strides)
-    out[...] = value
+    if xp is np:
+        fill(out, value)
+    else:
+        out[...] = value
     return out
 
 
