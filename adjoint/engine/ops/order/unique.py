@@ -39,10 +39,11 @@ UNIQUE = primitive(
     batch=_refuse,
     native_check=True,
 )
-# The values alone, of all elements: what a GPU finds without the order it sorts by.
+# The values alone, of all elements: found without the order that they are sorted by. Of
+# `neighbours` alone, as unique_consecutive has it, on the CPU.
 UNIQUE_VALUES = primitive(
     "unique_values",
-    sized_by_values(_refuse, lambda size, x: Spec((size(),), x.dtype, x.device)),
+    sized_by_values(_refuse, lambda size, x, **_: Spec((size(),), x.dtype, x.device)),
     None,
     batch=_refuse,
     native_check=True,
@@ -90,7 +91,10 @@ def unique(
     if sorted.__class__ is not bool:  # mostly a dimension that was meant for `dim`
         raise TypeError(f"unique: sorted must be bool, received {sorted!r}. Give dim by its name.")
     alone = dim is None and not (return_inverse or return_counts)
-    if alone and CONTEXT.plain and input.device.type == "cuda":
+    there = input.device.type == "cuda" or (
+        input.device.type == "cpu" and not input.dtype.is_inexact
+    )
+    if alone and CONTEXT.plain and there:
         refuse_complex("unique", input)
         return UNIQUE_VALUES(input.detach())
     return _wanted(_run("unique", UNIQUE, input, dim), return_inverse, return_counts)
@@ -104,5 +108,8 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> Any:
     """The elements (or slices along `dim`) with repetitions of the one before left out."""
+    if dim is None and not (return_inverse or return_counts) and CONTEXT.plain:
+        if input.device.type == "cpu" and not input.dtype.is_complex:
+            return UNIQUE_VALUES(input.detach(), neighbours=True)
     results = _run("unique_consecutive", UNIQUE_CONSECUTIVE, input, dim)
     return _wanted(results, return_inverse, return_counts)

@@ -85,6 +85,14 @@ MEAN = composite(
     operands=("x",),
     infer_specs=infer_reduction,
 )
+# As one node, so that large tensors are gone through once.
+COUNT_NONZERO = composite(
+    "count_nonzero",
+    lambda x, dims: SUM(x.to(bool_).to(int64), dims=dims, keepdim=False),
+    operands=("x",),
+    rounding="exact",
+    fragment="composed",
+)
 ALL = reduction("all", infer=infer_logical, logical=True, rounding="exact", fragment="device")
 ANY = reduction("any", infer=infer_logical, logical=True, rounding="exact", fragment="device")
 
@@ -205,7 +213,8 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
         >>> ad.tensor([0, 1, 2]).count_nonzero()
         tensor(2)
     """
-    return sum(input.to(bool_), dim)
+    counted: Tensor = COUNT_NONZERO(input, dims=all_dims("sum", dim, input.ndim))
+    return counted
 
 
 @method(name="count_nonzero")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-BLOCK, MANY = 1 << 13, 1 << 16  # bytes: of a block, and that are worth the calls
+BLOCK, MANY = 1 << 15, 1 << 16  # bytes: of a block, and that are worth the calls
 
 
 def fill(target: Any, value: Any) -> None:
@@ -20,11 +20,12 @@ def fill(target: Any, value: Any) -> None:
     if target.dtype.kind == "V" and target.dtype.names is None:
         words = f"u{target.dtype.itemsize}"
         target, one = target.view(words), one.view(words)
-    if target.nbytes < MANY or target.itemsize == 1 or not target.flags.c_contiguous:
+    zero = not any(one.tobytes())  # -0.0 is not
+    if target.nbytes < MANY or not (zero or one.itemsize >= 4) or not target.flags.c_contiguous:
         target[...] = one
         return
     line = target.reshape(-1)
-    if not any(one.tobytes()):  # -0.0 is not
+    if zero:
         line.view(np.uint8).fill(0)
         return
     block = np.full(BLOCK // line.itemsize, one)

@@ -329,7 +329,8 @@ def nonzero_static(xp: Any, x: Array, size: int, fill_value: int) -> Array:
 def mask_rank(xp: Any, mask: Array, leading: int, limit: int) -> Array:
     lead = mask.shape[:leading]
     flat = mask.reshape((*lead, int(np.prod(mask.shape[leading:]))))
-    count = xp.cumsum(flat, axis=-1, dtype=np.int64)
+    count = flat.astype(np.int64)  # which takes less than to convert while adding
+    xp.cumsum(count, axis=-1, out=count)
     if count.size and int(count[..., -1].max()) > limit:
         raise RuntimeError(
             f"number of elements of source ({limit}) < number of ones in mask "

@@ -96,7 +96,16 @@ def _distinct_on_device(xp: Any, x: Array) -> tuple[Array, ...]:
 
 
 @lowers(unique.UNIQUE_VALUES)
-def unique_values(xp: Any, x: Array) -> Array:
+def unique_values(xp: Any, x: Array, neighbours: bool = False) -> Array:
+    if xp is np and (neighbours or x.dtype.kind in "biu"):  # equal integers are alike
+        if neighbours or x.itemsize > 1:
+            line = x.reshape(-1) if neighbours else np.sort(x, axis=None)
+        else:
+            found = np.bincount(x.reshape(-1).view(np.uint8), minlength=256).nonzero()[0]
+            return np.sort(found.astype(np.uint8).view(x.dtype))
+        fresh = np.ones(line.shape, bool)
+        np.not_equal(line[1:], line[:-1], out=fresh[1:])
+        return line[fresh]
     if not on_device(xp) or x.dtype.kind == "c":
         return unique_(xp, x, None)[0]
     flat = widen(x).reshape(-1)
@@ -148,8 +157,9 @@ def unique_consecutive(xp: Any, x: Array, dim: int | None) -> tuple[Array, ...]:
         flat = xp.moveaxis(rows, axis, 0).reshape(n, -1) if rows.size else rows.reshape(n, 0)
         fresh[1:] = (flat[1:] != flat[:-1]).any(axis=1)
     (starts,) = fresh.nonzero()
-    inverse = fresh.cumsum(dtype=np.int64)
-    inverse -= 1
+    inverse = fresh.astype(np.int64)  # which takes less than to convert while adding
+    inverse[:1] = 0
+    xp.cumsum(inverse, out=inverse)
     counts = xp.empty(starts.shape, np.int64)
     xp.subtract(starts[1:], starts[:-1], out=counts[:-1])
     counts[-1:] = n - starts[-1:]
