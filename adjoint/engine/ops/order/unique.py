@@ -108,8 +108,8 @@ def unique_consecutive(
     dim: int | None = None,
 ) -> Any:
     """The elements (or slices along `dim`) with repetitions of the one before left out."""
-    if dim is None and not (return_inverse or return_counts) and CONTEXT.plain:
-        if input.device.type == "cpu" and not input.dtype.is_complex:
-            return UNIQUE_VALUES(input.detach(), neighbours=True)
+    alone = dim is None and not (return_inverse or return_counts) and CONTEXT.plain
+    if alone and input.device.type == "cpu" and not input.dtype.is_complex:
+        return UNIQUE_VALUES(input.detach(), neighbours=True)
     results = _run("unique_consecutive", UNIQUE_CONSECUTIVE, input, dim)
     return _wanted(results, return_inverse, return_counts)

@@ -94,6 +94,8 @@ def getitem(self: Tensor, key: Any) -> Any:
     selected = few.taken(self, key)
     if selected is not None:
         return selected
+    if not self._requires_grad and _are_indices(self, key):
+        return INDEX(self, *key, dims=tuple(range(len(key))))
     basic, picks = split_key(self, key)
     if not picks:
         return SLICE(self, index=basic)

@@ -3,8 +3,8 @@
 Note [tiled pieces]
     What reads a matrix by columns and writes it by rows touches a line of memory for each element
     of a row, and finds none of them in the cache when the next row wants their neighbours. So its
-    pieces are TILE columns wide, wider where rows are few, and rows follow each other before columns
-    do: TILE lines serve as many rows as they have elements.
+    pieces are TILE columns wide, wider where rows are few, and rows follow each other before
+    columns do: TILE lines serve as many rows as they have elements.
 
 Note [pieces in turns]
     Kernels that write parts of the rows of one array, as those of `cat` do, leave gaps when each
