@@ -12,15 +12,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from math import floor
+from math import floor, prod
 from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.core.annotations import complete
 from adjoint.engine.core.errors import ShapeError
 from adjoint.engine.core.operations.families import composite, linear
+from adjoint.engine.core.operations.large import COMPUTED
 from adjoint.engine.core.operations.record import Record
 from adjoint.engine.core.spec import Spec, is_known, pinned
 from adjoint.engine.ops.reduce.scan import shift_dim
+from adjoint.engine.ops.shape.join import CAT
 
 if TYPE_CHECKING:
     from adjoint.engine.tensor.tensor import Tensor
@@ -288,7 +290,54 @@ def _is_by_views(x: Tensor, rules: Rules) -> bool:
     return x.device.type == "cuda" and all(whole_windows(rule) is not None for _, rule in rules)
 
 
+# -- edges ---------------------------------------------------------------------------------------
+
+EDGES = ("reflect", "replicate", "circular")
+
+
+def _is_by_parts(x: Tensor, rules: Rules) -> bool:
+    """On the CPU, where elements that stay beside each other are copied row by row."""
+    return x.device.type == "cpu" and all(_only_adds(rule) for _, rule in rules)
+
+
+def _only_adds(rule: Rule) -> bool:
+    """Whether a rule is of padding that cuts nothing off, and goes beyond an end once at most."""
+    if rule[0] not in EDGES or not all(map(is_known, rule[1:])):
+        return False
+    kind, source, size, before = rule[0], *map(pinned, rule[1:])
+    after = size - source - before
+    most = {"reflect": source - 1, "circular": source}.get(kind, size)
+    return source > 0 and min(before, after) >= 0 and max(before, after) <= most
+
+
+def _with_edges(x: Tensor, dim: int, rule: Rule) -> Tensor:
+    """Padding as parts of a tensor joined."""
+    kind, n, size, before = rule[0], *map(pinned, rule[1:])
+    after = size - n - before
+
+    def part(start: int, count: int) -> Tensor:
+        return x.narrow(dim, start, count)
+
+    def repeated(start: int, count: int) -> Tensor:
+        return part(start, 1).expand([count if d == dim else m for d, m in enumerate(x.shape)])
+
+    match kind:
+        case "reflect":
+            first, last = part(1, before).flip(dim), part(n - 1 - after, after).flip(dim)
+        case "circular":
+            first, last = part(n - before, before), part(0, after)
+        case _:
+            first, last = repeated(0, before), repeated(n - 1, after)
+    parts = [first] * (before > 0) + [x] + [last] * (after > 0)
+    joined: Tensor = CAT(*parts, dim=dim)
+    return joined
+
+
 def _resample_all(x: Tensor, rules: Rules, divisor: float | None, transposed: bool) -> Tensor:
+    if not transposed and divisor is None and _is_by_parts(x, rules):
+        for dim, rule in rules:
+            x = _with_edges(x, dim, rule)
+        return x
     dtype = x.dtype
     x = x.float() if dtype.is_half else x  # rounded once, at the end
     if transposed and divisor is not None:
@@ -307,12 +356,24 @@ def _transposed(g: Tensor, rules: Rules, divisor: float | None, transposed: bool
     return RESAMPLE_ALL(g, rules=rules, divisor=divisor, transposed=not transposed)
 
 
-RESAMPLE_ALL = composite("resample_all", _resample_all, _transposed, fragment="computed")
+def _much(shapes: list[tuple[int, ...]], params: dict[str, Any]) -> bool:
+    """Whether the result has many elements, though the operand has few."""
+    sizes = list(shapes[0])
+    for dim, rule in params["rules"]:
+        sizes[dim] = rule[1] if params["transposed"] else rule[2]
+    return prod(sizes) >= COMPUTED
+
+
+RESAMPLE_ALL = composite(
+    "resample_all", _resample_all, _transposed, fragment="computed", much=_much
+)
 
 
 def resampled(x: Tensor, rules: dict[int, Rule], divisor: float | None = None) -> Tensor:
     """x resampled along several dimensions and divided; halves are rounded once, at the end."""
-    if len(rules) == 1 and divisor is None and not _is_by_views(x, tuple(rules.items())):
+    listed = tuple(rules.items())
+    whole = _is_by_views(x, listed) or _is_by_parts(x, listed)
+    if len(rules) == 1 and divisor is None and not whole:
         ((dim, rule),) = rules.items()
         return RESAMPLE(x, dim=dim, rule=rule, transposed=False)
     return RESAMPLE_ALL(x, rules=_in_order(*rules.items()), divisor=divisor, transposed=False)

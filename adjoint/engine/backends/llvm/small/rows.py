@@ -38,7 +38,7 @@ from adjoint.engine.core.operations.record import Record, is_tensor
 from adjoint.engine.graph.ir import DataflowGraph, Value
 
 Array = Any
-MOST = 1 << 11  # elements of a value: beyond, NumPy's preparations take no time that matters
+MOST = 1 << 13  # elements of a value: beyond, NumPy's preparations take no time that matters
 ROWS = 2048  # of a program
 ONE_OF_A_KIND = (1, 2)  # dtypes that are one object each: NumPy's own, and those it was told of
 OPERANDS = 16  # of a program that native code finds, at most
