@@ -54,7 +54,8 @@ def test_rows_shorter_than_vectors_are_taken_several_at_a_time(
 def test_sums_of_rows_run_along_them_whatever_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums that are written beside each other do not make vectors of elements that lie apart."""
     monkeypatch.setattr("adjoint.engine.backends.llvm.program.native.disk_key", lambda *_: None)
-    for shape, dims in (((5, 17, 67), (2,)), ((2, 3, 11, 13), (2, 3)), ((3, 2, 5, 7, 5), (3, 4))):
+    for shape, dims in (((5, 17, 67), (2,)), ((2, 3, 11, 13), (2, 3)), ((3, 2, 5, 7, 5), (3, 4)),
+                        ((16, 64, 14, 14), (2, 3)), ((64, 32, 7, 7), (2, 3))):  # fmt: skip
         total: Any = ad.compile(lambda x, dims=dims: x.sum(dims), backend="native")
         total(ad.ones(*shape))
         (step,) = total.latest.executable.plan.steps
@@ -81,3 +82,26 @@ def test_reductions_over_any_dimensions(seed: int) -> None:
     for got in (compiled(ad.from_numpy(x)), reduced(ad.from_numpy(x))):
         for mine, right in zip(got, wanted, strict=True):
             np.testing.assert_allclose(mine.numpy(), right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(3, 5), (14, 14), (1, 37)])
+def test_what_stays_along_inner_dimensions_is_made_outside_them(size: tuple[int, int]) -> None:
+    """Weights of channels, and what is made of them, of images that are normalised together."""
+    rng = np.random.default_rng(sum(size))
+    x = rng.standard_normal((4, 6, *size)).astype(np.float32)
+    weight, bias = rng.standard_normal((2, 6)).astype(np.float32)
+
+    def normalised(x: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+        apart = x - x.mean((1, 2, 3), keepdim=True)
+        scale = weight.sigmoid().reshape(1, 6, 1, 1)
+        return apart * scale + bias.reshape(1, 6, 1, 1), (apart * scale).sum((1, 2, 3))
+
+    exact = x.astype(np.float64)
+    apart = exact - exact.mean((1, 2, 3), keepdims=True)
+    scaled = apart / (1 + np.exp(-weight.astype(np.float64))).reshape(1, 6, 1, 1)
+    wanted = scaled + bias.reshape(1, 6, 1, 1), scaled.sum((1, 2, 3))
+    compiled: Any = ad.compile(normalised, backend="native")
+    for layout in (x, np.asfortranarray(x), x.transpose(0, 3, 1, 2).copy().transpose(0, 2, 3, 1)):
+        for mine, right in zip(compiled(*map(ad.from_numpy, (layout, weight, bias))), wanted,
+                               strict=True):  # fmt: skip
+            np.testing.assert_allclose(mine.numpy(), right, rtol=1e-5, atol=2e-5)

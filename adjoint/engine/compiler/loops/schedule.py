@@ -10,6 +10,7 @@ Note [kept values]
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -38,7 +39,7 @@ def schedule(kernel: LoopKernel) -> Kernel:
     kernel = read_forwards(replace(kernel, ops=narrowed(kernel)))
     refs = kernel.refs + [ref for _, ref in kernel.stores]
     carried = kept_values(kernel)
-    vector = outside_short_rows(kernel, vector_atom(kernel, refs))
+    vector = outside_short_rows(kernel, vector_atom(kernel, refs), refs)
     vector = along_longer_rows(kernel, refs, vector)
     refs += [ref for _, ref in carried]
     outer = order([a for a in kernel.atoms if a not in kernel.reduced], refs, vector)
@@ -161,15 +162,17 @@ def vector_atom(kernel: LoopKernel, refs: list[AffineReference]) -> Any:
     return max(kernel.atoms, key=lambda a: (score[a], a in kernel.reduced, typical(a.size)))
 
 
-def outside_short_rows(kernel: LoopKernel, vector: Any) -> Any:
+def outside_short_rows(kernel: LoopKernel, vector: Any, refs: list[AffineReference]) -> Any:
     """The vector dimension; where rows are shorter than vectors, one that goes from row to row.
 
     A function of one element takes as long as of a vector: a softmax over ten classes is made of
     several rows at a time, though their elements lie apart. So are numbers of whole rows (a sum);
     where little is done with each element, to write them apart takes longer than they do in a row,
-    unless that is shorter still.
+    unless that is shorter still. Dimensions that all step through as one are one row (the sum of an
+    image of 14 by 14).
     """
-    size = typical(vector.size) if vector in kernel.reduced else SHORT_ROW
+    reduced = [a for a in kernel.atoms if a in kernel.reduced]
+    size = row_length(reduced, refs, vector) if vector in reduced else SHORT_ROW
     outer = [a for a in kernel.atoms if a not in kernel.reduced]
     several = max(outer, key=lambda a: typical(a.size), default=None)
     if size >= SHORT_ROW or several is None or typical(several.size) < SHORT_ROW or kernel.columns:
@@ -177,6 +180,12 @@ def outside_short_rows(kernel: LoopKernel, vector: Any) -> Any:
     written = any(kernel.ops[v].full for v, _ in kernel.stores)
     costly = any(is_costly(op.name) for op in kernel.ops)
     return several if costly or not written or size < VERY_SHORT_ROW else vector
+
+
+def row_length(atoms: Sequence[Any], refs: list[AffineReference], vector: Any) -> int:
+    """How many elements come one after another if lanes run along one of some dimensions."""
+    innermost = merge(order(list(atoms), refs, vector), refs)[-1]
+    return prod(typical(a.size) for a in innermost)
 
 
 def along_longer_rows(kernel: LoopKernel, refs: list[AffineReference], vector: Any) -> Any:
@@ -187,13 +196,11 @@ def along_longer_rows(kernel: LoopKernel, refs: list[AffineReference], vector: A
     if kernel.reduced or kernel.columns or vector is None:
         return vector
 
-    def length(atom: Any) -> int:
-        return prod(typical(a.size) for a in merge(order(kernel.atoms, refs, atom), refs)[-1])
-
     def cost(atom: Any) -> float:
-        return ROW_COST / max(length(atom), 1) + sum(element_cost(ref, atom) for ref in refs)
+        length = row_length(kernel.atoms, refs, atom)
+        return ROW_COST / max(length, 1) + sum(element_cost(ref, atom) for ref in refs)
 
-    if length(vector) >= SHORT_ROW:
+    if row_length(kernel.atoms, refs, vector) >= SHORT_ROW:
         return vector
     return min([vector, *kernel.atoms], key=cost)
 

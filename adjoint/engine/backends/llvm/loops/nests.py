@@ -4,6 +4,10 @@ Note [sums]
     Rounding errors of a long sum grow with its length. Sums run in blocks of BLOCK turns whose
     totals are added up, over several lanes at a time and along each dimension: the error of n terms
     is that of about BLOCK + n / (BLOCK * lanes).
+
+Note [settled values]
+    Where there are several inner dimensions, some of what a nest needs is the same all along the
+    last ones (a channel's weight, of an image's elements). It is computed before their loops.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from adjoint.engine.backends.registers.operations import KIND, combine, identity
 from adjoint.engine.backends.registers.vector import V
-from adjoint.engine.compiler.loops.ir import WHOLE
+from adjoint.engine.compiler.loops.ir import LOAD, POINT, WHOLE, can_fail
 
 if TYPE_CHECKING:
     from adjoint.engine.backends.llvm.loops.kernels import LoopEmitter
 
 BLOCK = 64  # turns of a loop whose sum is taken apart
+APART = ("scatter", "random", "require")  # depend on places, or report errors
 Env = dict[int, V]
 Turn = Callable[[str, list[V]], list[V]]
 
@@ -84,13 +89,58 @@ class LoopNest:
         """The loop over a dimension and those inside it; returns the new totals."""
         if d == self.form.outer + self.form.inner:
             return self.body(here, self.lanes, totals)
-        if self.split and d == self.emitter.vector:
-            return self.across(d, here, totals)
+        around = self.env
+        if d > self.form.outer:
+            self.env = self.settled(d, here)
 
         def turn(i: str, t: list[V]) -> list[V]:
             return self.level(d + 1, {**here, d: i}, t)
 
-        return self.summed("0", self.emitter.size[d], 1, totals, turn)
+        if self.split and d == self.emitter.vector:
+            totals = self.across(d, here, totals)
+        else:
+            totals = self.summed("0", self.emitter.size[d], 1, totals, turn)
+        self.env = around
+        return totals
+
+    def settled(self, d: int, here: dict[int, str]) -> Env:
+        """The values around, and those that stay as they are along dimension d and those inside."""
+        env: Env = LaneScope(self.env, self.lanes)
+        ops, stay = self.form.ops, self.staying(d)
+        wanted = [v for v, _ in self.stored]
+        wanted += [x for op in self.ops for kind, x in op.args if kind == "v"]
+        seen: set[int] = set()
+        while wanted:
+            k = wanted.pop()
+            if k in seen or not ops[k].full:
+                continue
+            seen.add(k)
+            if k in stay:
+                self.emitter.get(k, env, self.lanes, here, self.stage)
+            else:
+                wanted += [x for kind, x in ops[k].args if kind == "v"]
+        return env
+
+    def staying(self, d: int) -> set[int]:
+        """Operations that give the same value all along dimension d and those inside it.
+
+        Of those that are neither written there nor can fail: each is done once, or not at all.
+        """
+        form = self.form
+        written = {v for v, _ in form.stores if form.ops[v].full}
+        stay: set[int] = set()
+        for k, op in enumerate(form.ops):
+            if not op.full:
+                same = True
+            elif op.kind == LOAD:
+                same = len(op.args) == 1 and not any(form.refs[op.args[0][1]][1][d:])
+            else:
+                same = op.kind == POINT and op.name not in APART
+                same = same and not can_fail(op.name, op.compute)
+                same = same and all(x in stay for kind, x in op.args if kind == "v")
+            if same and k not in written:
+                stay.add(k)
+        return stay
 
     def across(self, d: int, here: dict[int, str], totals: list[V]) -> list[V]:
         """The loop along the vectors, and that over the elements left."""
