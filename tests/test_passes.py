@@ -345,6 +345,29 @@ def test_unsplit_joins_the_gradients_of_a_split() -> None:
     same_results(graph, flat, inputs)
 
 
+def test_sums_over_more_dimensions_are_made_of_those_over_fewer() -> None:
+    def sums(x: Any) -> Any:
+        x = x.reshape(2, 3, -1).exp()
+        return (
+            x.sum((0, 1, 2)),
+            x.sum((0, 2), keepdim=True),
+            x.sum(2),
+            x.sum((0, 2)),
+            x.sum(),
+            x.sum(0),
+        )
+
+    graph, inputs = graph_of(sums, ad.randn(6, 4, dtype=ad.float64))
+    flat = run_passes(graph, verify=True)
+    (whole,) = [node.outputs[0] for node in flat.nodes if node.record.name == "exp"]
+    begun = [n.params["dims"] for n in flat.nodes if n.inputs and n.inputs[0] is whole]
+    assert sorted(begun) == [(0,), (2,)]
+    same_results(graph, flat, inputs)
+    halves, inputs = graph_of(lambda x: (x.sum(0), x.sum((0, 1))), matrix().half())
+    assert names(run_passes(halves, verify=True))["sum"] == 2  # each rounds once
+    same_results(halves, run_passes(halves), inputs)
+
+
 def test_unsplit_keeps_the_signs_of_zeros() -> None:
     def gradient(x: Any) -> Any:
         x = x.detach().requires_grad_()

@@ -16,6 +16,7 @@ from adjoint.engine.graph.passes.inline import Keep, inline
 from adjoint.engine.graph.passes.layout import layout
 from adjoint.engine.graph.passes.nested import in_subgraphs
 from adjoint.engine.graph.passes.prune import prune
+from adjoint.engine.graph.passes.shared_sums import share_sums
 from adjoint.engine.graph.passes.simplify import simplify
 from adjoint.engine.graph.passes.unmark import unmark
 from adjoint.engine.graph.passes.unsplit import unsplit
@@ -35,6 +36,7 @@ PIPELINE: tuple[tuple[str, Pass, str], ...] = (
     ("layout", layout, "no copies for strides' sake; products oriented as they are used"),
     ("cse", cse, "equal computations are done once"),
     ("dce", dce, "nodes that were replaced go"),
+    ("share_sums", share_sums, "sums over more dimensions are made of sums over fewer"),
 )
 
 
