@@ -11,7 +11,7 @@ from adjoint.engine.core.operations.families import composite
 from adjoint.engine.core.operations.public import public
 from adjoint.engine.core.operations.reductions import Dims
 from adjoint.engine.core.spec import Spec, broadcast_shapes, wrap_dim
-from adjoint.engine.ops.reduce.reduction import SUM, all_dims, restore
+from adjoint.engine.ops.reduce.reduction import SUM, all_dims, at_once, restore
 from adjoint.engine.ops.reduce.statistics import squared
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 def _p_norm(x: Tensor, ord: float, dims: Dims, keepdim: bool) -> Tensor:
+    if x.dtype.is_half:
+        return _p_norm(x.to(float32), ord, dims, keepdim).to(x.dtype)
     if ord == 0:
         return SUM(x.ne(0).to(x.dtype.to_real()), dims=dims, keepdim=keepdim)
     if ord == 1:
@@ -48,6 +50,10 @@ def _p_norm_vjp(
 ) -> Tensor | None:
     if ord == 0:
         return None
+    if x.dtype.is_half:
+        wide = (t.to(float32) for t in (g, x, out))
+        gradient = _p_norm_vjp(*wide, x_spec, ord, dims, keepdim)
+        return None if gradient is None else gradient.to(x.dtype)
     g, out = restore(g, x_spec, dims, keepdim), restore(out, x_spec, dims, keepdim)
     if ord == 1:
         return x.sgn() * g
@@ -90,7 +96,7 @@ def p_norm(
         x = x.to(dtype)
     dims = all_dims(name, dim, x.ndim)
     result = x.dtype.to_real()
-    if result.is_half:
+    if result.is_half and not at_once(x):
         x = x.to(float32)
     if 0 in x.shape and (ord < 0 or ord == inf) and 0 in (x.shape[d] for d in dims):
         raise ShapeError(
@@ -173,8 +179,7 @@ def _cdist(x: Tensor, y: Tensor, p: float, product: bool) -> Tensor:
     if product:
         return _euclidean(x, y)
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
-    distances = P_NORM(apart, ord=p, dims=(apart.ndim - 1,), keepdim=False)
-    return distances.to(apart.dtype)  # norms of halves are in float32
+    return P_NORM(apart, ord=p, dims=(apart.ndim - 1,), keepdim=False)
 
 
 MANY = 25  # rows from which PyTorch computes Euclidean distances by a matrix product

@@ -68,6 +68,14 @@ def in_dtype(input: Tensor, dtype: DType | None) -> Tensor:
     return input if dtype is None or dtype is have else input.to(dtype)
 
 
+def at_once(x: Tensor) -> bool:
+    """Whether an eager reduction of several operations on the CPU is one program, if it is large.
+
+    Elsewhere, and where somebody looks on, it is the operations it is made of.
+    """
+    return x._array.__class__ is ndarray and CONTEXT.plain
+
+
 SUM = reduction(
     "sum",
     lambda g, x_spec, dims, keepdim: restore(g, x_spec, dims, keepdim).expand(x_spec.shape),
@@ -75,15 +83,36 @@ SUM = reduction(
     never_negative_zero=True,  # it begins with 0.0
     in_steps=True,
 )
-# A mean of few elements as one node of the tape.
+
+
+def _mean(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    wide = x.to(float32) if x.dtype.is_half else x  # a half sum may overflow where no mean would
+    return (SUM(wide, dims=dims, keepdim=keepdim) / count(x.shape, dims)).to(x.dtype)
+
+
+# A mean of few elements, or of halves, as one node of the tape.
 MEAN = composite(
     "mean",
-    lambda x, dims, keepdim: SUM(x, dims=dims, keepdim=keepdim) / count(x.shape, dims),
+    _mean,
     lambda g, x_spec, dims, keepdim: restore(
         g / count(x_spec.shape, dims), x_spec, dims, keepdim
     ).expand(x_spec.shape),
     operands=("x",),
     infer_specs=infer_reduction,
+    fragment="host",
+)
+
+
+def _nansum(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
+    return SUM(x.masked_fill(x.isnan(), 0), dims=dims, keepdim=keepdim)
+
+
+def _nansum_vjp(g: Tensor, x: Tensor, x_spec: Spec, dims: Dims, keepdim: bool) -> Tensor:
+    return restore(g, x_spec, dims, keepdim).expand(x_spec.shape).masked_fill(x.isnan(), 0)
+
+
+NANSUM = composite(
+    "nansum", _nansum, _nansum_vjp, operands=("x",), infer_specs=infer_reduction, fragment="host"
 )
 # As one node, so that large tensors are gone through once.
 COUNT_NONZERO = composite(
@@ -118,11 +147,11 @@ def nansum(
     """The sum over `dim`, NaN counting as zero."""
     if input.dtype.is_complex or (dtype is not None and dtype.is_complex):
         raise DTypeError("nansum: does not support complex numbers")
-    return sum(_without_nan(input), dim, keepdim, dtype=dtype)
-
-
-def _without_nan(x: Tensor) -> Tensor:
-    return x.masked_fill(x.isnan(), 0) if x.dtype.is_inexact else x
+    x = in_dtype(input, dtype)
+    dims = all_dims("nansum", dim, x.ndim)
+    if not x.dtype.is_inexact:
+        return SUM(x, dims=dims, keepdim=keepdim)
+    return (NANSUM if at_once(x) else _nansum)(x, dims=dims, keepdim=keepdim)
 
 
 def _mean_dtype(name: str, input: Tensor, dtype: DType | None) -> DType:
@@ -149,11 +178,12 @@ def mean(
     wanted = _mean_dtype("mean", input, dtype)
     dims = all_dims("mean", dim, input.ndim)
     if wanted is input.dtype and not wanted.is_half:
-        array = input._array
-        few = array.__class__ is ndarray and array.size < COMPUTED  # beyond, a sum is a fragment
-        if few and CONTEXT.plain and input.requires_grad:
+        few = input._array.size < COMPUTED  # beyond, a sum is a fragment
+        if few and input.requires_grad and at_once(input):
             return MEAN(input, dims=dims, keepdim=keepdim)
         return SUM(input, dims=dims, keepdim=keepdim) / count(input.shape, dims)
+    if wanted is input.dtype and at_once(input):
+        return MEAN(input, dims=dims, keepdim=keepdim)
     # A half sum may overflow where its mean would not.
     x = input.to(float32 if wanted.is_half else wanted)
     out = SUM(x, dims=dims, keepdim=keepdim) / count(x.shape, dims)
